@@ -1,0 +1,493 @@
+//! Filter ⇄ bytes: one filter of one day, serialized. The only file that names bincode.
+//!
+//! # The format, byte for byte (version 0; it may change until the first tagged release)
+//!
+//! All numbers are little-endian. A blob is, in this order:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic: `BLOOMSDY` in ASCII |
+//! | 8 | 2 | `u16` format version: 0 |
+//! | 10 | 4 | `u32` length R of the record, at most 65,536 |
+//! | 14 | R | the record |
+//! | 14 + R | | zeros up to the next multiple of 4,096, at least one multiple: call that offset B |
+//! | B | N | the body, N bytes as the record says |
+//! | B + N | 32 | BLAKE3 of all bytes before: *the digest* of the blob |
+//!
+//! Nothing follows. The digest in 64 lower-case hex digits is in the blob's name; check it with
+//! `head -c -32 FILE | b3sum`.
+//!
+//! **The record** is these fields one after the other, without padding or tags. A *string* is a `u64`
+//! count of bytes, then UTF-8; a *list* is a `u64` count of elements, then `u64` elements.
+//!
+//! | type | field |
+//! |---|---|
+//! | string | name of the filter |
+//! | string | day, `YYYY-MM-DD` |
+//! | `u8` | layout: 0 `blocked`, 1 `guava` |
+//! | `u64` | units U: blocks of 64 bytes (`blocked`), words of 8 bytes (`guava`) |
+//! | `u32` | probes k: bits tested a lookup |
+//! | `u64` | N, the length of the body: 64 U (`blocked`), 6 + 8 U (`guava`) |
+//! | `u8` | hash: 0 XXH3-64, 1 MurmurHash3 x64 128 |
+//! | `u16` | bits of the hash: 64 or 128 |
+//! | `u64` | seed of the hash: 0x426c6f6f6d736461 for XXH3-64, 0 for MurmurHash3 |
+//! | `u64` | key id of a keyed hash: always 0, reserved |
+//! | `u8` | encoding of IDs: 0, as below |
+//! | `u8` | origin: 0 built from IDs, 1 imported (then the number of IDs is estimated from the fill) |
+//! | `u64` | distinct IDs in the filter |
+//! | `f64` | fpp asked for |
+//! | `u64`, `u64` | fpp measured: of so many IDs known absent (second), so many were answered "yes" (first) |
+//! | `u64` | bits set in the body |
+//! | list | probe vector: the hashes of 64 fixed IDs (for MurmurHash3 two numbers an ID, h1 and h2) |
+//! | list | probe vector: the bit positions those IDs test in this filter, k an ID |
+//!
+//! **The bytes of an ID**: strings as UTF-8, binary as it is, integers as decimal ASCII, UUIDs as 36
+//! lower-case characters. An ID has 1 to 1,024 bytes.
+//!
+//! **A lookup in `blocked`.** Let h be the hash of the ID. The block is ⌊h · U / 2^64⌋ (the high 64
+//! bits of the 128-bit product). Let x be the low 32 bits of h. Probe i, for i from 0 to k − 1, tests
+//! bit p = (x · S_i mod 2^32) >> 23 of the block's 512, where S is the table
+//! `SALTS` in `filter/blocked.rs`; bit p is bit `p & 7` of the block's byte `p >> 3`. The ID may be in
+//! the set when all k bits are 1.
+//!
+//! **A lookup in `guava`.** The body is what Guava's `BloomFilter.writeTo` writes: a byte 1, a byte k,
+//! U as a big-endian `u32`, then U words, each *big-endian*. With the halves h1, h2 of the hash, let
+//! c = h1; k times: test bit (c & 0x7fffffffffffffff) mod 64 U, then c = c + h2 mod 2^64. Bit i is bit
+//! `i & 63` of word `i >> 6`.
+//!
+//! **The probe vector** lets a reader in any language prove that it hashes and addresses as the writer
+//! did. Its IDs are made by [`probe_id`]. Positions are numbered over the whole body: 512 · block + p
+//! for `blocked`, i for `guava`.
+//!
+//! Nothing that differs between two runs over the same set of IDs is in a blob.
+
+use bincode::{Decode, Encode, config};
+
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::filter::{Filter, Kernel, Layout, Shape, blocked, guava};
+use crate::hash::{IdHash, Murmur3, XXH3_SEED, Xxh3};
+use crate::key::{BlobKey, FilterName};
+use crate::memory::Buffer;
+
+/// The first bytes of every blob.
+pub const MAGIC: [u8; 8] = *b"BLOOMSDY";
+/// The newest format version this program reads, and the one it writes.
+pub const VERSION: u16 = 0;
+/// The body begins at a multiple of this.
+const ALIGNMENT: usize = 4096;
+/// Magic, version and length of the record.
+const FIXED_BYTES: usize = 14;
+/// The longest record that is read.
+const MAX_RECORD_BYTES: usize = 64 * 1024;
+/// How many fixed IDs the probe vector covers.
+const PROBE_IDS: usize = 64;
+
+/// What a blob says of its filter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// The filter's name.
+    pub filter: FilterName,
+    /// The day whose IDs it holds.
+    pub day: Day,
+    /// Its layout, size and probes.
+    pub shape: Shape,
+    /// Where it came from.
+    pub origin: Origin,
+    /// How many distinct IDs it holds.
+    pub ids: u64,
+    /// The fpp it was sized for.
+    pub fpp_target: f64,
+    /// How many of the absent IDs asked were answered "yes".
+    pub fpp_hits: u64,
+    /// How many IDs known absent were asked.
+    pub fpp_asked: u64,
+    /// How many bits are set.
+    pub ones: u64,
+}
+
+/// Where a filter came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built from IDs; their number is exact.
+    Built,
+    /// Imported from another system; the number of IDs is estimated from the fill.
+    Imported,
+}
+
+impl Header {
+    /// The measured false-positive probability.
+    pub fn fpp_measured(&self) -> f64 {
+        self.fpp_hits as f64 / self.fpp_asked.max(1) as f64
+    }
+
+    /// The share of bits that are set.
+    pub fn fill(&self) -> f64 {
+        self.ones as f64 / self.shape.bits() as f64
+    }
+}
+
+/// A filter with its header in front and its digest behind, ready to be written.
+pub struct Sealed<'a> {
+    key: BlobKey,
+    head: Vec<u8>,
+    filter: &'a Filter,
+}
+
+/// Puts a filter into the form in which it is published.
+///
+/// Cost: one digest pass over the body; the body is not copied.
+pub fn seal<'a>(header: &Header, filter: &'a Filter) -> Sealed<'a> {
+    let head = encode_head(header, filter);
+    let digest = blake3::Hasher::new().update(&head).update(filter.body()).finalize();
+    let key = BlobKey {
+        filter: header.filter.clone(),
+        day: header.day,
+        digest: Digest::new(*digest.as_bytes()),
+    };
+    Sealed { key, head, filter }
+}
+
+impl Sealed<'_> {
+    /// What the blob is called.
+    pub fn key(&self) -> &BlobKey {
+        &self.key
+    }
+
+    /// Its bytes: header, body, digest.
+    pub fn parts(&self) -> [&[u8]; 3] {
+        [&self.head, self.filter.body(), self.key.digest.as_bytes()]
+    }
+
+    /// How many bytes that is.
+    pub fn len(&self) -> u64 {
+        self.parts().iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// Never: a blob has at least a header.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// Checks a fetched blob in every way there is and views it as a filter.
+///
+/// `digest` is BLAKE3 of all but the last 32 bytes (see [`digest_of`]), which a caller computes while
+/// the bytes arrive.
+///
+/// Cost: one pass to count bits; no copy. Shape: as the module describes, and nothing more.
+///
+/// # Errors
+/// [`Error::Digest`]: fetch again; if it repeats, repoint.
+/// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Unsound`]: rebuild the day.
+pub fn open(memory: Buffer, digest: Digest, key: &BlobKey) -> Result<(Header, Filter), Error> {
+    let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
+    let trailer = memory.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
+    if digest != key.digest || trailer != Some(digest) {
+        let got = if digest != key.digest { digest } else { trailer.unwrap_or(digest) };
+        return Err(Error::Digest { key: key.to_string(), expected: key.digest, got });
+    }
+    let (header, record, start) = parse_head(&memory, key)?;
+    if (&header.filter, header.day) != (&key.filter, key.day) {
+        let (filter, day) = (&header.filter, header.day);
+        return Err(unsound(format!("its header says it is `{filter}` of {day}")));
+    }
+    let end = start as u64 + header.shape.body_bytes();
+    let expected = end + Digest::BYTES as u64;
+    if memory.len() as u64 != expected {
+        return Err(Error::Length { key: key.to_string(), expected, got: memory.len() as u64 });
+    }
+    let vector = ProbeVector::of(header.shape);
+    if vector.hashes != record.probe_hashes || vector.positions != record.probe_positions {
+        return Err(unsound("its probe vector is not what this program computes".into()));
+    }
+    let body = start..end as usize;
+    if header.shape.layout() == Layout::Guava {
+        let stated = guava::parse_header(&memory[body.clone()]).map_err(unsound)?;
+        if stated != (header.shape.units(), header.shape.probes()) {
+            return Err(unsound("its body is of another shape than its header".into()));
+        }
+    }
+    let filter = Filter::new(header.shape, memory, body);
+    let ones = filter.count_ones();
+    if ones != header.ones {
+        let stated = header.ones;
+        return Err(unsound(format!("{ones} bits are set where its header says {stated}")));
+    }
+    check_fill(&header).map_err(unsound)?;
+    check_kernel(&filter).map_err(unsound)?;
+    Ok((header, filter))
+}
+
+/// BLAKE3 of all but the last 32 bytes: what a blob's name and last 32 bytes must be.
+pub fn digest_of(blob: &[u8]) -> Digest {
+    let content = &blob[..blob.len().saturating_sub(Digest::BYTES)];
+    Digest::new(*blake3::hash(content).as_bytes())
+}
+
+/// Whether so many bits are set as so many IDs set: catches a filter that is all ones, all zeros or
+/// only half filled, whose digest would fit all the same.
+///
+/// # Errors
+/// A sentence with the numbers.
+pub fn check_fill(header: &Header) -> Result<(), String> {
+    let fill = header.fill();
+    let (expected, tolerance) = header.shape.expected_fill(header.ids);
+    if (fill - expected).abs() > tolerance {
+        let ids = header.ids;
+        return Err(format!(
+            "{fill:.4} of its bits are set; {ids} IDs set {expected:.4} ± {tolerance:.4} of them"
+        ));
+    }
+    Ok(())
+}
+
+/// Asks some thousands of hashes through the chosen kernel and through the scalar one.
+///
+/// Random hashes are nearly all answered "no" by their first probe, so of sixteen in one block the one
+/// with the most probe bits set is asked: it exercises the lanes behind the first as well.
+fn check_kernel(filter: &Filter) -> Result<(), String> {
+    if filter.shape().layout() != Layout::Blocked || filter.kernel() == Kernel::scalar() {
+        return Ok(());
+    }
+    const STARTS: u64 = 1024;
+    let (blocks, _) = filter.body().as_chunks::<{ blocked::BLOCK_BYTES }>();
+    let probes = filter.shape().probes();
+    let matched = |hash: u64| {
+        let block = &blocks[blocked::block_of(hash, blocks.len() as u64)];
+        let set = |i: &usize| {
+            let bit = blocked::bit_of(hash, *i);
+            block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
+        };
+        (0..probes as usize).take_while(set).count()
+    };
+    for start in 0..STARTS {
+        let high = mix(start) & !0xffff_ffff;
+        let near = (0..16).map(|i| high | (mix(start * 16 + i) & 0xffff_ffff));
+        let hash = near.max_by_key(|hash| matched(*hash)).expect("sixteen hashes have a best");
+        let expected = Kernel::scalar().blocked(filter.body(), probes, hash);
+        if filter.contains_hash(Xxh3(hash)) != expected {
+            let kernel = filter.kernel();
+            return Err(format!(
+                "the {kernel:?} kernel answers hash {hash:#018x} otherwise than scalar"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// SplitMix64 (Steele, Lea & Flood 2014): a fixed sequence of well-mixed numbers.
+fn mix(i: u64) -> u64 {
+    let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The record of version 0. Frozen with the first tagged release: bincode is positional, so a changed
+/// field is a new version with a struct of its own.
+#[derive(Encode, Decode)]
+struct RecordV0 {
+    filter: String,
+    day: String,
+    layout: u8,
+    units: u64,
+    probes: u32,
+    body_bytes: u64,
+    hash: u8,
+    hash_bits: u16,
+    hash_seed: u64,
+    key_id: u64,
+    id_encoding: u8,
+    origin: u8,
+    ids: u64,
+    fpp_target: f64,
+    fpp_hits: u64,
+    fpp_asked: u64,
+    ones: u64,
+    probe_hashes: Vec<u64>,
+    probe_positions: Vec<u64>,
+}
+
+/// Fixed-width little-endian integers; a hostile length prefix is cut off at the limit.
+fn codec() -> impl config::Config {
+    config::standard()
+        .with_little_endian()
+        .with_fixed_int_encoding()
+        .with_limit::<MAX_RECORD_BYTES>()
+}
+
+/// Layout, hash, bits and seed as the record names them.
+fn codes(layout: Layout) -> (u8, u8, u16, u64) {
+    match layout {
+        Layout::Blocked => (0, 0, 64, XXH3_SEED),
+        Layout::Guava => (1, 1, 128, 0),
+    }
+}
+
+fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
+    let shape = filter.shape();
+    assert_eq!(shape, header.shape, "a header describes its own filter");
+    let (layout, hash, hash_bits, hash_seed) = codes(shape.layout());
+    let vector = ProbeVector::of(shape);
+    let record = RecordV0 {
+        filter: header.filter.to_string(),
+        day: header.day.to_string(),
+        layout,
+        units: shape.units(),
+        probes: shape.probes(),
+        body_bytes: shape.body_bytes(),
+        hash,
+        hash_bits,
+        hash_seed,
+        key_id: 0,
+        id_encoding: 0,
+        origin: match header.origin {
+            Origin::Built => 0,
+            Origin::Imported => 1,
+        },
+        ids: header.ids,
+        fpp_target: header.fpp_target,
+        fpp_hits: header.fpp_hits,
+        fpp_asked: header.fpp_asked,
+        ones: header.ones,
+        probe_hashes: vector.hashes,
+        probe_positions: vector.positions,
+    };
+    let record = bincode::encode_to_vec(record, codec()).expect("at most 64 IDs × 255 probes fit");
+    let mut head = Vec::with_capacity(FIXED_BYTES + record.len() + ALIGNMENT);
+    head.extend_from_slice(&MAGIC);
+    head.extend_from_slice(&VERSION.to_le_bytes());
+    head.extend_from_slice(&(record.len() as u32).to_le_bytes());
+    head.extend_from_slice(&record);
+    head.resize(head.len().next_multiple_of(ALIGNMENT), 0);
+    head
+}
+
+/// Reads what comes before the body, and where the body begins.
+fn parse_head(blob: &[u8], key: &BlobKey) -> Result<(Header, RecordV0, usize), Error> {
+    let unsound = |why: &str| Error::Unsound { key: key.to_string(), why: why.to_owned() };
+    let Some((fixed, rest)) = blob.split_first_chunk::<FIXED_BYTES>() else {
+        return Err(unsound("it is shorter than a header"));
+    };
+    let [magic @ .., v0, v1, l0, l1, l2, l3] = *fixed;
+    if magic != MAGIC {
+        return Err(unsound("it does not begin with BLOOMSDY"));
+    }
+    let version = u16::from_le_bytes([v0, v1]);
+    if version != VERSION {
+        return Err(Error::Version { key: key.to_string(), version, known: VERSION });
+    }
+    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    if length > MAX_RECORD_BYTES {
+        return Err(unsound("its record is longer than 65,536 bytes"));
+    }
+    let start = (FIXED_BYTES + length).next_multiple_of(ALIGNMENT);
+    let (Some(record), Some(zeros)) = (rest.get(..length), blob.get(FIXED_BYTES + length..start))
+    else {
+        return Err(unsound("it ends within its header"));
+    };
+    if zeros.iter().any(|byte| *byte != 0) {
+        return Err(unsound("the space before its body is not zero"));
+    }
+    let decoded = bincode::decode_from_slice::<RecordV0, _>(record, codec());
+    let Ok((record, consumed)) = decoded else {
+        return Err(unsound("its record cannot be decoded"));
+    };
+    if consumed != length {
+        return Err(unsound("its record is shorter than it says"));
+    }
+    let header = header_of(&record).map_err(|why| unsound(&why))?;
+    Ok((header, record, start))
+}
+
+/// Turns a decoded record into a header, refusing everything this program does not know.
+fn header_of(record: &RecordV0) -> Result<Header, String> {
+    let layout = match record.layout {
+        0 => Layout::Blocked,
+        1 => Layout::Guava,
+        other => return Err(format!("layout {other} is unknown")),
+    };
+    let stated = (record.layout, record.hash, record.hash_bits, record.hash_seed);
+    if stated != codes(layout) || record.key_id != 0 || record.id_encoding != 0 {
+        return Err("its hash or ID encoding is unknown".into());
+    }
+    let shape = Shape::new(layout, record.units, record.probes).map_err(|e| e.to_string())?;
+    if record.body_bytes != shape.body_bytes() {
+        return Err("its body's length does not fit its shape".into());
+    }
+    let rate = record.fpp_target;
+    let ids = 1..=shape.bits();
+    if !(rate > 0.0 && rate < 1.0)
+        || record.fpp_hits > record.fpp_asked
+        || !ids.contains(&record.ids)
+    {
+        return Err("its counts and rates cannot be".into());
+    }
+    Ok(Header {
+        filter: record.filter.parse().map_err(|e: Error| e.to_string())?,
+        day: record.day.parse().map_err(|e: Error| e.to_string())?,
+        shape,
+        origin: match record.origin {
+            0 => Origin::Built,
+            1 => Origin::Imported,
+            other => return Err(format!("origin {other} is unknown")),
+        },
+        ids: record.ids,
+        fpp_target: record.fpp_target,
+        fpp_hits: record.fpp_hits,
+        fpp_asked: record.fpp_asked,
+        ones: record.ones,
+    })
+}
+
+/// The `i`th of the 64 fixed IDs of the probe vector: lengths 1 to 16, then every 21st up to 1,024, so
+/// that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
+pub fn probe_id(i: usize) -> Vec<u8> {
+    let length = if i < 16 { i + 1 } else { 16 + (i - 15) * 21 };
+    (0..length).map(|j| b'a' + ((i + j) % 26) as u8).collect()
+}
+
+struct ProbeVector {
+    hashes: Vec<u64>,
+    positions: Vec<u64>,
+}
+
+impl ProbeVector {
+    fn of(shape: Shape) -> ProbeVector {
+        let mut vector = ProbeVector { hashes: Vec::new(), positions: Vec::new() };
+        for id in (0..PROBE_IDS).map(probe_id) {
+            match shape.layout() {
+                Layout::Blocked => {
+                    let Xxh3(hash) = Xxh3::of(&id);
+                    let block = blocked::block_of(hash, shape.units()) as u64;
+                    let bits = (0..shape.probes() as usize)
+                        .map(|i| block * blocked::BLOCK_BITS + u64::from(blocked::bit_of(hash, i)));
+                    vector.hashes.push(hash);
+                    vector.positions.extend(bits);
+                }
+                Layout::Guava => {
+                    let hash = Murmur3::of(&id);
+                    vector.hashes.extend([hash.0, hash.1]);
+                    vector.positions.extend(guava::bits_of(hash, shape));
+                }
+            }
+        }
+        vector
+    }
+}
+
+/// Views the bare file of another system as a filter: what Guava's `BloomFilter.writeTo` wrote.
+///
+/// # Errors
+/// A sentence: what is wrong with the file.
+pub fn import_guava(file: Buffer) -> Result<Filter, String> {
+    let (words, probes) = guava::parse_header(&file)?;
+    let shape = Shape::new(Layout::Guava, words, probes).map_err(|e| e.to_string())?;
+    let body = 0..file.len();
+    Ok(Filter::new(shape, file, body))
+}
+
+#[cfg(test)]
+mod tests;

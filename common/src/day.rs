@@ -1,0 +1,140 @@
+//! [`Day`]: the UTC date whose IDs a blob holds, and the `{day}` templates that name a day's input.
+//!
+//! No clock lives here: "today" is always computed from a time the caller passes in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::{Span, Timestamp, civil::Date, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// A UTC date, written `2026-11-19`. Days order as time does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Day(Date);
+
+impl Day {
+    /// The UTC date at `now`.
+    pub fn of(now: Timestamp) -> Day {
+        Day(now.to_zoned(TimeZone::UTC).date())
+    }
+
+    /// The day `days` earlier; stops at the calendar's first day.
+    pub fn minus(self, days: u32) -> Day {
+        Day(self.0.saturating_sub(Span::new().days(i64::from(days))))
+    }
+
+    /// The day `days` later; stops at the calendar's last day.
+    pub fn plus(self, days: u32) -> Day {
+        Day(self.0.saturating_add(Span::new().days(i64::from(days))))
+    }
+
+    /// Replaces every `{day}` by `2026-11-19` and every `{day:FORMAT}` by the day in that strftime
+    /// format (`{day:%Y%m%d}` is `20261119`).
+    ///
+    /// # Errors
+    /// [`Error::Template`] for an unclosed brace or a format that no date can be written in.
+    pub fn expand(self, template: &str) -> Result<String, Error> {
+        let bad = |why: &str| Error::Template { template: template.into(), why: why.into() };
+        let mut out = String::with_capacity(template.len() + 10);
+        let mut rest = template;
+        while let Some(at) = rest.find("{day") {
+            let (before, from) = rest.split_at(at);
+            out.push_str(before);
+            let end = from.find('}').ok_or_else(|| bad("a `{day` has no closing brace"))?;
+            match &from["{day".len()..end] {
+                "" => out.push_str(&self.to_string()),
+                format if format.starts_with(':') && format.len() > 1 => {
+                    let text = jiff::fmt::strtime::format(&format[1..], self.0);
+                    out.push_str(&text.map_err(|e| bad(&e.to_string()))?);
+                }
+                _ => return Err(bad("only `{day}` and `{day:FORMAT}` are known")),
+            }
+            rest = &from[end + 1..];
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.0.year(), self.0.month(), self.0.day())
+    }
+}
+
+impl FromStr for Day {
+    type Err = Error;
+
+    /// Accepts exactly `YYYY-MM-DD`, so that a day has one spelling in keys and logs.
+    fn from_str(text: &str) -> Result<Day, Error> {
+        let bad = || Error::NotADay { text: text.chars().take(40).collect() };
+        let shape = text.len() == 10
+            && text.bytes().enumerate().all(|(i, b)| match i {
+                4 | 7 => b == b'-',
+                _ => b.is_ascii_digit(),
+            });
+        if !shape {
+            return Err(bad());
+        }
+        text.parse::<Date>().map(Day).map_err(|_| bad())
+    }
+}
+
+impl TryFrom<String> for Day {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Day, Error> {
+        text.parse()
+    }
+}
+
+impl From<Day> for String {
+    fn from(day: Day) -> String {
+        day.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(text: &str) -> Day {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_day_has_one_spelling() {
+        assert_eq!(day("2026-11-19").to_string(), "2026-11-19");
+        for wrong in
+            ["2026-11-9", "20261119", "2026-13-01", "2026-02-29", "", "+002026-11", "yesterday"]
+        {
+            assert!(wrong.parse::<Day>().is_err(), "{wrong} passed");
+        }
+    }
+
+    #[test]
+    fn leap_days_and_year_ends_are_days() {
+        assert_eq!(day("2028-03-01").minus(1), day("2028-02-29"));
+        assert_eq!(day("2026-12-31").plus(1), day("2027-01-01"));
+    }
+
+    #[test]
+    fn a_day_begins_at_midnight_utc() {
+        let at = |text: &str| Day::of(text.parse::<Timestamp>().unwrap());
+        assert_eq!(at("2026-11-19T23:59:59Z"), day("2026-11-19"));
+        assert_eq!(at("2026-11-20T00:00:00Z"), day("2026-11-20"));
+        assert_eq!(at("2026-11-20T00:30:00+01:00"), day("2026-11-19"));
+    }
+
+    #[test]
+    fn templates_expand_and_refuse_what_they_do_not_know() {
+        let d = day("2026-11-19");
+        assert_eq!(d.expand("dt={day}/x-{day:%Y%m%d}").unwrap(), "dt=2026-11-19/x-20261119");
+        assert_eq!(d.expand("plain").unwrap(), "plain");
+        for wrong in ["{day", "{day:}", "{days}"] {
+            assert!(d.expand(wrong).is_err(), "{wrong} passed");
+        }
+    }
+}

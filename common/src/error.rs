@@ -1,0 +1,295 @@
+//! [`Error`]: everything that can go wrong between a blob and its reader or writer.
+//!
+//! Each message names the thing, what was expected, what came, and what to do about it.
+
+use crate::digest::Digest;
+use crate::filter::Layout;
+
+/// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A text that is not a day.
+    #[error("`{text}` is not a day: write it as YYYY-MM-DD, for example 2026-11-19")]
+    NotADay {
+        /// What came.
+        text: String,
+    },
+    /// A template that cannot be expanded.
+    #[error("the template `{template}` cannot be expanded: {why}")]
+    Template {
+        /// The template.
+        template: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No such layout.
+    #[error("there is no layout `{name}`: choose `blocked` or `guava`")]
+    Layout {
+        /// What came.
+        name: String,
+    },
+    /// A target rate that the layout cannot be sized for.
+    #[error("a `{layout}` filter cannot have an fpp of {fpp}: {remedy}")]
+    Fpp {
+        /// The target.
+        fpp: f64,
+        /// The layout it was asked of.
+        layout: Layout,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A size no filter can have.
+    #[error(
+        "a `{layout}` filter has 1 to {max_units} units and 1 to {max_probes} probes, \
+         not {units} and {probes}: split the IDs over several filters"
+    )]
+    TooLarge {
+        /// The layout.
+        layout: Layout,
+        /// Blocks or words asked for.
+        units: u64,
+        /// Probes asked for.
+        probes: u32,
+        /// The most the layout can address.
+        max_units: u64,
+        /// The most probes it can have.
+        max_probes: u32,
+    },
+    /// A filter name that cannot be part of a key.
+    #[error(
+        "`{name}` is not a filter name: use 1 to 64 of a-z, 0-9, `_` and `-`, beginning with a \
+         letter or digit"
+    )]
+    FilterName {
+        /// What came.
+        name: String,
+    },
+    /// A text that does not name a blob of the filter.
+    #[error("`{text}` does not name a blob of `{filter}`: {why}")]
+    BlobKey {
+        /// What came.
+        text: String,
+        /// The filter whose blob it had to be.
+        filter: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A pointer or pin that is there but cannot be understood.
+    #[error("{key} cannot be read: {why}; mend it by hand, or with `bloomsday {remedy}`")]
+    Record {
+        /// Where it lies.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+        /// The command that writes it anew.
+        remedy: String,
+    },
+    /// A blob shorter or longer than it says.
+    #[error("{key} is damaged: it should have {expected} bytes and has {got}; rebuild that day")]
+    Length {
+        /// The blob.
+        key: String,
+        /// Its length by its header.
+        expected: u64,
+        /// Its real length.
+        got: u64,
+    },
+    /// A blob whose bytes are not those it was named for.
+    #[error(
+        "{key} is damaged: its digest should be {expected} and is {got}; fetch it again, and if \
+         it repeats, rebuild that day or repoint"
+    )]
+    Digest {
+        /// The blob.
+        key: String,
+        /// The digest it must have.
+        expected: Digest,
+        /// The digest of its bytes.
+        got: Digest,
+    },
+    /// A blob of a format this program does not know.
+    #[error("{key} has format version {version}; this program reads version {known}: upgrade it")]
+    Version {
+        /// The blob.
+        key: String,
+        /// Its version.
+        version: u16,
+        /// The newest version this program reads.
+        known: u16,
+    },
+    /// A blob whose header contradicts itself, its name or its body.
+    #[error("{key} is not a sound blob: {why}; rebuild that day or repoint")]
+    Unsound {
+        /// The blob.
+        key: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// A store address that cannot be used.
+    #[error("`{url}` cannot be used as a store: {why}")]
+    StoreUrl {
+        /// The address.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nothing there.
+    #[error("there is no {key} in {store}")]
+    NotFound {
+        /// What was looked for.
+        key: String,
+        /// Where.
+        store: String,
+    },
+    /// The store refused.
+    #[error(
+        "{store} forbids to {doing} {key}: check the credentials and their rights (on S3 a missing \
+         key also looks like this without the right s3:ListBucket): {source}"
+    )]
+    Forbidden {
+        /// What was tried.
+        doing: &'static str,
+        /// The key.
+        key: String,
+        /// Where.
+        store: String,
+        /// The store's own words.
+        source: object_store::Error,
+    },
+    /// The store failed.
+    #[error("cannot {doing} {key} in {store}: {source}")]
+    Store {
+        /// What was tried.
+        doing: &'static str,
+        /// The key.
+        key: String,
+        /// Where.
+        store: String,
+        /// The store's own words.
+        source: object_store::Error,
+    },
+    /// A local file could not be read or written.
+    #[error("cannot {doing} {path}: {source}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: String,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// More bytes than allowed.
+    #[error("{key} has {bytes} bytes, more than the {limit} allowed for it")]
+    TooManyBytes {
+        /// The key.
+        key: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Not enough memory for a filter.
+    #[error("no memory for a filter of {bytes} bytes: {source}")]
+    Memory {
+        /// Its size.
+        bytes: u64,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// Something changed between reading and writing.
+    #[error("{key} changed while this command ran ({now}); look at `bloomsday status` and repeat")]
+    Changed {
+        /// What changed.
+        key: String,
+        /// What it says now.
+        now: String,
+    },
+    /// A day with several blobs, and none of them pointed at.
+    #[error("{day} has several blobs; name the one you mean:\n  {}", .blobs.join("\n  "))]
+    SeveralBlobs {
+        /// The day.
+        day: String,
+        /// Their keys.
+        blobs: Vec<String>,
+    },
+}
+
+/// What an error means for whoever has to act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The question or the configuration is wrong: the same call fails again.
+    Usage,
+    /// What was asked for is not there.
+    NotFound,
+    /// Somebody else was first.
+    Superseded,
+    /// The bytes are damaged.
+    Corrupt,
+    /// It may work later.
+    Transient,
+    /// None of these.
+    Failed,
+}
+
+impl Error {
+    /// Sorts the error by what can be done about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Error::NotADay { .. }
+            | Error::Template { .. }
+            | Error::Layout { .. }
+            | Error::Fpp { .. }
+            | Error::TooLarge { .. }
+            | Error::FilterName { .. }
+            | Error::BlobKey { .. }
+            | Error::SeveralBlobs { .. }
+            | Error::StoreUrl { .. } => Kind::Usage,
+            Error::NotFound { .. } => Kind::NotFound,
+            Error::Changed { .. } => Kind::Superseded,
+            Error::Record { .. }
+            | Error::Length { .. }
+            | Error::Digest { .. }
+            | Error::Version { .. }
+            | Error::TooManyBytes { .. }
+            | Error::Unsound { .. } => Kind::Corrupt,
+            Error::Store { source, .. } if is_transient(source) => Kind::Transient,
+            Error::Memory { .. } => Kind::Transient,
+            Error::Store { .. } | Error::Forbidden { .. } | Error::File { .. } => Kind::Failed,
+        }
+    }
+
+    /// Whether the same call may succeed later without anybody mending anything.
+    pub fn is_transient(&self) -> bool {
+        self.kind() == Kind::Transient
+    }
+
+    /// The error of a store call, sorted: only a missing key is "not found".
+    pub(crate) fn from_store(
+        doing: &'static str,
+        key: &str,
+        store: &str,
+        source: object_store::Error,
+    ) -> Error {
+        let (key, store) = (key.to_owned(), store.to_owned());
+        match source {
+            object_store::Error::NotFound { .. } => Error::NotFound { key, store },
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => {
+                Error::Forbidden { doing, key, store, source }
+            }
+            _ => Error::Store { doing, key, store, source },
+        }
+    }
+}
+
+fn is_transient(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    !matches!(
+        error,
+        E::NotSupported { .. }
+            | E::NotImplemented { .. }
+            | E::InvalidPath { .. }
+            | E::UnknownConfigurationKey { .. }
+    )
+}

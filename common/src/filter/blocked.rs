@@ -1,0 +1,76 @@
+//! The `blocked` layout: one 512-bit cache line per ID, `probes` bits in it.
+//!
+//! Putze, Sanders & Singler 2009 ("Cache-, hash- and space-efficient Bloom filters"), §3, with one
+//! multiplication a probe in place of double hashing. This file is the definition; the kernels
+//! must give the same bits and answers.
+
+/// 512 bits: bit `p` is bit `p & 7` of byte `p >> 3`.
+pub(crate) type Block = [u8; 64];
+
+pub(crate) const BLOCK_BYTES: usize = size_of::<Block>();
+pub(crate) const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
+
+/// More than 16 probes would gain nothing a larger filter does not give (see `shape`).
+pub(crate) const MAX_PROBES: u32 = 16;
+
+/// 2^32 blocks: past that the block would depend on the hash bits that choose the probes.
+pub(crate) const MAX_BLOCKS: u64 = 1 << 32;
+
+/// Odd multipliers, one a probe: the first 16 words of the fraction of π, 32 bits each, with the
+/// lowest bit set; so nobody chose them. Frozen with the format.
+pub(crate) const SALTS: [u32; 16] = [
+    0x243f_6a89,
+    0x85a3_08d3,
+    0x1319_8a2f,
+    0x0370_7345,
+    0xa409_3823,
+    0x299f_31d1,
+    0x082e_fa99,
+    0xec4e_6c89,
+    0x4528_21e7,
+    0x38d0_1377,
+    0xbe54_66cf,
+    0x34e9_0c6d,
+    0xc0ac_29b7,
+    0xc97c_50dd,
+    0x3f84_d5b5,
+    0xb547_0917,
+];
+
+/// The block of a hash: fast-range on all 64 bits (Lemire 2019, "Fast random integer generation in
+/// an interval"). Monotone: a larger hash never lands in an earlier block.
+#[inline(always)]
+pub(crate) fn block_of(hash: u64, n_blocks: u64) -> usize {
+    ((u128::from(hash) * u128::from(n_blocks)) >> 64) as usize
+}
+
+/// The bit that probe `i` tests, 0 to 511: from the low half of the hash, which the block, chosen by
+/// the high bits, does not depend on.
+#[inline(always)]
+pub(crate) fn bit_of(hash: u64, i: usize) -> u32 {
+    (hash as u32).wrapping_mul(SALTS[i]) >> 23
+}
+
+#[inline(always)]
+pub(crate) fn insert(block: &mut Block, probes: u32, hash: u64) {
+    for i in 0..probes as usize {
+        let bit = bit_of(hash, i);
+        block[(bit >> 3) as usize] |= 1 << (bit & 7);
+    }
+}
+
+pub(crate) fn fpp_of_bits(body: &[u8], probes: u32) -> f64 {
+    let (blocks, _) = body.as_chunks::<BLOCK_BYTES>();
+    // A block's share depends only on its count of ones, so count blocks by that and sum few terms
+    // in a fixed order: exact, and the same on every machine.
+    let mut blocks_with = vec![0u64; BLOCK_BITS as usize + 1];
+    for block in blocks {
+        blocks_with[block.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize] += 1;
+    }
+    let sum: f64 = blocks_with
+        .iter()
+        .enumerate()
+        .map(|(ones, n)| *n as f64 * libm::pow(ones as f64 / BLOCK_BITS as f64, f64::from(probes)))
+        .sum();
+    sum / blocks.len() as f64
+}

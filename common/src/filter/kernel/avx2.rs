@@ -1,0 +1,64 @@
+//! AVX2: eight probes at a time, with no memory access beyond the block's two halves.
+
+use std::arch::x86_64::*;
+
+use super::super::Shape;
+use super::super::blocked::{Block, SALTS, block_of};
+use super::batch_with;
+use crate::hash::{IdHash, Xxh3};
+
+#[target_feature(enable = "avx2")]
+pub(super) fn one(body: &[u8], shape: Shape, id: &[u8]) -> bool {
+    contains(body, shape.probes(), Xxh3::of(id).0)
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
+    let (blocks, _) = body.as_chunks();
+    test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn batch<T: AsRef<[u8]>>(body: &[u8], probes: u32, ids: &[T], answers: &mut [bool]) {
+    batch_with(body, ids, answers, |block, hash| test(block, probes, hash));
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn test(block: &Block, probes: u32, hash: u64) -> bool {
+    let (salts, _) = SALTS.as_chunks::<8>();
+    test8(block, &salts[0], probes, hash)
+        && (probes <= 8 || test8(block, &salts[1], probes - 8, hash))
+}
+
+/// Tests the first `probes` (at most 8 count) of the probes with these salts.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn test8(block: &Block, salts: &[u32; 8], probes: u32, hash: u64) -> bool {
+    // SAFETY: two unaligned loads of 32 bytes each from a block of 64, one from 8 words of 4.
+    let (low, high, salts) = unsafe {
+        (
+            _mm256_loadu_si256(block.as_ptr().cast()),
+            _mm256_loadu_si256(block.as_ptr().add(32).cast()),
+            _mm256_loadu_si256(salts.as_ptr().cast()),
+        )
+    };
+    let bits = _mm256_srli_epi32::<23>(_mm256_mullo_epi32(_mm256_set1_epi32(hash as i32), salts));
+    // Which of 16 words: three bits choose the word in each half, the fourth chooses the half.
+    let word = _mm256_srli_epi32::<5>(bits);
+    let from_low = _mm256_permutevar8x32_epi32(low, word);
+    let from_high = _mm256_permutevar8x32_epi32(high, word);
+    let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(word));
+    let words = _mm256_castps_si256(_mm256_blendv_ps(
+        _mm256_castsi256_ps(from_low),
+        _mm256_castsi256_ps(from_high),
+        half,
+    ));
+    // One mask bit in each lane that counts, none in the others.
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let counts = _mm256_cmpgt_epi32(_mm256_set1_epi32(probes.min(8) as i32), lanes);
+    let one = _mm256_srli_epi32::<31>(counts);
+    let mask = _mm256_sllv_epi32(one, _mm256_and_si256(bits, _mm256_set1_epi32(31)));
+    _mm256_testc_si256(words, mask) == 1
+}

@@ -1,0 +1,302 @@
+//! [`Filter`]: a set of IDs we can ask about; [`FilterMut`]: one that is being filled.
+//!
+//! Layouts differ in how bits are arranged and in their hash; a caller sees bytes in, yes or no out.
+//! Serialization is [`crate::blob`]'s business: here a filter is only memory and arithmetic.
+
+pub(crate) mod blocked;
+pub(crate) mod guava;
+#[allow(unsafe_code)] // instruction sets chosen at run time
+pub(crate) mod kernel;
+pub mod shape;
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::str::FromStr;
+
+use crate::error::Error;
+use crate::hash::{IdHash, is_legal};
+use crate::memory::Buffer;
+use kernel::Asker;
+pub use kernel::Kernel;
+pub use shape::Shape;
+
+/// How bits are arranged in a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// One 512-bit cache line per ID. The default and the fastest, for fpp from 0.5 to 1e-6.
+    Blocked,
+    /// The classic Bloom filter, byte for byte what Guava's `BloomFilter.writeTo` writes.
+    Guava,
+}
+
+impl Layout {
+    /// The name used on the command line, in status and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Blocked => "blocked",
+            Layout::Guava => "guava",
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Layout, Error> {
+        match text {
+            "blocked" => Ok(Layout::Blocked),
+            "guava" => Ok(Layout::Guava),
+            _ => Err(Error::Layout { name: text.chars().take(40).collect() }),
+        }
+    }
+}
+
+/// A filter that answers. Immutable, and cheap to ask from any number of threads.
+///
+/// It never gives a false negative; a false positive comes with about the fpp it was sized for.
+pub struct Filter {
+    shape: Shape,
+    memory: Buffer,
+    body: Range<usize>,
+    kernel: Kernel,
+    /// Layout, hash and kernel resolved to one function, so that a question decides nothing.
+    asker: Asker,
+}
+
+impl Filter {
+    /// Views `memory[body]` as a filter, asked through the fastest kernel of this machine.
+    ///
+    /// # Panics
+    /// When the body's length is not the shape's: callers check it before.
+    pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>) -> Filter {
+        assert_eq!(body.len() as u64, shape.body_bytes(), "the body must have the shape's length");
+        let kernel = Kernel::best();
+        Filter { shape, memory, body, kernel, asker: kernel.asker(shape.layout()) }
+    }
+
+    /// Its size and number of probes.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The serialized bits: what a blob holds between header and digest.
+    pub fn body(&self) -> &[u8] {
+        &self.memory[self.body.clone()]
+    }
+
+    /// The code that tests bits, chosen once when the filter was made.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// The same filter asked through another kernel, for comparisons.
+    pub fn with_kernel(mut self, kernel: Kernel) -> Filter {
+        self.kernel = kernel;
+        self.asker = kernel.asker(self.shape.layout());
+        self
+    }
+
+    /// Whether `id` was inserted: "no" is certain, "yes" is wrong with the filter's fpp.
+    ///
+    /// An ID that is empty or longer than 1,024 bytes is answered "no".
+    /// Cost: one hash and one cache miss (`blocked`) or up to one a probe (`guava`).
+    #[inline]
+    pub fn contains(&self, id: &[u8]) -> bool {
+        is_legal(id) && self.asker.ask(self.body(), self.shape, id)
+    }
+
+    /// Answers many IDs at once: `answers[i]` becomes what [`Filter::contains`] says of `ids[i]`.
+    ///
+    /// Cost: about half of a single question's, because the cache misses of neighbours overlap.
+    ///
+    /// # Panics
+    /// When `ids` and `answers` differ in length.
+    pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
+        assert_eq!(ids.len(), answers.len(), "one answer a question");
+        match self.shape.layout() {
+            Layout::Blocked => {
+                self.kernel.blocked_batch(self.body(), self.shape.probes(), ids, answers)
+            }
+            Layout::Guava => {
+                for (id, answer) in ids.iter().zip(answers) {
+                    *answer = self.contains(id.as_ref());
+                }
+            }
+        }
+    }
+
+    /// [`Filter::contains`] for an ID that is already hashed.
+    ///
+    /// # Panics
+    /// When the hash belongs to another layout.
+    #[inline]
+    pub fn contains_hash<H: IdHash>(&self, hash: H) -> bool {
+        assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
+        match H::LAYOUT {
+            Layout::Blocked => {
+                self.kernel.blocked(self.body(), self.shape.probes(), hash.leading())
+            }
+            Layout::Guava => guava::contains(self.body(), self.shape, bytemuck::cast(hash)),
+        }
+    }
+
+    /// How many bits are set. Cost: one pass over the body.
+    pub fn count_ones(&self) -> u64 {
+        let bits = match self.shape.layout() {
+            Layout::Blocked => self.body(),
+            Layout::Guava => &self.body()[guava::HEADER_BYTES..],
+        };
+        // Several words a step: the compiler turns this into the machine's widest population count.
+        let (words, rest) = bits.as_chunks::<8>();
+        let whole: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
+        whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
+    }
+
+    /// The mean over blocks of (share of bits set)^probes: the fpp these very bits give.
+    ///
+    /// For `guava` the whole array is the one block. Cost: one pass over the body.
+    pub fn fpp_of_bits(&self) -> f64 {
+        match self.shape.layout() {
+            Layout::Blocked => blocked::fpp_of_bits(self.body(), self.shape.probes()),
+            Layout::Guava => {
+                let fill = self.count_ones() as f64 / self.shape.bits() as f64;
+                libm::pow(fill, f64::from(self.shape.probes()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filter({:?}, {:?})", self.shape, self.kernel)
+    }
+}
+
+/// A filter being filled. [`FilterMut::freeze`] makes it one that answers.
+pub struct FilterMut {
+    shape: Shape,
+    memory: Buffer,
+}
+
+impl FilterMut {
+    /// An empty filter of this shape, in huge pages where the system has them.
+    ///
+    /// # Errors
+    /// The system's, when it has not that much memory.
+    pub fn new(shape: Shape) -> io::Result<FilterMut> {
+        let bytes = usize::try_from(shape.body_bytes()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut memory = Buffer::zeroed(bytes)?;
+        if shape.layout() == Layout::Guava {
+            memory[..guava::HEADER_BYTES].copy_from_slice(&guava::header(shape));
+        }
+        Ok(FilterMut { shape, memory })
+    }
+
+    /// Inserts one ID, already hashed. Inserting it again changes nothing.
+    ///
+    /// # Panics
+    /// When the hash belongs to another layout.
+    #[inline]
+    pub fn insert<H: IdHash>(&mut self, hash: H) {
+        assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
+        let probes = self.shape.probes();
+        match H::LAYOUT {
+            Layout::Blocked => {
+                let (blocks, _) = self.memory.as_chunks_mut();
+                let block = blocked::block_of(hash.leading(), blocks.len() as u64);
+                blocked::insert(&mut blocks[block], probes, hash.leading());
+            }
+            Layout::Guava => guava::insert(&mut self.memory, self.shape, bytemuck::cast(hash)),
+        }
+    }
+
+    /// Cuts the filter into `parts` pieces that can be filled side by side without atomics.
+    ///
+    /// Only `blocked` can be cut: a hash there touches one block, and a larger hash never touches
+    /// an earlier block. `guava`'s probes span the array, so it comes back as one piece.
+    pub fn slices(&mut self, parts: usize) -> Vec<Slice<'_>> {
+        let shape = self.shape;
+        if shape.layout() == Layout::Guava {
+            return vec![Slice { first_block: 0, bits: Bits::Guava(&mut self.memory), shape }];
+        }
+        let (blocks, _) = self.memory.as_chunks_mut();
+        let each = blocks.len().div_ceil(parts.max(1)).max(1);
+        let mut first_block = 0;
+        blocks
+            .chunks_mut(each)
+            .map(|piece| {
+                let slice = Slice { first_block, shape, bits: Bits::Blocked(piece) };
+                first_block += each;
+                slice
+            })
+            .collect()
+    }
+
+    /// Makes it immutable and ready to answer. Cost: none.
+    pub fn freeze(self) -> Filter {
+        let body = 0..self.memory.len();
+        Filter::new(self.shape, self.memory, body)
+    }
+}
+
+/// A run of whole blocks of a [`FilterMut`], owned by one filling thread.
+pub struct Slice<'a> {
+    shape: Shape,
+    first_block: usize,
+    bits: Bits<'a>,
+}
+
+enum Bits<'a> {
+    Blocked(&'a mut [blocked::Block]),
+    Guava(&'a mut [u8]),
+}
+
+impl Slice<'_> {
+    /// Inserts the hashes that belong to this slice and passes over those of its neighbours.
+    ///
+    /// Cost: one comparison for a hash of a neighbour; so hand each slice only hashes near it.
+    ///
+    /// # Panics
+    /// When the hashes belong to another layout.
+    pub fn insert_own<H: IdHash>(&mut self, hashes: &[H]) {
+        assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
+        let probes = self.shape.probes();
+        match &mut self.bits {
+            Bits::Blocked(blocks) => {
+                for hash in hashes {
+                    let block = blocked::block_of(hash.leading(), self.shape.units());
+                    // A block before this slice wraps around to a huge index: `get_mut` says no.
+                    if let Some(block) = blocks.get_mut(block.wrapping_sub(self.first_block)) {
+                        blocked::insert(block, probes, hash.leading());
+                    }
+                }
+            }
+            Bits::Guava(body) => {
+                for hash in hashes {
+                    guava::insert(body, self.shape, bytemuck::cast(*hash));
+                }
+            }
+        }
+    }
+
+    /// Whether no hash in `first..=last` (by their leading bits) belongs to this slice.
+    pub fn is_apart_from(&self, first: u64, last: u64) -> bool {
+        match &self.bits {
+            Bits::Guava(_) => false,
+            Bits::Blocked(blocks) => {
+                let n_blocks = self.shape.units();
+                blocked::block_of(last, n_blocks) < self.first_block
+                    || blocked::block_of(first, n_blocks) >= self.first_block + blocks.len()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Filters answer rightly, kernels agree, and rates hold at sizes no test machine has memory for.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::hash::{Murmur3, Xxh3};
+
+/// A reproducible stream of hashes: SplitMix64.
+pub(crate) fn hashes(seed: u64) -> impl Iterator<Item = u64> {
+    (1..).map(move |i: u64| {
+        let z = seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+fn blocked_with(n: usize, fpp: f64, seed: u64) -> Filter {
+    let shape = Shape::for_ids(Layout::Blocked, n as u64, fpp).unwrap();
+    let mut filter = FilterMut::new(shape).unwrap();
+    hashes(seed).take(n).for_each(|hash| filter.insert(Xxh3(hash)));
+    filter.freeze()
+}
+
+fn ids(range: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    range.map(|i| format!("{:032x}", u128::from(i) << 77 | u128::from(i)).into_bytes()).collect()
+}
+
+#[test]
+fn every_inserted_id_is_answered_yes_by_every_layout() {
+    for layout in [Layout::Blocked, Layout::Guava] {
+        let shape = Shape::for_ids(layout, 10_000, 0.03).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        for id in ids(0..10_000) {
+            match layout {
+                Layout::Blocked => filter.insert(Xxh3::of(&id)),
+                Layout::Guava => filter.insert(Murmur3::of(&id)),
+            }
+        }
+        let filter = filter.freeze();
+        assert!(ids(0..10_000).iter().all(|id| filter.contains(id)), "{layout}");
+        let wrong = ids(10_000..110_000).iter().filter(|id| filter.contains(id)).count();
+        // 0.03 ± 4 standard deviations of 100,000 questions, and less for the margin of `blocked`.
+        assert!((2_600..3_230).contains(&wrong), "{layout}: {wrong} of 100,000");
+    }
+}
+
+#[test]
+fn an_illegal_id_is_answered_no_even_by_a_full_filter() {
+    let shape = Shape::new(Layout::Blocked, 1, 1).unwrap();
+    let mut full = FilterMut::new(shape).unwrap();
+    hashes(1).take(100_000).for_each(|hash| full.insert(Xxh3(hash)));
+    let full = full.freeze();
+    let ids: [&[u8]; 4] = [b"", b"x", &[b'x'; 1024], &[b'x'; 1025]];
+    let expected = [false, true, true, false];
+    assert_eq!(ids.map(|id| full.contains(id)), expected);
+    let mut answers = [true; 4];
+    full.contains_batch(&ids, &mut answers);
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn the_measured_rate_is_what_the_shape_expects() {
+    for (fpp, n, asked) in [
+        (0.3, 200_000, 1_000_000),
+        (0.03, 200_000, 1_000_000),
+        (0.001, 200_000, 4_000_000),
+        (1e-5, 100_000, 20_000_000),
+    ] {
+        let filter = blocked_with(n, fpp, 7);
+        let hits = hashes(8).take(asked).filter(|hash| filter.contains_hash(Xxh3(*hash))).count();
+        let expected = filter.shape().expected_fpp(n as u64) * asked as f64;
+        let tolerance = 5.0 * expected.sqrt() + 0.01 * expected;
+        assert!(
+            (hits as f64 - expected).abs() < tolerance,
+            "{fpp}: {hits} hits, expected {expected}"
+        );
+        let of_bits = filter.fpp_of_bits() * asked as f64;
+        assert!(
+            (of_bits - expected).abs() < 0.1 * expected,
+            "{fpp}: {of_bits} by its bits, expected {expected}, {hits} hits"
+        );
+    }
+}
+
+#[test]
+fn fill_lies_within_the_stated_tolerance() {
+    for n in [1, 10, 1_000, 100_000] {
+        let filter = blocked_with(n, 0.03, n as u64);
+        let (expected, tolerance) = filter.shape().expected_fill(n as u64);
+        let fill = filter.count_ones() as f64 / filter.shape().bits() as f64;
+        assert!((fill - expected).abs() <= tolerance, "{n}: {fill}, {expected} ± {tolerance}");
+    }
+}
+
+/// At 300 million IDs and past 2^31, 2^32 and 2^36 bits: builds only a few thousand of the blocks, with
+/// just the IDs that fall into them, and measures the rate there.
+#[test]
+fn rates_hold_past_two_to_the_31_and_32_bits() {
+    for n in [300_000_000u64, 600_000_000, 10_000_000_000] {
+        let shape = Shape::for_ids(Layout::Blocked, n, 0.03).unwrap();
+        let n_blocks = shape.units();
+        for first in [0, n_blocks / 2, n_blocks - 2_000] {
+            // Hashes of a run of blocks are an interval: fast-range is monotone.
+            let start = |block: u64| (u128::from(block) << 64).div_ceil(u128::from(n_blocks));
+            let (low, width) = (start(first), start(first + 2_000) - start(first));
+            let inside = |seed: u64| {
+                hashes(seed).map(move |h| (low + ((u128::from(h) * width) >> 64)) as u64)
+            };
+            // Fast-range of the interval keeps the low bits uniform only because width >> 2^32.
+            assert!(width > 1 << 40);
+            let ids_here = (n as f64 * 2_000.0 / n_blocks as f64) as usize;
+            let mut blocks = vec![[0u8; blocked::BLOCK_BYTES]; 2_000];
+            for hash in inside(1).take(ids_here) {
+                let block = blocked::block_of(hash, n_blocks) - first as usize;
+                blocked::insert(&mut blocks[block], shape.probes(), hash);
+            }
+            let asked = 400_000;
+            let hits = inside(2).take(asked).filter(|hash| {
+                let block = &blocks[blocked::block_of(*hash, n_blocks) - first as usize];
+                (0..shape.probes() as usize).all(|i| {
+                    let bit = blocked::bit_of(*hash, i);
+                    block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
+                })
+            });
+            let rate = hits.count() as f64 / asked as f64;
+            assert!((0.0275..0.0305).contains(&rate), "{n} IDs, block {first}: {rate}");
+        }
+    }
+}
+
+#[test]
+fn guava_addresses_bits_past_two_to_the_32() {
+    let shape = Shape::for_ids(Layout::Guava, 1_000_000_000, 0.03).unwrap();
+    let beyond = |limit: u64| {
+        hashes(3)
+            .zip(hashes(4))
+            .take(1_000)
+            .flat_map(|(a, b)| guava::bits_of(Murmur3(a, b), shape).collect::<Vec<_>>())
+            .filter(|bit| *bit >= limit)
+            .count() as f64
+    };
+    let share = beyond(1 << 32) / 5_000.0;
+    let expected = 1.0 - (1u64 << 32) as f64 / shape.bits() as f64;
+    assert!((share - expected).abs() < 0.03, "{share} of the probes lie past 2^32, not {expected}");
+    assert_eq!(beyond(shape.bits()), 0.0);
+}
+
+#[test]
+fn slices_filled_side_by_side_give_the_same_bits() {
+    for layout in [Layout::Blocked, Layout::Guava] {
+        for parts in [1, 2, 3, 7, 1_000] {
+            let shape = Shape::for_ids(layout, 5_000, 0.03).unwrap();
+            let (mut whole, mut cut) =
+                (FilterMut::new(shape).unwrap(), FilterMut::new(shape).unwrap());
+            let all: Vec<u64> = hashes(5).take(5_000).collect();
+            match layout {
+                Layout::Blocked => {
+                    let all: Vec<Xxh3> = all.into_iter().map(Xxh3).collect();
+                    all.iter().for_each(|hash| whole.insert(*hash));
+                    cut.slices(parts).iter_mut().for_each(|slice| slice.insert_own(&all));
+                }
+                Layout::Guava => {
+                    let all: Vec<Murmur3> = all.into_iter().map(|h| Murmur3(h, !h)).collect();
+                    all.iter().for_each(|hash| whole.insert(*hash));
+                    cut.slices(parts).iter_mut().for_each(|slice| slice.insert_own(&all));
+                }
+            }
+            assert!(whole.freeze().body() == cut.freeze().body(), "{layout} in {parts} slices");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn kernels_give_the_same_answers(
+        blocks in 1u64..40,
+        probes in 1u32..=16,
+        fill in 0usize..3_000,
+        seed: u64,
+    ) {
+        let shape = Shape::new(Layout::Blocked, blocks, probes).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        hashes(seed).take(fill).for_each(|hash| filter.insert(Xxh3(hash)));
+        let mut filter = filter.freeze();
+        let questions: Vec<u64> = hashes(!seed).chain(hashes(seed)).take(500)
+            .chain(hashes(seed).take(200)).chain([0, 1, u64::MAX, u64::MAX << 32]).collect();
+        let mut answers = Vec::new();
+        for kernel in Kernel::all() {
+            filter = filter.with_kernel(kernel);
+            let said: Vec<bool> = questions.iter().map(|h| filter.contains_hash(Xxh3(*h))).collect();
+            answers.push(said);
+        }
+        prop_assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    #[test]
+    fn a_batch_answers_as_single_questions_do(
+        n in 0usize..200,
+        layout in prop_oneof![Just(Layout::Blocked), Just(Layout::Guava)],
+        lengths in proptest::collection::vec(0usize..70, 200),
+    ) {
+        let shape = Shape::for_ids(layout, 100, 0.2).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        let all: Vec<Vec<u8>> = lengths.iter().enumerate()
+            .map(|(i, length)| (0..*length).map(|j| (i * 31 + j) as u8).collect()).collect();
+        for id in all.iter().step_by(3) {
+            match layout {
+                Layout::Blocked => filter.insert(Xxh3::of(id)),
+                Layout::Guava => filter.insert(Murmur3::of(id)),
+            }
+        }
+        let mut filter = filter.freeze();
+        for kernel in Kernel::all() {
+            filter = filter.with_kernel(kernel);
+            let mut answers = vec![false; n];
+            filter.contains_batch(&all[..n], &mut answers);
+            let single: Vec<bool> = all[..n].iter().map(|id| filter.contains(id)).collect();
+            prop_assert_eq!(answers, single);
+        }
+    }
+}

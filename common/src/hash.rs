@@ -1,0 +1,151 @@
+//! The bytes of an ID → its hash, one function for each layout. The only file that names xxhash.
+//!
+//! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
+//! Both are frozen: a change would turn every published blob into one that answers "no".
+
+use std::ops::RangeInclusive;
+
+use crate::filter::Layout;
+
+/// How many bytes a legal ID has.
+pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
+
+/// The seed of XXH3-64: "Bloomsda" in ASCII. It is in every blob's header.
+pub const XXH3_SEED: u64 = 0x426c_6f6f_6d73_6461;
+
+/// Whether `id` may be in a filter at all. Anything else is always answered "no".
+#[inline(always)]
+pub fn is_legal(id: &[u8]) -> bool {
+    // One comparison: 0 wraps around to the largest number.
+    id.len().wrapping_sub(1) < *ID_BYTES.end()
+}
+
+/// What a layout keeps of an ID: hashes are partitioned, counted and inserted in place of IDs.
+///
+/// Implemented by [`Xxh3`] and [`Murmur3`] only.
+pub trait IdHash: bytemuck::Pod + Ord + Send + Sync + 'static {
+    /// The layout that this hash belongs to.
+    const LAYOUT: Layout;
+    /// Hashes the bytes of one ID. Cost: a few ns for 32 bytes.
+    fn of(id: &[u8]) -> Self;
+    /// Its uniformly distributed leading 64 bits, by which hashes are partitioned.
+    fn leading(self) -> u64;
+}
+
+/// XXH3-64 with [`XXH3_SEED`]: the hash of `blocked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub struct Xxh3(pub u64);
+
+impl IdHash for Xxh3 {
+    const LAYOUT: Layout = Layout::Blocked;
+
+    #[inline(always)]
+    fn of(id: &[u8]) -> Xxh3 {
+        Xxh3(xxhash_rust::xxh3::xxh3_64_with_seed(id, XXH3_SEED))
+    }
+
+    #[inline(always)]
+    fn leading(self) -> u64 {
+        self.0
+    }
+}
+
+/// MurmurHash3 x64 128 with seed 0, its two halves: the hash of `guava`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Murmur3(pub u64, pub u64);
+
+impl IdHash for Murmur3 {
+    const LAYOUT: Layout = Layout::Guava;
+
+    /// Austin Appleby's public-domain MurmurHash3 (2011), `MurmurHash3_x64_128`.
+    fn of(id: &[u8]) -> Murmur3 {
+        let (mut h1, mut h2) = (0u64, 0u64);
+        let (blocks, tail) = id.as_chunks::<16>();
+        for block in blocks {
+            let k1 = u64::from_le_bytes(*block.first_chunk().expect("16 bytes begin with 8"));
+            let k2 = u64::from_le_bytes(*block.last_chunk().expect("16 bytes end with 8"));
+            h1 ^= mix1(k1);
+            h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
+            h2 ^= mix2(k2);
+            h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+        }
+        // Zero-padding is what the reference's fall-through switch computes; mixing a zero gives zero.
+        let mut padded = [0u8; 16];
+        padded[..tail.len()].copy_from_slice(tail);
+        h1 ^= mix1(u64::from_le_bytes(*padded.first_chunk().expect("16 bytes begin with 8")));
+        h2 ^= mix2(u64::from_le_bytes(*padded.last_chunk().expect("16 bytes end with 8")));
+
+        h1 ^= id.len() as u64;
+        h2 ^= id.len() as u64;
+        h1 = h1.wrapping_add(h2);
+        h2 = h2.wrapping_add(h1);
+        h1 = finish(h1);
+        h2 = finish(h2);
+        h1 = h1.wrapping_add(h2);
+        Murmur3(h1, h2.wrapping_add(h1))
+    }
+
+    #[inline(always)]
+    fn leading(self) -> u64 {
+        self.0
+    }
+}
+
+const C1: u64 = 0x87c3_7b91_1142_53d5;
+const C2: u64 = 0x4cf5_ad43_2745_937f;
+
+fn mix1(k: u64) -> u64 {
+    k.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
+}
+
+fn mix2(k: u64) -> u64 {
+    k.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
+}
+
+fn finish(mut k: u64) -> u64 {
+    k ^= k >> 33;
+    k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    k ^= k >> 33;
+    k = k.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    k ^ (k >> 33)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn murmur3_gives_the_published_vectors() {
+        // `mmh3.hash64(text, signed=False)` of Python's mmh3, and Guava's murmur3_128().
+        let hex = |id: &str| {
+            let Murmur3(h1, h2) = Murmur3::of(id.as_bytes());
+            [h1.to_le_bytes(), h2.to_le_bytes()]
+                .concat()
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>()
+        };
+        assert_eq!(hex(""), "00000000000000000000000000000000");
+        assert_eq!(hex("user-1"), "7635ff124bcdac615250585e539d8d41");
+        assert_eq!(
+            hex("The quick brown fox jumps over the lazy dog"),
+            "6c1b07bc7bbc4be347939ac4a93c437a"
+        );
+    }
+
+    #[test]
+    fn xxh3_is_frozen() {
+        // XXH3_64bits_withSeed of the reference library (python-xxhash, `xxh3_64_intdigest`).
+        assert_eq!(Xxh3::of(b"0123456789abcdef0123456789abcdef").0, 0x208b_9e02_93ec_de8a);
+        assert_eq!(Xxh3::of(b"a").0, 0x4c40_79fb_278f_7850);
+        assert_eq!(Xxh3::of(&[b'x'; 1024]).0, 0x3b2d_926d_0db8_846a);
+    }
+
+    #[test]
+    fn legal_ids_have_1_to_1024_bytes() {
+        let legal = |n: usize| is_legal(&vec![b'x'; n]);
+        assert!(!legal(0) && legal(1) && legal(1024) && !legal(1025));
+    }
+}

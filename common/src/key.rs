@@ -1,0 +1,259 @@
+//! Every object key: the names of filters and blobs, and where in the store things lie.
+//!
+//! A [`BlobKey`] can be made only of a filter, a day and a digest, or parsed within one filter: so
+//! whatever a pointer says, it cannot lead outside its filter's own folder.
+//!
+//! ```text
+//! {filter}/blobs/{day}-{digest}.bloom
+//! {filter}/pointers/{day}
+//! {filter}/pin
+//! {filter}/history/{time}-{act}-{digest8}.json
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+
+/// The name of a filter: `[a-z0-9][a-z0-9_-]{0,63}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FilterName(String);
+
+impl FilterName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for FilterName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<FilterName, Error> {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let fits = (1..=64).contains(&name.len())
+            && plain(name.as_bytes()[0])
+            && name.bytes().all(|b| plain(b) || b == b'_' || b == b'-');
+        if !fits {
+            return Err(Error::FilterName { name: cut(name) });
+        }
+        Ok(FilterName(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for FilterName {
+    type Error = Error;
+    fn try_from(name: String) -> Result<FilterName, Error> {
+        name.parse()
+    }
+}
+
+impl From<FilterName> for String {
+    fn from(name: FilterName) -> String {
+        name.0
+    }
+}
+
+impl fmt::Display for FilterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Names one blob: which filter, which day, and the digest of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct BlobKey {
+    /// The filter it belongs to.
+    pub filter: FilterName,
+    /// The day whose IDs it holds.
+    pub day: Day,
+    /// What its bytes must digest to.
+    pub digest: Digest,
+}
+
+impl BlobKey {
+    /// Reads what a person or a record calls a blob of `filter`: the key from the filter's folder
+    /// (`blobs/…`), from the store's root (`rt/blobs/…`), or a URL or path that begins with one of
+    /// the store's `roots`.
+    ///
+    /// # Errors
+    /// [`Error::BlobKey`] for anything else: another filter, another store, `..`, a wrong name.
+    pub fn parse(text: &str, filter: &FilterName, roots: &[String]) -> Result<BlobKey, Error> {
+        let wrong =
+            |why: String| Error::BlobKey { text: cut(text), filter: filter.to_string(), why };
+        let inside = roots
+            .iter()
+            .find_map(|root| text.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/'));
+        let key = inside.unwrap_or(text);
+        if inside.is_none() && (key.contains("://") || key.starts_with('/')) {
+            let roots = roots.join(" or ");
+            return Err(wrong(format!("it lies outside this store ({roots})")));
+        }
+        let from_folder = match key.split_once('/') {
+            Some((folder, rest)) if folder == filter.as_str() => rest,
+            _ if inside.is_none() => key,
+            _ => return Err(wrong("it belongs to another filter".into())),
+        };
+        let name = match from_folder.split_once('/') {
+            Some(("blobs", name)) => name,
+            Some((folder, _)) if folder.parse::<FilterName>().is_ok() => {
+                return Err(wrong(format!("it belongs to `{folder}`")));
+            }
+            _ => return Err(wrong("a blob's key is blobs/DAY-DIGEST.bloom".into())),
+        };
+        BlobKey::from_name(filter, name).map_err(wrong)
+    }
+
+    /// The blob with this file name, `{day}-{digest}.bloom`.
+    pub(crate) fn from_name(filter: &FilterName, name: &str) -> Result<BlobKey, String> {
+        let parts = name.strip_suffix(".bloom").filter(|stem| stem.is_ascii() && stem.len() > 11);
+        let Some((day, rest)) = parts.map(|stem| stem.split_at(10)) else {
+            return Err("a blob's name is DAY-DIGEST.bloom".into());
+        };
+        let digest = rest.strip_prefix('-').unwrap_or(rest);
+        Ok(BlobKey {
+            filter: filter.clone(),
+            day: day.parse().map_err(|e: Error| e.to_string())?,
+            digest: digest.parse().map_err(str::to_owned)?,
+        })
+    }
+}
+
+impl fmt::Display for BlobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/blobs/{}-{}.bloom", self.filter, self.day, self.digest)
+    }
+}
+
+impl TryFrom<String> for BlobKey {
+    type Error = Error;
+
+    /// Reads the whole key, filter and all.
+    fn try_from(key: String) -> Result<BlobKey, Error> {
+        let folder = key.split_once('/').map_or("", |(folder, _)| folder);
+        BlobKey::parse(&key, &folder.parse()?, &[])
+    }
+}
+
+impl From<BlobKey> for String {
+    fn from(key: BlobKey) -> String {
+        key.to_string()
+    }
+}
+
+pub(crate) fn blobs(filter: &FilterName) -> String {
+    format!("{filter}/blobs")
+}
+
+pub(crate) fn pointers(filter: &FilterName) -> String {
+    format!("{filter}/pointers")
+}
+
+pub(crate) fn pointer(filter: &FilterName, day: Day) -> String {
+    format!("{filter}/pointers/{day}")
+}
+
+pub(crate) fn pin(filter: &FilterName) -> String {
+    format!("{filter}/pin")
+}
+
+pub(crate) fn histories(filter: &FilterName) -> String {
+    format!("{filter}/history")
+}
+
+/// Keys sort as the acts happened, to the microsecond.
+pub(crate) fn history(
+    filter: &FilterName,
+    at: Timestamp,
+    act: &str,
+    digest: Option<Digest>,
+) -> String {
+    let time = at.strftime("%Y%m%dT%H%M%S.%6fZ");
+    let digest = digest.map_or_else(|| "00000000".to_owned(), |d| d.short());
+    format!("{filter}/history/{time}-{act}-{digest}.json")
+}
+
+/// Outside text in a message: short, and without control characters.
+fn cut(text: &str) -> String {
+    let short: String = text.chars().take(200).collect();
+    let end = if short.len() < text.len() { "…" } else { "" };
+    short.escape_debug().collect::<String>() + end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rt() -> FilterName {
+        "rt".parse().unwrap()
+    }
+
+    fn name() -> String {
+        format!("2026-11-18-{}.bloom", "ab".repeat(32))
+    }
+
+    #[test]
+    fn a_blob_is_named_from_the_filter_the_root_or_the_url() {
+        let roots = ["s3://ads/prod".to_owned()];
+        let expected = format!("rt/blobs/{}", name());
+        for text in [
+            format!("blobs/{}", name()),
+            format!("rt/blobs/{}", name()),
+            format!("s3://ads/prod/rt/blobs/{}", name()),
+        ] {
+            assert_eq!(BlobKey::parse(&text, &rt(), &roots).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_filters_own_folder_is_a_blob() {
+        let roots = ["s3://ads/prod".to_owned()];
+        for text in [
+            format!("optout/blobs/{}", name()),
+            format!("s3://ads/prod/optout/blobs/{}", name()),
+            format!("s3://ads/prod/blobs/{}", name()),
+            format!("s3://ads/production/rt/blobs/{}", name()),
+            format!("s3://evil/prod/rt/blobs/{}", name()),
+            format!("https://ads/prod/rt/blobs/{}", name()),
+            format!("/etc/rt/blobs/{}", name()),
+            format!("rt/../optout/blobs/{}", name()),
+            format!("../rt/blobs/{}", name()),
+            format!("rt/blobs/../../optout/blobs/{}", name()),
+            format!("rt/blobs/x/{}", name()),
+            format!("blobs/{}", name().to_uppercase()),
+            "blobs/2026-11-18.bloom".into(),
+            "blobs/é026-11-18-.bloom".into(),
+            "rt/pointers/2026-11-18".into(),
+            String::new(),
+            "x".repeat(100_000),
+        ] {
+            let error = BlobKey::parse(&text, &rt(), &roots).expect_err(&text).to_string();
+            assert!(error.len() < 900, "{error}");
+        }
+    }
+
+    #[test]
+    fn filter_names_are_safe_in_keys() {
+        for good in ["rt", "0", "opted-out", "a_b", &"x".repeat(64)] {
+            assert!(good.parse::<FilterName>().is_ok(), "{good} was refused");
+        }
+        for wrong in ["", "-a", "_a", "A", "a/b", "a.b", "..", "é", &"x".repeat(65), "a b"] {
+            assert!(wrong.parse::<FilterName>().is_err(), "{wrong} passed");
+        }
+    }
+
+    #[test]
+    fn history_keys_sort_by_time() {
+        let key = |text: &str| history(&rt(), text.parse().unwrap(), "build", None);
+        let (early, late) = (key("2026-11-19T02:00:00.5Z"), key("2026-11-19T02:00:01Z"));
+        assert!(early < late);
+        assert_eq!(late, "rt/history/20261119T020001.000000Z-build-00000000.json");
+    }
+}

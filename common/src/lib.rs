@@ -1,0 +1,30 @@
+//! The contract between Bloomsday's builder and server: all that a writer and a reader must agree
+//! on, and nothing else.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`day`] | [`Day`](day::Day): the UTC date that names a set of IDs |
+//! | [`hash`] | the bytes of an ID → its hash, one for each layout |
+//! | [`filter`] | [`Filter`](filter::Filter), [`FilterMut`](filter::FilterMut), shapes, layouts and kernels |
+//! | [`memory`] | huge-page buffers |
+//! | [`digest`] | BLAKE3 of a blob: its name and proof |
+//! | [`blob`] | filter ⇄ bytes: every byte of the format is described there |
+//! | [`key`] | the names of filters and blobs, and where in the store things lie |
+//! | [`pointer`] | the pointer, pin and history records |
+//! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
+//! | [`store`] | every read and write; does what `protocol` decides |
+//! | [`error`] | what can go wrong, sorted by what to do about it |
+
+#![deny(unsafe_code)]
+
+pub mod blob;
+pub mod day;
+pub mod digest;
+pub mod error;
+pub mod filter;
+pub mod hash;
+pub mod key;
+pub mod memory;
+pub mod pointer;
+pub mod protocol;
+pub mod store;

@@ -1,0 +1,418 @@
+//! The records people and programs leave in the store: [`Pointer`], [`Pin`] and [`Act`].
+//!
+//! A pointer and a pin are JSON, or one plain line that names a blob: so an operator can roll back
+//! with `cp` or `echo`. Here they are only read and written as bytes; what follows from them is
+//! [`crate::protocol`]'s business.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::key::{BlobKey, FilterName};
+
+/// A record larger than this is rejected unread.
+pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
+
+/// The record `(filter, day) → blob`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pointer {
+    /// The blob that answers for the day.
+    pub blob: BlobKey,
+    /// The day whose IDs that blob holds; another day than the pointer's after a rollback.
+    pub day: Day,
+    /// The blob's digest.
+    pub digest: Digest,
+    /// The blob's size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// How many distinct IDs it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<u64>,
+    /// What the pointer named before, kept from being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<BlobKey>,
+    /// When it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<Timestamp>,
+    /// Who wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_by: Option<String>,
+    /// What wrote it; absent in a record written by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub act: Option<ActKind>,
+    /// Why, in the writer's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The record that holds a whole fleet on one blob, whatever the pointers say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pin {
+    /// The blob that answers.
+    pub blob: BlobKey,
+    /// When the pin ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// When it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_at: Option<Timestamp>,
+    /// Who wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pinned_by: Option<String>,
+    /// Why, in the writer's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What somebody did to a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActKind {
+    /// A day was built, or refused.
+    Build,
+    /// A pointer was changed by an operator.
+    Repoint,
+    /// The fleet was held on one blob.
+    Pin,
+    /// The fleet was released.
+    Unpin,
+    /// Old blobs and pointers were deleted.
+    Prune,
+}
+
+impl ActKind {
+    /// The act's name in keys and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            ActKind::Build => "build",
+            ActKind::Repoint => "repoint",
+            ActKind::Pin => "pin",
+            ActKind::Unpin => "unpin",
+            ActKind::Prune => "prune",
+        }
+    }
+}
+
+/// How an act ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// About to move the pointer; so also what a crash at that moment leaves behind.
+    Pointing,
+    /// The pointer moved, or the pin was written or removed.
+    Published,
+    /// Everything already was as asked.
+    Unchanged,
+    /// Somebody else changed the pointer first, or the day stays rolled back.
+    Superseded,
+    /// A check or a gate refused.
+    Refused,
+}
+
+impl Outcome {
+    /// The outcome's name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Pointing => "pointing",
+            Outcome::Published => "published",
+            Outcome::Unchanged => "unchanged",
+            Outcome::Superseded => "superseded",
+            Outcome::Refused => "refused",
+        }
+    }
+}
+
+/// One record of the history: who did what, when and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Act {
+    /// What was done.
+    pub act: ActKind,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it began.
+    pub at: Timestamp,
+    /// Who did it.
+    pub by: String,
+    /// The day acted on; absent for pins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<Day>,
+    /// The blob that was built, pointed at or pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blob: Option<BlobKey>,
+    /// What was named before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<BlobKey>,
+    /// Why, in the actor's words or the refusal's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Distinct IDs of a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<u64>,
+    /// Rows read by a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u64>,
+    /// Rows without an ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nulls: Option<u64>,
+    /// Rows whose ID was empty or too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<u64>,
+    /// Share of these IDs that the day before also held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<f64>,
+    /// False-positive probability, measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpp_measured: Option<f64>,
+    /// How long it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+impl Act {
+    /// A record with nothing but the act itself.
+    pub fn new(act: ActKind, outcome: Outcome, at: Timestamp, by: &str) -> Act {
+        Act {
+            act,
+            outcome,
+            at,
+            by: by.to_owned(),
+            day: None,
+            blob: None,
+            previous: None,
+            reason: None,
+            ids: None,
+            rows: None,
+            nulls: None,
+            invalid: None,
+            overlap: None,
+            fpp_measured: None,
+            seconds: None,
+        }
+    }
+}
+
+/// What a hand-edited record may leave out, which is everything but the blob.
+#[derive(Deserialize)]
+struct Loose {
+    blob: String,
+    day: Option<Day>,
+    digest: Option<Digest>,
+    bytes: Option<u64>,
+    ids: Option<u64>,
+    previous: Option<String>,
+    published_at: Option<Timestamp>,
+    published_by: Option<String>,
+    act: Option<ActKind>,
+    reason: Option<String>,
+    until: Option<Timestamp>,
+    pinned_at: Option<Timestamp>,
+    pinned_by: Option<String>,
+}
+
+impl Loose {
+    /// Reads JSON or one plain line; says what is wrong in a few words.
+    fn parse(
+        bytes: &[u8],
+        filter: &FilterName,
+        roots: &[String],
+    ) -> Result<(Loose, BlobKey), String> {
+        if bytes.len() as u64 > MAX_RECORD_BYTES {
+            return Err(format!("it has {} bytes, more than {MAX_RECORD_BYTES}", bytes.len()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
+        let text = text.trim_start_matches('\u{feff}').trim();
+        let loose: Loose = if text.starts_with('{') {
+            serde_json::from_str(text).map_err(|e| format!("its JSON is wrong: {e}"))?
+        } else if text.is_empty() {
+            return Err("it is empty".to_owned());
+        } else if text.contains('\n') {
+            return Err("it is neither JSON nor one line with a blob's key".to_owned());
+        } else {
+            Loose::line(text)
+        };
+        let blob = BlobKey::parse(&loose.blob, filter, roots).map_err(|e| e.to_string())?;
+        let contradiction = |field: &str,
+                             named: &dyn std::fmt::Display,
+                             said: &dyn std::fmt::Display| {
+            Err(format!(
+                "its blob is of {field} {named}, but its field \"{field}\" says {said} (to name a \
+                 blob by hand, leave only the field \"blob\", or write the key as one plain line)"
+            ))
+        };
+        match (loose.day, loose.digest) {
+            (Some(day), _) if day != blob.day => contradiction("day", &blob.day, &day),
+            (_, Some(digest)) if digest != blob.digest => {
+                contradiction("digest", &blob.digest, &digest)
+            }
+            _ => Ok((loose, blob)),
+        }
+    }
+
+    fn line(blob: &str) -> Loose {
+        Loose {
+            blob: blob.to_owned(),
+            day: None,
+            digest: None,
+            bytes: None,
+            ids: None,
+            previous: None,
+            published_at: None,
+            published_by: None,
+            act: None,
+            reason: None,
+            until: None,
+            pinned_at: None,
+            pinned_by: None,
+        }
+    }
+}
+
+impl Pointer {
+    /// A pointer that names `blob` and says nothing more.
+    pub fn to(blob: BlobKey) -> Pointer {
+        Pointer {
+            day: blob.day,
+            digest: blob.digest,
+            blob,
+            bytes: None,
+            ids: None,
+            previous: None,
+            published_at: None,
+            published_by: None,
+            act: None,
+            reason: None,
+        }
+    }
+
+    /// Reads a stored pointer of `filter`: JSON, or one plain line that names a blob.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence: no error names a key, which the caller knows.
+    pub fn parse(bytes: &[u8], filter: &FilterName, roots: &[String]) -> Result<Pointer, String> {
+        let (loose, blob) = Loose::parse(bytes, filter, roots)?;
+        // A `previous` that cannot be read protects nothing, but must not stop a rollback.
+        let previous = loose.previous.and_then(|p| BlobKey::parse(&p, filter, roots).ok());
+        Ok(Pointer {
+            bytes: loose.bytes,
+            ids: loose.ids,
+            previous,
+            published_at: loose.published_at,
+            published_by: loose.published_by,
+            act: loose.act,
+            reason: loose.reason,
+            ..Pointer::to(blob)
+        })
+    }
+
+    /// The record as it is stored: JSON that a person can edit.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_json(self)
+    }
+}
+
+impl Pin {
+    /// Reads a stored pin of `filter`: JSON, or one plain line that names a blob.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub fn parse(bytes: &[u8], filter: &FilterName, roots: &[String]) -> Result<Pin, String> {
+        let (loose, blob) = Loose::parse(bytes, filter, roots)?;
+        Ok(Pin {
+            blob,
+            until: loose.until,
+            pinned_at: loose.pinned_at,
+            pinned_by: loose.pinned_by,
+            reason: loose.reason,
+        })
+    }
+
+    /// The record as it is stored: JSON that a person can edit.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_json(self)
+    }
+}
+
+impl Act {
+    /// Reads a stored history record.
+    ///
+    /// # Errors
+    /// [`Error::Record`] when it is not one.
+    pub fn parse(bytes: &[u8], key: &str) -> Result<Act, Error> {
+        serde_json::from_slice(bytes).map_err(|e| Error::Record {
+            key: key.to_owned(),
+            why: format!("its JSON is wrong: {e}"),
+            remedy: "history".into(),
+        })
+    }
+
+    /// The record as it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_json(self)
+    }
+}
+
+fn to_json(record: &impl Serialize) -> Vec<u8> {
+    let mut bytes =
+        serde_json::to_vec_pretty(record).expect("records hold only strings and numbers");
+    bytes.push(b'\n');
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rt() -> FilterName {
+        "rt".parse().unwrap()
+    }
+
+    fn key(day: &str) -> BlobKey {
+        BlobKey { filter: rt(), day: day.parse().unwrap(), digest: Digest::new([0xab; 32]) }
+    }
+
+    #[test]
+    fn a_pointer_survives_its_own_json() {
+        let pointer = Pointer {
+            bytes: Some(273_691_542),
+            ids: Some(300_000_000),
+            previous: Some(key("2026-11-18")),
+            published_at: Some("2026-11-19T02:14:00Z".parse().unwrap()),
+            published_by: Some("ops@host".into()),
+            act: Some(ActKind::Build),
+            reason: Some("late \"files\"\n".into()),
+            ..Pointer::to(key("2026-11-19"))
+        };
+        assert_eq!(Pointer::parse(&pointer.to_bytes(), &rt(), &[]), Ok(pointer));
+    }
+
+    #[test]
+    fn a_plain_line_is_a_pointer_and_a_pin() {
+        let line = format!(" {}\r\n", key("2026-11-18"));
+        assert_eq!(Pointer::parse(line.as_bytes(), &rt(), &[]), Ok(Pointer::to(key("2026-11-18"))));
+        assert_eq!(Pin::parse(line.as_bytes(), &rt(), &[]).unwrap().blob, key("2026-11-18"));
+    }
+
+    #[test]
+    fn garbage_is_named_and_never_a_pointer() {
+        let blob = key("2026-11-18");
+        for (bytes, expected) in [
+            (&b""[..], "empty"),
+            (b"\xff\xfe", "UTF-8"),
+            (b"{}", "missing field `blob`"),
+            (b"{\"blob\": 7}", "invalid type"),
+            (b"hello", "does not name a blob"),
+            (b"a\nb", "neither JSON nor one line"),
+            (format!("{{\"blob\":\"{blob}\",\"day\":\"2026-11-19\"}}").as_bytes(), "field \"day\""),
+            (
+                format!("{{\"blob\":\"{blob}\",\"digest\":\"{}\"}}", "cd".repeat(32)).as_bytes(),
+                "field \"digest\"",
+            ),
+            (&vec![b'x'; 70_000], "more than 65536"),
+        ] {
+            let error = Pointer::parse(bytes, &rt(), &[]).unwrap_err();
+            assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+        }
+    }
+}

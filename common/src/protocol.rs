@@ -1,0 +1,254 @@
+//! Every decision of publish, repoint, pin and follow, as pure functions: what was read → what to do.
+//!
+//! No I/O and no clock here: [`crate::store`] reads, asks these, and acts. So that a test, or a model
+//! checker, can put every case to the very code that runs.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::day::Day;
+use crate::key::BlobKey;
+use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
+
+/// What a look at a record of the store showed.
+///
+/// Unreadable is not absent: something is there that somebody meant.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen<T> {
+    /// The store says that there is nothing.
+    Absent,
+    /// There is something, but not a record; the text says why.
+    Unreadable(String),
+    /// The record.
+    Found(T),
+}
+
+impl<T> Seen<T> {
+    /// The record, when there is a readable one.
+    pub fn found(&self) -> Option<&T> {
+        match self {
+            Seen::Found(record) => Some(record),
+            _ => None,
+        }
+    }
+}
+
+// ---- publish -------------------------------------------------------------------------------------
+
+/// What a build may do to the pointer of its day.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Publish {
+    /// It already names this blob: leave it.
+    Unchanged,
+    /// Write it, if it still is what was read.
+    Point {
+        /// What it named before.
+        previous: Option<BlobKey>,
+    },
+    /// Somebody changed it while the build ran: leave it.
+    Superseded {
+        /// What it says now, for people.
+        now: String,
+    },
+    /// The day was taken away from this very blob on purpose: leave it.
+    RolledBack {
+        /// What an operator pointed it at.
+        to: BlobKey,
+    },
+    /// It holds something that is no pointer, perhaps a half-typed rollback: leave it.
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Decides what a build of `day` with the blob `new` does to the day's pointer.
+///
+/// `unchanged_since_start` compares the pointer's bytes with those read when the build began; `had`
+/// are the blobs that the day's pointer has named before (see [`blobs_a_day_had`]).
+///
+/// A rolled-back day stays rolled back: when an operator made the pointer name something else, a
+/// build moves it only to a blob that the day has not had, which a mended re-run is and the same bad
+/// data is not.
+pub fn publish(
+    day: Day,
+    new: &BlobKey,
+    now: &Seen<Pointer>,
+    unchanged_since_start: bool,
+    had: &BTreeSet<BlobKey>,
+) -> Publish {
+    match now {
+        Seen::Found(pointer) if pointer.blob == *new => Publish::Unchanged,
+        _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
+        Seen::Absent => Publish::Point { previous: None },
+        Seen::Unreadable(why) => Publish::Unreadable { why: why.clone() },
+        Seen::Found(pointer) if is_rollback(day, pointer) && had.contains(new) => {
+            Publish::RolledBack { to: pointer.blob.clone() }
+        }
+        Seen::Found(pointer) => Publish::Point { previous: Some(pointer.blob.clone()) },
+    }
+}
+
+/// Whether an operator, not a build of `day`, decided what its pointer names.
+fn is_rollback(day: Day, pointer: &Pointer) -> bool {
+    pointer.blob.day != day || pointer.act != Some(ActKind::Build)
+}
+
+/// The blobs that the pointer of `day` has named or may have named, by the history and by itself.
+pub fn blobs_a_day_had(day: Day, history: &[Act], now: &Seen<Pointer>) -> BTreeSet<BlobKey> {
+    let pointed = |act: &&Act| {
+        let moves = matches!(act.act, ActKind::Build | ActKind::Repoint);
+        // `Pointing` is what a crash in the middle leaves: the pointer may have moved.
+        moves && matches!(act.outcome, Outcome::Published | Outcome::Pointing | Outcome::Unchanged)
+    };
+    let told = history
+        .iter()
+        .filter(|act| act.day == Some(day))
+        .filter(pointed)
+        .flat_map(|act| [act.blob.clone(), act.previous.clone()]);
+    let shown = now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
+    told.chain(shown).flatten().collect()
+}
+
+/// A few words on what a pointer says, for a person who has to understand a refusal.
+fn describe(now: &Seen<Pointer>) -> String {
+    match now {
+        Seen::Absent => "it was removed".into(),
+        Seen::Unreadable(why) => format!("it cannot be read: {why}"),
+        Seen::Found(pointer) => {
+            let who = pointer.published_by.as_deref().unwrap_or("somebody, by hand");
+            let when = pointer.published_at.map_or(String::new(), |at| format!(" at {at:.0}"));
+            format!("it names {} now, by {who}{when}", pointer.blob)
+        }
+    }
+}
+
+/// The newest day that may be built at `now`: tomorrow, for clocks a little ahead.
+pub fn newest_buildable(now: Timestamp) -> Day {
+    Day::of(now).plus(1)
+}
+
+// ---- repoint and pin -----------------------------------------------------------------------------
+
+/// What `--to DAY` means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// This blob.
+    Blob(BlobKey),
+    /// The day has no blob.
+    None,
+    /// The day has several, and its pointer names none of them: the operator must choose.
+    Several(Vec<BlobKey>),
+}
+
+/// Finds the blob an operator means by a day: what that day's pointer names if it is of that day,
+/// else the only blob of that day.
+pub fn target_of_day(day: Day, pointer: &Seen<Pointer>, blobs_of_day: &[BlobKey]) -> Target {
+    if let Some(pointer) = pointer.found().filter(|pointer| pointer.blob.day == day) {
+        return Target::Blob(pointer.blob.clone());
+    }
+    match blobs_of_day {
+        [] => Target::None,
+        [only] => Target::Blob(only.clone()),
+        several => Target::Several(several.to_vec()),
+    }
+}
+
+// ---- follow --------------------------------------------------------------------------------------
+
+/// A blob to follow, and what said so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Followed {
+    /// The blob that should answer.
+    pub blob: BlobKey,
+    /// Its size, when the record says it.
+    pub bytes: Option<u64>,
+    /// What names it.
+    pub by: FollowedBy,
+}
+
+/// What named a blob.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FollowedBy {
+    /// The pin.
+    Pin {
+        /// When it ends by itself.
+        until: Option<Timestamp>,
+        /// Why it is there.
+        reason: Option<String>,
+    },
+    /// The pointer of this day.
+    Pointer {
+        /// The pointer's day, which after a rollback is not the blob's.
+        day: Day,
+    },
+}
+
+impl Followed {
+    /// The day of the pointer that was followed; a pin has none.
+    pub fn pointer_day(&self) -> Option<Day> {
+        match self.by {
+            FollowedBy::Pointer { day } => Some(day),
+            FollowedBy::Pin { .. } => None,
+        }
+    }
+
+    /// Whether a pointer names a blob of another day than its own.
+    pub fn is_rolled_back(&self) -> bool {
+        self.pointer_day().is_some_and(|day| day != self.blob.day)
+    }
+}
+
+/// What a look at one record means for a server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// This should answer.
+    Follow(Followed),
+    /// Look at the next, older record.
+    Further,
+    /// Stay with what answers: something is there that cannot be read.
+    Keep {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What a pin means at `now`. An expired pin is no pin; an unreadable one keeps what answers.
+pub fn follow_pin(pin: &Seen<Pin>, now: Timestamp) -> Step {
+    match pin {
+        Seen::Absent => Step::Further,
+        Seen::Unreadable(why) => Step::Keep { why: why.clone() },
+        Seen::Found(pin) if pin.until.is_some_and(|until| until <= now) => Step::Further,
+        Seen::Found(pin) => Step::Follow(Followed {
+            blob: pin.blob.clone(),
+            bytes: None,
+            by: FollowedBy::Pin { until: pin.until, reason: pin.reason.clone() },
+        }),
+    }
+}
+
+/// What the pointer of `day` means. Only an absent one moves the search a day back.
+pub fn follow_pointer(day: Day, pointer: &Seen<Pointer>) -> Step {
+    match pointer {
+        Seen::Absent => Step::Further,
+        Seen::Unreadable(why) => Step::Keep { why: why.clone() },
+        Seen::Found(pointer) => Step::Follow(Followed {
+            blob: pointer.blob.clone(),
+            bytes: pointer.bytes,
+            by: FollowedBy::Pointer { day },
+        }),
+    }
+}
+
+/// The days whose pointers a server looks at, newest first.
+///
+/// Today is never earlier than the last pointer it followed, so that a clock stepped back does not
+/// take a filter away; and a pointer dated ahead of today is never looked at.
+pub fn days_to_follow(today: Day, last_followed: Option<Day>, max_age_days: u32) -> Vec<Day> {
+    let newest = last_followed.map_or(today, |last| today.max(last));
+    (0..=max_age_days).map(|age| newest.minus(age)).collect()
+}
+
+#[cfg(test)]
+mod tests;

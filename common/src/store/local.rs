@@ -1,0 +1,79 @@
+//! Conditional writes for a local folder, which has none of its own: lock, compare, temporary file,
+//! fsync, rename.
+//!
+//! All programs of ours take the lock. A person's edit does not: one that lands between our
+//! comparison and our rename, microseconds later, is lost.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::error::Error;
+
+/// Writes `new` at `key` if the file holds `expected` (or is absent, for `None`).
+///
+/// After a crash at any moment the file is either the old or the new one, whole.
+///
+/// # Errors
+/// [`Error::Changed`] when it holds something else; [`Error::File`].
+pub(super) async fn put_if(
+    folder: PathBuf,
+    key: String,
+    new: Bytes,
+    expected: Option<Bytes>,
+) -> Result<(), Error> {
+    let task = tokio::task::spawn_blocking(move || put_if_now(&folder, &key, &new, expected));
+    task.await.expect("writing a small file does not panic")
+}
+
+fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> Result<(), Error> {
+    let path = folder.join(key);
+    let parent = path.parent().expect("a key has a folder").to_owned();
+    let failed = |doing| {
+        let path = path.display().to_string();
+        move |source| Error::File { doing, path, source }
+    };
+    fs::create_dir_all(&parent).map_err(failed("make the folder of"))?;
+    // The lock is released when the file is closed, also when the process is killed.
+    let lock = parent.join(".lock");
+    let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(failed("lock"))?;
+    lock.lock().map_err(failed("lock"))?;
+
+    let found = match fs::read(&path) {
+        Ok(bytes) => Some(Bytes::from(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(failed("read")(e)),
+    };
+    if found != expected {
+        return Err(Error::Changed { key: key.to_owned(), now: "somebody wrote it".into() });
+    }
+    // One name is enough under the lock, and what a crash leaves there is simply written over.
+    let name = path.file_name().expect("a key has a name").to_string_lossy();
+    let temporary = parent.join(format!(".{name}.tmp"));
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(new)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        // Without this the rename itself may not survive a power failure.
+        File::open(&parent)?.sync_all()
+    };
+    write().map_err(failed("write"))
+}
+
+/// Refuses a blob that a symbolic link leads out of the store's folder.
+///
+/// # Errors
+/// [`Error::StoreUrl`] naming the place it leads to. A missing file is not this function's business.
+pub(super) fn refuse_to_leave(folder: &Path, key: &str) -> Result<(), Error> {
+    let (Ok(real), Ok(root)) = (folder.join(key).canonicalize(), folder.canonicalize()) else {
+        return Ok(());
+    };
+    if real.starts_with(&root) {
+        return Ok(());
+    }
+    let why = format!("{key} is a link that leads out of the store, to {}", real.display());
+    Err(Error::StoreUrl { url: root.display().to_string(), why })
+}

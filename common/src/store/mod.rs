@@ -1,0 +1,512 @@
+//! [`Store`]: every read and write of blobs, pointers, pins and history. It does what
+//! [`crate::protocol`] decides and decides nothing itself.
+//!
+//! Blobs are content-addressed, so any writer may write them; only pointers and pins are written
+//! conditionally. After a failed conditional write the record is read again: a time-out can mean
+//! success, and a conflict can mean our own retried request.
+
+mod local;
+mod open;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
+    WriteMultipart,
+};
+
+use crate::blob::Sealed;
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::key::{self, BlobKey, FilterName};
+use crate::memory::Buffer;
+use crate::pointer::{Act, MAX_RECORD_BYTES, Pin, Pointer};
+use crate::protocol::{self, Followed, Seen, Step};
+pub use open::{Location, open_objects};
+
+/// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
+const PART_BYTES: usize = 8 << 20;
+/// How many parts are under way at once.
+const PARTS_AT_ONCE: usize = 4;
+/// A blob larger than this is not loaded: 2^32 blocks of 64 bytes and a header.
+pub const MAX_BLOB_BYTES: u64 = (1 << 38) + (1 << 20);
+/// How often a conditional write is tried when the store fails without having written.
+const WRITE_TRIES: u32 = 3;
+/// How many records of a history are read; older ones are left out.
+const MAX_HISTORY: usize = 1000;
+
+/// The place where blobs and pointers live. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    /// Where in `objects` the store begins.
+    root: Path,
+    /// What people and pointers call the store; the first is for messages.
+    names: Vec<String>,
+    /// The folder of a local store, which has no conditional writes of its own.
+    folder: Option<PathBuf>,
+}
+
+/// A record as it was read, and what a conditional write is conditioned on.
+#[derive(Clone, Debug)]
+pub struct Read<T> {
+    /// What was there.
+    pub seen: Seen<T>,
+    /// Exactly what was read.
+    pub version: Version,
+}
+
+/// Exactly what a look at a record found: equal when nothing changed in between.
+#[derive(Clone, Debug)]
+pub struct Version(Option<Snapshot>);
+
+#[derive(Clone, Debug)]
+struct Snapshot {
+    bytes: Bytes,
+    tag: UpdateVersion,
+}
+
+impl PartialEq for Version {
+    /// By content: a backend may give a new tag to the same bytes, and nothing is lost by that.
+    fn eq(&self, other: &Version) -> bool {
+        let bytes = |version: &Version| version.0.as_ref().map(|snapshot| snapshot.bytes.clone());
+        bytes(self) == bytes(other)
+    }
+}
+
+/// What a fetch of a blob brought: its bytes and their digest, not yet checked.
+pub struct Fetched {
+    /// All bytes, in memory ready for a filter.
+    pub memory: Buffer,
+    /// BLAKE3 of all but the last 32, computed while they arrived.
+    pub digest: Digest,
+}
+
+/// Where a look for the blob to follow ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Following {
+    /// At this blob.
+    Blob(Followed),
+    /// At a record that cannot be read: what answers now should go on.
+    Keep(String),
+    /// Nowhere: there is no pin, and none of these days has a pointer.
+    Nothing(Vec<Day>),
+}
+
+impl Store {
+    /// Opens the store at a URL or local path. No byte is read or written yet.
+    ///
+    /// Cloud credentials and settings come from `AWS_*`, `AZURE_*` and `GOOGLE_*` in the environment.
+    ///
+    /// # Errors
+    /// [`Error::StoreUrl`] for an address that is none, or whose kind of store was not compiled in;
+    /// [`Error::NotFound`] for a local folder that does not exist.
+    pub fn open(address: &str) -> Result<Store, Error> {
+        open::store(address, false)
+    }
+
+    /// Opens a store to be written to: as [`Store::open`], but makes a local folder that is not there.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
+    pub fn create(address: &str) -> Result<Store, Error> {
+        open::store(address, true)
+    }
+
+    /// What to call the store in a message; it holds no secret.
+    pub fn name(&self) -> &str {
+        &self.names[0]
+    }
+
+    /// What a pointer's URLs may begin with.
+    pub fn roots(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Reads what a person calls a blob of `filter`: a key or a URL.
+    ///
+    /// # Errors
+    /// [`Error::BlobKey`] when it is none of this filter's.
+    pub fn blob_key(&self, text: &str, filter: &FilterName) -> Result<BlobKey, Error> {
+        BlobKey::parse(text, filter, &self.names)
+    }
+
+    // ---- records -----------------------------------------------------------------------------
+
+    /// Reads the pointer of a day.
+    ///
+    /// # Errors
+    /// The store's. An absent or unreadable pointer is not an error here.
+    pub async fn pointer(&self, filter: &FilterName, day: Day) -> Result<Read<Pointer>, Error> {
+        let key = key::pointer(filter, day);
+        self.record(&key, |bytes| Pointer::parse(bytes, filter, &self.names)).await
+    }
+
+    /// Reads the pin.
+    ///
+    /// # Errors
+    /// The store's. An absent or unreadable pin is not an error here.
+    pub async fn pin(&self, filter: &FilterName) -> Result<Read<Pin>, Error> {
+        self.record(&key::pin(filter), |bytes| Pin::parse(bytes, filter, &self.names)).await
+    }
+
+    /// Writes the pointer of a day if it still is what was read.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when it is not; the store's when the write failed and a second look shows
+    /// that nothing was written.
+    pub async fn point(
+        &self,
+        filter: &FilterName,
+        day: Day,
+        pointer: &Pointer,
+        read: &Version,
+    ) -> Result<(), Error> {
+        self.put_if(&key::pointer(filter, day), pointer.to_bytes().into(), read).await
+    }
+
+    /// Writes the pin if it still is what was read.
+    ///
+    /// # Errors
+    /// As [`Store::point`].
+    pub async fn put_pin(
+        &self,
+        filter: &FilterName,
+        pin: &Pin,
+        read: &Version,
+    ) -> Result<(), Error> {
+        self.put_if(&key::pin(filter), pin.to_bytes().into(), read).await
+    }
+
+    /// Removes the pin. No store can delete conditionally: a pin written at this very moment by
+    /// somebody else is removed too.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn remove_pin(&self, filter: &FilterName) -> Result<(), Error> {
+        let key = key::pin(filter);
+        let deleted = self.objects.delete(&self.path(&key)).await;
+        match deleted.map_err(|e| self.error("delete", &key, e)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The days that have a pointer, oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn pointer_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+        let names = self.list(&key::pointers(filter)).await?;
+        let mut days: Vec<Day> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    /// Looks for the blob that should answer: the pin, then the newest pointer of `days`, which come
+    /// from [`protocol::days_to_follow`].
+    ///
+    /// # Errors
+    /// The store's: then nothing is known, and what answers now should go on.
+    pub async fn follow(
+        &self,
+        filter: &FilterName,
+        days: &[Day],
+        now: Timestamp,
+    ) -> Result<Following, Error> {
+        let unreadable = |key: String, why: String, remedy: String| {
+            Following::Keep(Error::Record { key, why, remedy }.to_string())
+        };
+        match protocol::follow_pin(&self.pin(filter).await?.seen, now) {
+            Step::Follow(followed) => return Ok(Following::Blob(followed)),
+            Step::Keep { why } => {
+                return Ok(unreadable(key::pin(filter), why, format!("unpin {filter}")));
+            }
+            Step::Further => {}
+        }
+        for day in days {
+            match protocol::follow_pointer(*day, &self.pointer(filter, *day).await?.seen) {
+                Step::Follow(followed) => return Ok(Following::Blob(followed)),
+                Step::Keep { why } => {
+                    let remedy = format!("repoint {filter} {day} --to DAY");
+                    return Ok(unreadable(key::pointer(filter, *day), why, remedy));
+                }
+                Step::Further => {}
+            }
+        }
+        Ok(Following::Nothing(days.to_vec()))
+    }
+
+    // ---- history -----------------------------------------------------------------------------
+
+    /// Writes a history record. Writing the same act again, with its outcome, replaces it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn record_act(&self, filter: &FilterName, act: &Act) -> Result<(), Error> {
+        let digest = act.blob.as_ref().map(|blob| blob.digest);
+        let key = key::history(filter, act.at, act.act.name(), digest);
+        let put = self.objects.put(&self.path(&key), act.to_bytes().into()).await;
+        put.map(drop).map_err(|e| self.error("write", &key, e))
+    }
+
+    /// The newest records of the history, newest first; at most 1,000, and none that is no record.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn history(&self, filter: &FilterName) -> Result<Vec<Act>, Error> {
+        let folder = key::histories(filter);
+        let mut names = self.list(&folder).await?;
+        names.retain(|name| name.ends_with(".json"));
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        names.truncate(MAX_HISTORY);
+        let records = futures::stream::iter(names)
+            .map(|name| {
+                let key = format!("{folder}/{name}");
+                async move {
+                    let read = self
+                        .record(&key, |bytes| Act::parse(bytes, &key).map_err(|e| e.to_string()));
+                    Ok::<_, Error>(read.await?.seen.found().cloned())
+                }
+            })
+            .buffered(16);
+        records.try_filter_map(|act| async move { Ok(act) }).try_collect().await
+    }
+
+    // ---- blobs -------------------------------------------------------------------------------
+
+    /// The blobs of a filter, or of one of its days, oldest day first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn blobs(
+        &self,
+        filter: &FilterName,
+        day: Option<Day>,
+    ) -> Result<Vec<BlobKey>, Error> {
+        let names = self.list(&key::blobs(filter)).await?;
+        let keys = names.iter().filter_map(|name| BlobKey::from_name(filter, name).ok());
+        let mut keys: Vec<BlobKey> =
+            keys.filter(|key| day.is_none_or(|day| key.day == day)).collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// The size of a blob.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it is not there; the store's.
+    pub async fn blob_bytes(&self, blob: &BlobKey) -> Result<u64, Error> {
+        let key = blob.to_string();
+        let head = self.objects.head(&self.path(&key)).await;
+        Ok(head.map_err(|e| self.error("look at", &key, e))?.size)
+    }
+
+    /// Uploads a blob under its own name, over whatever is there.
+    ///
+    /// `progress` is called with the bytes handed over so far.
+    ///
+    /// # Errors
+    /// The store's; then nothing, or a blob that will not verify, may be there.
+    pub async fn put_blob(&self, blob: &Sealed<'_>, progress: &dyn Fn(u64)) -> Result<(), Error> {
+        let key = blob.key().to_string();
+        let path = self.path(&key);
+        let failed = |e| self.error("write", &key, e);
+        if blob.len() <= PART_BYTES as u64 {
+            let bytes = Bytes::from(blob.parts().concat());
+            self.objects.put(&path, bytes.into()).await.map_err(failed)?;
+            progress(blob.len());
+            return Ok(());
+        }
+        let upload = self.objects.put_multipart(&path).await.map_err(failed)?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        let mut handed_over = 0;
+        for chunk in blob.parts().iter().flat_map(|part| part.chunks(PART_BYTES)) {
+            if let Err(e) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
+                // The upload's own error says more than a failed clean-up would.
+                let _ = upload.abort().await;
+                return Err(failed(e));
+            }
+            upload.write(chunk);
+            handed_over += chunk.len() as u64;
+            progress(handed_over);
+        }
+        upload.finish().await.map(drop).map_err(failed)
+    }
+
+    /// Fetches a blob into memory that a filter can use as it is, and digests it on the way.
+    ///
+    /// Cost: ranged reads, a few at a time; no byte past the object's stated size is read.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::TooManyBytes`] past `limit`, [`Error::Memory`], or the store's;
+    /// an object replaced while it is read is an error, not a mixture.
+    pub async fn fetch(&self, blob: &BlobKey, limit: u64) -> Result<Fetched, Error> {
+        let key = blob.to_string();
+        let path = self.path(&key);
+        let failed = |e| self.error("read", &key, e);
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, &key)?;
+        }
+        let head = self.objects.head(&path).await.map_err(failed)?;
+        let limit = limit.min(MAX_BLOB_BYTES);
+        if head.size > limit {
+            return Err(Error::TooManyBytes { key, bytes: head.size, limit });
+        }
+        let no_memory = |source| Error::Memory { bytes: head.size, source };
+        let bytes = usize::try_from(head.size)
+            .map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
+        let mut memory = Buffer::zeroed(bytes).map_err(no_memory)?;
+
+        let content = bytes.saturating_sub(Digest::BYTES);
+        let mut hasher = blake3::Hasher::new();
+        let mut filled = 0;
+        let ranges = (0..head.size).step_by(PART_BYTES);
+        let mut parts = futures::stream::iter(ranges)
+            .map(|start| {
+                let end = head.size.min(start + PART_BYTES as u64);
+                let options = GetOptions {
+                    range: Some(GetRange::Bounded(start..end)),
+                    if_match: head.e_tag.clone(),
+                    ..GetOptions::default()
+                };
+                let path = &path;
+                async move { self.objects.get_opts(path, options).await?.bytes().await }
+            })
+            .buffered(PARTS_AT_ONCE);
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(failed)?;
+            let end = filled + part.len();
+            let Some(place) = memory.get_mut(filled..end) else {
+                return Err(Error::Length { key, expected: head.size, got: end as u64 });
+            };
+            place.copy_from_slice(&part);
+            hasher.update(&part[..content.clamp(filled, end) - filled]);
+            filled = end;
+        }
+        if filled != bytes {
+            return Err(Error::Length { key, expected: head.size, got: filled as u64 });
+        }
+        Ok(Fetched { memory, digest: Digest::new(*hasher.finalize().as_bytes()) })
+    }
+
+    // ---- how -----------------------------------------------------------------------------------
+
+    fn path(&self, key: &str) -> Path {
+        self.root.parts().chain(Path::from(key).parts()).collect()
+    }
+
+    fn error(&self, doing: &'static str, key: &str, source: object_store::Error) -> Error {
+        Error::from_store(doing, key, self.name(), source)
+    }
+
+    /// The names directly in a folder.
+    async fn list(&self, folder: &str) -> Result<Vec<String>, Error> {
+        let path = self.path(folder);
+        let depth = path.parts().count() + 1;
+        let listed = self.objects.list(Some(&path));
+        let names = listed.try_filter_map(|object| async move {
+            let inside = object.location.parts().count() == depth;
+            Ok(object.location.filename().filter(|_| inside).map(str::to_owned))
+        });
+        match names.try_collect().await.map_err(|e| self.error("list", folder, e)) {
+            Err(Error::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    async fn record<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<Read<T>, Error> {
+        let version = self.version(key).await?;
+        let seen = match &version.0 {
+            None => Seen::Absent,
+            Some(snapshot) => match parse(&snapshot.bytes) {
+                Ok(record) => Seen::Found(record),
+                Err(why) => Seen::Unreadable(why),
+            },
+        };
+        Ok(Read { seen, version })
+    }
+
+    /// Reads what is at `key`, at most one byte more than a record may have.
+    async fn version(&self, key: &str) -> Result<Version, Error> {
+        let failed = |e| self.error("read", key, e);
+        let got = match self.objects.get(&self.path(key)).await.map_err(failed) {
+            Ok(got) => got,
+            Err(Error::NotFound { .. }) => return Ok(Version(None)),
+            Err(other) => return Err(other),
+        };
+        let tag =
+            UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
+        let mut bytes = Vec::new();
+        let mut body = got.into_stream();
+        while let Some(chunk) = body.next().await {
+            let room = (MAX_RECORD_BYTES as usize + 1).saturating_sub(bytes.len());
+            let chunk = chunk.map_err(failed)?;
+            bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if bytes.len() as u64 > MAX_RECORD_BYTES {
+                break;
+            }
+        }
+        Ok(Version(Some(Snapshot { bytes: bytes.into(), tag })))
+    }
+
+    /// Writes `new` at `key` if `read` is still what is there.
+    async fn put_if(&self, key: &str, new: Bytes, read: &Version) -> Result<(), Error> {
+        let mut last = None;
+        for _ in 0..WRITE_TRIES {
+            match self.put_if_once(key, new.clone(), read).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    // Success and failure can both hide behind an error: only a second look tells.
+                    let now = self.version(key).await?;
+                    if now.0.as_ref().is_some_and(|snapshot| snapshot.bytes == new) {
+                        return Ok(());
+                    }
+                    if now != *read {
+                        let now = match now.0 {
+                            Some(_) => "somebody wrote it",
+                            None => "somebody removed it",
+                        };
+                        return Err(Error::Changed { key: key.into(), now: now.into() });
+                    }
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.expect("at least one try was made"))
+    }
+
+    async fn put_if_once(&self, key: &str, new: Bytes, read: &Version) -> Result<(), Error> {
+        if let Some(folder) = &self.folder {
+            let expected = read.0.as_ref().map(|snapshot| snapshot.bytes.clone());
+            return local::put_if(folder.clone(), key.to_owned(), new, expected).await;
+        }
+        let mode = match &read.0 {
+            None => PutMode::Create,
+            Some(snapshot) => PutMode::Update(snapshot.tag.clone()),
+        };
+        let put = self.objects.put_opts(&self.path(key), new.into(), PutOptions::from(mode)).await;
+        put.map(drop).map_err(|e| self.error("write", key, e))
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the client: its own debug text holds the credentials.
+        write!(f, "Store({})", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Addresses → stores: which backend a URL or path means, with which settings.
+//!
+//! The only place that reads the environment for credentials, and none of them leaves it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreScheme};
+use url::Url;
+
+use super::Store;
+use crate::error::Error;
+
+/// Where an address leads: a backend, and a place in it.
+#[derive(Clone)]
+pub struct Location {
+    /// The backend.
+    pub objects: Arc<dyn ObjectStore>,
+    /// The place in it; empty for its root.
+    pub path: Path,
+    /// The address, fit for messages: without user, password or query.
+    pub name: String,
+    /// The local folder that `objects` begins at, when it is one.
+    pub folder: Option<PathBuf>,
+}
+
+pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
+    let Some(folder) = local_path(address)? else {
+        let location = open_objects(address)?;
+        let names = vec![location.name.trim_end_matches('/').to_owned()];
+        return Ok(Store { objects: location.objects, root: location.path, names, folder: None });
+    };
+    let shown = folder.display().to_string();
+    if create {
+        std::fs::create_dir_all(&folder).map_err(|source| Error::File {
+            doing: "make the folder",
+            path: shown.clone(),
+            source,
+        })?;
+    } else if !folder.is_dir() {
+        return Err(Error::NotFound { key: "folder".into(), store: shown });
+    }
+    let real = folder.canonicalize().map_err(|source| Error::File {
+        doing: "open the folder",
+        path: shown.clone(),
+        source,
+    })?;
+    let objects = local(&real, &shown)?;
+    // People name the same folder by the path they typed, by its real path and by its URL.
+    let mut names = vec![real.display().to_string()];
+    names.extend(Url::from_directory_path(&real).map(String::from).ok());
+    names.push(shown);
+    Ok(Store { objects, root: Path::default(), names, folder: Some(real) })
+}
+
+/// Opens what an address means: a local path or a URL, of a folder or of a single object.
+///
+/// A local path need not exist.
+///
+/// # Errors
+/// [`Error::StoreUrl`] for an address that is none, or whose kind of store was not compiled in.
+pub fn open_objects(address: &str) -> Result<Location, Error> {
+    if let Some(path) = local_path(address)? {
+        let absolute = std::path::absolute(&path).map_err(|e| wrong(address, e))?;
+        let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
+        let root = PathBuf::from("/");
+        let objects = local(&root, address)?;
+        return Ok(Location { objects, path, name: address.to_owned(), folder: Some(root) });
+    }
+    let url = Url::parse(address).map_err(|e| wrong(address, e))?;
+    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
+    let objects = remote(&scheme, &url)?;
+    Ok(Location { objects, path, name: shown(&url), folder: None })
+}
+
+/// The path of an address that is no URL, or a `file:` one.
+fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
+    if address.is_empty() {
+        return Err(wrong(address, "it is empty"));
+    }
+    if !address.contains("://") {
+        return Ok(Some(PathBuf::from(address)));
+    }
+    if !address.starts_with("file://") {
+        return Ok(None);
+    }
+    let url = Url::parse(address).map_err(|e| wrong(address, e))?;
+    let path = url.to_file_path().map_err(|()| wrong(address, "a file URL is file:///PATH"))?;
+    Ok(Some(path))
+}
+
+fn local(root: &std::path::Path, address: &str) -> Result<Arc<dyn ObjectStore>, Error> {
+    let files = LocalFileSystem::new_with_prefix(root).map_err(|e| wrong(address, e))?;
+    // Off by default, and a blob must be on the disk before a pointer names it.
+    Ok(Arc::new(files.with_fsync(true)))
+}
+
+/// One call to a store gives up after a minute, so that an unreachable one is reported as such.
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http"))]
+fn retries() -> object_store::RetryConfig {
+    use std::time::Duration;
+    object_store::RetryConfig {
+        backoff: object_store::BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+        max_retries: 4,
+        retry_timeout: Duration::from_secs(60),
+    }
+}
+
+fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+    match scheme {
+        #[cfg(feature = "aws")]
+        ObjectStoreScheme::AmazonS3 => {
+            let builder = object_store::aws::AmazonS3Builder::new().with_url(url.as_str());
+            let builder = environment("AWS_")
+                .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+            let store = builder.with_retry(retries()).build();
+            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+        }
+        #[cfg(feature = "gcp")]
+        ObjectStoreScheme::GoogleCloudStorage => {
+            let builder =
+                object_store::gcp::GoogleCloudStorageBuilder::new().with_url(url.as_str());
+            let builder = environment("GOOGLE_")
+                .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+            let store = builder.with_retry(retries()).build();
+            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+        }
+        #[cfg(feature = "azure")]
+        ObjectStoreScheme::MicrosoftAzure => {
+            let builder = object_store::azure::MicrosoftAzureBuilder::new().with_url(url.as_str());
+            let builder = environment("AZURE_")
+                .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+            let store = builder.with_retry(retries()).build();
+            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+        }
+        #[cfg(feature = "http")]
+        ObjectStoreScheme::Http => {
+            let mut base = url.clone();
+            base.set_path("/");
+            let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
+            let store = builder.with_retry(retries()).build();
+            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+        }
+        other => {
+            let why = format!(
+                "{other:?} is not compiled in: use a local path, or build with the feature \
+                 `aws`, `azure`, `gcp` or `http`"
+            );
+            Err(wrong(&shown(url), why))
+        }
+    }
+}
+
+/// Settings from the environment whose names begin with `prefix` and mean something to the backend.
+///
+/// Not `std::env::vars()`: it panics on a variable that is not UTF-8.
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+fn environment<K: std::str::FromStr>(prefix: &'static str) -> impl Iterator<Item = (K, String)> {
+    std::env::vars_os().filter_map(move |(key, value)| {
+        let key = key.to_str()?.strip_prefix(prefix).and(key.to_str())?.to_ascii_lowercase();
+        Some((key.parse().ok()?, value.to_str()?.to_owned()))
+    })
+}
+
+/// A URL for people: where, but not who or with which token.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
+fn wrong(address: &str, why: impl ToString) -> Error {
+    Error::StoreUrl { url: address.to_owned(), why: why.to_string() }
+}

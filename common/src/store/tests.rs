@@ -1,0 +1,146 @@
+//! The local store's own promises. The suite that every backend passes is in `tests/`.
+
+use super::*;
+use crate::pointer::ActKind;
+use crate::protocol::FollowedBy;
+
+fn rt() -> FilterName {
+    "rt".parse().unwrap()
+}
+
+fn day() -> Day {
+    "2026-11-19".parse().unwrap()
+}
+
+fn blob(digit: u8) -> BlobKey {
+    BlobKey { filter: rt(), day: day(), digest: Digest::new([digit; 32]) }
+}
+
+fn local() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::create(folder.path().join("new/store").to_str().unwrap()).unwrap();
+    (folder, store)
+}
+
+#[tokio::test]
+async fn one_of_two_writers_wins_and_the_other_is_told() {
+    let (_folder, store) = local();
+    let read = store.pointer(&rt(), day()).await.unwrap();
+    assert_eq!(read.seen, Seen::Absent);
+    store.point(&rt(), day(), &Pointer::to(blob(1)), &read.version).await.unwrap();
+    let lost = store.point(&rt(), day(), &Pointer::to(blob(2)), &read.version).await;
+    assert!(matches!(lost, Err(Error::Changed { .. })), "{lost:?}");
+    let now = store.pointer(&rt(), day()).await.unwrap();
+    assert_eq!(now.seen.found().unwrap().blob, blob(1));
+    store.point(&rt(), day(), &Pointer::to(blob(2)), &now.version).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hand_written_line_is_followed_and_rolls_back() {
+    let (folder, store) = local();
+    let yesterday = BlobKey { day: day().minus(1), ..blob(1) };
+    let pointers = folder.path().join("new/store/rt/pointers");
+    std::fs::create_dir_all(&pointers).unwrap();
+    for text in [
+        format!("{yesterday}\n"),
+        yesterday.to_string().replacen("rt/", "", 1),
+        format!("{}/{yesterday}", store.name()),
+        format!("file://{}/{yesterday}", store.name()),
+    ] {
+        std::fs::write(pointers.join("2026-11-19"), &text).unwrap();
+        let followed = store.follow(&rt(), &[day()], Timestamp::UNIX_EPOCH).await.unwrap();
+        let Following::Blob(followed) = followed else {
+            panic!("{text} was not followed: {followed:?}")
+        };
+        assert_eq!(followed.blob, yesterday);
+        assert!(followed.is_rolled_back());
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_record_keeps_what_answers_and_an_absent_one_does_not() {
+    let (folder, store) = local();
+    let days = [day(), day().minus(1)];
+    let rt = rt();
+    let follow = || store.follow(&rt, &days, Timestamp::UNIX_EPOCH);
+    assert_eq!(follow().await.unwrap(), Following::Nothing(days.to_vec()));
+
+    let read = store.pointer(&rt, days[1]).await.unwrap();
+    store.point(&rt, days[1], &Pointer::to(blob(1)), &read.version).await.unwrap();
+    let Following::Blob(followed) = follow().await.unwrap() else { panic!("yesterday is there") };
+    assert_eq!(followed.by, FollowedBy::Pointer { day: days[1] });
+
+    std::fs::write(folder.path().join("new/store/rt/pointers/2026-11-19"), "garbage\n").unwrap();
+    let Following::Keep(why) = follow().await.unwrap() else { panic!("garbage was not kept away") };
+    assert!(
+        why.contains("rt/pointers/2026-11-19") && why.contains("repoint rt 2026-11-19"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_pin_overrides_pointers_until_it_is_removed() {
+    let (_folder, store) = local();
+    let read = store.pin(&rt()).await.unwrap();
+    let pin = Pin { blob: blob(7), until: None, pinned_at: None, pinned_by: None, reason: None };
+    store.put_pin(&rt(), &pin, &read.version).await.unwrap();
+    let followed = store.follow(&rt(), &[day()], Timestamp::UNIX_EPOCH).await.unwrap();
+    assert!(matches!(followed, Following::Blob(f) if f.blob == blob(7)));
+    store.remove_pin(&rt()).await.unwrap();
+    store.remove_pin(&rt()).await.unwrap();
+    assert_eq!(store.pin(&rt()).await.unwrap().seen, Seen::Absent);
+}
+
+#[tokio::test]
+async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
+    let (_folder, store) = local();
+    let act = |second: i64, outcome| {
+        let at = Timestamp::from_second(1_700_000_000 + second).unwrap();
+        Act { blob: Some(blob(1)), ..Act::new(ActKind::Build, outcome, at, "test") }
+    };
+    use crate::pointer::Outcome;
+    store.record_act(&rt(), &act(0, Outcome::Pointing)).await.unwrap();
+    store.record_act(&rt(), &act(1, Outcome::Refused)).await.unwrap();
+    store.record_act(&rt(), &act(0, Outcome::Published)).await.unwrap();
+    let expected = vec![act(1, Outcome::Refused), act(0, Outcome::Published)];
+    assert_eq!(store.history(&rt()).await.unwrap(), expected);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_out_of_the_store_is_not_a_blob() {
+    let (folder, store) = local();
+    let blobs = folder.path().join("new/store/rt/blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    let name = blob(1).to_string().replace("rt/blobs/", "");
+    std::os::unix::fs::symlink(&secret, blobs.join(name)).unwrap();
+    let error = store.fetch(&blob(1), u64::MAX).await.err().unwrap().to_string();
+    assert!(error.contains("out of the store"), "{error}");
+}
+
+#[tokio::test]
+async fn a_blob_past_the_limit_is_not_fetched() {
+    let (folder, store) = local();
+    let path = folder.path().join("new/store").join(blob(1).to_string());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, [0; 100]).unwrap();
+    assert!(matches!(store.fetch(&blob(1), 99).await, Err(Error::TooManyBytes { bytes: 100, .. })));
+    assert_eq!(store.fetch(&blob(1), 100).await.unwrap().memory.len(), 100);
+    assert!(matches!(store.fetch(&blob(2), 100).await, Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn an_address_that_is_no_store_is_explained() {
+    for (address, expected) in [
+        ("", "it is empty"),
+        ("ftp://x/y", "ftp://x/y"),
+        ("/nowhere/at/all", "there is no folder"),
+        ("http://user:hunter2@127.0.0.1/x?token=hunter2", "127.0.0.1/x"),
+    ] {
+        let error = Store::open(address).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains(expected), "{address}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
