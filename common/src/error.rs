@@ -155,7 +155,7 @@ pub enum Error {
         /// Where.
         store: String,
         /// The store's own words.
-        source: object_store::Error,
+        source: Box<object_store::Error>,
     },
     /// The store failed.
     #[error("cannot {doing} {key} in {store}: {source}")]
@@ -167,7 +167,7 @@ pub enum Error {
         /// Where.
         store: String,
         /// The store's own words.
-        source: object_store::Error,
+        source: Box<object_store::Error>,
     },
     /// A local file could not be read or written.
     #[error("cannot {doing} {path}: {source}")]
@@ -271,8 +271,8 @@ impl Error {
         store: &str,
         source: object_store::Error,
     ) -> Error {
-        let (key, store) = (key.to_owned(), store.to_owned());
-        match source {
+        let (key, store, source) = (key.to_owned(), store.to_owned(), Box::new(source));
+        match *source {
             object_store::Error::NotFound { .. } => Error::NotFound { key, store },
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. } => {
