@@ -1,8 +1,35 @@
 //! A day's Parquet → a published blob.
+//!
+//! An ID's way: `source → scan (ids) → hash → partition → fill → blob → publish`; each step is a module
+//! that knows nothing of the next.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`build()`] | the whole pipeline |
+//! | [`import()`] | another system's filter → a published blob |
+//! | [`source`] | which files a day's input is |
+//! | [`scan`] | files → row groups → IDs, on all cores |
+//! | [`ids`] | Parquet columns → the bytes of IDs; the only file that knows arrow types |
+//! | [`partition`] | hashes, partitioned, deduplicated and counted within a memory budget |
+//! | [`sample`] | a fair choice of raw IDs to verify with |
+//! | [`fill`] | distinct hashes → a filter |
+//! | [`verify`] | is this filter good? |
+//! | [`publish`] | upload, read back, point |
+//! | [`error`] | why a day could not be built |
 
 #![forbid(unsafe_code)]
 
+mod build;
 pub mod error;
+pub mod fill;
 pub mod ids;
+mod import;
+pub mod partition;
+pub mod publish;
+pub mod sample;
 pub mod scan;
 pub mod source;
+pub mod verify;
+
+pub use build::{Job, Progress, Report, Seconds, build};
+pub use import::{Import, import};

@@ -1,0 +1,255 @@
+//! Files → IDs: tokio fetches a column's bytes ahead, and a thread for each sink decodes them.
+//!
+//! | module | does |
+//! |---|---|
+//! | `footer` | a file → where its column lies, and every request for a part of it |
+//! | `pages` | bounds what a column chunk may unpack to, before it does |
+//! | `decode` | a column chunk → its IDs, on a thread of its own |
+//!
+//! Nothing here knows what becomes of an ID.
+
+mod decode;
+mod footer;
+mod pages;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use self::decode::Event;
+use self::footer::Plan;
+pub use self::footer::{MAX_CHUNK_BYTES, MAX_FOOTER_BYTES};
+use crate::error::Error;
+use crate::source::InputFile;
+
+/// Compressed column chunks in memory at a time; a single larger one is there alone.
+pub const MAX_BYTES_IN_FLIGHT: u32 = 256 << 20;
+
+/// What a small chunk counts as, so that there are at most 256 in flight.
+const LEAST_BYTES: u32 = 1 << 20;
+
+/// Footers read, or chunks fetched, at the same time.
+const FETCHES_AT_ONCE: usize = 16;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Rows, nulls and invalid ones too.
+    pub rows: u64,
+    /// Rows without an ID.
+    pub nulls: u64,
+    /// Rows whose ID was empty or too long.
+    pub invalid: u64,
+    /// Bytes fetched, of footers and of the column.
+    pub bytes_read: u64,
+}
+
+/// How far a scan is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows decoded.
+    pub rows_done: u64,
+    /// Rows of all files; 0 until every footer is read.
+    pub rows_total: u64,
+    /// Bytes fetched of footers, and decoded of the column.
+    pub bytes_done: u64,
+}
+
+/// What becomes of the IDs that one thread decodes. A closure is one, too.
+pub trait Sink: Send + 'static {
+    /// Takes a legal ID. Its bytes are gone afterwards.
+    fn take(&mut self, id: &[u8]);
+}
+
+impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
+    #[inline]
+    fn take(&mut self, id: &[u8]) {
+        self(id);
+    }
+}
+
+/// Calls a sink for each legal ID in `column` of `files`, and gives the sinks back.
+///
+/// Every footer is read first, so a file without the column fails a scan before any ID is taken.
+/// Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
+/// after the footers, then about every 65,536 rows of each thread, and at the end.
+///
+/// Cost: a thread for each sink; of memory, [`MAX_BYTES_IN_FLIGHT`], and what each thread unpacks:
+/// a page or two of usually 1 MB. A page that claims more than 1 GiB is refused unopened, so that a
+/// small file cannot ask for all memory.
+///
+/// An error ends the scan at once, and every thread with it. Dropping the future does the same,
+/// except that a thread may be unpacking one more page by then. A panic of a sink is passed on.
+///
+/// # Errors
+/// [`Error::NotParquet`], [`Error::Corrupt`]: the file is none, or damaged.
+/// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: sound, but not with these IDs.
+/// [`Error::Replaced`]: a file changed meanwhile. [`Error::Input`]: the store failed.
+/// [`Error::TooMany`]: a footer or column chunk beyond its limit.
+pub async fn scan<S: Sink>(
+    files: Vec<InputFile>,
+    column: &str,
+    sinks: Vec<S>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(Totals, Vec<S>), Error> {
+    let plans = read_footers(files, column).await?;
+    let mut totals = Totals {
+        files: plans.len() as u64,
+        bytes_read: plans.iter().map(|plan| plan.footer_bytes).sum(),
+        ..Totals::default()
+    };
+    let mut done = Progress {
+        rows_done: 0,
+        rows_total: plans.iter().map(|plan| plan.rows).sum(),
+        bytes_done: totals.bytes_read,
+    };
+    progress(done);
+    if done.rows_total == 0 {
+        return Ok((totals, sinks));
+    }
+    assert!(!sinks.is_empty(), "{} rows to read and no sink to give them to", done.rows_total);
+
+    let (work, waiting) = mpsc::unbounded_channel();
+    let (report, mut reports) = mpsc::unbounded_channel();
+    let crew = Crew::start(sinks, waiting, report)?;
+    let fetching = fetch_chunks(plans, work);
+    let watching = async {
+        // Ends when the last thread does.
+        while let Some(event) = reports.recv().await {
+            match event {
+                Event::Rows(rows) => done.rows_done += rows,
+                Event::Chunk(bytes) => {
+                    done.bytes_done += bytes;
+                    totals.bytes_read += bytes;
+                    continue;
+                }
+                Event::Failed(error) => return Err(error),
+            }
+            progress(done);
+        }
+        Ok(())
+    };
+    let outcome = futures::future::try_join(fetching, watching).await;
+    if outcome.is_err() {
+        crew.stop.0.store(true, Ordering::Relaxed);
+        while reports.recv().await.is_some() {}
+    }
+    let (counts, sinks) = crew.join();
+    outcome?;
+    for counts in counts {
+        totals.rows += counts.rows;
+        totals.nulls += counts.nulls;
+        totals.invalid += counts.invalid;
+    }
+    done.rows_done = totals.rows;
+    progress(done);
+    Ok((totals, sinks))
+}
+
+async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Plan>>, Error> {
+    futures::stream::iter(files)
+        .map(|file| Plan::read(file, column))
+        .buffered(FETCHES_AT_ONCE)
+        .map_ok(Arc::new)
+        .try_collect()
+        .await
+}
+
+/// Fetches every chunk and hands it on. Ends, and with it the threads, when all are handed on.
+async fn fetch_chunks(
+    plans: Vec<Arc<Plan>>,
+    work: mpsc::UnboundedSender<Work>,
+) -> Result<(), Error> {
+    // The channel needs no bound of its own: what is in it holds a part of this.
+    let room = Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT as usize));
+    let chunks = plans.iter().flat_map(|plan| {
+        let read = (0..plan.chunks.len()).filter(|&group| plan.chunks[group].rows > 0);
+        read.map(move |group| (plan, group))
+    });
+    futures::stream::iter(chunks)
+        .then(|(plan, group)| {
+            let range = &plan.chunks[group].range;
+            let bytes = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
+            let share = bytes.clamp(LEAST_BYTES, MAX_BYTES_IN_FLIGHT);
+            let room = Arc::clone(&room);
+            async move {
+                let share = room.acquire_many_owned(share).await;
+                (plan, group, share.expect("nobody closes this semaphore"))
+            }
+        })
+        .map(|(plan, group, share)| async move {
+            let bytes = plan.fetch(&plan.chunks[group]).await?;
+            Ok(Work { plan: Arc::clone(plan), group, bytes, _share: share })
+        })
+        .buffer_unordered(FETCHES_AT_ONCE)
+        .try_for_each(|chunk| {
+            // Without a thread to take it, the report of why is already under way.
+            let _ = work.send(chunk);
+            std::future::ready(Ok(()))
+        })
+        .await
+}
+
+/// A row group's bytes of the column, to be decoded.
+struct Work {
+    plan: Arc<Plan>,
+    group: usize,
+    bytes: Bytes,
+    _share: OwnedSemaphorePermit,
+}
+
+/// Tells the threads to stop, at the latest when it is dropped.
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The decoding threads.
+struct Crew<S> {
+    threads: Vec<JoinHandle<(crate::ids::Counts, S)>>,
+    stop: Stop,
+}
+
+impl<S: Sink> Crew<S> {
+    fn start(
+        sinks: Vec<S>,
+        waiting: mpsc::UnboundedReceiver<Work>,
+        report: mpsc::UnboundedSender<Event>,
+    ) -> Result<Crew<S>, Error> {
+        let waiting = Arc::new(Mutex::new(waiting));
+        let stop = Stop(Arc::new(AtomicBool::new(false)));
+        let mut threads = Vec::with_capacity(sinks.len());
+        for (number, sink) in sinks.into_iter().enumerate() {
+            let (waiting, stop, report) =
+                (Arc::clone(&waiting), Arc::clone(&stop.0), report.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("decode-{number}"))
+                .spawn(move || decode::run(sink, &waiting, &stop, &report))
+                // Those that did start end by themselves: their channel closes.
+                .map_err(|source| Error::Thread { source })?;
+            threads.push(thread);
+        }
+        Ok(Crew { threads, stop })
+    }
+
+    /// Takes back the sinks, once all threads have ended or are about to.
+    fn join(self) -> (Vec<crate::ids::Counts>, Vec<S>) {
+        let joined = self.threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.unzip()
+    }
+}
+
+#[cfg(test)]
+mod tests;

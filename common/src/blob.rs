@@ -220,6 +220,18 @@ pub fn open(memory: Buffer, digest: Digest, key: &BlobKey) -> Result<(Header, Fi
     Ok((header, filter))
 }
 
+/// What a blob calls itself: filter and day by its header, digest by its last 32 bytes. For a file that
+/// lost its name; [`open`] then checks whether it is true.
+///
+/// # Errors
+/// As [`open`]; `file` is what messages call it.
+pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
+    let (header, _, _) = parse_head(bytes, &file)?;
+    let last = bytes.last_chunk::<{ Digest::BYTES }>();
+    let digest = Digest::new(*last.expect("a header is longer than a digest"));
+    Ok(BlobKey { filter: header.filter, day: header.day, digest })
+}
+
 /// BLAKE3 of all but the last 32 bytes: what a blob's name and last 32 bytes must be.
 pub fn digest_of(blob: &[u8]) -> Digest {
     let content = &blob[..blob.len().saturating_sub(Digest::BYTES)];
@@ -366,7 +378,10 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
 }
 
 /// Reads what comes before the body, and where the body begins.
-fn parse_head(blob: &[u8], key: &BlobKey) -> Result<(Header, RecordV0, usize), Error> {
+fn parse_head(
+    blob: &[u8],
+    key: &dyn std::fmt::Display,
+) -> Result<(Header, RecordV0, usize), Error> {
     let unsound = |why: &str| Error::Unsound { key: key.to_string(), why: why.to_owned() };
     let Some((fixed, rest)) = blob.split_first_chunk::<FIXED_BYTES>() else {
         return Err(unsound("it is shorter than a header"));

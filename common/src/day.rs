@@ -21,6 +21,12 @@ impl Day {
         Day(now.to_zoned(TimeZone::UTC).date())
     }
 
+    /// The moment at which it is over: midnight UTC of the next day.
+    pub fn end(self) -> Timestamp {
+        let zoned = self.plus(1).0.to_zoned(TimeZone::UTC);
+        zoned.map_or(Timestamp::MAX, |midnight| midnight.timestamp())
+    }
+
     /// The day `days` earlier; stops at the calendar's first day.
     pub fn minus(self, days: u32) -> Day {
         Day(self.0.saturating_sub(Span::new().days(i64::from(days))))

@@ -90,6 +90,11 @@ impl Filter {
         &self.memory[self.body.clone()]
     }
 
+    /// Everything the memory holds: for a filter read from a blob, all the blob's bytes.
+    pub fn memory(&self) -> &[u8] {
+        &self.memory
+    }
+
     /// The code that tests bits, chosen once when the filter was made.
     pub fn kernel(&self) -> Kernel {
         self.kernel
@@ -285,16 +290,27 @@ impl Slice<'_> {
         }
     }
 
-    /// Whether no hash in `first..=last` (by their leading bits) belongs to this slice.
-    pub fn is_apart_from(&self, first: u64, last: u64) -> bool {
-        match &self.bits {
-            Bits::Guava(_) => false,
-            Bits::Blocked(blocks) => {
-                let n_blocks = self.shape.units();
-                blocked::block_of(last, n_blocks) < self.first_block
-                    || blocked::block_of(first, n_blocks) >= self.first_block + blocks.len()
-            }
-        }
+    /// Which hashes belong to this slice.
+    pub fn bounds(&self) -> Bounds {
+        let blocks = match &self.bits {
+            Bits::Blocked(blocks) => self.first_block..self.first_block + blocks.len(),
+            Bits::Guava(_) => 0..usize::MAX,
+        };
+        Bounds { blocks, n_blocks: self.shape.units() }
+    }
+}
+
+/// The hashes that belong to a [`Slice`].
+pub struct Bounds {
+    blocks: Range<usize>,
+    n_blocks: u64,
+}
+
+impl Bounds {
+    /// Whether a hash from `first` to `last`, by their leading bits, may belong to the slice.
+    pub fn meet(&self, first: u64, last: u64) -> bool {
+        blocked::block_of(last, self.n_blocks) >= self.blocks.start
+            && blocked::block_of(first, self.n_blocks) < self.blocks.end
     }
 }
 

@@ -244,6 +244,44 @@ impl Store {
         Ok(Following::Nothing(days.to_vec()))
     }
 
+    /// The filters that have anything in the store.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn filters(&self) -> Result<Vec<FilterName>, Error> {
+        let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
+        let folders = match listed.map_err(|e| self.error("list", "filters", e)) {
+            Err(Error::NotFound { .. }) => return Ok(Vec::new()),
+            other => other?.common_prefixes,
+        };
+        let names = folders.iter().filter_map(|folder| folder.filename()?.parse().ok());
+        Ok(names.collect())
+    }
+
+    /// Tries on a scratch key whether the store really refuses a conditional write that it should.
+    ///
+    /// # Errors
+    /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
+    pub async fn check_conditional_writes(&self) -> Result<(), Error> {
+        let key = format!(".bloomsday-check-{}", std::process::id());
+        let before = self.version(&key).await?;
+        let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
+        self.put_if(&key, text(1), &before).await?;
+        let again = self.put_if(&key, text(2), &before).await;
+        let removed = self.objects.delete(&self.path(&key)).await;
+        removed.map_err(|e| self.error("delete", &key, e))?;
+        match again {
+            Err(Error::Changed { .. }) => Ok(()),
+            Err(other) => Err(other),
+            Ok(()) => Err(Error::StoreUrl {
+                url: self.name().to_owned(),
+                why: "it ignores conditional writes, so two builds could overwrite each other's \
+                      pointer: use a store or gateway that honours If-Match and If-None-Match"
+                    .into(),
+            }),
+        }
+    }
+
     // ---- history -----------------------------------------------------------------------------
 
     /// Writes a history record. Writing the same act again, with its outcome, replaces it.

@@ -1,0 +1,375 @@
+//! [`build`]: the whole pipeline, step by step, always in this order: build, verify, publish, point.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::filter::{Filter, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::protocol::{self, Seen, Step};
+use bloomsday_common::store::Store;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::partition::{Distinct, Feeder, Partitions};
+use crate::sample::Sample;
+use crate::scan::{self, Sink, Totals};
+use crate::{fill, publish, source, verify};
+
+/// How many raw IDs are asked of the published bytes, beside all hashes.
+const SAMPLED_IDS: usize = 1_000_000;
+/// How many days back an earlier filter is looked for, to compare with.
+const OVERLAP_DAYS: u32 = 7;
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The filter.
+    pub filter: FilterName,
+    /// The day whose IDs the input holds.
+    pub day: Day,
+    /// Files, folders or globs; `{day}` in them is expanded.
+    pub inputs: Vec<String>,
+    /// The column with the IDs, dotted when nested.
+    pub column: String,
+    /// The false-positive probability to size for.
+    pub fpp: f64,
+    /// How bits are arranged.
+    pub layout: Layout,
+    /// How many bytes of hashes may be in memory at once; more go to a file in `spill_folder`.
+    pub memory: u64,
+    /// Where partitions are spilled.
+    pub spill_folder: PathBuf,
+    /// How many threads decode, sort and fill.
+    pub threads: usize,
+    /// Who builds, for the records.
+    pub by: String,
+    /// Why a suspicious day may pass, in the words of whoever let it.
+    pub accept_change: Option<String>,
+    /// Build and check, but write nothing.
+    pub dry_run: bool,
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// Reading the input.
+    Scan(scan::Progress),
+    /// Removing duplicates.
+    Count,
+    /// Setting bits.
+    Fill,
+    /// Uploading: bytes done, and in all.
+    Upload(u64, u64),
+    /// Asking every ID of the bytes read back.
+    Verify,
+}
+
+/// What came of it. Its JSON is the command's report.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The filter.
+    pub filter: FilterName,
+    /// The day.
+    pub day: Day,
+    /// `published`, `unchanged`, `superseded` or `refused`.
+    pub outcome: Outcome,
+    /// Whether a pin holds the fleet on another blob meanwhile.
+    pub pinned: bool,
+    /// The blob; none when there was nothing to build.
+    pub blob: Option<BlobKey>,
+    /// Its digest.
+    pub digest: Option<Digest>,
+    /// How bits are arranged.
+    pub layout: &'static str,
+    /// Distinct IDs.
+    pub ids: u64,
+    /// Rows read.
+    pub rows: u64,
+    /// Rows without an ID.
+    pub nulls: u64,
+    /// Rows whose ID was empty or longer than 1,024 bytes.
+    pub invalid: u64,
+    /// The size of the blob.
+    pub bytes: u64,
+    /// Bits of the filter for each distinct ID.
+    pub bits_per_id: f64,
+    /// The rate asked for.
+    pub fpp_target: f64,
+    /// The rate measured.
+    pub fpp_measured: f64,
+    /// The share of these IDs that the newest earlier day also held, if one could be asked.
+    pub overlap: Option<f64>,
+    /// Where the time went.
+    pub seconds: Seconds,
+    /// Why it was not published, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Nothing was written.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// Where a build's time went, in seconds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Seconds {
+    /// Reading, decoding, hashing, partitioning.
+    pub scan: f64,
+    /// Removing duplicates.
+    pub count: f64,
+    /// Setting bits and measuring the rate.
+    pub fill: f64,
+    /// Digest, upload and reading back.
+    pub publish: f64,
+    /// Asking every ID.
+    pub verify: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// Builds one day and points at it.
+///
+/// The blob depends only on the set of IDs and the parameters. This works on its own thread for
+/// seconds at a time: run it on a runtime that has nothing else to do.
+///
+/// # Errors
+/// When the input cannot be read, the filter does not verify, or the store fails. The pointer is then
+/// as it was. A day that is refused or superseded is a [`Report`], not an error.
+pub async fn build(
+    job: &Job,
+    store: &Store,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, Error> {
+    match job.layout {
+        Layout::Blocked => run::<Xxh3>(job, store, progress).await,
+        Layout::Guava => run::<Murmur3>(job, store, progress).await,
+    }
+}
+
+async fn run<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, Error> {
+    let began = Instant::now();
+    let mut act = Act {
+        day: Some(job.day),
+        reason: job.accept_change.clone(),
+        ..Act::new(ActKind::Build, Outcome::Pointing, Timestamp::now(), &job.by)
+    };
+    refuse_the_future(job.day, act.at)?;
+    // Before anything else, so that whatever an operator does from now on is noticed.
+    let read = store.pointer(&job.filter, job.day).await?;
+    let start = publish::Start { filter: job.filter.clone(), day: job.day, read };
+
+    let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
+    report.dry_run = job.dry_run;
+    let gathered = gather::<H>(job, &mut report, progress).await?;
+    let Some((distinct, samples)) = gathered else {
+        report.outcome = Outcome::Refused;
+        let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
+        report.reason = Some(format!(
+            "{} {} has no ID: {rows} rows, {nulls} of them null, {invalid} empty or over 1,024 bytes; \
+             nothing was published and the pointer is as it was",
+            job.filter, job.day
+        ));
+        return finish(store, report, act, began).await;
+    };
+
+    let clock = Instant::now();
+    progress(Progress::Fill);
+    let shape = Shape::for_ids(job.layout, distinct.n_ids(), job.fpp)?;
+    let filter = fill::fill(&distinct, shape, job.threads)?;
+    let header = measure::<H>(job, &distinct, &filter);
+    verify::check_quality(&header, &filter)?;
+    report.bits_per_id = shape.bits() as f64 / distinct.n_ids() as f64;
+    report.fpp_measured = header.fpp_measured();
+    report.seconds.fill = clock.elapsed().as_secs_f64();
+
+    let clock = Instant::now();
+    let sealed = blob::seal(&header, &filter);
+    report.blob = Some(sealed.key().clone());
+    report.digest = Some(sealed.key().digest);
+    report.bytes = sealed.len();
+    act.blob.clone_from(&report.blob);
+    if job.dry_run {
+        report.outcome = Outcome::Unchanged;
+        return finish(store, report, act, began).await;
+    }
+    let uploading = |bytes| progress(Progress::Upload(bytes, sealed.len()));
+    let (header_read, filter_read) = publish::upload(store, &sealed, &uploading).await?;
+    report.seconds.publish = clock.elapsed().as_secs_f64();
+
+    let clock = Instant::now();
+    progress(Progress::Verify);
+    verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
+    verify::check_quality(&header_read, &filter_read)?;
+    drop(filter_read);
+    report.overlap = overlap(job, store, &distinct).await;
+    report.seconds.verify = clock.elapsed().as_secs_f64();
+
+    let act = report.told_in(act);
+    let moved = publish::point(store, &start, &header, &sealed, &act).await?;
+    report.outcome = moved.outcome;
+    report.reason = moved.reason;
+    finish(store, report, Act { previous: moved.previous, ..act }, began).await
+}
+
+/// # Errors
+/// [`Error::FutureDay`] for a day after tomorrow.
+pub(crate) fn refuse_the_future(day: Day, now: Timestamp) -> Result<(), Error> {
+    let newest = protocol::newest_buildable(now);
+    if day > newest { Err(Error::FutureDay { day, newest }) } else { Ok(()) }
+}
+
+/// Reads the input: distinct hashes and a sample of raw IDs, or nothing when there was no ID.
+async fn gather<H: IdHash>(
+    job: &Job,
+    report: &mut Report,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Option<(Distinct<H>, Vec<Sample>)>, Error> {
+    let clock = Instant::now();
+    let files = source::find(&job.inputs, job.day).await?;
+    let partitions = Arc::new(Partitions::<H>::new(job.memory, &job.spill_folder));
+    let sink = |_| IdSink {
+        feeder: Feeder::new(partitions.clone()),
+        sample: Sample::new(SAMPLED_IDS / job.threads.max(1)),
+    };
+    let sinks = (0..job.threads.max(1)).map(sink).collect();
+    let scanned = scan::scan(files, &job.column, sinks, &|p| progress(Progress::Scan(p))).await?;
+    let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;
+    (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+    let mut samples = Vec::new();
+    for sink in sinks {
+        sink.feeder.finish().map_err(Error::spill)?;
+        samples.push(sink.sample);
+    }
+    report.seconds.scan = clock.elapsed().as_secs_f64();
+
+    let clock = Instant::now();
+    progress(Progress::Count);
+    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
+    let distinct = partitions.distinct(job.threads).map_err(Error::spill)?;
+    report.ids = distinct.n_ids();
+    report.seconds.count = clock.elapsed().as_secs_f64();
+    Ok((distinct.n_ids() > 0).then_some((distinct, samples)))
+}
+
+/// What one decoding thread does with its IDs.
+struct IdSink<H: IdHash> {
+    feeder: Feeder<H, Arc<Partitions<H>>>,
+    sample: Sample,
+}
+
+impl<H: IdHash> Sink for IdSink<H> {
+    #[inline]
+    fn take(&mut self, id: &[u8]) {
+        let hash = H::of(id);
+        self.feeder.push(hash);
+        self.sample.consider(id, hash);
+    }
+}
+
+fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Header {
+    Header {
+        filter: job.filter.clone(),
+        day: job.day,
+        shape: filter.shape(),
+        origin: Origin::Built,
+        ids: distinct.n_ids(),
+        fpp_target: job.fpp,
+        fpp_hits: verify::count_false_positives::<H>(filter),
+        fpp_asked: verify::ABSENT_ASKED,
+        ones: filter.count_ones(),
+    }
+}
+
+/// Compares with the newest earlier day's filter. It informs; so any trouble is only a warning.
+async fn overlap<H: IdHash>(job: &Job, store: &Store, distinct: &Distinct<H>) -> Option<f64> {
+    for back in 1..=OVERLAP_DAYS {
+        let pointer = store.pointer(&job.filter, job.day.minus(back)).await.ok()?;
+        let Seen::Found(pointer) = pointer.seen else { continue };
+        let earlier = async {
+            let fetched = store.fetch(&pointer.blob, u64::MAX).await?;
+            blob::open(fetched.memory, fetched.digest, &pointer.blob)
+        };
+        return match earlier.await {
+            Ok((header, _)) if header.shape.layout() != H::LAYOUT => None,
+            Ok((header, filter)) => {
+                verify::overlap(&filter, header.fpp_measured(), distinct, job.threads).ok()
+            }
+            Err(error) => {
+                tracing::warn!("cannot compare with {}: {error}", pointer.blob);
+                None
+            }
+        };
+    }
+    None
+}
+
+/// Completes the report and leaves a record of it.
+pub(crate) async fn finish(
+    store: &Store,
+    mut report: Report,
+    act: Act,
+    began: Instant,
+) -> Result<Report, Error> {
+    report.seconds.total = began.elapsed().as_secs_f64();
+    let pin = store.pin(&report.filter).await?;
+    report.pinned = !matches!(protocol::follow_pin(&pin.seen, Timestamp::now()), Step::Further);
+    let act = report.told_in(act);
+    // An unchanged day is no event; a failed record must not turn a published day into an error.
+    let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
+    if is_event && let Err(error) = store.record_act(&report.filter, &act).await {
+        tracing::warn!("the history lacks this build: {error}");
+    }
+    Ok(report)
+}
+
+impl Report {
+    pub(crate) fn empty(filter: &FilterName, day: Day, layout: Layout, fpp: f64) -> Report {
+        Report {
+            filter: filter.clone(),
+            day,
+            outcome: Outcome::Pointing,
+            pinned: false,
+            blob: None,
+            digest: None,
+            layout: layout.name(),
+            ids: 0,
+            rows: 0,
+            nulls: 0,
+            invalid: 0,
+            bytes: 0,
+            bits_per_id: 0.0,
+            fpp_target: fpp,
+            fpp_measured: 0.0,
+            overlap: None,
+            seconds: Seconds::default(),
+            reason: None,
+            dry_run: false,
+        }
+    }
+
+    /// The history record with everything the report knows.
+    pub(crate) fn told_in(&self, act: Act) -> Act {
+        Act {
+            outcome: self.outcome,
+            reason: self.reason.clone().or(act.reason),
+            ids: Some(self.ids),
+            rows: Some(self.rows),
+            nulls: Some(self.nulls),
+            invalid: Some(self.invalid),
+            overlap: self.overlap,
+            fpp_measured: Some(self.fpp_measured),
+            seconds: Some(self.seconds.total),
+            ..act
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! [`import`]: another system's filter → a published blob. No IDs are known, so what can be checked is
+//! checked on the bits: their fill, and the rate measured with IDs no filter can hold.
+
+use std::time::Instant;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Filter;
+use bloomsday_common::hash::Murmur3;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::memory::Buffer;
+use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::store::Store;
+use jiff::Timestamp;
+
+use crate::build::{Report, finish, refuse_the_future};
+use crate::error::Error;
+use crate::{publish, verify};
+
+/// A fuller filter answers "yes" to most questions: surely not what somebody meant to publish.
+const MOST_FALSE_POSITIVES: f64 = 0.5;
+
+/// What to import.
+pub struct Import {
+    /// The filter.
+    pub filter: FilterName,
+    /// The day whose IDs the file holds.
+    pub day: Day,
+    /// The file: what Guava's `BloomFilter.writeTo` wrote.
+    pub file: Buffer,
+    /// What messages call the file.
+    pub name: String,
+    /// Who imports, for the records.
+    pub by: String,
+    /// Check, but write nothing.
+    pub dry_run: bool,
+}
+
+/// Publishes a file of Guava's as a day, by the same steps as a build.
+///
+/// # Errors
+/// [`Error::Foreign`] when the file is none of Guava's or its filter is empty or overfull; the store's.
+pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
+    let began = Instant::now();
+    let now = Timestamp::now();
+    refuse_the_future(job.day, now)?;
+    let foreign = |why: String| Error::Foreign { file: job.name.clone(), why };
+    let read = store.pointer(&job.filter, job.day).await?;
+    let start = publish::Start { filter: job.filter.clone(), day: job.day, read };
+
+    let filter = blob::import_guava(job.file).map_err(foreign)?;
+    let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
+    verify::check_quality(&header, &filter)?;
+    let sealed = blob::seal(&header, &filter);
+    let mut report = Report {
+        blob: Some(sealed.key().clone()),
+        digest: Some(sealed.key().digest),
+        ids: header.ids,
+        bytes: sealed.len(),
+        bits_per_id: header.shape.bits() as f64 / header.ids as f64,
+        fpp_measured: header.fpp_measured(),
+        ..Report::empty(&header.filter, job.day, header.shape.layout(), header.fpp_target)
+    };
+    report.dry_run = job.dry_run;
+    let mut act = Act {
+        day: Some(job.day),
+        blob: report.blob.clone(),
+        reason: Some(format!("imported from {}", job.name)),
+        ..Act::new(ActKind::Build, Outcome::Pointing, now, &job.by)
+    };
+    if job.dry_run {
+        report.outcome = Outcome::Unchanged;
+    } else {
+        publish::upload(store, &sealed, &|_| {}).await?;
+        act = report.told_in(act);
+        let moved = publish::point(store, &start, &header, &sealed, &act).await?;
+        report.outcome = moved.outcome;
+        report.reason = moved.reason;
+        act.previous = moved.previous;
+    }
+    finish(store, report, act, began).await
+}
+
+/// The header of a filter whose IDs nobody knows: their number follows from the fill.
+fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, String> {
+    let shape = filter.shape();
+    let ones = filter.count_ones();
+    let fill = ones as f64 / shape.bits() as f64;
+    let rate = filter.fpp_of_bits();
+    if ones == 0 {
+        return Err("no bit is set: the filter is empty".into());
+    }
+    if rate > MOST_FALSE_POSITIVES {
+        return Err(format!("{fill:.3} of its bits are set: it would answer \"yes\" to most questions"));
+    }
+    // Swamidass & Baldi 2007: n = −m/k · ln(1 − fill).
+    let ids = -(shape.bits() as f64) / f64::from(shape.probes()) * (1.0 - fill).ln();
+    Ok(Header {
+        filter: name,
+        day,
+        shape,
+        origin: Origin::Imported,
+        ids: (ids.round() as u64).max(1),
+        fpp_target: rate,
+        fpp_hits: verify::count_false_positives::<Murmur3>(filter),
+        fpp_asked: verify::ABSENT_ASKED,
+        ones,
+    })
+}

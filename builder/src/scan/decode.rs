@@ -1,0 +1,134 @@
+//! A column chunk → its IDs, on a thread of its own.
+//!
+//! No I/O. Whatever the bytes are, what leaves here is IDs or an error that names the file.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tokio::sync::mpsc;
+
+use super::{Sink, Work, pages};
+use crate::error::Error;
+use crate::ids::Counts;
+
+/// Rows between two reports of a thread.
+const ROWS_A_REPORT: u64 = 1 << 16;
+
+/// What a thread reports.
+pub(super) enum Event {
+    /// This many more rows.
+    Rows(u64),
+    /// A chunk of this many bytes is done.
+    Chunk(u64),
+    /// It has ended, for this reason.
+    Failed(Error),
+}
+
+/// Decodes what is waiting until nothing more can come, or `stop`.
+pub(super) fn run<S: Sink>(
+    mut sink: S,
+    waiting: &Mutex<mpsc::UnboundedReceiver<Work>>,
+    stop: &AtomicBool,
+    report: &mpsc::UnboundedSender<Event>,
+) -> (Counts, S) {
+    let mut meter = Meter { report, since: 0 };
+    let mut counts = Counts::default();
+    while !stop.load(Ordering::Relaxed) {
+        // One thread waits for work and the others for that one; nobody panics in between.
+        let next = waiting.lock().expect("receiving does not panic").blocking_recv();
+        let Some(work) = next else { break };
+        match guarded(&work, &mut sink, stop, &mut meter) {
+            Ok(more) => {
+                counts.rows += more.rows;
+                counts.nulls += more.nulls;
+                counts.invalid += more.invalid;
+                // Nobody listens to a scan that is being dropped.
+                let _ = report.send(Event::Chunk(work.bytes.len() as u64));
+            }
+            Err(error) => {
+                let _ = report.send(Event::Failed(error));
+                break;
+            }
+        }
+    }
+    (counts, sink)
+}
+
+/// Keeps the panics of the decoder, which bytes from outside can cause, from ending the thread.
+fn guarded<S: Sink>(
+    work: &Work,
+    sink: &mut S,
+    stop: &AtomicBool,
+    meter: &mut Meter<'_>,
+) -> Result<Counts, Error> {
+    let in_sink = Cell::new(false);
+    let mut take = |id: &[u8]| {
+        in_sink.set(true);
+        sink.take(id);
+        in_sink.set(false);
+    };
+    // After a panic the counts, the reader and the batch are gone, and the sink is not called.
+    let decoded = catch_unwind(AssertUnwindSafe(|| decode(work, &mut take, stop, meter)));
+    match decoded {
+        Ok(decoded) => decoded.map_err(|why| work.plan.corrupt(work.group, why)),
+        // Not the file's fault.
+        Err(panic) if in_sink.get() => resume_unwind(panic),
+        Err(_) => Err(work.plan.corrupt(work.group, "the decoder gave up on its bytes")),
+    }
+}
+
+fn decode(
+    work: &Work,
+    take: &mut impl FnMut(&[u8]),
+    stop: &AtomicBool,
+    meter: &mut Meter<'_>,
+) -> Result<Counts, String> {
+    let (plan, chunk) = (&work.plan, &work.plan.chunks[work.group]);
+    let pages = pages::check(&work.bytes, chunk.codec)?;
+    let differ = |rows| format!("its column has {rows} rows, and {} were promised", chunk.rows);
+    if pages.values != chunk.rows {
+        return Err(differ(pages.values));
+    }
+    let reader =
+        ParquetRecordBatchReaderBuilder::new_with_metadata(work.bytes.clone(), plan.reader.clone())
+            .with_row_groups(vec![work.group])
+            .with_batch_size(pages.batch_rows)
+            .build()
+            .map_err(|e| e.to_string())?;
+    let mut counts = Counts::default();
+    for batch in reader {
+        let batch = batch.map_err(|e| e.to_string())?;
+        let more = plan.column.for_each_id(&batch, take);
+        counts.rows += more.rows;
+        counts.nulls += more.nulls;
+        counts.invalid += more.invalid;
+        meter.count(more.rows);
+        if stop.load(Ordering::Relaxed) {
+            // Cut short, and nobody will look at the counts.
+            return Ok(counts);
+        }
+    }
+    if counts.rows != chunk.rows {
+        return Err(differ(counts.rows));
+    }
+    Ok(counts)
+}
+
+/// Reports rows, though not every few of them.
+struct Meter<'a> {
+    report: &'a mpsc::UnboundedSender<Event>,
+    since: u64,
+}
+
+impl Meter<'_> {
+    fn count(&mut self, rows: u64) {
+        self.since += rows;
+        if self.since >= ROWS_A_REPORT {
+            let _ = self.report.send(Event::Rows(self.since));
+            self.since = 0;
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Page headers, read before anything is decompressed, so that what a page may claim is bounded.
+//!
+//! No page is decoded here. The decoder of the parquet crate believes every size a page claims,
+//! and its gzip and LZ4 frame decoders do not even stop at it.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use parquet::basic::Compression;
+
+/// The most bytes that one page may unpack to.
+pub(super) const MAX_PAGE_BYTES: u64 = 1 << 30;
+
+/// The bytes that the pages lying wholly within one batch may unpack to together.
+const MAX_BATCH_BYTES: u64 = 256 << 20;
+
+/// The most rows of a batch: few enough that its views stay in the cache of a core.
+const MAX_BATCH_ROWS: u64 = 8192;
+
+/// Deflate gives at most 1032 bytes for one, and LZ4 at most 255.
+const SAFE_GZIP_BYTES: usize = (MAX_PAGE_BYTES / 1032) as usize;
+const SAFE_LZ4_BYTES: usize = (MAX_PAGE_BYTES / 255) as usize;
+
+/// What the headers of a column chunk add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pages {
+    /// Values and nulls of all data pages.
+    pub(super) values: u64,
+    /// How many rows a batch may have.
+    pub(super) batch_rows: usize,
+}
+
+/// Walks the page headers of a whole column chunk.
+///
+/// Once this has passed, decoding batches of `batch_rows` holds no more than the dictionary page,
+/// the page at each end of a batch, and 256 MiB between them; each page has at most
+/// [`MAX_PAGE_BYTES`]. Not covered: counts inside the compressed part of a page, for which the
+/// parquet crate may ask for memory (which then is never touched) before it finds them wrong.
+///
+/// Cost: a few hundred nanoseconds a page; a gzip page of more than 1 MB is unpacked once more.
+///
+/// # Errors
+/// What is wrong with which page, as text.
+pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> {
+    let (mut at, mut number, mut values, mut worst) = (0, 0_u64, 0_u64, 1_u64);
+    while at < chunk.len() {
+        let named = |why: String| format!("page {number} {why}");
+        let (header, length) = Header::read(&chunk[at..]).map_err(named)?;
+        at += length;
+        let rest = &chunk[at..];
+        let body = usize::try_from(header.compressed).ok().and_then(|n| rest.get(..n));
+        let body = body.ok_or_else(|| {
+            named(format!("claims {} bytes of the {} that are left", header.compressed, rest.len()))
+        })?;
+        header.check(body, codec).map_err(named)?;
+        if header.kind != Header::DICTIONARY && header.kind != Header::INDEX {
+            values += header.values as u64;
+            worst = worst.max(header.bytes_per_row());
+        }
+        at += body.len();
+        number += 1;
+    }
+    let batch_rows = (MAX_BATCH_BYTES / worst).clamp(1, MAX_BATCH_ROWS) as usize;
+    Ok(Pages { values, batch_rows })
+}
+
+/// Of a page header what says how much memory the page needs. All of it is as claimed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Header {
+    kind: i64,
+    uncompressed: i64,
+    compressed: i64,
+    values: i64,
+    encoding: i64,
+}
+
+impl Header {
+    const INDEX: i64 = 1;
+    const DICTIONARY: i64 = 2;
+    const DELTA_BYTE_ARRAY: i64 = 7;
+
+    /// Reads the header at the front of `bytes`, and how long it is.
+    fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
+        let mut thrift = Thrift { bytes, at: 0 };
+        let mut header = Header::default();
+        let seen = thrift.fields(&mut |thrift, field, kind| {
+            match (field, kind) {
+                (1, Thrift::I32) => header.kind = thrift.zigzag()?,
+                (2, Thrift::I32) => header.uncompressed = thrift.zigzag()?,
+                (3, Thrift::I32) => header.compressed = thrift.zigzag()?,
+                // Data page, dictionary page, data page v2: the count first, the encoding after.
+                (5 | 7 | 8, Thrift::STRUCT) => {
+                    let encoding = if field == 8 { 4 } else { 2 };
+                    thrift.fields(&mut |thrift, inner, kind| {
+                        match (inner, kind) {
+                            (1, Thrift::I32) => header.values = thrift.zigzag()?,
+                            (n, Thrift::I32) if n == encoding => {
+                                header.encoding = thrift.zigzag()?;
+                            }
+                            _ => thrift.skip(kind, Thrift::DEPTH)?,
+                        }
+                        Some(())
+                    })?;
+                }
+                _ => thrift.skip(kind, Thrift::DEPTH)?,
+            }
+            Some(())
+        });
+        seen.ok_or("has a header that cannot be read")?;
+        Ok((header, thrift.at))
+    }
+
+    fn check(&self, body: &[u8], codec: Compression) -> Result<(), String> {
+        let claims = u64::try_from(self.uncompressed)
+            .map_err(|_| format!("claims to unpack to {} bytes", self.uncompressed))?;
+        if claims > MAX_PAGE_BYTES {
+            return Err(format!(
+                "claims to unpack to {claims} bytes, and at most {MAX_PAGE_BYTES} are allowed"
+            ));
+        }
+        let values = u64::try_from(self.values)
+            .map_err(|_| format!("claims to hold {} values", self.values))?;
+        if self.kind == Header::DICTIONARY && values > claims {
+            return Err(format!("claims a dictionary of {values} values in {claims} bytes"));
+        }
+        match codec {
+            Compression::GZIP(_) if body.len() > SAFE_GZIP_BYTES => gunzips_within(body, claims),
+            Compression::LZ4 if body.len() > SAFE_LZ4_BYTES && is_lz4_frame(body) => Err(format!(
+                "is an LZ4 frame of {} bytes, and at most {SAFE_LZ4_BYTES} are allowed",
+                body.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The most memory that one row of the page can need, on average over a batch of them.
+    fn bytes_per_row(&self) -> u64 {
+        let bytes = self.uncompressed.max(0) as u64;
+        match self.encoding {
+            // Each value may repeat the one before it, whose bytes are then copied.
+            Header::DELTA_BYTE_ARRAY => bytes,
+            _ => bytes / self.values.max(1) as u64,
+        }
+    }
+}
+
+/// Counts what a gzip stream unpacks to, without keeping it.
+fn gunzips_within(body: &[u8], claims: u64) -> Result<(), String> {
+    let mut stream = flate2::read::MultiGzDecoder::new(body).take(claims + 1);
+    // Levels before a version 2 page are not compressed: the decoder will find such a page wrong
+    // or right; a stream that is none stops here without having unpacked much.
+    match std::io::copy(&mut stream, &mut std::io::sink()) {
+        Ok(bytes) if bytes > claims => {
+            Err(format!("unpacks to more than the {claims} bytes that it claims"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_lz4_frame(body: &[u8]) -> bool {
+    // The frame format and the one before it, which the same decoder reads.
+    body.starts_with(&[0x04, 0x22, 0x4d, 0x18]) || body.starts_with(&[0x02, 0x21, 0x4c, 0x18])
+}
+
+/// A reader of Thrift's compact protocol. `None` is a value that cannot be one, or the end.
+struct Thrift<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Thrift<'_> {
+    const I32: u8 = 5;
+    const STRUCT: u8 = 12;
+    /// Structs within structs; Parquet's own page headers have three.
+    const DEPTH: u8 = 16;
+
+    /// Calls `field` with the number and type of each field of a struct, to read or skip it.
+    fn fields(&mut self, field: &mut dyn FnMut(&mut Self, i64, u8) -> Option<()>) -> Option<()> {
+        let mut number = 0_i64;
+        loop {
+            let byte = self.byte()?;
+            if byte == 0 {
+                return Some(());
+            }
+            number = match byte >> 4 {
+                0 => self.zigzag()?,
+                step => number.checked_add(i64::from(step))?,
+            };
+            field(self, number, byte & 15)?;
+        }
+    }
+
+    fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match kind {
+            // A bool is in its field's type.
+            1 | 2 => Some(()),
+            3 => self.byte().map(|_| ()),
+            4..=6 => self.varint().map(|_| ()),
+            7 => self.forward(8),
+            8 => {
+                let length = self.varint()?;
+                self.forward(length)
+            }
+            9 | 10 => {
+                let byte = self.byte()?;
+                let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
+                (0..size).try_for_each(|_| self.skip_element(byte & 15, depth))
+            }
+            11 => {
+                let size = self.varint()?;
+                let kinds = if size == 0 { 0 } else { self.byte()? };
+                (0..size).try_for_each(|_| {
+                    self.skip_element(kinds >> 4, depth)?;
+                    self.skip_element(kinds & 15, depth)
+                })
+            }
+            Thrift::STRUCT => self.fields(&mut |thrift, _, kind| thrift.skip(kind, depth)),
+            _ => None,
+        }
+    }
+
+    /// In a list each bool takes a byte, so every element takes one, and a long list ends soon.
+    fn skip_element(&mut self, kind: u8, depth: u8) -> Option<()> {
+        if matches!(kind, 1 | 2) { self.forward(1) } else { self.skip(kind, depth) }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.at).copied()?;
+        self.at += 1;
+        Some(byte)
+    }
+
+    fn forward(&mut self, by: u64) -> Option<()> {
+        let to = self.at.checked_add(usize::try_from(by).ok()?)?;
+        (to <= self.bytes.len()).then(|| self.at = to)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn zigzag(&mut self) -> Option<i64> {
+        self.varint().map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+}
+
+/// What the first page of a chunk claims.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub(super) uncompressed: i64,
+    pub(super) compressed: i64,
+    pub(super) length: usize,
+}
+
+#[cfg(test)]
+pub(super) fn claims(chunk: &[u8]) -> Claims {
+    let (Header { uncompressed, compressed, .. }, length) = Header::read(chunk).unwrap();
+    Claims { uncompressed, compressed, length }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A v1 data page header of 4 values with an encoding, and its levels' encodings.
+    fn header(uncompressed: u8, compressed: u8, encoding: u8) -> Vec<u8> {
+        let outer = [0x15, 0, 0x15, uncompressed, 0x15, compressed, 0x2c];
+        let inner = [0x15, 8, 0x15, encoding * 2, 0x15, 6, 0x15, 6, 0];
+        [&outer[..], &inner, &[0]].concat()
+    }
+
+    fn check_plain(chunk: &[u8]) -> Result<Pages, String> {
+        check(&Bytes::copy_from_slice(chunk), Compression::UNCOMPRESSED)
+    }
+
+    #[test]
+    fn headers_give_sizes_counts_and_encodings() {
+        let (read, length) = Header::read(&header(20, 10, 7)).unwrap();
+        assert_eq!((read.kind, read.uncompressed, read.compressed), (0, 10, 5));
+        assert_eq!((read.values, read.encoding, length), (4, 7, 17));
+        let two = [header(20, 4, 0), vec![1, 2], header(20, 2, 0), vec![1]].concat();
+        assert_eq!(check_plain(&two), Ok(Pages { values: 8, batch_rows: 8192 }));
+    }
+
+    #[test]
+    fn fields_of_every_type_are_passed_over() {
+        let kinds: [&[u8]; 9] = [
+            &[0x11],
+            &[0x12],
+            &[0x13, 9],
+            &[0x16, 0x81, 0x01],
+            &[0x17, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x18, 3, b'a', b'b', b'c'],
+            &[0x19, 0x21, 1, 2],
+            &[0x1b, 2, 0x53, 2, 7, 4, 8],
+            &[0x1c, 0x15, 2, 0],
+        ];
+        // Fields far beyond those known, by a number of their own.
+        let mut bytes = vec![0x05, 0xc8, 0x01, 2];
+        kinds.iter().for_each(|kind| bytes.extend_from_slice(kind));
+        bytes.push(0);
+        let (read, length) = Header::read(&bytes).unwrap();
+        assert_eq!((read, length), (Header::default(), bytes.len()));
+    }
+
+    #[test]
+    fn what_is_no_header_is_an_error_and_never_more() {
+        let whole = header(20, 10, 0);
+        for cut in 0..whole.len() {
+            assert!(Header::read(&whole[..cut]).is_err(), "{cut}");
+        }
+        for wrong in
+            [vec![0xff; 64], vec![0x1c; 64], vec![0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x0f]]
+        {
+            assert!(check_plain(&wrong).is_err(), "{wrong:x?}");
+        }
+        let past_the_end = check_plain(&header(20, 10, 0)).unwrap_err();
+        assert!(past_the_end.contains("claims 5 bytes of the 0"), "{past_the_end}");
+    }
+
+    #[test]
+    fn batches_shrink_where_rows_are_large_or_may_grow() {
+        let page = |encoding, uncompressed: i64, values| {
+            Header { encoding, uncompressed, values, ..Header::default() }.bytes_per_row()
+        };
+        assert_eq!(page(0, 1 << 20, 1 << 10), 1 << 10);
+        assert_eq!(page(Header::DELTA_BYTE_ARRAY, 1 << 20, 1 << 10), 1 << 20);
+        assert_eq!(page(0, 1 << 20, 0), 1 << 20);
+    }
+
+    #[test]
+    fn claims_beyond_the_limits_are_refused() {
+        let page = |kind, uncompressed: u64, values| Header {
+            kind,
+            uncompressed: uncompressed as i64,
+            values,
+            ..Header::default()
+        };
+        let check = |header: Header| header.check(&[], Compression::SNAPPY);
+        assert_eq!(check(page(0, MAX_PAGE_BYTES, 1)), Ok(()));
+        for wrong in [
+            page(0, MAX_PAGE_BYTES + 1, 1),
+            page(0, u64::MAX, 1),
+            page(0, 9, -1),
+            page(Header::DICTIONARY, 9, 10),
+        ] {
+            assert!(check(wrong).is_err());
+        }
+        let mut frame = vec![0; SAFE_LZ4_BYTES + 1];
+        assert_eq!(page(0, 9, 1).check(&frame, Compression::LZ4), Ok(()));
+        frame[..4].copy_from_slice(&[0x04, 0x22, 0x4d, 0x18]);
+        assert!(page(0, 9, 1).check(&frame, Compression::LZ4).is_err());
+        assert_eq!(page(0, 9, 1).check(&frame[..100], Compression::LZ4), Ok(()));
+    }
+}

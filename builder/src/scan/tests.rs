@@ -1,0 +1,428 @@
+//! Whole files through `find` and `scan`: every fixture, damage, limits, and how a scan ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex as StdMutex;
+use std::time::{Duration, Instant};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use bloomsday_common::error::Kind;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, GzipLevel};
+use parquet::file::properties::WriterProperties;
+
+use super::*;
+use crate::source::find;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/parquet");
+
+#[derive(Debug)]
+struct Found {
+    totals: Totals,
+    /// Each distinct ID and how many rows had it.
+    ids: BTreeMap<Vec<u8>, u64>,
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
+    let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
+    let all = Arc::new(StdMutex::new(BTreeMap::new()));
+    let sink = |_| {
+        let all = Arc::clone(&all);
+        move |id: &[u8]| *all.lock().unwrap().entry(id.to_vec()).or_insert(0) += 1
+    };
+    let sinks = (0..threads).map(sink).collect();
+    let totals = block_on(async {
+        let files = find(&inputs, "2026-11-19".parse().unwrap()).await?;
+        let (totals, sinks) = scan(files, column, sinks, &|_| ()).await?;
+        assert_eq!(sinks.len(), threads);
+        Ok::<_, Error>(totals)
+    })?;
+    let ids = Arc::into_inner(all).expect("no thread is left").into_inner().unwrap();
+    Ok(Found { totals, ids })
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(digits).collect()
+}
+
+/// Each entry of expected.json: the file's name and path, and what is to be found in it.
+fn fixtures() -> Vec<(String, String, serde_json::Value)> {
+    let text = std::fs::read_to_string(format!("{FIXTURES}/expected.json")).unwrap();
+    let all: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let name = |key: &str| key.split('#').next().unwrap().to_owned();
+    all.into_iter()
+        .map(|(key, value)| (name(&key), format!("{FIXTURES}/{}", name(&key)), value))
+        .collect()
+}
+
+#[test]
+fn every_fixture_gives_exactly_its_ids() {
+    let mut read_exactly = 0;
+    for (name, path, expected) in fixtures() {
+        let Some(ids) = expected["ids_hex"].as_array() else { continue };
+        let column = expected["column"].as_str().unwrap();
+        let found = read(&[&path], column, 2).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let wanted: BTreeSet<Vec<u8>> = ids.iter().map(|id| hex(id.as_str().unwrap())).collect();
+        let number = |key: &str| expected[key].as_u64().unwrap();
+        let totals = found.totals;
+        assert_eq!(found.ids.keys().cloned().collect::<BTreeSet<_>>(), wanted, "{name}");
+        assert_eq!(totals.rows, number("rows"), "{name}: rows");
+        assert_eq!(totals.nulls, number("nulls"), "{name}: nulls");
+        assert_eq!(totals.invalid, number("invalid"), "{name}: invalid");
+        let taken: u64 = found.ids.values().sum();
+        assert_eq!(taken, totals.rows - totals.nulls - totals.invalid, "{name}: taken");
+        assert_eq!(totals.files, 1, "{name}");
+        read_exactly += 1;
+    }
+    assert!(read_exactly >= 70, "only {read_exactly} fixtures were read");
+}
+
+#[test]
+fn every_damaged_file_is_an_error_that_names_it() {
+    let mut damaged = 0;
+    for (name, path, expected) in fixtures() {
+        if expected["corrupt"] != true {
+            continue;
+        }
+        let good = format!("{FIXTURES}/pyarrow-string.parquet");
+        let error = read(&[&path, &good], expected["column"].as_str().unwrap(), 2)
+            .expect_err(&format!("{name} passed, though {}", expected["why"]));
+        assert!(error.to_string().contains(&name), "{name}: {error}");
+        assert_eq!(error.kind(), Kind::Corrupt, "{name}: {error}");
+        damaged += 1;
+    }
+    assert_eq!(damaged, 14);
+}
+
+#[test]
+fn every_refused_column_is_an_error_that_names_it_and_its_type() {
+    let mut refused = 0;
+    for (name, path, expected) in fixtures() {
+        if expected["refused"] != true {
+            continue;
+        }
+        let column = expected["column"].as_str().unwrap();
+        let error = read(&[&path], column, 1).expect_err(&name);
+        let text = error.to_string();
+        let why = expected["why"].as_str().unwrap();
+        let why = why.split(", ").next().unwrap().trim_start_matches("type ");
+        let told = text.to_lowercase().contains(why.trim_start_matches("codec "));
+        assert!(told, "{column}: {why}: {text}");
+        assert!(text.contains(&name) && text.contains(&format!("`{column}`")), "{text}");
+        assert_eq!(error.kind(), Kind::Usage, "{text}");
+        refused += 1;
+    }
+    assert_eq!(refused, 10);
+}
+
+#[test]
+fn many_files_in_a_folder_are_one_set_whatever_the_number_of_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wanted = BTreeMap::new();
+    for file in 0..40 {
+        let ids: Vec<String> = (0..100).map(|i| format!("user-{}", file * 50 + i)).collect();
+        for id in &ids {
+            *wanted.entry(id.clone().into_bytes()).or_insert(0) += 1;
+        }
+        let path = dir.path().join(format!("{}/part-{file}.parquet", file % 3));
+        write(
+            &path,
+            &ids,
+            WriterProperties::builder().set_max_row_group_row_count(Some(30)).build(),
+        );
+    }
+    std::fs::write(dir.path().join("_SUCCESS"), b"").unwrap();
+    std::fs::write(dir.path().join(".part-0.parquet.crc"), b"crc").unwrap();
+    let path = dir.path().to_str().unwrap();
+    let first = format!("{path}/0/*.parquet");
+    for threads in [1, 2, 7] {
+        let found = read(&[path, &first], "id", threads).unwrap();
+        assert_eq!(found.ids, wanted);
+        assert_eq!((found.totals.files, found.totals.rows), (40, 4000));
+    }
+    // What is no Parquet is never passed over.
+    std::fs::write(dir.path().join("1/README.txt"), b"about these files").unwrap();
+    let error = read(&[path], "id", 2).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    let text = error.to_string();
+    assert!(text.contains("1/README.txt") && text.contains("`*.parquet`"), "{text}");
+    assert_eq!(read(&[&format!("{path}/**/*.parquet")], "id", 2).unwrap().ids, wanted);
+}
+
+#[test]
+fn a_file_without_the_column_fails_before_any_id_is_taken() {
+    let good = format!("{FIXTURES}/pyarrow-string.parquet");
+    let without = format!("{FIXTURES}/pyarrow-special.parquet");
+    let inputs = [good, without];
+    let files = block_on(find(&inputs, "2026-11-19".parse().unwrap())).unwrap();
+    let sinks = vec![|_: &[u8]| panic!("an ID was taken")];
+    let error = block_on(scan(files, "id", sinks, &|_| ())).err().expect("no column");
+    let text = error.to_string();
+    assert!(text.contains("pyarrow-special.parquet") && text.contains("`s`, `b`"), "{text}");
+}
+
+#[test]
+fn no_files_and_no_rows_give_nothing() {
+    let (totals, sinks) = block_on(scan(vec![], "id", vec![|_: &[u8]| ()], &|_| ()))
+        .map_err(|e| e.to_string())
+        .unwrap();
+    assert_eq!((totals, sinks.len()), (Totals::default(), 1));
+}
+
+#[test]
+fn progress_counts_up_to_the_totals_that_the_footers_gave() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> = (0..300_000).map(|i| format!("{i:09}")).collect();
+    let path = dir.path().join("a.parquet");
+    write(
+        &path,
+        &ids,
+        WriterProperties::builder().set_max_row_group_row_count(Some(90_000)).build(),
+    );
+    let files =
+        block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
+    let told = StdMutex::new(Vec::new());
+    let progress = |now: Progress| told.lock().unwrap().push(now);
+    let sinks = vec![|_: &[u8]| (); 2];
+    let (totals, _) = block_on(scan(files, "id", sinks, &progress)).unwrap();
+    let told = told.into_inner().unwrap();
+    assert!(told.len() >= 4 && told.len() <= 8, "{told:?}");
+    assert!(told.iter().all(|now| now.rows_total == 300_000), "{told:?}");
+    assert!(told.is_sorted_by_key(|now| (now.rows_done, now.bytes_done)), "{told:?}");
+    let (first, last) = (told[0], told[told.len() - 1]);
+    assert_eq!((first.rows_done, last.rows_done), (0, 300_000));
+    assert_eq!(last.bytes_done, totals.bytes_read);
+}
+
+#[test]
+fn only_the_column_is_fetched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let mut noise = 1_u64;
+    let wide: Vec<String> = (0..30_000)
+        .map(|_| {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            format!("{noise:064x}")
+        })
+        .collect();
+    let narrow = Int64Array::from_iter_values(0..30_000);
+    let wide: ArrayRef = Arc::new(StringArray::from(wide));
+    let batch = RecordBatch::try_from_iter([("wide", wide), ("id", Arc::new(narrow))]).unwrap();
+    write_batch(&path, &batch, WriterProperties::builder().build());
+    let size = std::fs::metadata(&path).unwrap().len();
+    let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
+    assert_eq!(found.ids.len(), 30_000);
+    assert!(found.totals.bytes_read * 3 < size, "{} of {size}", found.totals.bytes_read);
+}
+
+#[test]
+fn a_chunk_of_several_parts_is_put_together_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: Vec<String> = (0..30_000).map(|i| format!("{i:0>900}")).collect();
+    let plain = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::UNCOMPRESSED)
+        .build();
+    write(&path, &ids, plain);
+    assert!(std::fs::metadata(&path).unwrap().len() > 3 * (8 << 20));
+    let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
+    assert!(found.ids.keys().map(Vec::as_slice).eq(ids.iter().map(String::as_bytes)));
+}
+
+#[test]
+fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids = |n: u32| (0..2000).map(|i| format!("user-{}", n + i)).collect::<Vec<_>>();
+    write(&path, &ids(1_000_000), WriterProperties::builder().build());
+    let files =
+        block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
+    // Of another size after the listing, and of the same size after the footer.
+    let replaced = block_on(async {
+        let plan = Plan::read(files[0].clone(), "id").await.unwrap();
+        let before = std::fs::metadata(&path).unwrap().len();
+        std::fs::remove_file(&path).unwrap();
+        write(&path, &ids(2_000_000), WriterProperties::builder().build());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), before);
+        let same_size = plan.fetch(&plan.chunks[0]).await.unwrap_err();
+        write(&path, &ids(3), WriterProperties::builder().build());
+        let other_size = Plan::read(files[0].clone(), "id").await.err().unwrap();
+        [same_size, other_size]
+    });
+    for error in replaced {
+        assert!(matches!(&error, Error::Replaced { .. }), "{error}");
+        assert!(error.to_string().contains("a.parquet") && error.kind() == Kind::Transient);
+    }
+    // Gone, at any time.
+    std::fs::remove_file(&path).unwrap();
+    let error = block_on(scan(files, "id", vec![|_: &[u8]| ()], &|_| ())).err().unwrap();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert!(error.to_string().contains("a.parquet"), "{error}");
+}
+
+#[test]
+fn rows_that_differ_from_those_promised_are_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: Vec<String> = (0..100).map(|i| format!("user-{i}")).collect();
+    write(&path, &ids, WriterProperties::builder().build());
+    let good = std::fs::read(&path).unwrap();
+    // 100 is C8 01 as a zigzag number: make 99 of it (C6 01) wherever the footer alone says it.
+    let footer = good.len()
+        - 8
+        - u32::from_le_bytes(good[good.len() - 8..][..4].try_into().unwrap()) as usize;
+    let mut bad = good.clone();
+    let mut changed = 0;
+    for at in footer..good.len() - 8 {
+        if good[at..at + 2] == [0xc8, 0x01] {
+            bad[at] = 0xc6;
+            changed += 1;
+        }
+    }
+    assert!(changed >= 3, "the file, the row group and the column say it");
+    std::fs::write(&path, bad).unwrap();
+    let error = read(&[path.to_str().unwrap()], "id", 1).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    let text = error.to_string();
+    assert!(text.contains("100 rows") && text.contains("99"), "{text}");
+    assert!(text.contains("a.parquet") && text.contains("row group 0"), "{text}");
+}
+
+#[test]
+fn no_flipped_bit_takes_down_more_than_the_scan() {
+    let good = std::fs::read(format!("{FIXTURES}/duckdb-varchar-v2.parquet")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flipped.parquet");
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        std::fs::write(&path, bad).unwrap();
+        if let Err(error) = read(&[path.to_str().unwrap()], "id", 1) {
+            assert!(error.to_string().contains("flipped.parquet"), "{at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: Vec<String> = (0..3_000_000).map(|i| format!("{:016x}", scramble(i))).collect();
+    let gzip = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::GZIP(GzipLevel::try_new(1).unwrap()))
+        .set_data_page_size_limit(1 << 30)
+        .set_data_page_row_count_limit(usize::MAX)
+        .set_write_batch_size(ids.len())
+        .set_max_row_group_row_count(Some(ids.len()))
+        .build();
+    write(&path, &ids, gzip);
+    // The true file has one page of 60 MB, and is read.
+    let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
+    assert_eq!(found.ids.len(), ids.len());
+    let bytes = std::fs::read(&path).unwrap();
+    let footer = bytes.len()
+        - 8
+        - u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
+    let chunk = &bytes[4..footer];
+    let told = pages::claims(chunk);
+    assert!(told.compressed > 10 << 20, "{told:?}");
+    // The same page with a smaller claim, of as many bytes.
+    let mut small = chunk.to_vec();
+    let claim = zigzag(told.uncompressed);
+    let at = small.windows(claim.len()).position(|w| w == claim).unwrap();
+    small[at..at + claim.len()].copy_from_slice(&zigzag(told.uncompressed - 1000));
+    let header_end = small.len().min(chunk.len());
+    let body = told.length + told.compressed as usize;
+    let check = |chunk: &[u8]| {
+        let chunk = Bytes::copy_from_slice(&chunk[..body.min(header_end)]);
+        pages::check(&chunk, Compression::GZIP(GzipLevel::default()))
+    };
+    assert_eq!(check(chunk).unwrap().values, ids.len() as u64);
+    let why = check(&small).unwrap_err();
+    assert!(why.contains("unpacks to more than"), "{why}");
+}
+
+#[test]
+fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
+    let path = format!("{FIXTURES}/pyarrow-string.parquet");
+    let files = block_on(find(&[path], "2026-11-19".parse().unwrap())).unwrap();
+    let sinks = vec![|_: &[u8]| panic!("out of luck")];
+    let scan = || block_on(scan(files, "id", sinks, &|_| ())).map(|_| ());
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scan)).unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of luck"));
+}
+
+#[test]
+fn dropping_a_scan_ends_its_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: Vec<String> = (0..200_000).map(|i| format!("{i}")).collect();
+    write(
+        &path,
+        &ids,
+        WriterProperties::builder().set_max_row_group_row_count(Some(10_000)).build(),
+    );
+    let alive = Arc::new(());
+    block_on(async {
+        let files =
+            find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await.unwrap();
+        let (begun, mut first) = mpsc::unbounded_channel();
+        let sink = |_| {
+            let (alive, begun) = (Arc::clone(&alive), begun.clone());
+            move |_: &[u8]| {
+                let _ = (&alive, begun.send(()));
+                std::thread::yield_now();
+            }
+        };
+        let sinks = (0..3).map(sink).collect();
+        let running = scan(files, "id", sinks, &|_| ());
+        tokio::select! {
+            _ = running => panic!("the scan was not stopped"),
+            _ = first.recv() => (),
+        }
+    });
+    let begun = Instant::now();
+    while Arc::strong_count(&alive) > 1 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "a thread is left");
+        std::thread::yield_now();
+    }
+}
+
+fn zigzag(value: i64) -> Vec<u8> {
+    let mut rest = (value << 1) as u64;
+    let mut bytes = Vec::new();
+    while rest > 0x7f {
+        bytes.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    bytes.push(rest as u8);
+    bytes
+}
+
+fn scramble(i: u64) -> u64 {
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+fn write(path: &std::path::Path, ids: &[String], properties: WriterProperties) {
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(ids));
+    write_batch(path, &RecordBatch::try_from_iter([("id", ids)]).unwrap(), properties);
+}
+
+fn write_batch(path: &std::path::Path, batch: &RecordBatch, properties: WriterProperties) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}

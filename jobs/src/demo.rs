@@ -1,0 +1,261 @@
+//! `bloomsday demo`: the whole story on sample data, in a folder, on this machine.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use bloomsday_builder::{Job, Report, build};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Store;
+use bloomsday_server::{Bloomsday, Config, FilterConfig, http, start};
+use clap::Args;
+use jiff::Timestamp;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use serde_json::json;
+
+use crate::config::FPP;
+use crate::error::Error;
+use crate::output::{Output, print, thousands, who};
+use crate::repoint::repoint;
+use crate::serve::until_stopped;
+
+/// How many users a day of the sample has.
+const USERS_A_DAY: u64 = 200_000;
+/// How many of them are new: the rest came the day before too, as in a real app.
+const NEW_A_DAY: u64 = 20_000;
+/// Rows a user has on average: people come back within a day.
+const VISITS: u64 = 2;
+
+/// Run the whole story on sample data: build two days, serve, ask, publish a third, swap, roll back;
+/// then go on serving.
+///
+/// Example: bloomsday demo --dir /tmp/bloomsday-demo --exit
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// Where sample data and store go [default: a new folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where questions are answered.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8642")]
+    listen: SocketAddr,
+    /// Stop at the end instead of going on serving.
+    #[arg(long)]
+    exit: bool,
+}
+
+/// What the steps share.
+struct Story<'a> {
+    output: &'a Output,
+    input: PathBuf,
+    address: String,
+    store: Store,
+    filter: FilterName,
+    step: u32,
+}
+
+impl Demo {
+    pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
+        let temporary =
+            || std::env::temp_dir().join(format!("bloomsday-demo-{}", std::process::id()));
+        let dir = self.dir.unwrap_or_else(temporary);
+        let address = dir.join("store").display().to_string();
+        let mut story = Story {
+            output,
+            input: dir.join("input"),
+            store: Store::create(&address)?,
+            address,
+            filter: "rt".parse()?,
+            step: 0,
+        };
+        let today = Day::of(Timestamp::now());
+        let days = [today.minus(2), today.minus(1), today];
+
+        story.tell(&format!(
+            "Three days of sample data, as Parquet in {}: {} users a day, a tenth of them new.",
+            story.input.display(),
+            thousands(USERS_A_DAY)
+        ));
+        for (i, day) in days.iter().enumerate() {
+            write_day(&story.input, *day, i as u64)?;
+        }
+
+        story.tell("Build the first two days: each becomes an immutable blob and a dated pointer.");
+        for day in &days[..2] {
+            story.build(*day).await?;
+        }
+
+        story.tell("Serve: load yesterday's filter, the newest that a pointer names.");
+        let mut config = Config::new(&story.address, vec![FilterConfig::new(story.filter.clone())]);
+        config.cache_dir = Some(dir.join("cache"));
+        let bloomsday = start(config).await?;
+        let admin = SocketAddr::from(([127, 0, 0, 1], if self.exit { 0 } else { 8643 }));
+        let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
+        let server = http::serve(bloomsday.clone(), listen, admin, None).await?;
+        story.say(&format!(
+            "questions at http://{}, admin at http://{}",
+            server.public, server.admin
+        ));
+
+        let (old, new) = (user(USERS_A_DAY / 2), user(USERS_A_DAY + 2 * NEW_A_DAY - 1));
+        story.tell("Ask: a user of yesterday, and one who comes for the first time today.");
+        story.ask(&bloomsday, &old)?;
+        story.ask(&bloomsday, &new)?;
+
+        story.tell(
+            "Publish today. The server follows at its next poll, or now, when asked to reload.",
+        );
+        story.build(days[2]).await?;
+        story.reload(&bloomsday).await?;
+        story.ask(&bloomsday, &old)?;
+        story.ask(&bloomsday, &new)?;
+
+        story.tell("Suppose today's data is bad: point today at yesterday's blob, and reload.");
+        story.roll_back(days[2], days[1]).await?;
+        story.reload(&bloomsday).await?;
+        story.ask(&bloomsday, &new)?;
+
+        story.tell("Run today's build again, with the same data: the rollback stands.");
+        story.build(days[2]).await?;
+
+        if self.exit {
+            server.stop().await;
+            story.tell(&format!(
+                "Done. Everything is in {}; delete it when you like.",
+                dir.display()
+            ));
+            return Ok(ExitCode::SUCCESS);
+        }
+        story.tell("It goes on serving. Try in another terminal (Ctrl-C stops it here):");
+        let (public, admin, store) = (server.public, server.admin, &story.address);
+        let (yesterday, today) = (days[1], days[2]);
+        print(&format!(
+            "   curl http://{public}/v1/filters/rt/ids/{old}\n   \
+             curl http://{public}/status\n   \
+             bloomsday status rt --store {store}\n   \
+             bloomsday history rt --store {store}\n   \
+             bloomsday repoint rt {today} --to {today} --store {store} && \
+             curl -X POST http://{admin}/admin/reload\n   \
+             cp {store}/rt/pointers/{yesterday} {store}/rt/pointers/{today} && \
+             curl -X POST http://{admin}/admin/reload\n"
+        ));
+        until_stopped(&bloomsday).await?;
+        server.stop().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Story<'_> {
+    /// Begins a step.
+    fn tell(&mut self, text: &str) {
+        self.step += 1;
+        let step = self.step;
+        self.output.show(&json!({ "step": step, "text": text }), || format!("\n{step}. {text}\n"));
+    }
+
+    fn say(&self, text: &str) {
+        if !self.output.is_json() {
+            print(&format!("   {text}\n"));
+        }
+    }
+
+    async fn build(&self, day: Day) -> Result<Report, Error> {
+        let job = Job {
+            filter: self.filter.clone(),
+            day,
+            inputs: vec![self.input.join("dt={day}").display().to_string()],
+            column: "device_id".into(),
+            fpp: FPP,
+            layout: Layout::Blocked,
+            memory: 1 << 30,
+            spill_folder: std::env::temp_dir(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            by: who(),
+            accept_change: None,
+            dry_run: false,
+        };
+        let report = build(&job, &self.store, &self.output.build_progress()).await?;
+        let overlap = report.overlap.map_or(String::new(), |share| {
+            format!(", {:.0} % of them there the day before", share * 100.0)
+        });
+        let (ids, rows, fpp) = (thousands(report.ids), thousands(report.rows), report.fpp_measured);
+        self.output.show(&report, || {
+            format!(
+                "   {day} {}: {ids} IDs from {rows} rows, fpp {fpp:.4} measured{overlap}\n",
+                report.outcome.name()
+            )
+        });
+        if let Some(reason) = report.reason.as_ref().filter(|_| !self.output.is_json()) {
+            print(&format!("   {reason}\n"));
+        }
+        Ok(report)
+    }
+
+    fn ask(&self, bloomsday: &Bloomsday, id: &str) -> Result<(), Error> {
+        let rt = bloomsday.filter("rt")?;
+        let seen = rt.contains(id.as_bytes());
+        let day = rt.status().day;
+        self.output.show(&json!({ "id": id, "seen": seen, "day": day }), || {
+            let answer = if seen { "has been here before" } else { "is new" };
+            format!("   {id} {answer} (by the filter of {})\n", crate::output::or_dash(day))
+        });
+        Ok(())
+    }
+
+    async fn reload(&self, bloomsday: &Bloomsday) -> Result<(), Error> {
+        for reloaded in bloomsday.reload().await? {
+            self.output.show(&reloaded, || {
+                let day = bloomsday.status().first().and_then(|status| status.day);
+                format!(
+                    "   reloaded: {:?}; {} answers now\n",
+                    reloaded.outcome,
+                    crate::output::or_dash(day)
+                )
+            });
+        }
+        Ok(())
+    }
+
+    async fn roll_back(&self, day: Day, to: Day) -> Result<(), Error> {
+        self.say(&format!("$ bloomsday repoint rt {day} --to {to} --store {}", self.address));
+        let reason = Some("demo: suppose the data is bad".to_owned());
+        let done = repoint(&self.store, &self.filter, day, &to.to_string(), reason, false).await?;
+        self.output.show(&done, String::new);
+        Ok(())
+    }
+}
+
+/// The `n`th user's device ID: 32 hex characters that look random and are always the same.
+fn user(n: u64) -> String {
+    let mix = |i: u64| {
+        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z ^ (z >> 31)
+    };
+    format!("{:016x}{:016x}", mix(2 * n + 1), mix(2 * n + 2))
+}
+
+/// Writes the `index`th day as Parquet. Users come and go: each day's are the day before's, less the
+/// longest known, plus new ones.
+fn write_day(input: &Path, day: Day, index: u64) -> Result<(), Error> {
+    let folder = input.join(format!("dt={day}"));
+    let failed = |source| Error::System { doing: format!("write {}", folder.display()), source };
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let file = File::create(folder.join("part-0.parquet")).map_err(failed)?;
+    let first = index * NEW_A_DAY;
+    let visits = (0..USERS_A_DAY * VISITS).map(|visit| user(first + visit % USERS_A_DAY));
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(visits));
+    let batch =
+        RecordBatch::try_from_iter([("device_id", ids)]).expect("one column has one length");
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.close()?;
+    Ok(())
+}

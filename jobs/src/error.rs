@@ -1,0 +1,59 @@
+//! [`Error`]: why a job failed, and the exit status that says so.
+
+use std::process::ExitCode;
+
+use bloomsday_common::error::Kind;
+
+/// The exit statuses that scripts rely on.
+pub(crate) mod exit {
+    pub(crate) const FAILED: u8 = 1;
+    pub(crate) const USAGE: u8 = 2;
+    pub(crate) const NO: u8 = 3;
+    pub(crate) const NOT_FOUND: u8 = 4;
+    pub(crate) const SUPERSEDED: u8 = 5;
+    pub(crate) const REFUSED: u8 = 6;
+    pub(crate) const CORRUPT: u8 = 7;
+    pub(crate) const TRY_AGAIN: u8 = 75;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Common(#[from] bloomsday_common::error::Error),
+    #[error(transparent)]
+    Builder(#[from] bloomsday_builder::error::Error),
+    #[error(transparent)]
+    Server(#[from] bloomsday_server::error::Error),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Corrupt(String),
+    #[error("cannot {doing}: {source}")]
+    System { doing: String, source: std::io::Error },
+    #[error("the sample data could not be written: {0}")]
+    Sample(#[from] parquet::errors::ParquetError),
+}
+
+impl Error {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        let kind = match self {
+            Error::Common(error) => error.kind(),
+            Error::Builder(error) => error.kind(),
+            Error::Server(error) => error.kind(),
+            Error::Usage(_) => Kind::Usage,
+            Error::NotFound(_) => Kind::NotFound,
+            Error::Corrupt(_) => Kind::Corrupt,
+            Error::System { .. } | Error::Sample(_) => Kind::Failed,
+        };
+        ExitCode::from(match kind {
+            Kind::Usage => exit::USAGE,
+            Kind::NotFound => exit::NOT_FOUND,
+            Kind::Superseded => exit::SUPERSEDED,
+            Kind::Corrupt => exit::CORRUPT,
+            Kind::Transient => exit::TRY_AGAIN,
+            Kind::Failed => exit::FAILED,
+        })
+    }
+}

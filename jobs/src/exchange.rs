@@ -1,0 +1,112 @@
+//! `bloomsday export` and `bloomsday import`: other systems' files, out and in.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bloomsday_builder::{Import as ImportJob, import};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::Outcome;
+use clap::{Args, ValueEnum};
+
+use crate::build::describe;
+use crate::config::Settings;
+use crate::error::{Error, exit};
+use crate::inspect;
+use crate::output::{Output, who};
+
+/// Another system's form of a filter.
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// What Guava's BloomFilter.writeTo writes, with stringFunnel(UTF_8).
+    Guava,
+}
+
+/// Write a blob as another system's file.
+///
+/// Example: bloomsday export rt/blobs/2026-11-19-9c41….bloom --format guava --output rt.guava
+#[derive(Args)]
+pub(crate) struct Export {
+    /// A local file, a key in the store, or a URL.
+    blob: String,
+    /// The form to write.
+    #[arg(long)]
+    format: Format,
+    /// The file to write [default: stdout].
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Check that it could be written, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Publish another system's file as a day.
+///
+/// Example: bloomsday import rt --day 2026-11-19 --format guava rt.guava
+#[derive(Args)]
+pub(crate) struct Import {
+    /// The filter.
+    filter: FilterName,
+    /// The UTC day whose IDs the file holds.
+    #[arg(long)]
+    day: Day,
+    /// The form it has.
+    #[arg(long)]
+    format: Format,
+    /// The file.
+    file: PathBuf,
+    /// Check it, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Export {
+    pub(crate) async fn run(self, settings: &Settings, _: &Output) -> Result<ExitCode, Error> {
+        let Format::Guava = self.format;
+        let (key, header, filter) = inspect::open(&self.blob, settings).await?;
+        if header.shape.layout() != Layout::Guava {
+            return Err(Error::Usage(format!(
+                "{key} has the layout `{}`, which Guava cannot read: build the day with \
+                 `--layout guava`",
+                header.shape.layout()
+            )));
+        }
+        if self.dry_run {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (doing, written) = match &self.output {
+            Some(path) => {
+                (format!("write {}", path.display()), std::fs::write(path, filter.body()))
+            }
+            None => ("write to stdout".into(), std::io::stdout().write_all(filter.body())),
+        };
+        written.map_err(|source| Error::System { doing, source })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Import {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let Format::Guava = self.format;
+        let store = settings.open_store(!self.dry_run)?;
+        let job = ImportJob {
+            filter: self.filter,
+            day: self.day,
+            file: inspect::read(&self.file)?,
+            name: self.file.display().to_string(),
+            by: who(),
+            dry_run: self.dry_run,
+        };
+        let report = import(job, &store).await?;
+        output.show(&report, || describe(&report));
+        if let Some(reason) = &report.reason {
+            eprintln!("{}: {reason}", report.outcome.name());
+        }
+        Ok(match report.outcome {
+            Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),
+            _ => ExitCode::SUCCESS,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! `bloomsday history`: every act on a filter, newest first.
+
+use std::process::ExitCode;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::Act;
+use clap::Args;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, or_dash, print, table, thousands};
+
+/// Show every act on a filter, newest first.
+///
+/// Example: bloomsday history rt --store s3://ads-filters/prod
+#[derive(Args)]
+pub(crate) struct History {
+    /// The filter.
+    filter: FilterName,
+}
+
+impl History {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let acts = store.history(&self.filter).await?;
+        if acts.is_empty() {
+            let (filter, store) = (&self.filter, store.name());
+            return Err(Error::NotFound(format!("`{filter}` has no history in {store}")));
+        }
+        if output.is_json() {
+            acts.iter().for_each(|act| output.show(act, String::new));
+        } else {
+            let rows: Vec<Vec<String>> = acts.iter().map(line).collect();
+            print(&table(&["when", "act", "outcome", "day", "digest", "IDs", "by", "why"], &rows));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn line(act: &Act) -> Vec<String> {
+    let why = act.reason.as_deref().unwrap_or_default();
+    vec![
+        format!("{:.0}", act.at),
+        act.act.name().to_owned(),
+        act.outcome.name().to_owned(),
+        or_dash(act.day),
+        or_dash(act.blob.as_ref().map(|blob| blob.digest.short())),
+        or_dash(act.ids.map(thousands)),
+        act.by.clone(),
+        why.lines().next().unwrap_or_default().to_owned(),
+    ]
+}

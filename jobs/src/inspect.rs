@@ -1,0 +1,123 @@
+//! `bloomsday inspect`: what a blob holds, with every check a server makes.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::filter::Filter;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::memory::Buffer;
+use bloomsday_common::store::Fetched;
+use clap::Args;
+use serde_json::json;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, mebibytes, pairs, thousands};
+
+/// Show what a blob holds, and check all of it.
+///
+/// Example: bloomsday inspect rt/blobs/2026-11-19-9c41….bloom --store s3://ads-filters/prod
+#[derive(Args)]
+pub(crate) struct Inspect {
+    /// A local file, a key in the store, or a URL.
+    blob: String,
+}
+
+impl Inspect {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let (key, header, filter) = open(&self.blob, settings).await?;
+        let shape = header.shape;
+        let bytes = filter.memory().len() as u64;
+        let report = json!({
+            "blob": key.to_string(),
+            "filter": header.filter,
+            "day": header.day,
+            "digest": key.digest,
+            "format": blob::VERSION,
+            "layout": shape.layout().name(),
+            "units": shape.units(),
+            "probes": shape.probes(),
+            "bits": shape.bits(),
+            "bytes": bytes,
+            "ids": header.ids,
+            "ids_estimated": header.origin == Origin::Imported,
+            "fpp_target": header.fpp_target,
+            "fpp_measured": header.fpp_measured(),
+            "fpp_hits": header.fpp_hits,
+            "fpp_asked": header.fpp_asked,
+            "fpp_of_bits": filter.fpp_of_bits(),
+            "fill": header.fill(),
+            "sound": true,
+        });
+        let estimated =
+            if header.origin == Origin::Imported { " (estimated from the fill)" } else { "" };
+        output.show(&report, || {
+            pairs(&[
+                ("blob", key.to_string()),
+                ("filter", header.filter.to_string()),
+                ("day", header.day.to_string()),
+                ("digest", key.digest.to_string()),
+                ("format", format!("version {}", blob::VERSION)),
+                ("layout", format!("{}, {} probes", shape.layout(), shape.probes())),
+                ("size", format!("{} bytes ({})", thousands(bytes), mebibytes(bytes))),
+                ("IDs", thousands(header.ids) + estimated),
+                ("fpp target", header.fpp_target.to_string()),
+                (
+                    "fpp measured",
+                    format!(
+                        "{:.6} ({} of {})",
+                        header.fpp_measured(),
+                        thousands(header.fpp_hits),
+                        thousands(header.fpp_asked)
+                    ),
+                ),
+                ("fpp of its bits", format!("{:.3e}", filter.fpp_of_bits())),
+                ("fill", format!("{:.4}", header.fill())),
+                ("checked", "digest, header, probe vector, bits: all sound".into()),
+            ])
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Opens what a person calls a blob: a file that is there, else a key or URL of the store.
+pub(crate) async fn open(
+    text: &str,
+    settings: &Settings,
+) -> Result<(BlobKey, Header, Filter), Error> {
+    let path = Path::new(text);
+    let (key, Fetched { memory, digest }) = if path.is_file() {
+        let memory = read(path)?;
+        let digest = blob::digest_of(&memory);
+        (blob::key_of(&memory, text)?, Fetched { memory, digest })
+    } else {
+        let store = settings.open_store(false)?;
+        let key = key(text, store.roots())?;
+        let fetched = store.fetch(&key, u64::MAX).await?;
+        (key, fetched)
+    };
+    let (header, filter) = blob::open(memory, digest, &key)?;
+    Ok((key, header, filter))
+}
+
+/// Reads a local file into memory fit for a filter.
+pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
+    let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let mut memory = Buffer::zeroed(bytes.len()).map_err(failed)?;
+    memory.copy_from_slice(&bytes);
+    Ok(memory)
+}
+
+/// A blob's key, whose filter is only known from itself: the folder before `/blobs/`.
+fn key(text: &str, roots: &[String]) -> Result<BlobKey, Error> {
+    let folder = text.rsplit_once("/blobs/").map(|(before, _)| before);
+    let filter = folder.map(|folder| folder.rsplit('/').next().unwrap_or(folder));
+    let Some(filter) = filter else {
+        return Err(Error::Usage(format!(
+            "`{text}` is neither a file nor a blob's key: write FILTER/blobs/DAY-DIGEST.bloom"
+        )));
+    };
+    Ok(BlobKey::parse(text, &filter.parse()?, roots)?)
+}

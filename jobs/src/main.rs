@@ -1,0 +1,174 @@
+//! The program `bloomsday`: reads the command line, runs one job, ends with its exit status.
+//!
+//! A job is a file; what they share is configuration ([`config`]), errors with their exit statuses
+//! ([`error`]) and the way things are shown ([`output`]).
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod config;
+mod demo;
+mod error;
+mod exchange;
+mod history;
+mod inspect;
+mod output;
+mod pin;
+mod plan;
+mod query;
+mod repoint;
+mod serve;
+mod status;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use config::Settings;
+use error::Error;
+use output::Output;
+
+/// Answers "has this user been in our app before?" from a filter rebuilt every day.
+///
+/// Try it: `bloomsday demo` runs the whole story on sample data.
+#[derive(Parser)]
+#[command(name = "bloomsday", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit status: 0 done; 1 failed; 2 usage or configuration; 3 the answer was no; \
+    4 not found; 5 superseded; 6 refused by a gate; 7 corrupt; 75 try again later."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    job: Job,
+}
+
+/// Flags that every job takes, before or after its name.
+#[derive(Args)]
+struct Global {
+    /// Where blobs and pointers live: a URL (s3://bucket/prefix) or a local path.
+    #[arg(long, global = true, value_name = "URL", env = "BLOOMSDAY_STORE")]
+    store: Option<String>,
+    /// The configuration file [default: ./bloomsday.toml, else /etc/bloomsday/bloomsday.toml].
+    #[arg(long, global = true, value_name = "FILE", env = "BLOOMSDAY_CONFIG")]
+    config: Option<PathBuf>,
+    /// Print one line of JSON an object.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Log only warnings, and show no progress.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Log more; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Run the whole story on sample data, and go on serving.
+    Demo(demo::Demo),
+    /// Build one day: read, count, fill, verify, publish, point.
+    Build(build::Build),
+    /// Answer questions over HTTP, and follow the pointers.
+    Serve(serve::Serve),
+    /// Show what the store points at, and why.
+    Status(status::Status),
+    /// Show every act on a filter, newest first.
+    History(history::History),
+    /// Show what a blob holds, and check all of it.
+    Inspect(inspect::Inspect),
+    /// Ask IDs, as a server would be asked.
+    Query(query::Query),
+    /// Roll a day back or forward, for the whole fleet.
+    Repoint(repoint::Repoint),
+    /// Hold the whole fleet on one blob.
+    Pin(pin::Pin),
+    /// Release the fleet from a pin.
+    Unpin(pin::Unpin),
+    /// Write a blob as another system's file.
+    Export(exchange::Export),
+    /// Publish another system's file as a day.
+    Import(exchange::Import),
+    /// Show size, probes and memory for each layout, before building anything.
+    Plan(plan::Plan),
+    /// Work with the configuration.
+    #[command(subcommand)]
+    Config(config::ConfigJob),
+}
+
+fn main() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    let output = Output::new(cli.global.json, cli.global.quiet);
+    start_logging(&cli.global);
+    let from_flag = |name: &str| {
+        matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
+            || matches.subcommand().is_some_and(|(_, sub)| {
+                sub.try_contains_id(name).is_ok()
+                    && sub.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
+            })
+    };
+    let store_is_flag = from_flag("store");
+    let run = || -> Result<ExitCode, Error> {
+        let settings = Settings::load(cli.global.config, cli.global.store, store_is_flag)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
+        runtime.block_on(async {
+            match cli.job {
+                Job::Demo(job) => job.run(&output).await,
+                Job::Build(job) => job.run(&settings, &output).await,
+                Job::Serve(job) => job.run(&settings, &output).await,
+                Job::Status(job) => job.run(&settings, &output).await,
+                Job::History(job) => job.run(&settings, &output).await,
+                Job::Inspect(job) => job.run(&settings, &output).await,
+                Job::Query(job) => job.run(&settings, &output).await,
+                Job::Repoint(job) => job.run(&settings, &output).await,
+                Job::Pin(job) => job.run(&settings, &output).await,
+                Job::Unpin(job) => job.run(&settings, &output).await,
+                Job::Export(job) => job.run(&settings, &output).await,
+                Job::Import(job) => job.run(&settings, &output).await,
+                Job::Plan(job) => job.run(&output),
+                Job::Config(job) => job.run(&settings, &output).await,
+            }
+        })
+    };
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn start_logging(global: &Global) {
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => "warn",
+        (false, 0) => "info",
+        (false, 1) => "debug",
+        (false, _) => "trace",
+    };
+    // Libraries speak up only when asked for everything; RUST_LOG overrides all of it.
+    let default = match level {
+        "trace" => "trace".to_owned(),
+        level => {
+            format!("warn,bloomsday={level},bloomsday_builder={level},bloomsday_server={level}")
+        }
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,148 @@
+//! `bloomsday pin` and `bloomsday unpin`: hold the whole fleet on one blob, and release it.
+
+use std::process::ExitCode;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin as PinRecord};
+use bloomsday_common::protocol::Seen;
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, or_dash, pairs, who};
+use crate::repoint::{record, verified_target};
+
+/// Hold the whole fleet on one blob, whatever the pointers say, until released or expired.
+///
+/// Builds go on publishing and pointing under a pin.
+///
+/// Example: bloomsday pin rt --to 2026-11-18 --until 24h --reason 'campaign weekend'
+#[derive(Args)]
+pub(crate) struct Pin {
+    /// The filter.
+    filter: FilterName,
+    /// A day, meaning that day's own blob; or a blob's key or URL.
+    #[arg(long, value_name = "DAY|BLOB")]
+    to: String,
+    /// When the pin ends by itself: a time (2026-11-21T06:00:00Z) or a duration from now (24h).
+    #[arg(long, value_name = "TIME", value_parser = parse_until)]
+    until: Option<Timestamp>,
+    /// Why, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Verify, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Release the fleet from a pin: servers follow the pointers again.
+///
+/// Example: bloomsday unpin rt
+#[derive(Args)]
+pub(crate) struct Unpin {
+    /// The filter.
+    filter: FilterName,
+    /// Why, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Say what would be released, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Pin {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let (filter, now) = (&self.filter, Timestamp::now());
+        if let Some(until) = self.until.filter(|until| *until <= now) {
+            return Err(Error::Usage(format!("--until {until} is in the past")));
+        }
+        let read = store.pin(filter).await?;
+        let before = read.seen.found().map(|pin| pin.blob.clone());
+        let (blob, _, header) = verified_target(&store, filter, &self.to).await?;
+        if !self.dry_run {
+            let pin = PinRecord {
+                blob: blob.clone(),
+                until: self.until,
+                pinned_at: Some(now),
+                pinned_by: Some(who()),
+                reason: self.reason.clone(),
+            };
+            store.put_pin(filter, &pin, &read.version).await?;
+            let act = Act {
+                blob: Some(blob.clone()),
+                previous: before.clone(),
+                reason: self.reason.clone(),
+                ids: Some(header.ids),
+                ..Act::new(ActKind::Pin, Outcome::Published, now, &who())
+            };
+            record(&store, filter, &act).await;
+        }
+        let report = json!({
+            "filter": filter, "pinned": !self.dry_run, "blob": blob, "until": self.until,
+            "previous": before, "dry_run": self.dry_run,
+        });
+        output.show(&report, || {
+            pairs(&[
+                ("pinned", if self.dry_run { "dry run".into() } else { filter.to_string() }),
+                ("to", blob.to_string()),
+                (
+                    "until",
+                    self.until.map_or("released by `unpin`".into(), |until| format!("{until:.0}")),
+                ),
+                ("next", "servers follow at their next poll; at once: POST /admin/reload".into()),
+            ])
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Unpin {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let filter = &self.filter;
+        let read = store.pin(filter).await?;
+        let was_pinned = !matches!(read.seen, Seen::Absent);
+        let blob = read.seen.found().map(|pin| pin.blob.clone());
+        if was_pinned && !self.dry_run {
+            store.remove_pin(filter).await?;
+            let act = Act {
+                previous: blob.clone(),
+                reason: self.reason.clone(),
+                ..Act::new(ActKind::Unpin, Outcome::Published, Timestamp::now(), &who())
+            };
+            record(&store, filter, &act).await;
+        }
+        let outcome = match (was_pinned, self.dry_run) {
+            (false, _) => "there was no pin",
+            (true, true) => "dry run",
+            (true, false) => "released",
+        };
+        let report = json!({
+            "filter": filter, "released": was_pinned && !self.dry_run, "previous": blob,
+            "dry_run": self.dry_run,
+        });
+        output.show(&report, || {
+            pairs(&[
+                ("outcome", outcome.to_owned()),
+                ("filter", filter.to_string()),
+                ("was pinned to", or_dash(blob.as_ref())),
+            ])
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A time, or a duration from now.
+fn parse_until(text: &str) -> Result<Timestamp, String> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at);
+    }
+    let wrong =
+        || format!("`{text}` is neither a time (2026-11-21T06:00:00Z) nor a duration (24h)");
+    let from_now = humantime::parse_duration(text).map_err(|_| wrong())?;
+    let from_now = SignedDuration::try_from(from_now).map_err(|_| wrong())?;
+    Timestamp::now().checked_add(from_now).map_err(|_| wrong())
+}

@@ -1,0 +1,133 @@
+//! `bloomsday plan`: size, probes and memory for each layout, before building anything.
+
+use std::process::ExitCode;
+
+use bloomsday_common::filter::shape::{classic_bits, classic_fpp, classic_probes, recommend};
+use bloomsday_common::filter::{Layout, Shape};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::config::FPP;
+use crate::error::Error;
+use crate::output::{Output, table, thousands};
+
+/// Show size, probes and memory for each layout, before building anything.
+///
+/// Example: bloomsday plan --ids 300m --fpp 0.03
+#[derive(Args)]
+pub(crate) struct Plan {
+    /// How many distinct IDs: a number, or with k, m, g for thousands, millions, billions.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    ids: u64,
+    /// The false-positive probability to size for.
+    #[arg(long, value_name = "P", default_value_t = FPP)]
+    fpp: f64,
+}
+
+struct Row {
+    name: &'static str,
+    bits: u64,
+    bytes: u64,
+    probes: u32,
+    fpp: f64,
+}
+
+impl Plan {
+    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Error> {
+        let (ids, fpp) = (self.ids, self.fpp);
+        // The one layout that takes every target; refuses an impossible one with the remedy.
+        let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
+        let bits = classic_bits(ids, fpp);
+        let probes = classic_probes(ids, bits);
+        let classic = Row {
+            name: "classic formula",
+            bits,
+            bytes: bits.div_ceil(64) * 8,
+            probes,
+            fpp: classic_fpp(bits as f64 / ids as f64, probes),
+        };
+        let of = |shape: Shape| Row {
+            name: shape.layout().name(),
+            bits: shape.bits(),
+            bytes: shape.body_bytes(),
+            probes: shape.probes(),
+            fpp: shape.expected_fpp(ids),
+        };
+        let blocked = Shape::for_ids(Layout::Blocked, ids, fpp);
+        let mut rows = vec![classic];
+        rows.extend(blocked.iter().copied().map(of));
+        rows.push(of(guava));
+
+        let (choice, why) = recommend(fpp);
+        let report: Vec<Value> = rows.iter().map(|row| row.json(ids)).collect();
+        let report = json!({
+            "ids": ids, "fpp_target": fpp, "layouts": report,
+            "recommended": choice.name(), "because": why,
+        });
+        output.show(&report, || {
+            let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits an ID", "fpp"];
+            let lines: Vec<Vec<String>> = rows.iter().map(|row| row.line(ids)).collect();
+            let mut page = format!("{} IDs, fpp target {fpp}\n\n", thousands(ids));
+            page += &table(&head, &lines);
+            if let Err(error) = &blocked {
+                page += &format!("\nblocked: {error}\n");
+            }
+            page + &format!("\nchoose --layout {choice}: {why}\n")
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Row {
+    fn json(&self, ids: u64) -> Value {
+        json!({
+            "layout": self.name, "bits": self.bits, "words": self.bits.div_ceil(64),
+            "bytes": self.bytes, "mib": self.bytes >> 20, "probes": self.probes,
+            "bits_per_id": self.bits as f64 / ids as f64, "fpp": self.fpp,
+        })
+    }
+
+    fn line(&self, ids: u64) -> Vec<String> {
+        vec![
+            self.name.to_owned(),
+            thousands(self.bits),
+            thousands(self.bits.div_ceil(64)),
+            thousands(self.bytes >> 20),
+            self.probes.to_string(),
+            format!("{:.2}", self.bits as f64 / ids as f64),
+            match self.fpp {
+                fpp if fpp >= 1e-4 => format!("{fpp:.6}"),
+                fpp => format!("{fpp:.3e}"),
+            },
+        ]
+    }
+}
+
+fn parse_count(text: &str) -> Result<u64, String> {
+    let plain = text.replace([',', '_'], "").to_ascii_lowercase();
+    let (digits, unit) = match plain.as_bytes().last() {
+        Some(b'k') => (&plain[..plain.len() - 1], 1_000),
+        Some(b'm') => (&plain[..plain.len() - 1], 1_000_000),
+        Some(b'g' | b'b') => (&plain[..plain.len() - 1], 1_000_000_000),
+        _ => (&plain[..], 1),
+    };
+    let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    count
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("`{text}` is not a number of IDs: write 300000000 or 300m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_typed_as_people_say_them() {
+        assert_eq!(parse_count("300m"), Ok(300_000_000));
+        assert_eq!(parse_count("1_000"), Ok(1_000));
+        assert_eq!(parse_count("2B"), Ok(2_000_000_000));
+        for wrong in ["", "m", "0", "-1", "1.5m", "99999999999g", "é"] {
+            assert!(parse_count(wrong).is_err(), "{wrong} passed");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `bloomsday query`: ask IDs, as a server would be asked.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufWriter, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+use bloomsday_common::blob;
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Filter;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::days_to_follow;
+use bloomsday_common::store::{Following, Store};
+use clap::Args;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::config::Settings;
+use crate::error::{Error, exit};
+use crate::output::Output;
+
+/// How many IDs from stdin are asked at once.
+const BATCH: usize = 4096;
+
+/// Ask IDs, as a server would be asked: of the pin's blob, else of the newest pointer's.
+///
+/// Prints `1 ID` or `0 ID` a line. Asked one ID as an argument, it ends with 3 when the answer is no.
+///
+/// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
+#[derive(Args)]
+pub(crate) struct Query {
+    /// The filter.
+    filter: FilterName,
+    /// The IDs [default: one a line from stdin].
+    ids: Vec<OsString>,
+}
+
+impl Query {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let filter = followed(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
+        let mut out = BufWriter::new(io::stdout().lock());
+        let system = |source| Error::System { doing: "read IDs or write answers".into(), source };
+        if self.ids.is_empty() {
+            let mut input = io::stdin().lock();
+            let mut batch = Vec::new();
+            loop {
+                let ended = !read_batch(&mut input, &mut batch).map_err(system)?;
+                answer(&filter, &batch, output, &mut out).map_err(system)?;
+                if ended {
+                    break;
+                }
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let ids: Vec<Vec<u8>> = self.ids.into_iter().map(OsString::into_vec).collect();
+        let seen = answer(&filter, &ids, output, &mut out).map_err(system)?;
+        let no = ids.len() == 1 && seen == 0;
+        Ok(if no { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
+    }
+}
+
+/// Loads the filter that a server would answer from.
+async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Result<Filter, Error> {
+    let now = Timestamp::now();
+    let days = days_to_follow(Day::of(now), None, max_age_days);
+    match store.follow(filter, &days, now).await? {
+        Following::Blob(followed) => {
+            let fetched = store.fetch(&followed.blob, u64::MAX).await?;
+            Ok(blob::open(fetched.memory, fetched.digest, &followed.blob)?.1)
+        }
+        Following::Keep(why) => Err(Error::Corrupt(why)),
+        Following::Nothing(days) => {
+            let oldest = days.last().map_or(String::new(), Day::to_string);
+            Err(Error::NotFound(format!(
+                "`{filter}` has no pointer since {oldest} in {}: build a day, or see `bloomsday status`",
+                store.name()
+            )))
+        }
+    }
+}
+
+/// Reads up to [`BATCH`] lines; whether there may be more.
+fn read_batch(input: &mut impl BufRead, batch: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+    batch.clear();
+    while batch.len() < BATCH {
+        let mut line = Vec::new();
+        if input.read_until(b'\n', &mut line)? == 0 {
+            return Ok(false);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        batch.push(line);
+    }
+    Ok(true)
+}
+
+fn answer(
+    filter: &Filter,
+    ids: &[Vec<u8>],
+    output: &Output,
+    out: &mut impl Write,
+) -> io::Result<usize> {
+    let mut answers = vec![false; ids.len()];
+    filter.contains_batch(ids, &mut answers);
+    for (id, seen) in ids.iter().zip(&answers) {
+        if output.is_json() {
+            writeln!(out, "{}", json!({ "id": String::from_utf8_lossy(id), "seen": seen }))?;
+        } else {
+            out.write_all(if *seen { b"1 " } else { b"0 " })?;
+            out.write_all(id)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    out.flush()?;
+    Ok(answers.iter().filter(|seen| **seen).count())
+}

@@ -1,0 +1,153 @@
+//! `bloomsday repoint`: roll a day back or forward, for the whole fleet.
+
+use std::process::ExitCode;
+
+use bloomsday_common::blob::{self, Header};
+use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
+use bloomsday_common::protocol::{Seen, Target, target_of_day};
+use bloomsday_common::store::Store;
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, or_dash, pairs, who};
+
+/// Roll a day back or forward, for the whole fleet. The blob is verified before it is pointed at.
+///
+/// Servers follow at their next poll, or at once after POST /admin/reload.
+///
+/// Example: bloomsday repoint rt 2026-11-19 --to 2026-11-18 --reason 'half of the input was missing'
+#[derive(Args)]
+pub(crate) struct Repoint {
+    /// The filter.
+    filter: FilterName,
+    /// The day whose pointer changes.
+    day: Day,
+    /// A day, meaning that day's own blob; or a blob's key or URL.
+    #[arg(long, value_name = "DAY|BLOB")]
+    to: String,
+    /// Why, for the records.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Verify, and say what would change, but write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Repoint {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let Repoint { filter, day, to, reason, dry_run } = self;
+        let done = repoint(&store, &filter, day, &to, reason, dry_run).await?;
+        output.show(&done, || {
+            pairs(&[
+                ("outcome", if dry_run { "dry run".into() } else { done.outcome.name().into() }),
+                ("pointer", format!("{filter} {day}")),
+                ("now names", done.blob.to_string()),
+                ("named before", or_dash(done.previous.as_ref())),
+                ("next", "servers follow at their next poll; at once: POST /admin/reload".into()),
+            ])
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What a repoint did.
+#[derive(Serialize)]
+pub(crate) struct Repointed {
+    filter: FilterName,
+    day: Day,
+    outcome: Outcome,
+    blob: BlobKey,
+    previous: Option<BlobKey>,
+    rolled_back: bool,
+    dry_run: bool,
+}
+
+/// Makes the pointer of `day` name what an operator calls `to`, once that is verified.
+pub(crate) async fn repoint(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    to: &str,
+    reason: Option<String>,
+    dry_run: bool,
+) -> Result<Repointed, Error> {
+    let read = store.pointer(filter, day).await?;
+    let previous = read.seen.found().map(|pointer| pointer.blob.clone());
+    let (blob, bytes, header) = verified_target(store, filter, to).await?;
+    let unchanged = previous.as_ref() == Some(&blob);
+    let outcome = if unchanged { Outcome::Unchanged } else { Outcome::Published };
+    if !unchanged && !dry_run {
+        let (at, by) = (Timestamp::now(), who());
+        let pointer = Pointer {
+            bytes: Some(bytes),
+            ids: Some(header.ids),
+            previous: previous.clone(),
+            published_at: Some(at),
+            published_by: Some(by.clone()),
+            act: Some(ActKind::Repoint),
+            reason: reason.clone(),
+            ..Pointer::to(blob.clone())
+        };
+        store.point(filter, day, &pointer, &read.version).await?;
+        let act = Act {
+            day: Some(day),
+            blob: Some(blob.clone()),
+            previous: previous.clone(),
+            reason,
+            ids: Some(header.ids),
+            ..Act::new(ActKind::Repoint, outcome, at, &by)
+        };
+        record(store, filter, &act).await;
+    }
+    let rolled_back = blob.day != day;
+    Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
+}
+
+/// Writes a history record. The act itself is done, so a failure here is only a warning.
+pub(crate) async fn record(store: &Store, filter: &FilterName, act: &Act) {
+    if let Err(error) = store.record_act(filter, act).await {
+        tracing::warn!("the history lacks this act: {error}");
+    }
+}
+
+/// Finds the blob that an operator means, and makes every check a server would make.
+pub(crate) async fn verified_target(
+    store: &Store,
+    filter: &FilterName,
+    to: &str,
+) -> Result<(BlobKey, u64, Header), Error> {
+    let key = match to.parse::<Day>() {
+        Err(_) => store.blob_key(to, filter)?,
+        Ok(day) => {
+            let pointer = match store.pointer(filter, day).await {
+                Ok(read) => read.seen,
+                Err(error) if error.is_transient() => return Err(error.into()),
+                Err(_) => Seen::Absent,
+            };
+            match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
+                Target::Blob(key) => key,
+                Target::None => {
+                    return Err(Error::NotFound(format!(
+                        "`{filter}` has no blob of {day} in {}: see `bloomsday status {filter}`",
+                        store.name()
+                    )));
+                }
+                Target::Several(keys) => {
+                    let blobs = keys.iter().map(BlobKey::to_string).collect();
+                    return Err(StoreError::SeveralBlobs { day: day.to_string(), blobs }.into());
+                }
+            }
+        }
+    };
+    let fetched = store.fetch(&key, u64::MAX).await?;
+    let bytes = fetched.memory.len() as u64;
+    let (header, _) = blob::open(fetched.memory, fetched.digest, &key)?;
+    Ok((key, bytes, header))
+}

@@ -1,0 +1,160 @@
+//! `bloomsday status`: what the store points at, and why.
+
+use std::process::ExitCode;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::Pointer;
+use bloomsday_common::protocol::{Followed, FollowedBy, Seen, days_to_follow};
+use bloomsday_common::store::{Following, Store};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, or_dash, pairs, table, thousands};
+
+/// How many of the newest pointers are shown.
+const SHOWN: usize = 14;
+
+/// Show what the store points at, and why.
+///
+/// Example: bloomsday status rt --store s3://ads-filters/prod
+#[derive(Args)]
+pub(crate) struct Status {
+    /// One filter [default: every filter in the store].
+    filter: Option<FilterName>,
+}
+
+#[derive(Serialize)]
+struct FilterReport {
+    filter: FilterName,
+    /// What a server that starts now would do: `ok`, `rolled_back`, `pinned`, `failing`, `empty`.
+    state: &'static str,
+    rolled_back: bool,
+    pinned: bool,
+    day: Option<Day>,
+    pointer_day: Option<Day>,
+    blob: Option<String>,
+    reason: Option<String>,
+    pinned_until: Option<Timestamp>,
+    pointers: Vec<PointerReport>,
+}
+
+#[derive(Serialize)]
+struct PointerReport {
+    pointer_day: Day,
+    rolled_back: bool,
+    #[serde(flatten)]
+    pointer: Option<Pointer>,
+    error: Option<String>,
+}
+
+impl Status {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let filters = match self.filter {
+            Some(filter) => vec![filter],
+            None => store.filters().await?,
+        };
+        if filters.is_empty() {
+            return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
+        }
+        for (i, filter) in filters.iter().enumerate() {
+            let report = look(&store, filter, settings.max_age_days(filter)).await?;
+            let gap = if i > 0 { "\n" } else { "" };
+            output.show(&report, || gap.to_owned() + &describe(&report));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn look(
+    store: &Store,
+    filter: &FilterName,
+    max_age_days: u32,
+) -> Result<FilterReport, Error> {
+    let now = Timestamp::now();
+    let mut pointers = Vec::new();
+    for day in store.pointer_days(filter).await?.into_iter().rev().take(SHOWN) {
+        let (pointer, error) = match store.pointer(filter, day).await?.seen {
+            Seen::Found(pointer) => (Some(pointer), None),
+            Seen::Unreadable(why) => (None, Some(why)),
+            Seen::Absent => continue,
+        };
+        let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
+        pointers.push(PointerReport { pointer_day: day, rolled_back, pointer, error });
+    }
+    let days = days_to_follow(Day::of(now), None, max_age_days);
+    let (followed, error) = match store.follow(filter, &days, now).await? {
+        Following::Blob(followed) => (Some(followed), None),
+        Following::Keep(why) => (None, Some(why)),
+        Following::Nothing(_) => (None, None),
+    };
+    let (pinned_until, pin_reason) = match followed.as_ref().map(|followed| followed.by.clone()) {
+        Some(FollowedBy::Pin { until, reason }) => (until, reason),
+        _ => (None, None),
+    };
+    let pinned = followed.as_ref().is_some_and(|f| matches!(f.by, FollowedBy::Pin { .. }));
+    let rolled_back = followed.as_ref().is_some_and(Followed::is_rolled_back);
+    let state = match (&followed, &error) {
+        (_, Some(_)) => "failing",
+        (None, None) => "empty",
+        _ if pinned => "pinned",
+        _ if rolled_back => "rolled_back",
+        _ => "ok",
+    };
+    let pointer_day = followed.as_ref().and_then(Followed::pointer_day);
+    let pointed = pointers.iter().find(|report| Some(report.pointer_day) == pointer_day);
+    let pointer_reason = pointed.and_then(|report| report.pointer.as_ref()?.reason.clone());
+    Ok(FilterReport {
+        filter: filter.clone(),
+        state,
+        rolled_back,
+        pinned,
+        day: followed.as_ref().map(|followed| followed.blob.day),
+        pointer_day,
+        blob: followed.as_ref().map(|followed| followed.blob.to_string()),
+        reason: error.or(pin_reason).or(pointer_reason),
+        pinned_until,
+        pointers,
+    })
+}
+
+fn describe(report: &FilterReport) -> String {
+    let mut rows = vec![
+        ("filter", report.filter.to_string()),
+        ("state", report.state.to_owned()),
+        ("day", or_dash(report.day)),
+        ("by pointer", or_dash(report.pointer_day)),
+        ("blob", or_dash(report.blob.as_ref())),
+    ];
+    if let Some(until) = report.pinned_until {
+        rows.push(("pinned until", format!("{until:.0}")));
+    }
+    if let Some(reason) = &report.reason {
+        rows.push(("because", reason.clone()));
+    }
+    let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
+    let head = ["pointer", "blob of", "digest", "IDs", "written", "by", "note"];
+    pairs(&rows) + "\n" + &table(&head, &pointers)
+}
+
+fn line(report: &PointerReport) -> Vec<String> {
+    let pointer = report.pointer.as_ref();
+    let note = match (&report.error, report.rolled_back) {
+        (Some(error), _) => error.clone(),
+        (None, true) => "rolled back".to_owned(),
+        (None, false) => String::new(),
+    };
+    vec![
+        report.pointer_day.to_string(),
+        or_dash(pointer.map(|p| p.day)),
+        or_dash(pointer.map(|p| p.digest.short())),
+        or_dash(pointer.and_then(|p| p.ids).map(thousands)),
+        or_dash(pointer.and_then(|p| p.published_at).map(|at| format!("{at:.0}"))),
+        or_dash(pointer.and_then(|p| p.published_by.as_ref())),
+        note,
+    ]
+}

@@ -1,0 +1,105 @@
+//! The admin address: reload means "look again now". It takes no URL and no path from the caller.
+
+use std::fmt;
+
+use bloomsday_common::error::Kind;
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Request, StatusCode};
+use serde_json::json;
+
+use super::reply::{self, Reply, error, json as json_reply};
+use crate::status::ReloadOutcome;
+use crate::{Bloomsday, Reloaded};
+
+/// What an admin call must present as `Authorization: Bearer …`. Never shown.
+pub struct Token(blake3::Hash);
+
+impl Token {
+    /// The token with this text.
+    pub fn new(text: &str) -> Token {
+        Token(blake3::hash(text.as_bytes()))
+    }
+
+    /// Whether `text` is it, in a time that does not depend on how much of it fits: BLAKE3 hashes
+    /// compare in constant time.
+    fn is(&self, text: &str) -> bool {
+        self.0 == blake3::hash(text.as_bytes())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(hidden)")
+    }
+}
+
+pub(crate) struct Admin {
+    pub(super) bloomsday: Bloomsday,
+    pub(super) token: Option<Token>,
+}
+
+impl Admin {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Reply {
+        if request.method() == Method::POST && reply::has_origin(&request) {
+            return reply::forbidden_origin();
+        }
+        if let Some(token) = &self.token {
+            let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+            if !given.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|t| token.is(t)) {
+                return error(
+                    StatusCode::UNAUTHORIZED,
+                    "send the token as Authorization: Bearer TOKEN",
+                );
+            }
+        }
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, "/admin/reload") => self.reload(request.uri().query()).await,
+            (_, "/admin/reload") => reply::only("POST"),
+            _ => error(StatusCode::NOT_FOUND, "only POST /admin/reload is here"),
+        }
+    }
+
+    async fn reload(&self, query: Option<&str>) -> Reply {
+        let mut filter = None;
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("filter", name)) => filter = Some(name),
+                // No guard holds a filter back yet, so there is nothing to force.
+                Some(("force", "true" | "false")) => {}
+                _ => {
+                    return error(
+                        StatusCode::BAD_REQUEST,
+                        "only ?filter=NAME and &force=true are known",
+                    );
+                }
+            }
+        }
+        let reloaded = match filter {
+            Some(name) => self.bloomsday.reload_filter(name).await,
+            None => self.bloomsday.reload().await,
+        };
+        match reloaded {
+            Ok(reloaded) => json_reply(status_of(&reloaded), &report(&reloaded)),
+            Err(e) if e.kind() == Kind::NotFound => error(StatusCode::NOT_FOUND, &e.to_string()),
+            Err(e) => error(StatusCode::SERVICE_UNAVAILABLE, &e.to_string()),
+        }
+    }
+}
+
+fn status_of(reloaded: &[Reloaded]) -> StatusCode {
+    let any = |outcome| reloaded.iter().any(|filter| filter.outcome == outcome);
+    if any(ReloadOutcome::Failed) {
+        StatusCode::BAD_GATEWAY
+    } else if any(ReloadOutcome::Held) {
+        StatusCode::CONFLICT
+    } else {
+        StatusCode::OK
+    }
+}
+
+fn report(reloaded: &[Reloaded]) -> serde_json::Value {
+    let filters: serde_json::Map<String, serde_json::Value> =
+        reloaded.iter().map(|filter| (filter.filter.to_string(), json!(filter))).collect();
+    json!({ "filters": filters })
+}

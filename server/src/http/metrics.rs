@@ -1,0 +1,122 @@
+//! Prometheus text, made afresh from the status at every scrape: nothing is counted twice.
+
+use hyper::StatusCode;
+use jiff::Timestamp;
+use prometheus::{
+    Encoder, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
+};
+
+use super::reply::{Reply, error, of};
+use crate::{Bloomsday, FilterStatus};
+
+pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
+    match encode(&bloomsday.status()) {
+        Ok(page) => of(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
+        Err(e) => error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
+    }
+}
+
+fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
+    let registry = Registry::new();
+    let info = gauge(
+        &registry,
+        "bloomsday_filter_info",
+        "The blob that answers.",
+        &["filter", "day", "digest"],
+    )?;
+    let per_filter = &["filter"];
+    let age = gauge(
+        &registry,
+        "bloomsday_filter_age_seconds",
+        "Seconds since the end of the day that answers.",
+        per_filter,
+    )?;
+    let bytes = gauge(&registry, "bloomsday_filter_bytes", "Size of the filter.", per_filter)?;
+    let ids = gauge(&registry, "bloomsday_filter_ids", "Distinct IDs in the filter.", per_filter)?;
+    let fpp = float(
+        &registry,
+        "bloomsday_filter_fpp_ratio",
+        "False-positive probability.",
+        &["filter", "kind"],
+    )?;
+    let success = float(
+        &registry,
+        "bloomsday_last_success_timestamp_seconds",
+        "When the store was last looked at without an error.",
+        per_filter,
+    )?;
+    let duration = float(
+        &registry,
+        "bloomsday_load_duration_seconds",
+        "How long the last load took.",
+        per_filter,
+    )?;
+    let results = &["filter", "result"];
+    let polls = counter(&registry, "bloomsday_polls_total", "Looks at the pointers.", results)?;
+    let loads = counter(&registry, "bloomsday_loads_total", "Loads of a blob.", results)?;
+    let lookups = counter(&registry, "bloomsday_lookups_total", "Questions answered.", results)?;
+
+    for status in filters {
+        let filter = status.filter.as_str();
+        let counts = status.counts;
+        if let (Some(day), Some(digest)) = (status.day, status.digest) {
+            let (day, digest) = (day.to_string(), digest.to_string());
+            info.with_label_values(&[filter, &day, &digest]).set(1);
+        }
+        if let Some(seconds) = status.age_seconds {
+            age.with_label_values(&[filter]).set(seconds);
+        }
+        bytes.with_label_values(&[filter]).set(status.bytes.unwrap_or(0) as i64);
+        ids.with_label_values(&[filter]).set(status.ids.unwrap_or(0) as i64);
+        if let (Some(target), Some(measured)) = (status.fpp_target, status.fpp_measured) {
+            fpp.with_label_values(&[filter, "target"]).set(target);
+            fpp.with_label_values(&[filter, "measured"]).set(measured);
+        }
+        let seconds = |at: Timestamp| at.as_millisecond() as f64 / 1e3;
+        success.with_label_values(&[filter]).set(status.last_success.map_or(0.0, seconds));
+        duration.with_label_values(&[filter]).set(counts.load_seconds);
+        for (result, count) in [("ok", counts.polls_ok), ("failed", counts.polls_failed)] {
+            polls.with_label_values(&[filter, result]).inc_by(count);
+        }
+        for (result, count) in [
+            ("ok", counts.loads_ok),
+            ("failed", counts.loads_failed),
+            ("rejected", counts.loads_rejected),
+        ] {
+            loads.with_label_values(&[filter, result]).inc_by(count);
+        }
+        for (result, count) in [("seen", status.lookups_seen), ("absent", status.lookups_absent)] {
+            lookups.with_label_values(&[filter, result]).inc_by(count);
+        }
+    }
+    let mut page = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut page)?;
+    Ok(page)
+}
+
+fn gauge(
+    to: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<IntGaugeVec> {
+    register(to, IntGaugeVec::new(Opts::new(name, help), labels)?)
+}
+
+fn float(to: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<GaugeVec> {
+    register(to, GaugeVec::new(Opts::new(name, help), labels)?)
+}
+
+fn counter(
+    to: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> prometheus::Result<IntCounterVec> {
+    register(to, IntCounterVec::new(Opts::new(name, help), labels)?)
+}
+
+fn register<C: Collector + Clone + 'static>(to: &Registry, metric: C) -> prometheus::Result<C> {
+    to.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}

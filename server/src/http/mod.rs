@@ -1,0 +1,129 @@
+//! The daemon's HTTP: questions, status and admin, with limits and time-outs that hold.
+//!
+//! Turns requests into questions to a handle or requests to the poller; knows nothing of blobs.
+
+mod admin;
+mod listen;
+mod metrics;
+mod query;
+mod reply;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::Bloomsday;
+use crate::error::Error;
+pub use admin::Token;
+pub use listen::{Address, Server};
+use reply::{Reply, error, json as json_reply, text};
+
+/// The public address: questions and status.
+pub(crate) struct Public {
+    bloomsday: Bloomsday,
+    started: Timestamp,
+}
+
+/// Opens both addresses and serves until the returned [`Server`] is stopped.
+///
+/// # Errors
+/// [`Error::OpenAdmin`] for an admin address that is reachable from elsewhere and has no token;
+/// [`Error::System`] when an address cannot be listened on.
+pub async fn serve(
+    bloomsday: Bloomsday,
+    public: SocketAddr,
+    admin: SocketAddr,
+    token: Option<Token>,
+) -> Result<Server, Error> {
+    if !admin.ip().is_loopback() && token.is_none() {
+        return Err(Error::OpenAdmin { address: admin });
+    }
+    let asked = Arc::new(Public { bloomsday: bloomsday.clone(), started: Timestamp::now() });
+    let commanded = Arc::new(admin::Admin { bloomsday, token });
+    let public = listen::bind(public).await?;
+    let admin = listen::bind(admin).await?;
+    Ok(Server::start(public, asked, admin, commanded))
+}
+
+impl Public {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Reply {
+        let path = request.uri().path().to_owned();
+        if request.method() == Method::POST && reply::has_origin(&request) {
+            return reply::forbidden_origin();
+        }
+        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match (request.method(), segments.as_slice()) {
+            (&Method::GET | &Method::HEAD, ["livez"]) => text(StatusCode::OK, "live\n"),
+            (&Method::GET | &Method::HEAD, ["readyz"]) => self.readiness(),
+            (&Method::GET, ["status"]) => self.status(),
+            (&Method::GET, ["version"]) => self.version(),
+            (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday),
+            (&Method::GET, [""]) => self.overview(),
+            (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
+                query::one(&self.bloomsday, filter, id)
+            }
+            (&Method::POST, ["v1", "filters", filter, "query"]) => {
+                query::many(&self.bloomsday, filter, request).await
+            }
+            (_, ["livez" | "readyz" | "status" | "version" | "metrics" | ""])
+            | (_, ["v1", "filters", _, "ids", _]) => reply::only("GET"),
+            (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
+            _ => error(StatusCode::NOT_FOUND, "there is nothing here; see /status"),
+        }
+    }
+
+    fn readiness(&self) -> Reply {
+        let waiting: Vec<String> = self
+            .bloomsday
+            .status()
+            .iter()
+            .filter(|status| status.digest.is_none())
+            .map(|status| status.filter.to_string())
+            .collect();
+        if waiting.is_empty() {
+            return text(StatusCode::OK, "ready\n");
+        }
+        let waiting = format!("not ready: {} not loaded yet\n", waiting.join(", "));
+        text(StatusCode::SERVICE_UNAVAILABLE, &waiting)
+    }
+
+    fn status(&self) -> Reply {
+        let filters: serde_json::Map<String, serde_json::Value> = self
+            .bloomsday
+            .status()
+            .into_iter()
+            .map(|status| (status.filter.to_string(), json!(status)))
+            .collect();
+        json_reply(StatusCode::OK, &json!({ "filters": filters }))
+    }
+
+    fn version(&self) -> Reply {
+        let uptime = Timestamp::now().duration_since(self.started).as_secs();
+        json_reply(
+            StatusCode::OK,
+            &json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "format": bloomsday_common::blob::VERSION,
+                "uptime_seconds": uptime,
+            }),
+        )
+    }
+
+    /// A line a filter, for a person who opens the address in a browser or with curl.
+    fn overview(&self) -> Reply {
+        let mut page = String::from("Bloomsday\n\n");
+        for status in self.bloomsday.status() {
+            let day = status.day.map_or("no day yet".into(), |day| day.to_string());
+            let state = json!(status.state);
+            let state = state.as_str().unwrap_or_default();
+            let ids = status.ids.unwrap_or_default();
+            page += &format!("{:<20} {state:<12} {day:<12} {ids} IDs\n", status.filter.as_str());
+        }
+        page += "\nGET /status · /metrics · /v1/filters/{filter}/ids/{id} · POST /v1/filters/{filter}/query\n";
+        text(StatusCode::OK, &page)
+    }
+}

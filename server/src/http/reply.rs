@@ -1,0 +1,49 @@
+//! The shapes of answers: text, JSON, errors.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json as json_value};
+
+pub(super) type Reply = Response<Full<Bytes>>;
+
+pub(super) fn of(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(body.into()));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+pub(super) fn text(status: StatusCode, body: &str) -> Reply {
+    of(status, "text/plain; charset=utf-8", body.to_owned())
+}
+
+pub(super) fn json(status: StatusCode, body: &Value) -> Reply {
+    of(status, "application/json", format!("{body}\n"))
+}
+
+pub(super) fn error(status: StatusCode, why: &str) -> Reply {
+    json(status, &json_value!({ "error": why }))
+}
+
+pub(super) fn only(method: &'static str) -> Reply {
+    let mut reply =
+        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {method} is answered here"));
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+    reply
+}
+
+/// A browser names the page that sent a `POST`; our callers are programs and send no such header.
+pub(super) fn has_origin<B>(request: &Request<B>) -> bool {
+    request.headers().contains_key(ORIGIN)
+}
+
+pub(super) fn forbidden_origin() -> Reply {
+    error(StatusCode::FORBIDDEN, "a POST sent by a web page is refused: it has an Origin header")
+}

@@ -1,0 +1,200 @@
+//! A published blob → an answer: the library a bidder links.
+//!
+//! A blob's way: `store → loader → generation → handle`; each question `handle → filter`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`start`], [`Bloomsday`] | the way in |
+//! | [`handle`] | [`FilterHandle`] and [`Reader`]: the hot path |
+//! | `loader` | a blob from cache or store, checked, within a deadline |
+//! | `cache` | the local copy that answers when the store is down at start |
+//! | `generations` | what to do with what was read: a pure state machine |
+//! | `poller` | the one owner of every swap |
+//! | [`status`] | what is live and why, for people and metrics |
+//! | `http` | questions, status, admin (feature `http`) |
+//! | [`error`] | why a server could not start or reload |
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), bloomsday_server::error::Error> {
+//! use bloomsday_server::{Config, FilterConfig};
+//!
+//! let filters = vec![FilterConfig::new("rt".parse()?)];
+//! let bloomsday = bloomsday_server::start(Config::new("s3://ads-filters/prod", filters)).await?;
+//! let rt = bloomsday.filter("rt")?;
+//! let mut reader = rt.reader();
+//! if reader.contains(b"0f8fad5bd9cb469fa16570867728950e") { /* has been in the app before */ }
+//! # Ok(()) }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod cache;
+pub mod error;
+mod generations;
+pub mod handle;
+#[cfg(feature = "http")]
+pub mod http;
+mod loader;
+mod poller;
+pub mod status;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
+
+use error::Error;
+use handle::Slot;
+pub use handle::{FilterHandle, Reader};
+use poller::Poller;
+pub use status::{FilterStatus, ReloadOutcome, Reloaded, State};
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The store's URL or local path.
+    pub store: String,
+    /// The filters to serve.
+    pub filters: Vec<FilterConfig>,
+    /// How long from one look at the pointers to the next; each is jittered by ± 10 %.
+    pub poll_interval: Duration,
+    /// How long until the next look while a filter does not answer yet.
+    pub retry_interval: Duration,
+    /// How long one look and load may take.
+    pub load_deadline: Duration,
+    /// How long [`start`] waits for every filter to answer.
+    pub start_deadline: Duration,
+    /// Where verified blobs are kept for a start without the store.
+    pub cache_dir: Option<PathBuf>,
+    /// How many loaded filters of one name may exist at once, those still held by readers included.
+    pub max_generations: usize,
+    /// A larger blob is not loaded.
+    pub max_blob_bytes: u64,
+}
+
+/// How one filter is followed.
+#[derive(Clone, Debug)]
+pub struct FilterConfig {
+    /// Its name.
+    pub name: FilterName,
+    /// A pointer of today or of so many days before is followed.
+    pub max_age_days: u32,
+}
+
+impl FilterConfig {
+    /// A filter with the default age of three days.
+    pub fn new(name: FilterName) -> FilterConfig {
+        FilterConfig { name, max_age_days: 3 }
+    }
+}
+
+impl Config {
+    /// Serves these filters from this store, with every default.
+    pub fn new(store: &str, filters: Vec<FilterConfig>) -> Config {
+        Config {
+            store: store.to_owned(),
+            filters,
+            poll_interval: Duration::from_secs(600),
+            retry_interval: Duration::from_secs(5),
+            load_deadline: Duration::from_secs(300),
+            start_deadline: Duration::from_secs(300),
+            cache_dir: None,
+            max_generations: 3,
+            max_blob_bytes: MAX_BLOB_BYTES,
+        }
+    }
+}
+
+/// Filters that answer, kept up to date by a thread of their own. Cheap to clone; the thread ends
+/// when the last clone is dropped.
+#[derive(Clone)]
+pub struct Bloomsday {
+    slots: Arc<[Arc<Slot>]>,
+    poller: Arc<Poller>,
+}
+
+/// Starts serving, and returns once every filter answers.
+///
+/// # Errors
+/// [`Error::NotReady`] when one does not within `start_deadline`; the store's address may be wrong.
+pub async fn start(config: Config) -> Result<Bloomsday, Error> {
+    let deadline = config.start_deadline;
+    let bloomsday = start_unloaded(config, false)?;
+    let ready = bloomsday.poller.ready();
+    match tokio::time::timeout(deadline, ready).await {
+        Ok(()) => Ok(bloomsday),
+        Err(_) => {
+            let waiting = bloomsday.slots.iter().find(|slot| !slot.is_loaded());
+            let (filter, why) = waiting.map_or((String::new(), String::new()), |slot| {
+                let status = slot.status();
+                (status.filter.to_string(), status.last_error.unwrap_or_default())
+            });
+            Err(Error::NotReady { filter, deadline, why })
+        }
+    }
+}
+
+/// Starts serving without waiting: until a filter is loaded, every question gets the answer `meanwhile`.
+///
+/// # Errors
+/// The store's address or the cache folder cannot be used, or there is no filter to serve.
+pub fn start_unloaded(config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
+    if config.filters.is_empty() {
+        return Err(Error::NoFilters);
+    }
+    let store = Store::open(&config.store)?;
+    let slots: Vec<Arc<Slot>> = config
+        .filters
+        .iter()
+        .map(|filter| Arc::new(Slot::new(filter.name.clone(), meanwhile)))
+        .collect();
+    let poller = Poller::start(config, store, slots.clone())?;
+    Ok(Bloomsday { slots: slots.into(), poller: Arc::new(poller) })
+}
+
+impl Bloomsday {
+    /// The handle of one filter.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFilter`], naming those that are served.
+    pub fn filter(&self, name: &str) -> Result<FilterHandle, Error> {
+        match self.slots.iter().find(|slot| slot.name().as_str() == name) {
+            Some(slot) => Ok(FilterHandle::new(slot.clone())),
+            None => Err(Error::UnknownFilter {
+                name: name.chars().take(64).collect(),
+                served: self.slots.iter().map(|slot| slot.name().to_string()).collect(),
+            }),
+        }
+    }
+
+    /// Looks again now, and returns when every filter that should answer does.
+    ///
+    /// Its answer comes from a round that began after this call: one runs, one waits, however many ask.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when too many reloads wait; [`Error::UnknownFilter`].
+    pub async fn reload(&self) -> Result<Vec<Reloaded>, Error> {
+        self.poller.reload(None).await
+    }
+
+    /// [`Bloomsday::reload`] for one filter.
+    ///
+    /// # Errors
+    /// As [`Bloomsday::reload`].
+    pub async fn reload_filter(&self, name: &str) -> Result<Vec<Reloaded>, Error> {
+        let filter = self.filter(name)?;
+        self.poller.reload(Some(filter.name().clone())).await
+    }
+
+    /// What is live and why, filter by filter.
+    pub fn status(&self) -> Vec<FilterStatus> {
+        self.slots.iter().map(|slot| slot.status()).collect()
+    }
+
+    /// Whether every filter answers; a stale one does.
+    pub fn is_ready(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_loaded())
+    }
+}

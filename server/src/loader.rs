@@ -1,0 +1,99 @@
+//! A blob → a checked generation: from the cache or the store, within limits and a deadline.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use bloomsday_common::blob;
+use bloomsday_common::error::{Error, Kind};
+use bloomsday_common::protocol::Followed;
+use bloomsday_common::store::{Fetched, Store};
+use futures::FutureExt;
+use jiff::Timestamp;
+
+use crate::cache::Cache;
+use crate::handle::Generation;
+
+/// How often a transient failure is tried again within one load, with doubling pauses between.
+const TRIES: u32 = 4;
+/// The pause before the first retry.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Why a blob was not loaded.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It may work at the next look.
+    Passing(String),
+    /// The bytes are wrong: not to be fetched again until something changes.
+    Poison(String),
+}
+
+/// Where blobs come from.
+pub(crate) struct Loader {
+    pub(crate) store: Store,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) deadline: Duration,
+    pub(crate) max_blob_bytes: u64,
+}
+
+impl Loader {
+    /// Loads and checks a blob. A panic on the way counts as poison: the poller lives.
+    pub(crate) async fn load(&self, followed: &Followed) -> Result<Generation, Failure> {
+        let loading = AssertUnwindSafe(self.load_with_retries(followed)).catch_unwind();
+        match tokio::time::timeout(self.deadline, loading).await {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(_)) => Err(Failure::Poison(format!("loading {} panicked", followed.blob))),
+            Err(_) => {
+                let (blob, seconds) = (&followed.blob, self.deadline.as_secs());
+                Err(Failure::Passing(format!("{blob} did not arrive within {seconds} s")))
+            }
+        }
+    }
+
+    async fn load_with_retries(&self, followed: &Followed) -> Result<Generation, Failure> {
+        if let Some(generation) = self.load_cached(followed).await {
+            return Ok(generation);
+        }
+        let mut pause = FIRST_PAUSE;
+        for tries_left in (0..TRIES).rev() {
+            let error = match self.load_once(followed).await {
+                Ok(generation) => return Ok(generation),
+                Err(error) => error,
+            };
+            match error.kind() {
+                Kind::Corrupt | Kind::Usage => return Err(Failure::Poison(error.to_string())),
+                Kind::Transient if tries_left > 0 => tokio::time::sleep(pause).await,
+                _ => return Err(Failure::Passing(error.to_string())),
+            }
+            pause *= 2;
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// The cached copy, if there is one and it is sound.
+    pub(crate) async fn load_cached(&self, followed: &Followed) -> Option<Generation> {
+        let cache = self.cache.as_ref()?;
+        let fetched = cache.fetch(&followed.blob, self.max_blob_bytes).await.ok()?;
+        match open(fetched, followed) {
+            Ok(generation) => Some(generation),
+            Err(error) => {
+                tracing::warn!("the cached copy is dropped: {error}");
+                cache.forget(&followed.blob);
+                None
+            }
+        }
+    }
+
+    async fn load_once(&self, followed: &Followed) -> Result<Generation, Error> {
+        // The pointer's size is a promise: more bytes than that are not even asked for.
+        let limit = followed.bytes.unwrap_or(u64::MAX).min(self.max_blob_bytes);
+        let fetched = self.store.fetch(&followed.blob, limit).await?;
+        open(fetched, followed)
+    }
+}
+
+fn open(fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
+    let bytes = fetched.memory.len() as u64;
+    let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
+    let key = followed.blob.clone();
+    Ok(Generation { key, header, filter, bytes, loaded_at: Timestamp::now() })
+}
