@@ -91,7 +91,9 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         return Err("no bit is set: the filter is empty".into());
     }
     if rate > MOST_FALSE_POSITIVES {
-        return Err(format!("{fill:.3} of its bits are set: it would answer \"yes\" to most questions"));
+        return Err(format!(
+            "{fill:.3} of its bits are set: it would answer \"yes\" to most questions"
+        ));
     }
     // Swamidass & Baldi 2007: n = −m/k · ln(1 − fill).
     let ids = -(shape.bits() as f64) / f64::from(shape.probes()) * (1.0 - fill).ln();

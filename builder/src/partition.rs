@@ -258,7 +258,8 @@ impl Spill {
         for extent in extents {
             let before = hashes.len();
             hashes.resize(before + extent.bytes as usize / size_of::<H>(), H::zeroed());
-            self.file()?.read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)?;
+            self.file()?
+                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)?;
         }
         Ok(())
     }
@@ -300,7 +301,11 @@ mod tests {
 
     use super::*;
 
-    fn collect<H: IdHash>(hashes: &[H], threads: usize, budget: u64) -> (u64, Vec<H>) {
+    fn collect<H: IdHash + std::fmt::Debug>(
+        hashes: &[H],
+        threads: usize,
+        budget: u64,
+    ) -> (u64, Vec<H>) {
         let folder = tempfile::tempdir().unwrap();
         let partitions = Partitions::new(budget, folder.path());
         std::thread::scope(|scope| {
@@ -313,7 +318,11 @@ mod tests {
             }
         });
         let distinct = partitions.distinct(threads).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the spill file has a name");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "the spill file has a name"
+        );
         let kept = distinct.for_each(threads, <[H]>::to_vec).unwrap().concat();
         // A second look finds the same: verification streams over the partitions again.
         assert_eq!(distinct.for_each(1, <[H]>::to_vec).unwrap().concat(), kept);

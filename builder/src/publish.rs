@@ -103,7 +103,12 @@ pub async fn point(
         }
         Publish::Point { previous } => previous,
         Publish::Superseded { now } => {
-            return Ok(superseded(filter, day, key, &format!("changed while this build ran ({now})")));
+            return Ok(superseded(
+                filter,
+                day,
+                key,
+                &format!("changed while this build ran ({now})"),
+            ));
         }
         Publish::RolledBack { to } => {
             let why = format!("was rolled back from this very blob to {to}");

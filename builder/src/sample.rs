@@ -80,7 +80,8 @@ mod tests {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
         }
         sample.shrink();
-        let mut ids: Vec<_> = sample.ids().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
+        let mut ids: Vec<_> =
+            sample.ids().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
         ids.sort();
         ids
     }
@@ -90,7 +91,11 @@ mod tests {
         let forward = sample(0..10_000);
         assert_eq!(forward.len(), 100);
         assert_eq!(sample((0..10_000).rev()), forward);
-        assert_eq!(sample((0..30_000).map(|i| i % 10_000)), forward, "duplicates changed the choice");
+        assert_eq!(
+            sample((0..30_000).map(|i| i % 10_000)),
+            forward,
+            "duplicates changed the choice"
+        );
     }
 
     #[test]

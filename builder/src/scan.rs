@@ -184,16 +184,14 @@ async fn fetch_chunks(
             }
         })
         .map(|(plan, group, share)| async move {
-            let bytes = plan.fetch(&plan.chunks[group]).await?;
+            let bytes = plan.fetch(&plan.chunks[group]).await.map_err(Some)?;
             Ok(Work { plan: Arc::clone(plan), group, bytes, _share: share })
         })
         .buffer_unordered(FETCHES_AT_ONCE)
-        .try_for_each(|chunk| {
-            // Without a thread to take it, the report of why is already under way.
-            let _ = work.send(chunk);
-            std::future::ready(Ok(()))
-        })
+        // With no thread left to take it, why is already reported.
+        .try_for_each(|chunk| std::future::ready(work.send(chunk).map_err(|_| None)))
         .await
+        .or_else(|error| error.map_or(Ok(()), Err))
 }
 
 /// A row group's bytes of the column, to be decoded.

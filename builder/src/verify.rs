@@ -51,7 +51,8 @@ pub fn check_quality(header: &Header, filter: &Filter) -> Result<(), Error> {
     if target < TARGET_TOO_LOW_TO_MEASURE && header.shape.layout() == Layout::Blocked {
         let rate = filter.fpp_of_bits();
         if rate > TOLERATED_RATIO * target {
-            let why = format!("its bits give an fpp of {rate:e}, above {TOLERATED_RATIO} × {target:e}");
+            let why =
+                format!("its bits give an fpp of {rate:e}, above {TOLERATED_RATIO} × {target:e}");
             return Err(Error::Unsound { why });
         }
     }
@@ -69,7 +70,8 @@ pub fn check_complete<H: IdHash>(
     threads: usize,
 ) -> Result<(), Error> {
     let lost = count_missing(filter, distinct, threads)?;
-    let lost_samples = samples.iter().flat_map(Sample::ids).filter(|id| !filter.contains(id)).count();
+    let lost_samples =
+        samples.iter().flat_map(Sample::ids).filter(|id| !filter.contains(id)).count();
     if lost > 0 || lost_samples > 0 {
         return Err(Error::Lost { lost, of: distinct.n_ids(), lost_samples: lost_samples as u64 });
     }

@@ -75,7 +75,10 @@ fn guarded<S: Sink>(
     match decoded {
         Ok(decoded) => decoded.map_err(|why| work.plan.corrupt(work.group, why)),
         // Not the file's fault.
-        Err(panic) if in_sink.get() => resume_unwind(panic),
+        Err(panic) if in_sink.get() => {
+            stop.store(true, Ordering::Relaxed);
+            resume_unwind(panic)
+        }
         Err(_) => Err(work.plan.corrupt(work.group, "the decoder gave up on its bytes")),
     }
 }

@@ -65,13 +65,15 @@ pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> 
 }
 
 /// Of a page header what says how much memory the page needs. All of it is as claimed.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Header {
     kind: i64,
     uncompressed: i64,
     compressed: i64,
     values: i64,
     encoding: i64,
+    /// Bytes in front of what is compressed; only version 2 of a data page has them.
+    levels: i64,
 }
 
 impl Header {
@@ -96,6 +98,10 @@ impl Header {
                             (1, Thrift::I32) => header.values = thrift.zigzag()?,
                             (n, Thrift::I32) if n == encoding => {
                                 header.encoding = thrift.zigzag()?;
+                            }
+                            (5 | 6, Thrift::I32) if field == 8 => {
+                                let length = thrift.zigzag()?;
+                                header.levels = header.levels.checked_add(length)?;
                             }
                             _ => thrift.skip(kind, Thrift::DEPTH)?,
                         }
@@ -123,12 +129,20 @@ impl Header {
         if self.kind == Header::DICTIONARY && values > claims {
             return Err(format!("claims a dictionary of {values} values in {claims} bytes"));
         }
+        let levels = usize::try_from(self.levels).ok();
+        let split = levels.and_then(|n| Some((body.get(n..)?, claims.checked_sub(n as u64)?)));
+        let (packed, claims) =
+            split.ok_or_else(|| format!("claims levels of {} bytes", self.levels))?;
         match codec {
-            Compression::GZIP(_) if body.len() > SAFE_GZIP_BYTES => gunzips_within(body, claims),
-            Compression::LZ4 if body.len() > SAFE_LZ4_BYTES && is_lz4_frame(body) => Err(format!(
-                "is an LZ4 frame of {} bytes, and at most {SAFE_LZ4_BYTES} are allowed",
-                body.len()
-            )),
+            Compression::GZIP(_) if packed.len() > SAFE_GZIP_BYTES => {
+                gunzips_within(packed, claims)
+            }
+            Compression::LZ4 if packed.len() > SAFE_LZ4_BYTES && is_lz4_frame(packed) => {
+                Err(format!(
+                    "is an LZ4 frame of {} bytes, and at most {SAFE_LZ4_BYTES} are allowed",
+                    packed.len()
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -145,14 +159,13 @@ impl Header {
 }
 
 /// Counts what a gzip stream unpacks to, without keeping it.
-fn gunzips_within(body: &[u8], claims: u64) -> Result<(), String> {
-    let mut stream = flate2::read::MultiGzDecoder::new(body).take(claims + 1);
-    // Levels before a version 2 page are not compressed: the decoder will find such a page wrong
-    // or right; a stream that is none stops here without having unpacked much.
+fn gunzips_within(packed: &[u8], claims: u64) -> Result<(), String> {
+    let mut stream = flate2::read::MultiGzDecoder::new(packed).take(claims + 1);
     match std::io::copy(&mut stream, &mut std::io::sink()) {
         Ok(bytes) if bytes > claims => {
             Err(format!("unpacks to more than the {claims} bytes that it claims"))
         }
+        // A damaged stream ends here as it will end in the real decoder, which then says why.
         _ => Ok(()),
     }
 }
@@ -290,6 +303,33 @@ mod tests {
         assert_eq!((read.values, read.encoding, length), (4, 7, 17));
         let two = [header(20, 4, 0), vec![1, 2], header(20, 2, 0), vec![1]].concat();
         assert_eq!(check_plain(&two), Ok(Pages { values: 8, batch_rows: 8192 }));
+    }
+
+    #[test]
+    fn levels_of_a_version_2_page_are_not_part_of_what_is_packed() {
+        use std::io::Write;
+        let mut noise = 1_u64;
+        let bytes: Vec<u8> = (0..2 * SAFE_GZIP_BYTES)
+            .map(|_| {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (noise >> 56) as u8
+            })
+            .collect();
+        let mut gzip = flate2::write::GzEncoder::new(vec![9; 5], flate2::Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        let body = gzip.finish().unwrap();
+        let mut v2 = vec![0x15, 6, 0x7c, 0x15, 8, 0x15, 0, 0x15, 8, 0x15, 0, 0x15, 4, 0x15, 6];
+        v2.extend_from_slice(&[0, 0]);
+        let (header, length) = Header::read(&v2).unwrap();
+        assert_eq!((header.kind, header.values, header.levels, length), (3, 4, 5, v2.len()));
+        let check = |uncompressed: usize| {
+            let header = Header { uncompressed: uncompressed as i64, levels: 5, ..header };
+            header.check(&body, Compression::GZIP(Default::default()))
+        };
+        assert_eq!(check(bytes.len() + 5), Ok(()));
+        assert!(check(bytes.len() + 4).unwrap_err().contains("unpacks to more than"));
+        let beyond = Header { uncompressed: 9, levels: 6, ..Header::default() };
+        assert!(beyond.check(&[0; 5], Compression::SNAPPY).is_err());
     }
 
     #[test]

@@ -317,7 +317,7 @@ fn no_flipped_bit_takes_down_more_than_the_scan() {
 fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
-    let ids: Vec<String> = (0..3_000_000).map(|i| format!("{:016x}", scramble(i))).collect();
+    let ids: Vec<String> = (0..300_000).map(|i| format!("{:016x}", scramble(i))).collect();
     let gzip = WriterProperties::builder()
         .set_dictionary_enabled(false)
         .set_compression(Compression::GZIP(GzipLevel::try_new(1).unwrap()))
@@ -327,7 +327,7 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
         .set_max_row_group_row_count(Some(ids.len()))
         .build();
     write(&path, &ids, gzip);
-    // The true file has one page of 60 MB, and is read.
+    // The true file has one page of 6 MB, and is read.
     let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
     assert_eq!(found.ids.len(), ids.len());
     let bytes = std::fs::read(&path).unwrap();
@@ -336,7 +336,7 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
         - u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
     let chunk = &bytes[4..footer];
     let told = pages::claims(chunk);
-    assert!(told.compressed > 10 << 20, "{told:?}");
+    assert!(told.compressed > 3 << 19, "{told:?}");
     // The same page with a smaller claim, of as many bytes.
     let mut small = chunk.to_vec();
     let claim = zigzag(told.uncompressed);

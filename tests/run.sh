@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs everything that must hold, and installs what it needs on Debian or Ubuntu: formatting, lints,
+# all tests (with a real S3 server and real Guava), documentation, licences.
+#
+# Environment: none needed. As root it installs Debian packages itself; otherwise it uses sudo.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\n== %s\n' "$*"; }
+
+# 1. What the tests need: a C linker, Python (moto is an S3 server written in it), Java with Guava.
+need=()
+command -v cc >/dev/null || need+=(gcc libc6-dev)
+python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
+command -v javac >/dev/null || need+=(default-jdk-headless)
+[ -e /usr/share/java/guava.jar ] || need+=(libguava-java)
+if [ ${#need[@]} -gt 0 ]; then
+  say "installing ${need[*]}"
+  root=(); [ "$(id -u)" = 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}"
+fi
+tools=target/test-tools
+if ! "$tools/bin/python" -c 'import moto, flask' 2>/dev/null; then
+  say "installing moto into $tools"
+  python3 -m venv "$tools"
+  "$tools/bin/pip" install --quiet --disable-pip-version-check \
+    'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0
+fi
+
+# 2. The program and its tests.
+say "formatting"
+cargo fmt --all --check
+say "lints"
+cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+say "tests"
+cargo test --locked --workspace --quiet
+say "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+say "licences and sources of every dependency"
+command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny@0.20.2
+cargo deny --offline check --hide-inclusion-graph licenses bans sources
+say "everything holds"

@@ -1,0 +1,105 @@
+//! The stores every test runs against: a local folder, and S3 as moto implements it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+
+use tempfile::TempDir;
+
+use crate::program::{Bloomsday, bloomsday};
+
+/// A store of its own for one test.
+pub struct Backend {
+    /// Its address, for `--store`.
+    pub store: String,
+    /// What reaches it.
+    pub env: Vec<(&'static str, String)>,
+    /// Kept so that a local store lives as long as its test; also room for input.
+    pub folder: TempDir,
+}
+
+impl Backend {
+    /// A local folder.
+    pub fn local() -> Backend {
+        let folder = TempDir::new().expect("a temporary folder");
+        let store = folder.path().join("store").display().to_string();
+        Backend { store, env: Vec::new(), folder }
+    }
+
+    /// A new bucket on the S3 server that this test process shares, with a prefix.
+    pub fn s3() -> Backend {
+        static BUCKETS: Mutex<u32> = Mutex::new(0);
+        let bucket = {
+            let mut buckets = BUCKETS.lock().expect("counting does not panic");
+            *buckets += 1;
+            format!("bloomsday-{}", *buckets)
+        };
+        let server = s3_server();
+        let made =
+            ureq::put(format!("{server}/{bucket}")).send_empty().expect("moto makes a bucket");
+        assert_eq!(made.status(), 200);
+        let env = vec![
+            ("AWS_ENDPOINT", server.to_owned()),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "test-secret".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ];
+        let folder = TempDir::new().expect("a temporary folder");
+        Backend { store: format!("s3://{bucket}/prod/filters"), env, folder }
+    }
+
+    /// Every kind of store, each new.
+    pub fn all() -> Vec<Backend> {
+        vec![Backend::local(), Backend::s3()]
+    }
+
+    /// Prepares `bloomsday WORDS… --store STORE --json`.
+    pub fn bloomsday<S: AsRef<str>>(&self, words: &[S]) -> Bloomsday {
+        let mut all: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        all.extend(["--store", &self.store, "--json"]);
+        bloomsday(&all).envs(&self.env)
+    }
+}
+
+/// The address of the S3 server, started at the first call and stopped with this process.
+pub fn s3_server() -> &'static str {
+    static SERVER: OnceLock<S3> = OnceLock::new();
+    &SERVER.get_or_init(S3::start).address
+}
+
+struct S3 {
+    address: String,
+    /// Only the watcher below ends it; kept for its name in a debugger.
+    _process: Child,
+}
+
+impl S3 {
+    fn start() -> S3 {
+        let moto = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools/bin/moto_server");
+        // Statics are not dropped: the shell stops moto when this process closes its stdin by ending.
+        let script = format!("{moto} -H 127.0.0.1 -p 0 & read _; kill $!");
+        let mut process = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        let stderr = process.stderr.take().expect("stderr is piped");
+        let mut lines = BufReader::new(stderr).lines();
+        let mut said = String::new();
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else {
+                panic!("moto did not start (tests/run.sh installs it): {said}");
+            };
+            if let Some((_, address)) = line.split_once("Running on ") {
+                break address.trim().to_owned();
+            }
+            said += &line;
+        };
+        // Moto logs every request: a full pipe would stop it.
+        std::thread::spawn(move || lines.for_each(drop));
+        S3 { address, _process: process }
+    }
+}

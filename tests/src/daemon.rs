@@ -1,0 +1,149 @@
+//! Runs `bloomsday serve` and asks it over HTTP.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::backend::Backend;
+
+/// How long an event may take before the test fails: long, because machines are slow at times.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running daemon; dropped, it is killed.
+pub struct Daemon {
+    process: Child,
+    /// Where questions are answered.
+    pub public: String,
+    /// Where reloads are asked for.
+    pub admin: String,
+}
+
+/// What an HTTP call answered.
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+    /// The header `Bloomsday-Day`.
+    pub day: Option<String>,
+}
+
+impl Daemon {
+    /// Starts serving `rt` from the backend's store, polling hourly, and returns when it listens.
+    pub fn start(backend: &Backend, more: &[&str]) -> Daemon {
+        let mut words = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        if !more.contains(&"--filter") {
+            words.extend(["--filter", "rt"]);
+        }
+        if !more.contains(&"--poll-interval") {
+            words.extend(["--poll-interval", "1h"]);
+        }
+        words.extend(more);
+        let mut command = backend.bloomsday(&words).into_command();
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("the daemon starts");
+        let stdout = process.stdout.take().expect("stdout is piped");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("the daemon says where it listens");
+        let at: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        let url = |name: &str| format!("http://{}", at[name].as_str().expect("an address"));
+        Daemon { process, public: url("listen"), admin: url("admin") }
+    }
+
+    /// Starts it and waits until every filter answers.
+    pub fn ready(backend: &Backend, more: &[&str]) -> Daemon {
+        let daemon = Daemon::start(backend, more);
+        daemon.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
+        daemon
+    }
+
+    /// `GET` of the public address.
+    pub fn get(&self, path: &str) -> Answer {
+        let url = format!("{}{path}", self.public);
+        let answer = ureq::get(&url).config().http_status_as_error(false).build().call();
+        read(answer.unwrap_or_else(|e| panic!("GET {url}: {e}")))
+    }
+
+    /// `POST` of a body to the public address.
+    pub fn post(&self, path: &str, body: &[u8]) -> Answer {
+        let url = format!("{}{path}", self.public);
+        let answer = ureq::post(&url).config().http_status_as_error(false).build().send(body);
+        read(answer.unwrap_or_else(|e| panic!("POST {url}: {e}")))
+    }
+
+    /// `POST /admin/reload`, with more of a query if any.
+    pub fn reload(&self, query: &str) -> (u16, Value) {
+        let url = format!("{}/admin/reload{query}", self.admin);
+        let answer = ureq::post(&url).config().http_status_as_error(false).build().send_empty();
+        let answer = read(answer.unwrap_or_else(|e| panic!("POST {url}: {e}")));
+        let body =
+            serde_json::from_str(&answer.body).unwrap_or_else(|e| panic!("{e}: {}", answer.body));
+        (answer.status, body)
+    }
+
+    /// The status of `rt`.
+    pub fn status(&self) -> Value {
+        let answer = self.get("/status");
+        assert_eq!(answer.status, 200);
+        let status: Value = serde_json::from_str(&answer.body).expect("the status is JSON");
+        status["filters"]["rt"].clone()
+    }
+
+    /// Whether `id` is answered "yes".
+    pub fn seen(&self, id: &str) -> bool {
+        let answer = self.get(&format!("/v1/filters/rt/ids/{id}"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer: Value = serde_json::from_str(&answer.body).expect("the answer is JSON");
+        answer["seen"].as_bool().expect("seen is true or false")
+    }
+
+    /// Waits until something holds.
+    #[track_caller]
+    pub fn until(&self, what: &str, holds: impl Fn(&Daemon) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            let status = self.get("/status").body;
+            assert!(start.elapsed() < DEADLINE, "waited in vain until {what}: {status}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends it a signal, by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.process.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits for its end; the exit status.
+    pub fn wait(mut self) -> i32 {
+        self.process.wait().expect("the daemon can be waited for").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn read(mut answer: ureq::http::Response<ureq::Body>) -> Answer {
+    let day = answer.headers().get("bloomsday-day").and_then(|day| day.to_str().ok());
+    Answer {
+        status: answer.status().as_u16(),
+        day: day.map(str::to_owned),
+        body: answer
+            .body_mut()
+            .with_config()
+            .limit(256 << 20)
+            .read_to_string()
+            .expect("the body arrives whole"),
+    }
+}

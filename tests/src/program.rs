@@ -1,0 +1,131 @@
+//! Runs the program once and keeps what it said.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The program, built from this checkout if need be.
+pub fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        // Tests run in target/PROFILE/deps; the program lies one folder up. Built as the whole
+        // workspace is, so that nothing is compiled twice with other features.
+        let deps = std::env::current_exe().expect("a test has a path");
+        let folder =
+            deps.ancestors().nth(2).expect("a test lies in target/PROFILE/deps").to_owned();
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        build.args(["build", "--quiet", "--workspace", "--bin", "bloomsday"]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        let built = build.status().expect("cargo runs");
+        assert!(built.success(), "the program does not build");
+        folder.join("bloomsday")
+    })
+}
+
+/// What one run said.
+pub struct Run {
+    /// The exit status.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it logged.
+    pub stderr: String,
+    line: String,
+}
+
+/// A run to be.
+pub struct Bloomsday {
+    command: Command,
+    line: String,
+    stdin: Vec<u8>,
+}
+
+/// Prepares `bloomsday WORDS…`, with nothing of the caller's own configuration.
+pub fn bloomsday<S: AsRef<str>>(words: &[S]) -> Bloomsday {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let mut command = Command::new(path());
+    command.args(&words);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if ["AWS_", "AZURE_", "GOOGLE_", "BLOOMSDAY_", "RUST_LOG"]
+            .iter()
+            .any(|p| name.starts_with(p))
+        {
+            command.env_remove(name);
+        }
+    }
+    Bloomsday { command, line: format!("bloomsday {}", words.join(" ")), stdin: Vec::new() }
+}
+
+impl Bloomsday {
+    /// Sets variables of its environment.
+    pub fn envs(mut self, variables: &[(&str, String)]) -> Bloomsday {
+        self.command.envs(variables.iter().map(|(name, value)| (*name, value)));
+        self
+    }
+
+    /// Runs it in this folder.
+    pub fn current_dir(mut self, folder: &Path) -> Bloomsday {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Gives it something to read.
+    pub fn stdin(mut self, bytes: &[u8]) -> Bloomsday {
+        self.stdin = bytes.to_vec();
+        self
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Run {
+        let Bloomsday { mut command, line, stdin } = self;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"));
+        let mut pipe = child.stdin.take().expect("stdin is piped");
+        let writer = std::thread::spawn(move || pipe.write_all(&stdin));
+        let Output { status, stdout, stderr } = child.wait_with_output().expect("the program ends");
+        // A program that did not read everything has its reasons.
+        let _ = writer.join().expect("writing does not panic");
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let code = status.code().unwrap_or_else(|| panic!("{line} was killed: {status}"));
+        Run { code, stdout: text(&stdout), stderr: text(&stderr), line }
+    }
+
+    /// The command itself, for a test that wants to run it otherwise.
+    pub fn into_command(self) -> Command {
+        self.command
+    }
+}
+
+impl Run {
+    /// Fails the test unless it ended with this status.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Run {
+        let Run { line, stdout, stderr, .. } = &self;
+        assert_eq!(self.code, code, "{line}\n--- stdout\n{stdout}--- stderr\n{stderr}");
+        self
+    }
+
+    /// Fails the test unless its complaint contains every one of `parts`.
+    #[track_caller]
+    pub fn complains(self, parts: &[&str]) -> Run {
+        for part in parts {
+            let (line, stderr) = (&self.line, &self.stderr);
+            assert!(stderr.contains(part), "{line}: no `{part}` in\n{stderr}");
+        }
+        self
+    }
+
+    /// The first line of its output, as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let line = self.stdout.lines().next().unwrap_or_default();
+        serde_json::from_str(line).unwrap_or_else(|e| panic!("{}: {e}: {}", self.line, self.stdout))
+    }
+}

@@ -1,0 +1,202 @@
+//! The daily loop, on every kind of store: build, publish, status, history, repoint, pin.
+
+use std::path::Path;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::Run;
+
+/// Builds one day of `rt` from a folder that may hold `{day}`.
+fn build(backend: &Backend, day: &str, input: &Path, more: &[&str]) -> Run {
+    let input = input.display().to_string();
+    let mut words = vec!["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
+    words.extend(more);
+    backend.bloomsday(&words).run()
+}
+
+/// A day's input of its own, holding these users.
+fn users(backend: &Backend, name: &str, range: std::ops::Range<u64>) -> std::path::PathBuf {
+    let folder = backend.folder.path().join(name);
+    write_users(&folder.join("part-0.parquet"), range);
+    folder
+}
+
+#[test]
+fn a_day_is_published_and_every_id_is_answered_yes() {
+    for backend in Backend::all() {
+        let day = today().to_string();
+        let run = build(&backend, &day, &users(&backend, "in", 0..20_000), &[]).expect(0);
+        let report = run.json();
+        assert_eq!(report["outcome"], "published");
+        assert_eq!((&report["ids"], &report["rows"]), (&20_000.into(), &20_000.into()));
+        let fpp = report["fpp_measured"].as_f64().unwrap();
+        assert!(fpp > 0.02 && fpp <= 0.03, "measured {fpp}");
+        assert!(report["bits_per_id"].as_f64().unwrap() < 8.0);
+        let blob = report["blob"].as_str().unwrap();
+        assert_eq!(blob, format!("rt/blobs/{day}-{}.bloom", report["digest"].as_str().unwrap()));
+
+        let all: String = (0..20_000).map(|n| user(n) + "\n").collect();
+        let asked = backend.bloomsday(&["query", "rt"]).stdin(all.as_bytes()).run().expect(0);
+        assert_eq!(asked.stdout.matches("\"seen\":true").count(), 20_000);
+        let absent: String = (50_000..150_000).map(|n| user(n) + "\n").collect();
+        let asked = backend.bloomsday(&["query", "rt"]).stdin(absent.as_bytes()).run().expect(0);
+        let wrong = asked.stdout.matches("\"seen\":true").count();
+        assert!((2_500..=3_150).contains(&wrong), "{wrong} of 100,000 absent IDs");
+        backend.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
+        backend.bloomsday(&["query", "rt", "nobody"]).run().expect(3);
+    }
+}
+
+#[test]
+fn the_same_ids_give_the_same_blob_in_any_order_files_and_threads() {
+    for backend in Backend::all() {
+        let day = today().to_string();
+        let one = users(&backend, "one", 0..30_000);
+        let first = build(&backend, &day, &one, &["--threads", "1"]).expect(0).json();
+        assert_eq!(first["outcome"], "published");
+
+        let many = backend.folder.path().join("many");
+        for (i, start) in [20_000u64, 0, 10_000, 5_000].into_iter().enumerate() {
+            // Overlapping files: duplicates across files do not change the bytes either.
+            write_users(&many.join(format!("part-{i}.parquet")), start..start + 10_000);
+        }
+        for threads in ["2", "3"] {
+            let again = build(&backend, &day, &many, &["--threads", threads, "--memory", "64KiB"]);
+            let again = again.expect(0).json();
+            assert_eq!(again["outcome"], "unchanged");
+            assert_eq!(again["digest"], first["digest"]);
+            assert_eq!((&again["ids"], &again["rows"]), (&30_000.into(), &40_000.into()));
+        }
+    }
+}
+
+#[test]
+fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
+    for backend in Backend::all() {
+        let (day, before) = (today().to_string(), today().minus(1).to_string());
+        build(&backend, &before, &users(&backend, "a", 0..5_000), &[]).expect(0);
+        let bad = users(&backend, "bad", 0..1_000);
+        let bad_report = build(&backend, &day, &bad, &[]).expect(0).json();
+
+        let reason = ["--reason", "half of it was missing"];
+        let words = [&["repoint", "rt", &day, "--to", &before][..], &reason].concat();
+        let done = backend.bloomsday(&words).run().expect(0).json();
+        assert_eq!((&done["outcome"], &done["rolled_back"]), (&"published".into(), &true.into()));
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!(status["state"], "rolled_back");
+        assert_eq!(
+            (&status["day"], &status["pointer_day"]),
+            (&before.clone().into(), &day.clone().into())
+        );
+        assert_eq!(status["reason"], "half of it was missing");
+
+        let again = build(&backend, &day, &bad, &[]).expect(5);
+        assert_eq!(again.json()["outcome"], "superseded");
+        again.complains(&["rolled back", "bloomsday repoint rt"]);
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!(status["state"], "rolled_back", "the re-run undid the rollback");
+
+        let mended = users(&backend, "mended", 0..6_000);
+        assert_eq!(build(&backend, &day, &mended, &[]).expect(0).json()["outcome"], "published");
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!((&status["state"], &status["day"]), (&"ok".into(), &day.clone().into()));
+
+        // Two blobs of one day, and its pointer names one: that is the one meant.
+        let blob = bad_report["blob"].as_str().unwrap();
+        backend.bloomsday(&["repoint", "rt", &day, "--to", blob]).run().expect(0);
+        backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
+        let several = backend.bloomsday(&["repoint", "rt", &day, "--to", &day]).run().expect(2);
+        several.complains(&["several blobs", blob]);
+
+        let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
+        let outcome =
+            |outcome: &str| history.matches(&format!("\"outcome\":\"{outcome}\"")).count();
+        assert_eq!((outcome("published"), outcome("superseded")), (6, 1), "{history}");
+        assert_eq!(history.matches("\"act\":\"repoint\"").count(), 3);
+    }
+}
+
+#[test]
+fn a_pin_overrides_the_pointers_while_builds_go_on() {
+    for backend in Backend::all() {
+        let (day, before) = (today().to_string(), today().minus(1).to_string());
+        build(&backend, &before, &users(&backend, "a", 0..1_000), &[]).expect(0);
+        let until = ["--until", "24h", "--reason", "campaign"];
+        backend.bloomsday(&[&["pin", "rt", "--to", &before][..], &until].concat()).run().expect(0);
+        let report = build(&backend, &day, &users(&backend, "b", 0..2_000), &[]).expect(0).json();
+        assert_eq!((&report["outcome"], &report["pinned"]), (&"published".into(), &true.into()));
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!((&status["state"], &status["day"]), (&"pinned".into(), &before.clone().into()));
+        backend.bloomsday(&["query", "rt", &user(1_500)]).run().expect(3);
+        backend.bloomsday(&["unpin", "rt"]).run().expect(0);
+        backend.bloomsday(&["query", "rt", &user(1_500)]).run().expect(0);
+        backend
+            .bloomsday(&["pin", "rt", "--to", &before, "--until", "2020-01-01T00:00:00Z"])
+            .run()
+            .expect(2);
+    }
+}
+
+#[test]
+fn dry_runs_write_nothing() {
+    for backend in Backend::all() {
+        let (day, before) = (today().to_string(), today().minus(1).to_string());
+        build(&backend, &before, &users(&backend, "a", 0..1_000), &[]).expect(0);
+        let input = users(&backend, "b", 0..2_000);
+        let report = build(&backend, &day, &input, &["--dry-run"]).expect(0).json();
+        assert_eq!((&report["dry_run"], &report["ids"]), (&true.into(), &2_000.into()));
+        backend.bloomsday(&["repoint", "rt", &day, "--to", &before, "--dry-run"]).run().expect(0);
+        backend.bloomsday(&["pin", "rt", "--to", &before, "--dry-run"]).run().expect(0);
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!((&status["state"], &status["pointer_day"]), (&"ok".into(), &before.into()));
+        let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
+        assert_eq!(history.lines().count(), 1, "{history}");
+    }
+}
+
+#[test]
+fn input_is_read_from_the_store_too_and_templates_name_the_day() {
+    for backend in Backend::all() {
+        // The store's own bucket holds the input as well; written through the library.
+        let file = backend.folder.path().join("local/part-0.parquet");
+        write_users(&file, 0..3_000);
+        let input = if backend.store.starts_with("s3://") {
+            let server = bloomsday_tests::backend::s3_server();
+            let bucket = backend.store.split('/').nth(2).unwrap();
+            let url = format!("{server}/{bucket}/raw/dt%3D{}/part-0.parquet", today());
+            ureq::put(url).send(&std::fs::read(&file).unwrap()[..]).unwrap();
+            format!("s3://{bucket}/raw/dt={{day}}/")
+        } else {
+            backend
+                .folder
+                .path()
+                .join("{day:local}")
+                .display()
+                .to_string()
+                .replace("{day:local}", "local")
+        };
+        let words = ["build", "rt", "--day", &today().to_string(), "--input", &input];
+        let run = backend.bloomsday(&[&words[..], &["--column", "device_id"]].concat()).run();
+        assert_eq!(run.expect(0).json()["ids"], 3_000);
+    }
+}
+
+#[test]
+fn the_configuration_file_serves_as_flags() {
+    let backend = Backend::local();
+    users(&backend, "in", 0..1_000);
+    let folder = backend.folder.path();
+    let text = format!(
+        "store = \"{}\"\n[filters.rt]\ninput = \"{}/in\"\ncolumn = \"device_id\"\nfpp = 0.01\n",
+        backend.store,
+        folder.display()
+    );
+    std::fs::write(folder.join("bloomsday.toml"), text).unwrap();
+    let run = |words: &[&str]| bloomsday_tests::program::bloomsday(words).current_dir(folder).run();
+    let day = today().to_string();
+    let report = run(&["build", "rt", "--day", &day, "--json"]).expect(0).json();
+    assert_eq!((&report["fpp_target"], &report["ids"]), (&0.01.into(), &1_000.into()));
+    let check = run(&["config", "check"]).expect(0).stdout;
+    assert!(check.contains("filters.rt.fpp") && check.contains("honoured"), "{check}");
+    assert!(run(&["status"]).expect(0).stdout.contains(&day));
+}
