@@ -338,7 +338,7 @@ mod tests {
             threads in 1usize..4,
             budget in prop_oneof![Just(0u64), Just(30_000), Just(u64::MAX)],
         ) {
-            let spread = |i: u64| (i % distinct ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let spread = |i: u64| ((i % distinct) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let one: Vec<Xxh3> = (0..n as u64).map(|i| Xxh3(spread(i))).collect();
             let two: Vec<Murmur3> = one.iter().map(|h| Murmur3(h.0, !h.0)).collect();
             let expected: Vec<Xxh3> = one.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();

@@ -10,7 +10,7 @@
 //! | [`digest`] | BLAKE3 of a blob: its name and proof |
 //! | [`blob`] | filter ⇄ bytes: every byte of the format is described there |
 //! | [`key`] | the names of filters and blobs, and where in the store things lie |
-//! | [`pointer`] | the pointer, pin and history records |
+//! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
 //! | [`store`] | every read and write; does what `protocol` decides |
 //! | [`error`] | what can go wrong, sorted by what to do about it |

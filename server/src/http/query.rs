@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use super::reply::{Reply, error, json as json_reply, of};
-use crate::{Bloomsday, FilterHandle};
+use crate::Bloomsday;
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -20,9 +20,9 @@ const MAX_BODY_BYTES: usize = 16 << 20;
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
-    let handle = match find(bloomsday, filter) {
+    let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
-        Err(reply) => return reply,
+        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
     let id: Vec<u8> = percent_decode_str(id).collect();
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
@@ -36,9 +36,9 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
 }
 
 pub(super) async fn many(bloomsday: &Bloomsday, filter: &str, request: Request<Incoming>) -> Reply {
-    let handle = match find(bloomsday, filter) {
+    let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
-        Err(reply) => return reply,
+        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
     let wants_json = request
         .headers()
@@ -47,7 +47,7 @@ pub(super) async fn many(bloomsday: &Bloomsday, filter: &str, request: Request<I
         .is_some_and(|accept| accept.contains("application/json"));
     let body = match tokio::time::timeout(BODY_DEADLINE, read(request.into_body())).await {
         Ok(Ok(body)) => body,
-        Ok(Err(reply)) => return reply,
+        Ok(Err((status, why))) => return error(status, &why),
         Err(_) => {
             return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 seconds");
         }
@@ -79,19 +79,15 @@ fn lines(body: &[u8]) -> Vec<&[u8]> {
     body.strip_suffix(b"\n").unwrap_or(body).split(|byte| *byte == b'\n').collect()
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Reply> {
+async fn read(body: Incoming) -> Result<Bytes, (StatusCode, String)> {
     match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(e) if e.is::<LengthLimitError>() => {
             let why = format!("a body has at most {MAX_BODY_BYTES} bytes: send several");
-            Err(error(StatusCode::PAYLOAD_TOO_LARGE, &why))
+            Err((StatusCode::PAYLOAD_TOO_LARGE, why))
         }
-        Err(_) => Err(error(StatusCode::BAD_REQUEST, "the body ended before it was whole")),
+        Err(_) => Err((StatusCode::BAD_REQUEST, "the body ended before it was whole".to_owned())),
     }
-}
-
-fn find(bloomsday: &Bloomsday, filter: &str) -> Result<FilterHandle, Reply> {
-    bloomsday.filter(filter).map_err(|e| error(StatusCode::NOT_FOUND, &e.to_string()))
 }
 
 fn not_loaded(filter: &str) -> Reply {
