@@ -1,8 +1,11 @@
 //! The daemon: it follows, answers, rolls back three ways, keeps its last good filter and stops well.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
@@ -358,4 +361,35 @@ fn several_filters_are_served_by_one_process() {
     assert!(daemon.seen(&user(2_500)));
     let (_, body) = daemon.reload("?filter=opted-out");
     assert_eq!(body["filters"].as_object().unwrap().len(), 1);
+}
+
+#[test]
+fn a_client_that_never_finishes_its_request_is_cut_off() {
+    let backend = Backend::local();
+    two_days(&backend);
+    let daemon = Daemon::ready(&backend, &[]);
+    let address = daemon.public.strip_prefix("http://").unwrap();
+    let stalled = |request: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // Only so that a server that never cuts it off fails the test instead of hanging it.
+        stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server never ended the connection");
+        answer
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| stalled("GET /status HTTP/1.1\r\nHost: x\r\nX-Half-A-Head"));
+        scope.spawn(|| stalled(""));
+        scope.spawn(|| {
+            let head =
+                "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n";
+            let answer = stalled(&format!("{head}half a body"));
+            assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        });
+        let too_large = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                         Content-Length: 99999999999\r\n\r\n";
+        scope.spawn(|| assert!(stalled(too_large).starts_with("HTTP/1.1 413")));
+        assert!(daemon.seen(&user(2_500)), "others are answered meanwhile");
+    });
 }

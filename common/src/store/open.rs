@@ -63,7 +63,9 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
 /// [`Error::StoreUrl`] for an address that is none, or whose kind of store was not compiled in.
 pub fn open_objects(address: &str) -> Result<Location, Error> {
     if let Some(path) = local_path(address)? {
-        let absolute = std::path::absolute(&path).map_err(|e| wrong(address, e))?;
+        // What exists is named by its real path, so that `..` and links mean what the shell means.
+        let real = path.canonicalize().or_else(|_| std::path::absolute(&path));
+        let absolute = real.map_err(|e| wrong(address, e))?;
         let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
         let root = PathBuf::from("/");
         let objects = local(&root, address)?;

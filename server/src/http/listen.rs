@@ -24,7 +24,7 @@ use crate::error::Error;
 /// How many connections each address serves at once; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
-const HEADER_DEADLINE: Duration = Duration::from_secs(30);
+const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 /// How much of a request's head is read.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long requests under way may still take after a stop.

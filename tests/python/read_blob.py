@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""An independent reader of blobs, written from the format page at the top of common/src/blob.rs.
+
+    read_blob.py BLOB < IDS
+
+Checks the blob, prints its header as one line of JSON, then 1 or 0 for each line of stdin (only
+"\\n" ends a line). Ends with 1 and a sentence on stderr when the blob is not sound.
+
+It shares no code with the program; XXH3-64 and BLAKE3 are the reference libraries' (xxhash, blake3).
+"""
+
+import json
+import struct
+import sys
+
+import blake3
+import xxhash
+
+MASK = (1 << 64) - 1
+# `SALTS` of common/src/filter/blocked.rs.
+SALTS = [
+    0x243F6A89, 0x85A308D3, 0x13198A2F, 0x03707345, 0xA4093823, 0x299F31D1, 0x082EFA99, 0xEC4E6C89,
+    0x452821E7, 0x38D01377, 0xBE5466CF, 0x34E90C6D, 0xC0AC29B7, 0xC97C50DD, 0x3F84D5B5, 0xB5470917,
+]
+XXH3_SEED = 0x426C6F6F6D736461
+
+
+class Unsound(Exception):
+    """Why a blob cannot be trusted."""
+
+
+def require(holds, why):
+    if not holds:
+        raise Unsound(why)
+
+
+class Cursor:
+    """Reads the record's fields one after the other."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, count):
+        require(count <= len(self.data) - self.at, "the record ends within a field")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self, form):
+        (value,) = struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))
+        return value
+
+    def string(self):
+        return self.take(self.number("Q")).decode("utf-8")
+
+    def list(self):
+        count = self.number("Q")
+        return list(struct.unpack(f"<{count}Q", self.take(8 * count)))
+
+
+def read_record(data):
+    cursor = Cursor(data)
+    record = {"filter": cursor.string(), "day": cursor.string()}
+    for name, form in [
+        ("layout", "B"), ("units", "Q"), ("probes", "I"), ("body_bytes", "Q"), ("hash", "B"),
+        ("hash_bits", "H"), ("seed", "Q"), ("key_id", "Q"), ("id_encoding", "B"), ("origin", "B"),
+        ("ids", "Q"), ("fpp_target", "d"), ("fpp_hits", "Q"), ("fpp_asked", "Q"), ("ones", "Q"),
+    ]:
+        record[name] = cursor.number(form)
+    record["probe_hashes"], record["probe_positions"] = cursor.list(), cursor.list()
+    require(cursor.at == len(data), "the record is shorter than it says")
+    return record
+
+
+def rotate(x, by):
+    return (x << by | x >> (64 - by)) & MASK
+
+
+def murmur3(data):
+    """MurmurHash3_x64_128 with seed 0: h1 and h2."""
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+    def mix(k):
+        k = (k ^ k >> 33) * 0xFF51AFD7ED558CCD & MASK
+        k = (k ^ k >> 33) * 0xC4CEB9FE1A85EC53 & MASK
+        return k ^ k >> 33
+
+    h1 = h2 = 0
+    whole = len(data) // 16 * 16
+    for k1, k2 in struct.iter_unpack("<QQ", data[:whole]):
+        h1 ^= rotate(k1 * c1 & MASK, 31) * c2 & MASK
+        h1 = ((rotate(h1, 27) + h2) * 5 + 0x52DCE729) & MASK
+        h2 ^= rotate(k2 * c2 & MASK, 33) * c1 & MASK
+        h2 = ((rotate(h2, 31) + h1) * 5 + 0x38495AB5) & MASK
+    tail = data[whole:]
+    if len(tail) > 8:
+        k2 = int.from_bytes(tail[8:], "little")
+        h2 ^= rotate(k2 * c2 & MASK, 33) * c1 & MASK
+    if tail:
+        k1 = int.from_bytes(tail[:8], "little")
+        h1 ^= rotate(k1 * c1 & MASK, 31) * c2 & MASK
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & MASK
+    h2 = (h2 + h1) & MASK
+    h1, h2 = mix(h1), mix(h2)
+    h1 = (h1 + h2) & MASK
+    return h1, (h2 + h1) & MASK
+
+
+class Blocked:
+    """512 bits an ID: one block, k bits in it."""
+
+    codes = (0, 64, XXH3_SEED)
+    name = "blocked"
+
+    def __init__(self, record, body):
+        self.units, self.probes = record["units"], record["probes"]
+        require(0 < self.probes <= len(SALTS), "there are not so many salts")
+        require(record["body_bytes"] == 64 * self.units, "N is not 64 U")
+        self.bits = 512 * self.units
+        self.words = body
+
+    def hashes(self, id):
+        return [xxhash.xxh3_64_intdigest(id, seed=XXH3_SEED)]
+
+    def positions(self, hashes):
+        (h,) = hashes
+        block, x = h * self.units >> 64, h & 0xFFFFFFFF
+        return [512 * block + ((x * salt & 0xFFFFFFFF) >> 23) for salt in SALTS[: self.probes]]
+
+    def is_set(self, position):
+        return self.words[position >> 3] >> (position & 7) & 1 == 1
+
+
+class Guava:
+    """Guava's file: a byte 1, a byte k, U, then U big-endian words."""
+
+    codes = (1, 128, 0)
+    name = "guava"
+
+    def __init__(self, record, body):
+        self.units, self.probes = record["units"], record["probes"]
+        require(record["body_bytes"] == 6 + 8 * self.units, "N is not 6 + 8 U")
+        stated = struct.unpack(">BBI", body[:6])
+        require(stated == (1, self.probes, self.units), "the body is of another shape")
+        self.bits = 64 * self.units
+        self.words = body[6:]
+
+    def hashes(self, id):
+        return list(murmur3(id))
+
+    def positions(self, hashes):
+        c, h2 = hashes
+        found = []
+        for _ in range(self.probes):
+            found.append((c & 0x7FFFFFFFFFFFFFFF) % self.bits)
+            c = (c + h2) & MASK
+        return found
+
+    def is_set(self, position):
+        (word,) = struct.unpack_from(">Q", self.words, position >> 6 << 3)
+        return word >> (position & 63) & 1 == 1
+
+
+def probe_id(i):
+    length = i + 1 if i < 16 else 16 + 21 * (i - 15)
+    return bytes(ord("a") + (i + j) % 26 for j in range(length))
+
+
+def read(blob):
+    """The header and the filter of a blob that is sound in every way the page describes."""
+    require(len(blob) >= 14 + 32, "shorter than a header and a digest")
+    digest = blake3.blake3(blob[:-32]).digest()
+    require(blob[-32:] == digest, "the digest is not that of the bytes before it")
+    magic, version, length = struct.unpack("<8sHI", blob[:14])
+    require(magic == b"BLOOMSDY", "the magic is missing")
+    require(version == 0, f"format version {version} is unknown")
+    require(length <= 65536, "the record is too long")
+    end = 14 + length
+    start = -(-end // 4096) * 4096
+    record = read_record(blob[14:end])
+    require(start + record["body_bytes"] + 32 == len(blob), "the length is not as the record says")
+    require(not any(blob[end:start]), "the space before the body is not zero")
+    require(record["layout"] in (0, 1), "the layout is unknown")
+    kind = (Blocked, Guava)[record["layout"]]
+    codes = (record["hash"], record["hash_bits"], record["seed"])
+    require(codes == kind.codes, "the hash is not the layout's")
+    require(record["key_id"] == 0 and record["id_encoding"] == 0, "a reserved field is used")
+    require(record["origin"] in (0, 1), "the origin is unknown")
+    require(record["units"] > 0 and record["ids"] > 0, "there is nothing in it")
+
+    filter = kind(record, blob[start:-32])
+    ones = sum(byte.bit_count() for byte in filter.words)
+    require(ones == record["ones"], f"{ones} bits are set, not {record['ones']}")
+    hashes = [filter.hashes(probe_id(i)) for i in range(64)]
+    require([h for pair in hashes for h in pair] == record["probe_hashes"], "the hashes differ")
+    positions = [position for pair in hashes for position in filter.positions(pair)]
+    require(positions == record["probe_positions"], "the probe positions differ")
+
+    header = {
+        "blob": f"{record['filter']}/blobs/{record['day']}-{digest.hex()}.bloom",
+        "filter": record["filter"],
+        "day": record["day"],
+        "digest": digest.hex(),
+        "format": version,
+        "layout": kind.name,
+        "units": filter.units,
+        "probes": filter.probes,
+        "bits": filter.bits,
+        "bytes": len(blob),
+        "ids": record["ids"],
+        "ids_estimated": record["origin"] == 1,
+        "fpp_target": record["fpp_target"],
+        "fpp_measured": record["fpp_hits"] / max(record["fpp_asked"], 1),
+        "fpp_hits": record["fpp_hits"],
+        "fpp_asked": record["fpp_asked"],
+        "fill": ones / filter.bits,
+        "sound": True,
+    }
+    return header, filter
+
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        blob = file.read()
+    try:
+        header, filter = read(blob)
+    except Unsound as why:
+        sys.exit(f"{sys.argv[1]} is not sound: {why}")
+    print(json.dumps(header))
+    for id in sys.stdin.buffer.read().split(b"\n")[:-1]:
+        legal = 1 <= len(id) <= 1024
+        seen = legal and all(map(filter.is_set, filter.positions(filter.hashes(id))))
+        print(int(seen))
+
+
+if __name__ == "__main__":
+    main()
