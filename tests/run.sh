@@ -21,7 +21,7 @@ if [ ${#need[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}"
 fi
 tools=target/test-tools
-if ! "$tools/bin/python" -c 'import moto, flask' 2>/dev/null; then
+if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then
   say "installing moto into $tools"
   python3 -m venv "$tools"
   "$tools/bin/pip" install --quiet --disable-pip-version-check \

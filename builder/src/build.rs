@@ -164,6 +164,8 @@ async fn run<H: IdHash>(
         ..Act::new(ActKind::Build, Outcome::Pointing, Timestamp::now(), &job.by)
     };
     refuse_the_future(job.day, act.at)?;
+    // An impossible rate is impossible for any number of IDs: say so before hours of reading.
+    Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
     // Before anything else, so that whatever an operator does from now on is noticed.
     let read = store.pointer(&job.filter, job.day).await?;
     let start = publish::Start { filter: job.filter.clone(), day: job.day, read };

@@ -1,7 +1,7 @@
 //! [`Error`]: why a day could not be built.
 
 use bloomsday_common::day::Day;
-use bloomsday_common::error::Kind;
+use bloomsday_common::error::{Kind, is_forbidden};
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -222,21 +222,4 @@ fn hint(error: &object_store::Error) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// Whether the store refused, also where it says so only deep in the chain, as local files do.
-fn is_forbidden(error: &object_store::Error) -> bool {
-    use object_store::Error as E;
-    if matches!(error, E::PermissionDenied { .. } | E::Unauthenticated { .. }) {
-        return true;
-    }
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        let io = error.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }

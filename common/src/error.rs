@@ -274,13 +274,34 @@ impl Error {
         let (key, store, source) = (key.to_owned(), store.to_owned(), Box::new(source));
         match *source {
             object_store::Error::NotFound { .. } => Error::NotFound { key, store },
-            object_store::Error::PermissionDenied { .. }
-            | object_store::Error::Unauthenticated { .. } => {
-                Error::Forbidden { doing, key, store, source }
-            }
+            _ if is_forbidden(&source) => Error::Forbidden { doing, key, store, source },
             _ => Error::Store { doing, key, store, source },
         }
     }
+}
+
+/// Whether the store refused for lack of rights, also where it says so only deep in the chain.
+///
+/// Local files bury the system's error; and of a refused *listing* object_store 0.14 keeps the HTTP
+/// status in a private type, so that only the text has it.
+pub fn is_forbidden(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    if matches!(error, E::PermissionDenied { .. } | E::Unauthenticated { .. }) {
+        return true;
+    }
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
+            return true;
+        }
+        next = error.source();
+    }
+    let text = error.to_string();
+    matches!(error, E::Generic { .. })
+        && ["403 Forbidden", "401 Unauthorized"]
+            .iter()
+            .any(|status| text.contains(&format!("status code: {status}")))
 }
 
 fn is_transient(error: &object_store::Error) -> bool {

@@ -104,7 +104,12 @@ pub(crate) async fn open(
 /// Reads a local file into memory fit for a filter.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
     let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = match std::fs::read(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::NotFound(format!("there is no file {}", path.display())));
+        }
+        read => read.map_err(failed)?,
+    };
     let mut memory = Buffer::zeroed(bytes.len()).map_err(failed)?;
     memory.copy_from_slice(&bytes);
     Ok(memory)

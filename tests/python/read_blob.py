@@ -6,10 +6,12 @@
 Checks the blob, prints its header as one line of JSON, then 1 or 0 for each line of stdin (only
 "\\n" ends a line). Ends with 1 and a sentence on stderr when the blob is not sound.
 
-It shares no code with the program; XXH3-64 and BLAKE3 are the reference libraries' (xxhash, blake3).
+It shares no code with the program; XXH3-64 and BLAKE3 come from the packages xxhash and blake3.
 """
 
+import datetime
 import json
+import re
 import struct
 import sys
 
@@ -68,7 +70,16 @@ def read_record(data):
         record[name] = cursor.number(form)
     record["probe_hashes"], record["probe_positions"] = cursor.list(), cursor.list()
     require(cursor.at == len(data), "the record is shorter than it says")
+    day = re.fullmatch(r"(\d{4})-(\d{2})-(\d{2})", record["day"], re.ASCII)
+    require(day and is_date(*map(int, day.groups())), "the day is no day")
     return record
+
+
+def is_date(year, month, day):
+    try:
+        return bool(datetime.date(year, month, day))
+    except ValueError:
+        return False
 
 
 def rotate(x, by):
@@ -224,7 +235,7 @@ def main():
         blob = file.read()
     try:
         header, filter = read(blob)
-    except Unsound as why:
+    except (Unsound, UnicodeDecodeError) as why:
         sys.exit(f"{sys.argv[1]} is not sound: {why}")
     print(json.dumps(header))
     for id in sys.stdin.buffer.read().split(b"\n")[:-1]:

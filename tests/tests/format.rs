@@ -124,7 +124,7 @@ fn a_reader_written_from_the_page_agrees_on_headers_and_answers() {
         ("blocked", "1e-6", 16),
         ("guava", "0.5", 1),
         ("guava", "0.03", 5),
-        ("guava", "1e-9", 30),
+        ("guava", "1e-4", 13),
     ] {
         let backend = Backend::local();
         let blob = build(&backend, &day, 5_000, &["--layout", layout, "--fpp", fpp]);

@@ -5,12 +5,13 @@
 //! comparison and our rename, microseconds later, is lost.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
 use crate::error::Error;
+use crate::pointer::MAX_RECORD_BYTES;
 
 /// Writes `new` at `key` if the file holds `expected` (or is absent, for `None`).
 ///
@@ -41,7 +42,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(failed("lock"))?;
     lock.lock().map_err(failed("lock"))?;
 
-    let found = match fs::read(&path) {
+    let found = match read_record(&path) {
         Ok(bytes) => Some(Bytes::from(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => return Err(failed("read")(e)),
@@ -61,6 +62,14 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         File::open(&parent)?.sync_all()
     };
     write().map_err(failed("write"))
+}
+
+/// As much of a file as a look at a record reads: one byte more than a record may have, so that an
+/// oversized one compares equal to what was seen of it and can be mended.
+fn read_record(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Refuses a blob that a symbolic link leads out of the store's folder.

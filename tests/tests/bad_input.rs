@@ -1,0 +1,574 @@
+//! Whatever is wrong, the program says what and what to do about it, ends with the documented
+//! status, moves no pointer, and a running daemon goes on answering.
+
+#[path = "bad_input/gate.rs"]
+mod gate;
+#[path = "bad_input/objects.rs"]
+mod objects;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::{Run, bloomsday};
+use gate::{Gate, Way};
+use objects::{bucket, objects, put};
+use serde_json::Value;
+
+/// How many users the good day holds: `user(0)` and so on.
+const GOOD: u64 = 1_000;
+/// A store in which yesterday is fine and a daemon answers from it.
+struct Good {
+    backend: Backend,
+    daemon: Daemon,
+    before: String,
+    day: String,
+    pointers: BTreeMap<String, Vec<u8>>,
+}
+
+impl Good {
+    fn on(backend: Backend) -> Good {
+        let (before, day) = (today().minus(1).to_string(), today().to_string());
+        build_users(&backend, &before, 0..GOOD).expect(0);
+        let daemon = Daemon::ready(&backend, &[]);
+        let pointers = objects(&backend, "rt/pointers/");
+        assert_eq!(pointers.len(), 1);
+        Good { backend, daemon, before, day, pointers }
+    }
+
+    fn local() -> Good {
+        Good::on(Backend::local())
+    }
+
+    /// Builds today from an input.
+    fn build(&self, input: &Path, column: &str) -> Run {
+        let input = input.display().to_string();
+        let words = ["build", "rt", "--day", &self.day, "--input", &input, "--column", column];
+        self.backend.bloomsday(&words).run()
+    }
+
+    fn put_pointer(&self, day: &str, bytes: &[u8]) {
+        put(&self.backend, &format!("rt/pointers/{day}"), bytes);
+    }
+
+    /// No pointer moved, and a reload leaves the daemon with the same filter.
+    #[track_caller]
+    fn unmoved(&self) {
+        assert_eq!(objects(&self.backend, "rt/pointers/"), self.pointers);
+        let (code, body) = self.daemon.reload("");
+        assert_eq!((code, &body["filters"]["rt"]["outcome"]), (200, &"unchanged".into()), "{body}");
+        self.answers("ok");
+    }
+
+    /// A reload fails for a reason that says all of this, and the daemon keeps its day and answers.
+    #[track_caller]
+    fn reload_fails(&self, says: &[&str]) {
+        let (code, body) = self.daemon.reload("");
+        assert_eq!((code, &body["filters"]["rt"]["outcome"]), (502, &"failed".into()), "{body}");
+        let reason = body["filters"]["rt"]["reason"].as_str().unwrap();
+        assert!(says.iter().all(|part| reason.contains(part)), "{says:?} not all in: {reason}");
+        self.answers("failing");
+    }
+
+    #[track_caller]
+    fn answers(&self, state: &str) {
+        let status = self.daemon.status();
+        let expected = (&state.into(), &self.before.clone().into());
+        assert_eq!((&status["state"], &status["day"]), expected, "{status}");
+        assert_eq!(self.daemon.get("/readyz").status, 200);
+        let all: String = (0..GOOD).map(|n| user(n) + "\n").collect();
+        let answer = self.daemon.post("/v1/filters/rt/query", all.as_bytes());
+        assert_eq!((answer.status, answer.body), (200, "1\n".repeat(GOOD as usize)));
+    }
+}
+
+fn build_users(backend: &Backend, day: &str, users: std::ops::Range<u64>) -> Run {
+    let file = backend.folder.path().join(format!("in-{}-{}.parquet", users.start, users.end));
+    write_users(&file, users);
+    let input = file.display().to_string();
+    let words = ["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run()
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet").join(name)
+}
+
+fn expected() -> serde_json::Map<String, Value> {
+    let text = fs::read_to_string(fixture("expected.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+// ---- input -------------------------------------------------------------------------------------
+
+#[test]
+fn no_file_at_all_is_not_found_and_the_input_and_the_day_are_named() {
+    let good = Good::local();
+    let folder = good.backend.folder.path();
+    fs::create_dir_all(folder.join("empty")).unwrap();
+    fs::create_dir_all(folder.join("done")).unwrap();
+    fs::write(folder.join("done/_SUCCESS"), "").unwrap();
+    for input in ["nowhere", "nowhere/part-0.parquet", "empty", "done", "done/*.parquet", "d={day}"]
+    {
+        let run = good.build(&folder.join(input), "device_id").expect(4);
+        let shown = folder.join(input.replace("{day}", &good.day)).display().to_string();
+        run.complains(&[&shown, &good.day, "check that the day's files have arrived"]);
+    }
+    // Of two inputs, one that is not there is never passed over.
+    let file = fixture("pyarrow-string.parquet").display().to_string();
+    let missing = folder.join("nowhere").display().to_string();
+    let words = ["build", "rt", "--day", &good.day, "--input", &file, "--input", &missing];
+    let run = good.backend.bloomsday(&[&words[..], &["--column", "id"]].concat()).run();
+    run.expect(4).complains(&[&missing]);
+    good.unmoved();
+}
+
+#[test]
+fn a_day_without_one_id_is_refused_and_recorded() {
+    let good = Good::local();
+    for (fixture_name, says) in
+        [("pyarrow-zero-rows", "0 rows, 0 of them null"), ("pyarrow-all-null", "40 rows, 40 of")]
+    {
+        let run = good.build(&fixture(&format!("{fixture_name}.parquet")), "id").expect(6);
+        let report = run.json();
+        assert_eq!((&report["outcome"], &report["blob"]), (&"refused".into(), &Value::Null));
+        assert!(report["reason"].as_str().unwrap().contains(says), "{report}");
+        run.complains(&["refused: rt", &good.day, says, "the pointer is as it was"]);
+        let history = good.backend.bloomsday(&["history", "rt"]).run().expect(0).json();
+        assert_eq!((&history["act"], &history["outcome"]), (&"build".into(), &"refused".into()));
+        assert_eq!(history["day"], good.day);
+        assert!(history["reason"].as_str().unwrap().contains(says), "{history}");
+    }
+    good.unmoved();
+}
+
+#[test]
+fn a_missing_column_is_answered_with_the_columns_that_are_there() {
+    let good = Good::local();
+    let run = good.build(&fixture("pyarrow-not-ids.parquet"), "device_id").expect(2);
+    run.complains(&["pyarrow-not-ids.parquet", "no column `device_id`", "`bool`", "`timestamp`"]);
+    good.unmoved();
+}
+
+#[test]
+fn a_column_that_holds_no_ids_is_refused_by_its_type() {
+    let good = Good::local();
+    let mut tried = 0;
+    for (name, case) in expected().iter().filter(|(name, _)| name.contains("not-ids")) {
+        let (file, column) = name.split_once('#').unwrap();
+        let why = case["why"].as_str().unwrap().replace("type ", "its type is ");
+        let why = why.split(',').next().unwrap();
+        let run = good.build(&fixture(file), column).expect(2);
+        run.complains(&[file, &format!("column `{column}`"), why, "an ID is a string, binary"]);
+        tried += 1;
+    }
+    assert_eq!(tried, 9);
+    good.unmoved();
+}
+
+#[test]
+fn a_codec_that_is_not_read_is_refused_by_name_and_only_where_it_matters() {
+    let good = Good::local();
+    let run = good.build(&fixture("pyarrow-brotli.parquet"), "id").expect(2);
+    run.complains(&["pyarrow-brotli.parquet", "`id`", "Brotli", "Snappy", "write the file again"]);
+    good.unmoved();
+    good.build(&fixture("pyarrow-brotli.parquet"), "other").expect(0);
+}
+
+#[test]
+fn a_damaged_file_is_named_and_spoils_the_whole_day() {
+    let good = Good::local();
+    let folder = good.backend.folder.path().join("mixed");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(fixture("pyarrow-string.parquet"), folder.join("part-0.parquet")).unwrap();
+    let mut tried = 0;
+    let cases = expected();
+    for (name, _) in cases.iter().filter(|(_, case)| case["corrupt"] == true) {
+        good.build(&fixture(name), "id").expect(7).complains(&[name, "write"]);
+        // Among sound files as well.
+        let file = folder.join(name);
+        fs::copy(fixture(name), &file).unwrap();
+        good.build(&folder, "id").expect(7).complains(&[name, "write"]);
+        fs::remove_file(&file).unwrap();
+        tried += 1;
+    }
+    assert_eq!(tried, 14);
+    good.unmoved();
+    assert_eq!(objects(&good.backend, "rt/blobs/").len(), 1, "something was uploaded");
+}
+
+// ---- usage and configuration -------------------------------------------------------------------
+
+#[test]
+fn a_wrong_flag_is_refused_with_what_would_be_right() {
+    let good = Good::local();
+    let input = fixture("pyarrow-string.parquet").display().to_string();
+    let tomorrow = today().plus(1).to_string();
+    let today = good.day.as_str();
+    for (more, says) in [
+        (&["--day", "yesterday"][..], &["`yesterday` is not a day", "YYYY-MM-DD"][..]),
+        (&["--day", "2026-02-30"], &["`2026-02-30` is not a day"]),
+        (&["--day", "2999-01-01"], &["2999-01-01 is in the future", &tomorrow]),
+        (&["--day", today, "--layout", "cuckoo"], &["layout `cuckoo`", "`blocked` or `guava`"]),
+        (&["--day", today, "--fpp", "0"], &["fpp of 0", "between 1e-9 and 0.5"]),
+        (&["--day", today, "--fpp", "1"], &["fpp of 1", "between 1e-9 and 0.5"]),
+        (&["--day", today, "--fpp", "nan"], &["fpp of NaN", "between 1e-9 and 0.5"]),
+        (&["--day", today, "--fpp=-0.1"], &["fpp of -0.1", "between 1e-9 and 0.5"]),
+        (&["--day", today, "--fpp", "low"], &["low", "--fpp"]),
+        (&["--day", today, "--fpp", "5e-9"], &["`blocked`", "--layout guava"]),
+        (&["--day", today, "--memory", "lots"], &["lots", "--memory"]),
+        (&["--day", today, "--colunm", "x"], &["--colunm", "--column"]),
+        (&[], &["--day"]),
+    ] {
+        let words = ["build", "rt", "--input", &input, "--column", "id"];
+        let run = good.backend.bloomsday(&[&words[..], more].concat()).run();
+        assert_eq!(run.code, 2, "{more:?}: {}{}", run.stdout, run.stderr);
+        run.complains(says);
+    }
+    good.backend.bloomsday(&["frobnicate"]).run().expect(2).complains(&["frobnicate"]);
+    good.backend.bloomsday(&["query", "RT"]).run().expect(2).complains(&["`RT`", "a-z, 0-9"]);
+    good.backend.bloomsday(&["repoint", "rt", today]).run().expect(2).complains(&["--to"]);
+    let serve = ["serve", "--filter", "rt", "--admin", "0.0.0.0:0"];
+    good.backend.bloomsday(&serve).run().expect(2).complains(&["--admin-token-file", "127.0.0.1"]);
+    good.backend.bloomsday(&["serve"]).run().expect(2).complains(&["--filter", "bloomsday.toml"]);
+    good.unmoved();
+}
+
+#[test]
+fn what_is_not_named_is_asked_for_with_every_way_to_name_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| bloomsday(words).current_dir(folder.path()).run();
+    for words in [&["status"][..], &["query", "rt", "x"], &["history", "rt"]] {
+        run(words).expect(2).complains(&[
+            "no store",
+            "--store",
+            "BLOOMSDAY_STORE",
+            "bloomsday.toml",
+        ]);
+    }
+    let build = ["build", "rt", "--day", "2026-11-19", "--store", "store"];
+    run(&[&build[..], &["--column", "id"]].concat()).expect(2).complains(&[
+        "no input",
+        "--input",
+        "[filters.rt]",
+        "bloomsday.toml",
+    ]);
+    run(&[&build[..], &["--input", "x"]].concat()).expect(2).complains(&[
+        "no column",
+        "--column",
+        "[filters.rt]",
+        "bloomsday.toml",
+    ]);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_every_job_before_it_does_anything() {
+    let good = Good::local();
+    let folder = good.backend.folder.path();
+    let file = folder.join("bloomsday.toml");
+    for (text, says) in [
+        ("stroe = \"x\"", "unknown field `stroe`"),
+        ("[filters.rt]\ncolunm = \"x\"", "unknown field `colunm`"),
+        ("[filters.RT]", "`RT` is not a filter name"),
+        ("[filters.rt]\nfpp = \"low\"", "fpp"),
+        ("[filters.rt]\nlayout = \"cuckoo\"", "choose `blocked` or `guava`"),
+        ("poll_interval = \"soon\"", "poll_interval"),
+        ("store = ", "line 1"),
+    ] {
+        fs::write(&file, text).unwrap();
+        for words in [&["config", "check"][..], &["status"], &["query", "rt", "x"]] {
+            let run = bloomsday(&[words, &["--store", &good.backend.store]].concat());
+            let run = run.current_dir(folder).run();
+            assert_eq!(run.code, 2, "{text}: {}{}", run.stdout, run.stderr);
+            run.complains(&["bloomsday.toml is wrong", says]);
+        }
+    }
+    // Sound values that are impossible together.
+    for (text, says) in [
+        ("[filters.rt]\nfpp = 5e-9", "--layout guava"),
+        ("[filters.rt]\nfpp = 2.0", "between 1e-9 and 0.5"),
+        ("store = \"gopher://x\"", "`gopher://x` cannot be used as a store"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let run = bloomsday(&["config", "check"]).current_dir(folder).run();
+        assert_eq!(run.code, 2, "{text}: {}{}", run.stdout, run.stderr);
+        run.complains(&[says]);
+    }
+    let run = bloomsday(&["status", "--config", "nowhere.toml"]).current_dir(folder).run();
+    run.expect(2).complains(&["nowhere.toml", "cannot be read"]);
+    good.unmoved();
+}
+
+// ---- pointers and blobs ------------------------------------------------------------------------
+
+#[test]
+fn nothing_published_is_not_found_and_says_what_to_do() {
+    for backend in Backend::all() {
+        if bucket(&backend).is_none() {
+            backend.bloomsday(&["query", "rt", "x"]).run().expect(4).complains(&[&backend.store]);
+            fs::create_dir_all(&backend.store).unwrap();
+        }
+        let oldest = today().minus(3).to_string();
+        let run = backend.bloomsday(&["query", "rt", "x"]).run().expect(4);
+        run.complains(&["`rt` has no pointer", &oldest, &backend.store, "build a day"]);
+        backend.bloomsday(&["history", "rt"]).run().expect(4);
+        backend.bloomsday(&["status"]).run().expect(4).complains(&["no filter"]);
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!(status["state"], "empty");
+        let to = ["--to", &oldest];
+        let run = backend.bloomsday(&[&["repoint", "rt", &oldest][..], &to].concat()).run();
+        run.expect(4).complains(&[&oldest, "bloomsday status rt"]);
+    }
+}
+
+#[test]
+fn a_pointer_that_cannot_be_read_is_kept_by_builds_and_stops_nobody() {
+    for backend in Backend::all() {
+        let good = Good::on(backend);
+        let (backend, day) = (&good.backend, good.day.as_str());
+        let digest = "ab".repeat(32);
+        let optout = format!("optout/blobs/{day}-{digest}.bloom");
+        let elsewhere = format!("s3://evil/prod/rt/blobs/{day}-{digest}.bloom");
+        let torn = format!("{{\"blob\": \"rt/blobs/{day}-{digest}.bloom\",");
+        let other_day =
+            format!("{{\"blob\": \"rt/blobs/{day}-{digest}.bloom\", \"day\": \"2020-01-01\"}}");
+        let key = format!("rt/pointers/{day}");
+        for (garbage, says) in [
+            (&b""[..], "it is empty"),
+            (b"half a ro", "does not name a blob"),
+            (b"\xff\xfe\x00", "not UTF-8"),
+            (b"{}", "missing field `blob`"),
+            (torn.as_bytes(), "its JSON is wrong"),
+            (other_day.as_bytes(), "its field \"day\" says 2020-01-01"),
+            (optout.as_bytes(), "it belongs to `optout`"),
+            (elsewhere.as_bytes(), "it lies outside this store"),
+            (b"rt/blobs/../../etc/passwd", "does not name a blob"),
+        ] {
+            good.put_pointer(day, garbage);
+            let remedy = format!("bloomsday repoint rt {day} --to");
+            let run = backend.bloomsday(&["query", "rt", &user(1)]).run().expect(7);
+            run.complains(&[&key, says, &remedy]);
+            good.reload_fails(&[&key, says, &remedy]);
+            let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+            assert_eq!((&status["state"], &status["day"]), (&"failing".into(), &Value::Null));
+            assert!(status["reason"].as_str().unwrap().contains(says), "{status}");
+            assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
+
+            let run = build_users(backend, day, 0..GOOD + 1).expect(7);
+            run.complains(&[&key, says, "a build does not overwrite it", &remedy]);
+            assert_eq!(objects(backend, "rt/pointers/")[day], garbage, "{says}");
+        }
+        // The remedy works as it was printed.
+        let run = build_users(backend, day, 0..GOOD + 1).expect(7);
+        let blob = run.stderr.split("--to ").nth(1).unwrap().split('`').next().unwrap();
+        backend.bloomsday(&["repoint", "rt", day, "--to", blob]).run().expect(0);
+        assert_eq!(good.daemon.reload("").0, 200);
+        assert_eq!(good.daemon.status()["day"], day);
+        backend.bloomsday(&["query", "rt", &user(GOOD)]).run().expect(0);
+    }
+}
+
+#[test]
+fn a_pointer_larger_than_any_record_is_refused_and_the_printed_remedy_mends_it() {
+    for backend in Backend::all() {
+        let good = Good::on(backend);
+        let (backend, day) = (&good.backend, good.day.as_str());
+        let garbage = [b'x'; 70_000];
+        good.put_pointer(day, &garbage);
+        let says = ["rt/pointers/", "more than 65536", "bloomsday repoint rt"];
+        backend.bloomsday(&["query", "rt", &user(1)]).run().expect(7).complains(&says);
+        good.reload_fails(&says);
+        build_users(backend, day, 0..GOOD + 1).expect(7).complains(&says);
+        assert_eq!(objects(backend, "rt/pointers/")[day], garbage);
+        backend.bloomsday(&["repoint", "rt", day, "--to", &good.before]).run().expect(0);
+        assert_eq!(good.daemon.reload("").0, 200);
+    }
+}
+
+#[test]
+fn a_pointer_to_a_blob_that_is_not_there_is_not_found_and_the_blob_is_named() {
+    for backend in Backend::all() {
+        let good = Good::on(backend);
+        let blob = format!("rt/blobs/{}-{}.bloom", good.day, "ab".repeat(32));
+        good.put_pointer(&good.day, blob.as_bytes());
+        let backend = &good.backend;
+        backend.bloomsday(&["query", "rt", &user(1)]).run().expect(4).complains(&[&blob]);
+        backend.bloomsday(&["inspect", &blob]).run().expect(4).complains(&[&blob]);
+        good.reload_fails(&[&blob]);
+        // Nor can an operator make one.
+        let words = ["repoint", "rt", &good.before, "--to", &blob];
+        backend.bloomsday(&words).run().expect(4).complains(&[&blob]);
+        backend.bloomsday(&["pin", "rt", "--to", &blob]).run().expect(4).complains(&[&blob]);
+        let pointers = objects(backend, "rt/pointers/");
+        assert_eq!(pointers[&good.before], good.pointers[&good.before]);
+        assert_eq!(pointers[&good.day], blob.as_bytes());
+        good.answers("failing");
+    }
+}
+
+#[test]
+fn a_damaged_blob_is_refused_by_everybody_and_building_the_day_again_mends_it() {
+    let good = Good::local();
+    let (backend, day) = (&good.backend, good.day.as_str());
+    let report = build_users(backend, day, 500..2_000).expect(0).json();
+    let blob = report["blob"].as_str().unwrap();
+    let file = Path::new(&backend.store).join(blob);
+    let sound = fs::read(&file).unwrap();
+    let mut flipped = sound.clone();
+    flipped[5_000] ^= 1;
+    let mut renamed = sound.clone();
+    renamed[24] ^= 1;
+    let pointers = objects(backend, "rt/pointers/");
+    for (what, bytes) in [
+        ("a flipped bit", flipped),
+        ("a flipped bit in the header", renamed),
+        ("an end cut off", sound[..sound.len() - 100].to_vec()),
+        ("a header cut off", sound[..10].to_vec()),
+        ("no byte", Vec::new()),
+        ("a byte too many", [&sound[..], b"\n"].concat()),
+    ] {
+        fs::write(&file, &bytes).unwrap();
+        let says = [blob, "damaged", "rebuild that day"];
+        backend.bloomsday(&["query", "rt", &user(1)]).run().expect(7).complains(&says);
+        backend.bloomsday(&["inspect", blob]).run().expect(7).complains(&says);
+        let copy = backend.folder.path().join("copy.bloom");
+        fs::write(&copy, &bytes).unwrap();
+        bloomsday(&["inspect", copy.to_str().unwrap()]).run().expect(7);
+        let before = good.before.as_str();
+        backend.bloomsday(&["repoint", "rt", before, "--to", blob]).run().expect(7);
+        backend.bloomsday(&["pin", "rt", "--to", blob]).run().expect(7).complains(&says);
+        good.reload_fails(&[blob]);
+        assert_eq!(objects(backend, "rt/pointers/"), pointers, "{what}");
+
+        let again = build_users(backend, day, 500..2_000).expect(0);
+        assert_eq!(again.json()["outcome"], "unchanged");
+        assert_eq!(fs::read(&file).unwrap(), sound, "{what} was not mended");
+    }
+    assert_eq!(good.daemon.reload("").0, 200);
+    assert_eq!(good.daemon.status()["day"], day);
+}
+
+#[test]
+fn of_two_builds_of_one_day_at_once_the_pointer_names_a_whole_one() {
+    for backend in Backend::all() {
+        let day = today().to_string();
+        // In the first round there is no pointer, in the others there is.
+        for round in 0..4u64 {
+            let build = |start| build_users(&backend, &day, start..start + 5_000);
+            let starts = [round * 20_000, round * 20_000 + 10_000];
+            let runs = std::thread::scope(|scope| {
+                let builds = starts.map(|start| scope.spawn(move || build(start)));
+                builds.map(|build| build.join().unwrap())
+            });
+            let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+            assert_eq!(status["state"], "ok");
+            let mut published = Vec::new();
+            for run in &runs {
+                let report = run.json();
+                let blob = report["blob"].as_str().unwrap();
+                backend.bloomsday(&["inspect", blob]).run().expect(0);
+                match run.code {
+                    0 => {
+                        assert_eq!(report["outcome"], "published", "round {round}");
+                        published.push(report["blob"].clone());
+                    }
+                    5 => {
+                        assert_eq!(report["outcome"], "superseded", "round {round}");
+                        let remedy = format!("bloomsday repoint rt {day} --to {blob}");
+                        assert!(run.stderr.contains(&remedy), "{}", run.stderr);
+                    }
+                    other => panic!("round {round} ended with {other}: {}", run.stderr),
+                }
+            }
+            assert_ne!(runs[0].json()["blob"], runs[1].json()["blob"]);
+            assert!(published.contains(&status["blob"]), "round {round}: {status}");
+        }
+        let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
+        assert_eq!(history.lines().count(), 8, "{history}");
+    }
+}
+
+// ---- the store ---------------------------------------------------------------------------------
+
+#[test]
+fn a_store_that_cannot_be_reached_is_said_to_be_so_within_two_minutes() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut backend = Backend::s3();
+    backend.env[0] = ("AWS_ENDPOINT", format!("http://{closed}"));
+    let day = today().to_string();
+    let input = fixture("pyarrow-string.parquet").display().to_string();
+    let build = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
+    let pin = ["pin", "rt", "--to", &day];
+    for words in [&["status", "rt"][..], &["query", "rt", "x"], &["history", "rt"], &pin, &build] {
+        let start = Instant::now();
+        let run = backend.bloomsday(words).run().expect(75);
+        run.complains(&["cannot", &backend.store, "rt"]);
+        assert!(start.elapsed() < Duration::from_secs(120), "{words:?}: {:?}", start.elapsed());
+    }
+    // The input's store, while the filter's own is fine.
+    let good = Good::local();
+    let words = ["build", "rt", "--day", &day, "--input", "s3://dmp/rt/", "--column", "id"];
+    let run = good.backend.bloomsday(&words).envs(&backend.env).run();
+    run.expect(75).complains(&["cannot", "s3://dmp/rt/"]);
+    good.unmoved();
+}
+
+#[test]
+fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
+    let gate = Gate::open();
+    let good = Good::on(gate.backend());
+    let (backend, day) = (&good.backend, good.day.as_str());
+    gate.set(Way::Forbidden);
+    let says = ["forbids", &backend.store, "credentials and their rights", "s3:ListBucket"];
+    for words in [&["query", "rt", "x"][..], &["repoint", "rt", day, "--to", day]] {
+        backend.bloomsday(words).run().expect(1).complains(&says);
+    }
+    build_users(backend, day, 0..10).expect(1).complains(&says);
+    let file = "s3://dmp/rt/part-0.parquet";
+    let local = Good::local();
+    let words = ["build", "rt", "--day", day, "--input", file, "--column", "id"];
+    let run = local.backend.bloomsday(&words).envs(&backend.env).run().expect(1);
+    run.complains(&[file, "credentials and their rights", "s3:ListBucket"]);
+    local.unmoved();
+    good.reload_fails(&says);
+    gate.set(Way::Open);
+    good.unmoved();
+}
+
+#[test]
+fn a_listing_that_is_forbidden_is_not_called_a_passing_trouble() {
+    let gate = Gate::open();
+    let (backend, local) = (gate.backend(), Good::local());
+    gate.set(Way::Forbidden);
+    let remedy = "credentials and their rights";
+    for words in [&["status"][..], &["status", "rt"], &["history", "rt"]] {
+        backend.bloomsday(words).run().expect(1).complains(&[&backend.store, remedy]);
+    }
+    for input in ["s3://dmp/rt/", "s3://dmp/rt/*.parquet"] {
+        let words = ["build", "rt", "--day", &local.day, "--input", input, "--column", "id"];
+        let run = local.backend.bloomsday(&words).envs(&backend.env).run();
+        run.expect(1).complains(&["s3://dmp/rt/", remedy]);
+    }
+    local.unmoved();
+}
+
+#[test]
+fn a_daemon_outlives_its_store() {
+    let gate = Gate::open();
+    let good = Good::on(gate.backend());
+    for way in [Way::Broken, Way::Forbidden, Way::Broken] {
+        gate.set(way);
+        good.reload_fails(&[&good.backend.store]);
+        assert_eq!(good.daemon.get("/livez").status, 200);
+    }
+    gate.set(Way::Open);
+    good.unmoved();
+    build_users(&good.backend, &good.day, 0..10).expect(0);
+    assert_eq!(good.daemon.reload("").0, 200);
+    assert_eq!(good.daemon.status()["day"], good.day);
+}
