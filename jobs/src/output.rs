@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bloomsday_builder::Progress;
 use bloomsday_common::store::Store;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
 pub(crate) struct Output {
@@ -40,6 +40,8 @@ impl Output {
     /// A bar for a build, which shows itself on a terminal only.
     pub(crate) fn build_progress(&self) -> impl Fn(Progress) + Sync + use<> {
         let bar = ProgressBar::with_draw_target(None, self.target());
+        bar.set_style(style(""));
+        bar.set_message("open");
         bar.enable_steady_tick(Duration::from_millis(100));
         let stage: Mutex<&'static str> = Mutex::new("");
         move |progress| {
@@ -53,9 +55,9 @@ impl Output {
             };
             if *stage != name {
                 *stage = name;
+                bar.set_style(style(unit));
                 bar.reset();
                 bar.set_message(name);
-                bar.set_style(style(unit));
             }
             if total > 0 {
                 bar.set_length(total);
@@ -79,7 +81,12 @@ fn style(unit: &str) -> ProgressStyle {
         "bytes" => "{msg:>8} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
         _ => "{msg:>8} {spinner} {elapsed}",
     };
-    ProgressStyle::with_template(template).expect("the templates above are well formed")
+    let style =
+        ProgressStyle::with_template(template).expect("the templates above are well formed");
+    style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // A bar that cannot be written is no reason to stop.
+        let _ = write!(out, "{:.1} M/s", state.per_sec() / 1e6);
+    })
 }
 
 /// Writes to stdout; a reader that closed the pipe has seen enough.

@@ -200,3 +200,22 @@ fn the_configuration_file_serves_as_flags() {
     assert!(check.contains("filters.rt.fpp") && check.contains("honoured"), "{check}");
     assert!(run(&["status"]).expect(0).stdout.contains(&day));
 }
+
+#[test]
+fn the_demo_tells_the_whole_story() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = folder.path().display().to_string();
+    let run =
+        bloomsday_tests::program::bloomsday(&["demo", "--exit", "--json", "--dir", &dir]).run();
+    let said = run.expect(0).stdout;
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let outcomes: Vec<&str> = lines.iter().filter_map(|line| line["outcome"].as_str()).collect();
+    // Two days, the third, its reload, the rollback, its reload, and a re-run that does not undo it.
+    let story =
+        ["published", "published", "published", "swapped", "published", "swapped", "superseded"];
+    assert_eq!(outcomes, story, "{said}");
+    // A user of yesterday, a new one; both after the third day; the new one after the rollback.
+    let seen: Vec<bool> = lines.iter().filter_map(|line| line["seen"].as_bool()).collect();
+    assert_eq!(seen, [true, false, true, true, false], "{said}");
+}

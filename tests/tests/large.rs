@@ -2,7 +2,7 @@
 //! daily runs; prints the figures that the README quotes:
 //!
 //! ```sh
-//! cargo test --release -p bloomsday-tests --test large -- --ignored --nocapture
+//! cargo test --release --workspace --test large -- --ignored --nocapture
 //! ```
 
 use std::hint::black_box;
