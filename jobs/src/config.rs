@@ -105,7 +105,8 @@ impl Settings {
 
     /// The store, opened; a local folder is made if `create`.
     pub(crate) fn open_store(&self, create: bool) -> Result<Store, Error> {
-        output::open(self.store()?, create)
+        let address = self.store()?;
+        Ok(if create { Store::create(address)? } else { Store::open(address)? })
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -247,7 +248,7 @@ impl Settings {
             )?;
         }
         let (store, from) = match &self.store {
-            Some((store, from)) => (output::open(store, false)?.name().to_owned(), *from),
+            Some((store, from)) => (Store::open(store)?.name().to_owned(), *from),
             None => ("none".to_owned(), "default"),
         };
         values.insert(0, Value { name: "store".into(), value: store, from });

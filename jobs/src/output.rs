@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bloomsday_builder::Progress;
-use bloomsday_common::store::Store;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
@@ -149,11 +148,6 @@ pub(crate) fn who() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned());
     format!("{}@{host}", user.unwrap_or_else(|_| "unknown".to_owned()))
-}
-
-/// Opens the store that the settings name.
-pub(crate) fn open(address: &str, create: bool) -> Result<Store, crate::error::Error> {
-    Ok(if create { Store::create(address)? } else { Store::open(address)? })
 }
 
 #[cfg(test)]
