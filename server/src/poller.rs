@@ -22,7 +22,7 @@ use crate::status::{Core, ReloadOutcome, Reloaded};
 
 /// How many reloads may wait for the next round; they all get the same one.
 const MAX_WAITING: usize = 1024;
-/// How much each poll interval is lengthened or shortened, in tenths: so that a fleet that was started
+/// How much each poll interval is lengthened or shortened at most: so that a fleet that was started
 /// at once does not look at once for ever.
 const JITTER_PERCENT: u64 = 10;
 
