@@ -141,10 +141,18 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// # Errors
 /// The store's address or the cache folder cannot be used, or there is no filter to serve.
 pub fn start_unloaded(config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
+    let store = Store::open(&config.store)?;
+    start_on(store, config, meanwhile)
+}
+
+/// As [`start_unloaded`], on a store that is already open; `config.store` is not looked at.
+///
+/// # Errors
+/// The cache folder cannot be used, or there is no filter to serve.
+pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
     if config.filters.is_empty() {
         return Err(Error::NoFilters);
     }
-    let store = Store::open(&config.store)?;
     let slots: Vec<Arc<Slot>> = config
         .filters
         .iter()

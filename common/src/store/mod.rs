@@ -120,6 +120,14 @@ impl Store {
         open::store(address, true)
     }
 
+    /// A store in any [`ObjectStore`]: for a backend that has no address, and for tests that put one
+    /// which fails, delays or lies in between.
+    ///
+    /// `objects` must honour conditional writes. `name` is for messages.
+    pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Store {
+        Store { objects, root: Path::default(), names: vec![name.to_owned()], folder: None }
+    }
+
     /// What to call the store in a message; it holds no secret.
     pub fn name(&self) -> &str {
         &self.names[0]
