@@ -11,12 +11,13 @@ use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome};
-use bloomsday_common::protocol::{self, Seen, Step};
+use bloomsday_common::protocol::{self, Publish, Retention, Seen, Step};
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::gates::{self, Counts, Gates, Norms, Verdict};
 use crate::partition::{Distinct, Feeder, Partitions};
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
@@ -50,8 +51,12 @@ pub struct Job {
     pub threads: usize,
     /// Who builds, for the records.
     pub by: String,
+    /// What makes a day suspicious.
+    pub gates: Gates,
     /// Why a suspicious day may pass, in the words of whoever let it.
     pub accept_change: Option<String>,
+    /// How long blobs are kept: one that prune may be about to delete is uploaded again.
+    pub retention: Retention,
     /// Build and check, but write nothing.
     pub dry_run: bool,
 }
@@ -106,6 +111,8 @@ pub struct Report {
     pub fpp_measured: f64,
     /// The share of these IDs that the newest earlier day also held, if one could be asked.
     pub overlap: Option<f64>,
+    /// What the gates made of the day's numbers.
+    pub gates: Vec<Verdict>,
     /// Where the time went.
     pub seconds: Seconds,
     /// Why it was not published, and what to do.
@@ -200,24 +207,41 @@ async fn run<H: IdHash>(
     report.digest = Some(sealed.key().digest);
     report.bytes = sealed.len();
     act.blob.clone_from(&report.blob);
-    if job.dry_run {
-        report.outcome = Outcome::Unchanged;
-        return finish(store, report, act, began).await;
+    if !job.dry_run {
+        let uploading = |bytes| progress(Progress::Upload(bytes, sealed.len()));
+        let uploaded = publish::upload(store, &sealed, job.retention, &uploading).await?;
+        report.seconds.publish = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        progress(Progress::Verify);
+        let (header_read, filter_read) = uploaded;
+        verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
+        verify::check_quality(&header_read, &filter_read)?;
+        report.seconds.verify = clock.elapsed().as_secs_f64();
     }
-    let uploading = |bytes| progress(Progress::Upload(bytes, sealed.len()));
-    let (header_read, filter_read) = publish::upload(store, &sealed, &uploading).await?;
-    report.seconds.publish = clock.elapsed().as_secs_f64();
 
     let clock = Instant::now();
-    progress(Progress::Verify);
-    verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
-    verify::check_quality(&header_read, &filter_read)?;
-    drop(filter_read);
-    report.overlap = overlap(job, store, &distinct).await;
-    report.seconds.verify = clock.elapsed().as_secs_f64();
-
+    let overlap = overlap(job, store, &distinct).await;
+    report.overlap = overlap.map(|(share, _)| share);
+    report.seconds.verify += clock.elapsed().as_secs_f64();
+    let decision = publish::decide(store, &start, sealed.key()).await?;
+    if let Publish::Point { .. } = decision.publish {
+        let norms = Norms::of(job.day, &decision.history);
+        let failed = report.judge(overlap, &norms, &job.gates);
+        match &job.accept_change {
+            _ if failed.is_empty() => {}
+            Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
+            None => {
+                report.outcome = Outcome::Refused;
+                report.reason = Some(report.refusal(&failed, sealed.key()));
+                return finish(store, report, act, began).await;
+            }
+        }
+    }
     let act = report.told_in(act);
-    let moved = publish::point(store, &start, &header, &sealed, &act).await?;
+    let moved = match job.dry_run {
+        true => decision.foretold(&start, sealed.key())?,
+        false => publish::point(store, &start, decision, &header, &sealed, &act).await?,
+    };
     report.outcome = moved.outcome;
     report.reason = moved.reason;
     finish(store, report, Act { previous: moved.previous, ..act }, began).await
@@ -292,8 +316,15 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
     }
 }
 
-/// Compares with the newest earlier day's filter. It informs; so any trouble is only a warning.
-async fn overlap<H: IdHash>(job: &Job, store: &Store, distinct: &Distinct<H>) -> Option<f64> {
+/// The share of the day's IDs that the newest earlier day's filter holds, and its standard deviation.
+///
+/// Another layout's filter cannot be compared with. Nor can one that is damaged or out of reach: that
+/// is only a warning, since the other gates go on judging.
+async fn overlap<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    distinct: &Distinct<H>,
+) -> Option<(f64, f64)> {
     for back in 1..=OVERLAP_DAYS {
         let pointer = store.pointer(&job.filter, job.day.minus(back)).await.ok()?;
         let Seen::Found(pointer) = pointer.seen else { continue };
@@ -353,10 +384,32 @@ impl Report {
             fpp_target: fpp,
             fpp_measured: 0.0,
             overlap: None,
+            gates: Vec::new(),
             seconds: Seconds::default(),
             reason: None,
             dry_run: false,
         }
+    }
+
+    /// Puts the day's numbers to the gates; returns what failed, in words.
+    fn judge(&mut self, overlap: Option<(f64, f64)>, norms: &Norms, gates: &Gates) -> String {
+        let Report { rows, nulls, invalid, ids, .. } = *self;
+        self.gates = gates::judge(&Counts { rows, nulls, invalid, ids, overlap }, norms, gates);
+        let failed = self.gates.iter().filter(|verdict| !verdict.passed);
+        failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    fn refusal(&self, failed: &str, blob: &BlobKey) -> String {
+        let Report { filter, day, .. } = self;
+        let kept = match self.dry_run {
+            true => String::new(),
+            false => format!("\n  The blob is kept for inspection at {blob}."),
+        };
+        format!(
+            "{filter} {day} is not like the days before: {failed}; nothing was pointed at{kept}\n  \
+             If the input is wrong, mend it and build again. If the change is real: build again with \
+             --accept-change 'why'"
+        )
     }
 
     /// The history record with everything the report knows.

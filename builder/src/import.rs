@@ -10,6 +10,7 @@ use bloomsday_common::hash::Murmur3;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
@@ -32,6 +33,8 @@ pub struct Import {
     pub name: String,
     /// Who imports, for the records.
     pub by: String,
+    /// How long blobs are kept: one that prune may be about to delete is uploaded again.
+    pub retention: Retention,
     /// Check, but write nothing.
     pub dry_run: bool,
 }
@@ -71,9 +74,10 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     if job.dry_run {
         report.outcome = Outcome::Unchanged;
     } else {
-        publish::upload(store, &sealed, &|_| {}).await?;
+        publish::upload(store, &sealed, job.retention, &|_| {}).await?;
         act = report.told_in(act);
-        let moved = publish::point(store, &start, &header, &sealed, &act).await?;
+        let decision = publish::decide(store, &start, sealed.key()).await?;
+        let moved = publish::point(store, &start, decision, &header, &sealed, &act).await?;
         report.outcome = moved.outcome;
         report.reason = moved.reason;
         act.previous = moved.previous;

@@ -14,6 +14,7 @@
 //! | [`sample`] | a fair choice of raw IDs to verify with |
 //! | [`fill`] | distinct hashes → a filter |
 //! | [`verify`] | is this filter good? |
+//! | [`gates`] | is this day good? |
 //! | [`publish`] | upload, read back, point |
 //! | [`error`] | why a day could not be built |
 
@@ -22,6 +23,7 @@
 mod build;
 pub mod error;
 pub mod fill;
+pub mod gates;
 pub mod ids;
 mod import;
 pub mod partition;

@@ -8,7 +8,7 @@ use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
-use bloomsday_common::protocol::{self, Publish};
+use bloomsday_common::protocol::{self, Publish, Retention};
 use bloomsday_common::store::{Read, Store};
 use jiff::Timestamp;
 
@@ -19,17 +19,24 @@ const UPLOADS: u32 = 2;
 
 /// Brings a blob into the store and reads it back whole.
 ///
-/// What already lies under its name is used if it is sound, and uploaded over if it is not.
+/// What already lies under its name is used if it is sound, and uploaded over if it is not, or if it
+/// is so old that prune may be about to delete it.
 ///
 /// # Errors
 /// The store's; or why the bytes that came back were refused.
 pub async fn upload(
     store: &Store,
     sealed: &Sealed<'_>,
+    retention: Retention,
     progress: &dyn Fn(u64),
 ) -> Result<(Header, Filter), Error> {
     match read_back(store, sealed.key()).await {
-        Ok(found) => return Ok(found),
+        Ok(found) => {
+            let (_, uploaded) = store.look_at_blob(sealed.key()).await?;
+            if !protocol::is_old(uploaded, Timestamp::now(), retention) {
+                return Ok(found);
+            }
+        }
         Err(error) if error.kind() == Kind::NotFound => {}
         Err(error) if error.kind() == Kind::Corrupt => {
             tracing::warn!("{error}; uploading it again");
@@ -74,7 +81,63 @@ pub struct Start {
     pub read: Read<Pointer>,
 }
 
-/// Moves the day's pointer to a verified blob, if the protocol lets it.
+/// What may be done to a day's pointer, and what that follows from.
+pub struct Decision {
+    /// The decision.
+    pub publish: Publish,
+    /// The newest records of the filter's history.
+    pub history: Vec<Act>,
+    /// The pointer as it was read.
+    now: Read<Pointer>,
+}
+
+/// Reads the pointer again, and the history, and asks the protocol what a build may do with `blob`.
+///
+/// # Errors
+/// The store's.
+pub async fn decide(store: &Store, start: &Start, blob: &BlobKey) -> Result<Decision, Error> {
+    let now = store.pointer(&start.filter, start.day).await?;
+    let unchanged_since_start = now.version == start.read.version;
+    let history = store.history(&start.filter).await?;
+    let had: BTreeSet<BlobKey> = protocol::blobs_a_day_had(start.day, &history, &now.seen);
+    let publish = protocol::publish(start.day, blob, &now.seen, unchanged_since_start, &had);
+    Ok(Decision { publish, history, now })
+}
+
+impl Decision {
+    /// How acting on it would end, if nobody else acts meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Record`] for a pointer that cannot be read, which a build does not overwrite.
+    pub fn foretold(&self, start: &Start, blob: &BlobKey) -> Result<Moved, Error> {
+        let Start { filter, day, .. } = start;
+        Ok(match &self.publish {
+            Publish::Unchanged => {
+                Moved { outcome: Outcome::Unchanged, previous: None, reason: None }
+            }
+            Publish::Point { previous } => {
+                let (outcome, previous) = (Outcome::Published, previous.clone());
+                Moved { outcome, previous, reason: None }
+            }
+            Publish::Superseded { now } => {
+                superseded(start, blob, &format!("changed while this build ran ({now})"))
+            }
+            Publish::RolledBack { to } => {
+                superseded(start, blob, &format!("was rolled back from this very blob to {to}"))
+            }
+            Publish::Unreadable { why } => {
+                return Err(StoreError::Record {
+                    key: format!("{filter}/pointers/{day}"),
+                    why: format!("{why} (a build does not overwrite it)"),
+                    remedy: format!("repoint {filter} {day} --to {blob}"),
+                }
+                .into());
+            }
+        })
+    }
+}
+
+/// Moves the day's pointer to a verified blob, if that was decided.
 ///
 /// `act` is the history record to be: it is written before the pointer moves, so that a crash in
 /// between cannot hide which blobs the day has had; the caller writes it again with the outcome.
@@ -84,66 +147,48 @@ pub struct Start {
 pub async fn point(
     store: &Store,
     start: &Start,
+    decision: Decision,
     header: &Header,
     blob: &Sealed<'_>,
     act: &Act,
 ) -> Result<Moved, Error> {
-    let (filter, day, key) = (&start.filter, start.day, blob.key());
-    let now = store.pointer(filter, day).await?;
-    let unchanged_since_start = now.version == start.read.version;
-    // The history is needed only to tell a mended re-run from the data that was rolled back.
-    let history = match now.seen {
-        protocol::Seen::Found(_) => store.history(filter).await?,
-        _ => Vec::new(),
-    };
-    let had: BTreeSet<BlobKey> = protocol::blobs_a_day_had(day, &history, &now.seen);
-    let previous = match protocol::publish(day, key, &now.seen, unchanged_since_start, &had) {
-        Publish::Unchanged => {
-            return Ok(Moved { outcome: Outcome::Unchanged, previous: None, reason: None });
-        }
-        Publish::Point { previous } => previous,
-        Publish::Superseded { now } => {
-            return Ok(superseded(
-                filter,
-                day,
-                key,
-                &format!("changed while this build ran ({now})"),
-            ));
-        }
-        Publish::RolledBack { to } => {
-            let why = format!("was rolled back from this very blob to {to}");
-            return Ok(superseded(filter, day, key, &why));
-        }
-        Publish::Unreadable { why } => {
-            return Err(StoreError::Record {
-                key: format!("{filter}/pointers/{day}"),
-                why: format!("{why} (a build does not overwrite it)"),
-                remedy: format!("repoint {filter} {day} --to {key}"),
-            }
-            .into());
-        }
-    };
-    store.record_act(filter, act).await?;
+    let foretold = decision.foretold(start, blob.key())?;
+    let Publish::Point { previous } = decision.publish else { return Ok(foretold) };
+    let (filter, day) = (&start.filter, start.day);
+    let act = Act { outcome: Outcome::Pointing, previous: previous.clone(), ..act.clone() };
+    store.record_act(filter, &act).await?;
     let pointer = Pointer {
         bytes: Some(blob.len()),
         ids: Some(header.ids),
-        previous: previous.clone(),
+        previous,
         published_at: Some(Timestamp::now()),
         published_by: Some(act.by.clone()),
         act: Some(ActKind::Build),
         reason: act.reason.clone(),
-        ..Pointer::to(key.clone())
+        ..Pointer::to(blob.key().clone())
     };
-    match store.point(filter, day, &pointer, &now.version).await {
-        Ok(()) => Ok(Moved { outcome: Outcome::Published, previous, reason: None }),
+    match store.point(filter, day, &pointer, &decision.now.version).await {
+        Ok(()) => {}
         Err(error) if error.kind() == Kind::Superseded => {
-            Ok(superseded(filter, day, key, &format!("changed at the last moment: {error}")))
+            return Ok(superseded(
+                start,
+                blob.key(),
+                &format!("changed at the last moment: {error}"),
+            ));
         }
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    // A prune that looked before the pointer moved may have deleted the blob since: it is ours to
+    // bring back, and from now on nothing deletes it.
+    match store.look_at_blob(blob.key()).await {
+        Err(error) if error.kind() == Kind::NotFound => store.put_blob(blob, &|_| {}).await?,
+        other => drop(other?),
+    }
+    Ok(foretold)
 }
 
-fn superseded(filter: &FilterName, day: Day, blob: &BlobKey, why: &str) -> Moved {
+fn superseded(start: &Start, blob: &BlobKey, why: &str) -> Moved {
+    let Start { filter, day, .. } = start;
     let reason = format!(
         "{filter}/pointers/{day} {why}\n  \
          The blob is kept at {blob}; nothing was repointed.\n  \

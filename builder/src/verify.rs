@@ -78,7 +78,8 @@ pub fn check_complete<H: IdHash>(
     Ok(())
 }
 
-/// The share of the day's IDs that another filter answers "yes", corrected for its false positives.
+/// The share of the day's IDs that another filter holds: those it answers "yes", corrected for its
+/// false positives; and the standard deviation of that figure.
 ///
 /// # Errors
 /// The system's, when a spilled partition cannot be read.
@@ -87,10 +88,13 @@ pub fn overlap<H: IdHash>(
     earlier_fpp: f64,
     distinct: &Distinct<H>,
     threads: usize,
-) -> Result<f64, Error> {
-    let missing = count_missing(earlier, distinct, threads)?;
-    let share = 1.0 - missing as f64 / distinct.n_ids() as f64;
-    Ok(((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0))
+) -> Result<(f64, f64), Error> {
+    let n = distinct.n_ids() as f64;
+    let share = 1.0 - count_missing(earlier, distinct, threads)? as f64 / n;
+    let overlap = ((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0);
+    // Only the absent IDs are answered by chance: n (1 − overlap) tries of probability fpp.
+    let deviation = ((1.0 - overlap) * earlier_fpp / (1.0 - earlier_fpp) / n).sqrt();
+    Ok((overlap, deviation))
 }
 
 fn count_missing<H: IdHash>(

@@ -205,6 +205,20 @@ pub enum Error {
         /// What it says now.
         now: String,
     },
+    /// A blob that prune may delete at any moment.
+    #[error(
+        "{key} was uploaded at {uploaded:.0}, more than {keep_days} days ago, and no pointer or pin \
+         keeps it: prune may be deleting it now; build its day again, which uploads it anew, or name \
+         another blob"
+    )]
+    Doomed {
+        /// The blob.
+        key: String,
+        /// When it was uploaded.
+        uploaded: jiff::Timestamp,
+        /// How long blobs are kept.
+        keep_days: u32,
+    },
     /// A day with several blobs, and none of them pointed at.
     #[error("{day} has several blobs; name the one you mean:\n  {}", .blobs.join("\n  "))]
     SeveralBlobs {
@@ -255,7 +269,10 @@ impl Error {
             | Error::Unsound { .. } => Kind::Corrupt,
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
             Error::Memory { .. } => Kind::Transient,
-            Error::Store { .. } | Error::Forbidden { .. } | Error::File { .. } => Kind::Failed,
+            Error::Store { .. }
+            | Error::Forbidden { .. }
+            | Error::File { .. }
+            | Error::Doomed { .. } => Kind::Failed,
         }
     }
 

@@ -1,7 +1,10 @@
-//! Every decision of publish, repoint, pin and follow, as pure functions: what was read → what to do.
+//! Every decision of publish, repoint, pin, prune and follow, as pure functions: what was read → what
+//! to do.
 //!
 //! No I/O and no clock here: [`crate::store`] reads, asks these, and acts. So that a test, or a model
 //! checker, can put every case to the very code that runs.
+
+mod retention;
 
 use std::collections::BTreeSet;
 
@@ -10,6 +13,7 @@ use jiff::Timestamp;
 use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
+pub use retention::{References, Retention, is_doomed, is_old, may_delete, pointers_to_drop};
 
 /// What a look at a record of the store showed.
 ///
@@ -31,6 +35,30 @@ impl<T> Seen<T> {
             Seen::Found(record) => Some(record),
             _ => None,
         }
+    }
+}
+
+// ---- write ---------------------------------------------------------------------------------------
+
+/// What a second look shows after a conditional write that ended with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclear {
+    /// It was written after all: the error came later.
+    Written,
+    /// Nothing changed: it may be tried again.
+    NotWritten,
+    /// Somebody else was first.
+    Changed,
+}
+
+/// Decides what became of a conditional write that ended with an error: success and failure can both
+/// hide behind one, so the record is read again. `before` and `now` are what a look found, `new` is
+/// what was to be written.
+pub fn after_unclear_write<T: PartialEq>(before: Option<&T>, new: &T, now: Option<&T>) -> Unclear {
+    match now {
+        Some(now) if now == new => Unclear::Written,
+        now if now == before => Unclear::NotWritten,
+        _ => Unclear::Changed,
     }
 }
 

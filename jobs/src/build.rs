@@ -73,6 +73,9 @@ impl Build {
 
     fn job(self, settings: &Settings) -> Result<Job, Error> {
         let configured = settings.filter(&self.filter);
+        let retention = settings.retention(&self.filter);
+        let wrong = |why| Error::Usage(format!("filters.{}.{why}", self.filter));
+        configured.gates.check().map_err(wrong)?;
         let missing = |what: &str| {
             let name = &self.filter;
             Error::Usage(format!(
@@ -101,7 +104,9 @@ impl Build {
             spill_folder: self.spill.unwrap_or_else(std::env::temp_dir),
             threads: self.threads.unwrap_or(cores).max(1),
             by: who(),
+            gates: configured.gates,
             accept_change: self.accept_change,
+            retention,
             dry_run: self.dry_run,
         })
     }
@@ -110,11 +115,13 @@ impl Build {
 pub(crate) fn describe(report: &Report) -> String {
     let mut outcome = report.outcome.name().to_owned();
     if report.dry_run {
-        outcome = "dry run: nothing was written".into();
+        outcome = format!("{outcome} if it were no dry run: nothing was written");
     }
     if report.pinned {
         outcome += " (pinned: servers stay on the pin until it is removed or expires)";
     }
+    let gates = report.gates.iter().map(|verdict| verdict.gate);
+    let judged: Vec<&str> = gates.collect();
     pairs(&[
         ("outcome", outcome),
         ("filter", report.filter.to_string()),
@@ -145,6 +152,14 @@ pub(crate) fn describe(report: &Report) -> String {
             report.overlap.map_or("– (no earlier day to compare with)".into(), |share| {
                 format!("{:.1} % of these IDs were there the day before", share * 100.0)
             }),
+        ),
+        (
+            "gates",
+            match report.gates.iter().filter(|verdict| !verdict.passed).count() {
+                _ if judged.is_empty() => "– (not asked)".into(),
+                0 => format!("passed: {}", judged.join(", ")),
+                failed => format!("{failed} of {} failed", judged.len()),
+            },
         ),
         (
             "seconds",

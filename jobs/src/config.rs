@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bloomsday_builder::gates::{Gates, Limits};
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use clap::Subcommand;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -53,10 +56,12 @@ pub(crate) struct FilterFile {
     pub(crate) layout: Option<Layout>,
     pub(crate) memory: Option<bytesize::ByteSize>,
     pub(crate) max_age_days: Option<u32>,
+    keep_days: Option<NonZeroU32>,
+    #[serde(default)]
+    pub(crate) gates: Gates,
     // Read and checked, for the programs that act on them.
     schedule: Option<String>,
     day_offset: Option<u32>,
-    keep_days: Option<u32>,
     guard: Option<Guard>,
 }
 
@@ -120,6 +125,12 @@ impl Settings {
 
     pub(crate) fn max_age_days(&self, name: &FilterName) -> u32 {
         self.filter(name).max_age_days.unwrap_or(MAX_AGE_DAYS)
+    }
+
+    pub(crate) fn retention(&self, name: &FilterName) -> Retention {
+        let default = Retention::default();
+        let keep_days = self.filter(name).keep_days.map_or(default.keep_days, NonZeroU32::get);
+        Retention { keep_days, max_age_days: self.max_age_days(name) }
     }
 }
 
@@ -233,11 +244,13 @@ impl Settings {
             add(key("layout"), filter.layout.map(|layout| layout.to_string()), "blocked");
             add(key("memory"), filter.memory.map(|memory| memory.to_string()), "4 GiB");
             add(key("max_age_days"), filter.max_age_days.map(|days| days.to_string()), "3");
+            add(key("keep_days"), filter.keep_days.map(|days| days.to_string()), "14");
+            filter.gates.check().map_err(|why| Error::Usage(format!("filters.{name}.{why}")))?;
+            add_gates(&mut add, &key("gates"), &filter.gates);
             let unused =
                 |value: Option<String>| value.map(|v| v + " (not acted on by this version)");
             add(key("schedule"), unused(filter.schedule.clone()), "none");
             add(key("day_offset"), unused(filter.day_offset.map(|days| days.to_string())), "1");
-            add(key("keep_days"), unused(filter.keep_days.map(|days| days.to_string())), "14");
             let guard = filter.guard.map(|guard| format!("{guard:?}").to_lowercase());
             add(key("guard"), unused(guard), "warn (not acted on by this version)");
             // Impossible together, whatever the number of IDs.
@@ -255,6 +268,26 @@ impl Settings {
         let file = self.path.as_ref().map_or("none".into(), |path| path.display().to_string());
         values.insert(0, Value { name: "configuration file".into(), value: file, from: "" });
         Ok(values)
+    }
+}
+
+/// The limits of every gate, in the file's own spelling.
+fn add_gates(add: &mut impl FnMut(String, Option<String>, &str), key: &str, gates: &Gates) {
+    let Gates { ids, nulls, invalid, duplicates, overlap } = *gates;
+    let Gates { ids: i, nulls: n, invalid: v, duplicates: d, overlap: o } = Gates::default();
+    let all = [
+        ("ids", ids, i),
+        ("nulls", nulls, n),
+        ("invalid", invalid, v),
+        ("duplicates", duplicates, d),
+        ("overlap", overlap, o),
+    ];
+    for (name, limits, default) in all {
+        let show = |Limits { floor, band, cap }: Limits| {
+            format!("{{ floor = {floor}, band = {band}, cap = {cap} }}")
+        };
+        let own = (limits != default).then(|| show(limits));
+        add(format!("{key}.{name}"), own, &show(default));
     }
 }
 

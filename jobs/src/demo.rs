@@ -7,10 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use bloomsday_server::{Bloomsday, Config, FilterConfig, http, start};
 use clap::Args;
@@ -177,7 +179,9 @@ impl Story<'_> {
             spill_folder: std::env::temp_dir(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             by: who(),
+            gates: Gates::default(),
             accept_change: None,
+            retention: Retention::default(),
             dry_run: false,
         };
         let report = build(&job, &self.store, &self.output.build_progress()).await?;
@@ -225,7 +229,8 @@ impl Story<'_> {
     async fn roll_back(&self, day: Day, to: Day) -> Result<(), Error> {
         self.say(&format!("$ bloomsday repoint rt {day} --to {to} --store {}", self.address));
         let reason = Some("demo: suppose the data is bad".to_owned());
-        let done = repoint(&self.store, &self.filter, day, &to.to_string(), reason, false).await?;
+        let (to, keep) = (to.to_string(), Retention::default());
+        let done = repoint(&self.store, &self.filter, day, &to, keep, reason, false).await?;
         self.output.show(&done, String::new);
         Ok(())
     }

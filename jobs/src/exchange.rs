@@ -91,12 +91,14 @@ impl Import {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let Format::Guava = self.format;
         let store = settings.open_store(!self.dry_run)?;
+        let retention = settings.retention(&self.filter);
         let job = ImportJob {
             filter: self.filter,
             day: self.day,
             file: inspect::read(&self.file)?,
             name: self.file.display().to_string(),
             by: who(),
+            retention,
             dry_run: self.dry_run,
         };
         let report = import(job, &store).await?;

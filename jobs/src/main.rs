@@ -15,6 +15,7 @@ mod inspect;
 mod output;
 mod pin;
 mod plan;
+mod prune;
 mod query;
 mod repoint;
 mod serve;
@@ -89,6 +90,8 @@ enum Job {
     Pin(pin::Pin),
     /// Release the fleet from a pin.
     Unpin(pin::Unpin),
+    /// Delete what nothing reachable needs.
+    Prune(prune::Prune),
     /// Write a blob as another system's file.
     Export(exchange::Export),
     /// Publish another system's file as a day.
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
                 Job::Repoint(job) => job.run(&settings, &output).await,
                 Job::Pin(job) => job.run(&settings, &output).await,
                 Job::Unpin(job) => job.run(&settings, &output).await,
+                Job::Prune(job) => job.run(&settings, &output).await,
                 Job::Export(job) => job.run(&settings, &output).await,
                 Job::Import(job) => job.run(&settings, &output).await,
                 Job::Plan(job) => job.run(&output),

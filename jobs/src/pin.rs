@@ -61,7 +61,8 @@ impl Pin {
         }
         let read = store.pin(filter).await?;
         let before = read.seen.found().map(|pin| pin.blob.clone());
-        let (blob, _, header) = verified_target(&store, filter, &self.to).await?;
+        let retention = settings.retention(filter);
+        let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
         if !self.dry_run {
             let pin = PinRecord {
                 blob: blob.clone(),
@@ -71,6 +72,11 @@ impl Pin {
                 reason: self.reason.clone(),
             };
             store.put_pin(filter, &pin, &read.version).await?;
+            // A prune that looked before the pin was written may have deleted the blob since.
+            if let Err(error) = store.look_at_blob(&blob).await {
+                store.remove_pin(filter).await?;
+                return Err(error.into());
+            }
             let act = Act {
                 blob: Some(blob.clone()),
                 previous: before.clone(),

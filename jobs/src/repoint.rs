@@ -7,7 +7,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
-use bloomsday_common::protocol::{Seen, Target, target_of_day};
+use bloomsday_common::protocol::{Retention, Seen, Target, target_of_day};
 use bloomsday_common::store::Store;
 use clap::Args;
 use jiff::Timestamp;
@@ -43,7 +43,8 @@ impl Repoint {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store(false)?;
         let Repoint { filter, day, to, reason, dry_run } = self;
-        let done = repoint(&store, &filter, day, &to, reason, dry_run).await?;
+        let retention = settings.retention(&filter);
+        let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
         output.show(&done, || {
             pairs(&[
                 ("outcome", if dry_run { "dry run".into() } else { done.outcome.name().into() }),
@@ -75,12 +76,13 @@ pub(crate) async fn repoint(
     filter: &FilterName,
     day: Day,
     to: &str,
+    retention: Retention,
     reason: Option<String>,
     dry_run: bool,
 ) -> Result<Repointed, Error> {
     let read = store.pointer(filter, day).await?;
     let previous = read.seen.found().map(|pointer| pointer.blob.clone());
-    let (blob, bytes, header) = verified_target(store, filter, to).await?;
+    let (blob, bytes, header) = verified_target(store, filter, to, retention).await?;
     let unchanged = previous.as_ref() == Some(&blob);
     let outcome = if unchanged { Outcome::Unchanged } else { Outcome::Published };
     if !unchanged && !dry_run {
@@ -96,6 +98,10 @@ pub(crate) async fn repoint(
             ..Pointer::to(blob.clone())
         };
         store.point(filter, day, &pointer, &read.version).await?;
+        if let Err(error) = store.look_at_blob(&blob).await {
+            take_back(store, filter, day, &pointer, read.seen.found()).await?;
+            return Err(error.into());
+        }
         let act = Act {
             day: Some(day),
             blob: Some(blob.clone()),
@@ -110,6 +116,22 @@ pub(crate) async fn repoint(
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
 }
 
+/// Puts back what a pointer said, after the blob was deleted while it was pointed at: a prune that
+/// looked a moment earlier may do that. Somebody else's later change stands.
+async fn take_back(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    written: &Pointer,
+    before: Option<&Pointer>,
+) -> Result<(), Error> {
+    let now = store.pointer(filter, day).await?;
+    if let Some(before) = before.filter(|_| now.seen.found() == Some(written)) {
+        store.point(filter, day, before, &now.version).await?;
+    }
+    Ok(())
+}
+
 /// Writes a history record. The act itself is done, so a failure here is only a warning.
 pub(crate) async fn record(store: &Store, filter: &FilterName, act: &Act) {
     if let Err(error) = store.record_act(filter, act).await {
@@ -117,11 +139,13 @@ pub(crate) async fn record(store: &Store, filter: &FilterName, act: &Act) {
     }
 }
 
-/// Finds the blob that an operator means, and makes every check a server would make.
+/// Finds the blob that an operator means, and makes every check a server would make. One that prune
+/// may be about to delete is refused.
 pub(crate) async fn verified_target(
     store: &Store,
     filter: &FilterName,
     to: &str,
+    retention: Retention,
 ) -> Result<(BlobKey, u64, Header), Error> {
     let key = match to.parse::<Day>() {
         Err(_) => store.blob_key(to, filter)?,
@@ -146,6 +170,7 @@ pub(crate) async fn verified_target(
             }
         }
     };
+    store.refuse_doomed(&key, retention).await?;
     let fetched = store.fetch(&key, u64::MAX).await?;
     let bytes = fetched.memory.len() as u64;
     let (header, _) = blob::open(fetched.memory, fetched.digest, &key)?;

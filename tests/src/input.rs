@@ -23,9 +23,15 @@ pub fn user(n: u64) -> String {
 
 /// Writes the users of a range to `file`, one row each, in the column `device_id`.
 pub fn write_users(file: &Path, users: Range<u64>) {
+    write_rows(file, users.map(|n| Some(user(n))));
+}
+
+/// Writes these IDs, or nulls, to `file`, one row each, in the column `device_id`.
+pub fn write_rows(file: &Path, rows: impl Iterator<Item = Option<String>>) {
     std::fs::create_dir_all(file.parent().expect("a file has a folder")).expect("a folder");
-    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(users.map(user)));
-    let batch = RecordBatch::try_from_iter([("device_id", ids)]).expect("one column");
+    let ids: ArrayRef = Arc::new(StringArray::from_iter(rows));
+    let batch =
+        RecordBatch::try_from_iter_with_nullable([("device_id", ids, true)]).expect("one column");
     let file = File::create(file).expect("a file");
     let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a Parquet writer");
     writer.write(&batch).expect("rows are written");

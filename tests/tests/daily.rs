@@ -75,7 +75,7 @@ fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
     for backend in Backend::all() {
         let (day, before) = (today().to_string(), today().minus(1).to_string());
         build(&backend, &before, &users(&backend, "a", 0..5_000), &[]).expect(0);
-        let bad = users(&backend, "bad", 0..1_000);
+        let bad = users(&backend, "bad", 0..3_000);
         let bad_report = build(&backend, &day, &bad, &[]).expect(0).json();
 
         let reason = ["--reason", "half of it was missing"];

@@ -165,3 +165,14 @@ fn tomorrow_may_be_built_and_no_later_day() {
     let now = "2026-11-19T23:59:59Z".parse().unwrap();
     assert_eq!(newest_buildable(now), day("2026-11-20"));
 }
+
+#[test]
+fn only_a_second_look_tells_what_became_of_a_write_that_failed() {
+    assert_eq!(after_unclear_write(Some(&1), &2, Some(&2)), Unclear::Written);
+    assert_eq!(after_unclear_write(None, &2, Some(&2)), Unclear::Written);
+    assert_eq!(after_unclear_write(Some(&1), &2, Some(&1)), Unclear::NotWritten);
+    assert_eq!(after_unclear_write(None, &2, None), Unclear::NotWritten);
+    assert_eq!(after_unclear_write(Some(&1), &2, Some(&3)), Unclear::Changed);
+    assert_eq!(after_unclear_write(Some(&1), &2, None), Unclear::Changed);
+    assert_eq!(after_unclear_write(None, &2, Some(&3)), Unclear::Changed);
+}

@@ -7,6 +7,7 @@
 
 mod local;
 mod open;
+mod prune;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,8 +18,8 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
-    WriteMultipart,
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    UpdateVersion, WriteMultipart,
 };
 
 use crate::blob::Sealed;
@@ -28,8 +29,9 @@ use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 use crate::memory::Buffer;
 use crate::pointer::{Act, MAX_RECORD_BYTES, Pin, Pointer};
-use crate::protocol::{self, Followed, Seen, Step};
+use crate::protocol::{self, Followed, Seen, Step, Unclear};
 pub use open::{Location, open_objects};
+pub use prune::Pruned;
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -79,6 +81,14 @@ impl PartialEq for Version {
         let bytes = |version: &Version| version.0.as_ref().map(|snapshot| snapshot.bytes.clone());
         bytes(self) == bytes(other)
     }
+}
+
+/// An object as a listing shows it.
+struct Listed {
+    name: String,
+    /// By the store's clock.
+    uploaded: Timestamp,
+    bytes: u64,
 }
 
 /// What a fetch of a blob brought: its bytes and their digest, not yet checked.
@@ -199,12 +209,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn remove_pin(&self, filter: &FilterName) -> Result<(), Error> {
-        let key = key::pin(filter);
-        let deleted = self.objects.delete(&self.path(&key)).await;
-        match deleted.map_err(|e| self.error("delete", &key, e)) {
-            Err(Error::NotFound { .. }) => Ok(()),
-            other => other,
-        }
+        self.delete(&key::pin(filter)).await
     }
 
     /// The days that have a pointer, oldest first.
@@ -276,8 +281,7 @@ impl Store {
         let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
         self.put_if(&key, text(1), &before).await?;
         let again = self.put_if(&key, text(2), &before).await;
-        let removed = self.objects.delete(&self.path(&key)).await;
-        removed.map_err(|e| self.error("delete", &key, e))?;
+        self.delete(&key).await?;
         match again {
             Err(Error::Changed { .. }) => Ok(()),
             Err(other) => Err(other),
@@ -345,14 +349,18 @@ impl Store {
         Ok(keys)
     }
 
-    /// The size of a blob.
+    /// The size of a blob, and when it was uploaded by the store's clock.
     ///
     /// # Errors
     /// [`Error::NotFound`] when it is not there; the store's.
-    pub async fn blob_bytes(&self, blob: &BlobKey) -> Result<u64, Error> {
-        let key = blob.to_string();
-        let head = self.objects.head(&self.path(&key)).await;
-        Ok(head.map_err(|e| self.error("look at", &key, e))?.size)
+    pub async fn look_at_blob(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
+        let head = self.head(&blob.to_string()).await?;
+        Ok((head.size, uploaded(&head)))
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, Error> {
+        let head = self.objects.head(&self.path(key)).await;
+        head.map_err(|e| self.error("look at", key, e))
     }
 
     /// Uploads a blob under its own name, over whatever is there.
@@ -455,15 +463,30 @@ impl Store {
 
     /// The names directly in a folder.
     async fn list(&self, folder: &str) -> Result<Vec<String>, Error> {
+        Ok(self.list_objects(folder).await?.into_iter().map(|object| object.name).collect())
+    }
+
+    /// What lies directly in a folder.
+    async fn list_objects(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         let path = self.path(folder);
         let depth = path.parts().count() + 1;
         let listed = self.objects.list(Some(&path));
-        let names = listed.try_filter_map(|object| async move {
+        let here = listed.try_filter_map(|object| async move {
             let inside = object.location.parts().count() == depth;
-            Ok(object.location.filename().filter(|_| inside).map(str::to_owned))
+            let name = object.location.filename().filter(|_| inside).map(str::to_owned);
+            Ok(name.map(|name| Listed { name, uploaded: uploaded(&object), bytes: object.size }))
         });
-        match names.try_collect().await.map_err(|e| self.error("list", folder, e)) {
+        match here.try_collect().await.map_err(|e| self.error("list", folder, e)) {
             Err(Error::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// Deletes an object; one that is not there is no error.
+    async fn delete(&self, key: &str) -> Result<(), Error> {
+        let deleted = self.objects.delete(&self.path(key)).await;
+        match deleted.map_err(|e| self.error("delete", key, e)) {
+            Err(Error::NotFound { .. }) => Ok(()),
             other => other,
         }
     }
@@ -514,17 +537,19 @@ impl Store {
             match self.put_if_once(key, new.clone(), read).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    // Success and failure can both hide behind an error: only a second look tells.
                     let now = self.version(key).await?;
-                    if now.0.as_ref().is_some_and(|snapshot| snapshot.bytes == new) {
-                        return Ok(());
-                    }
-                    if now != *read {
-                        let now = match now.0 {
-                            Some(_) => "somebody wrote it",
-                            None => "somebody removed it",
-                        };
-                        return Err(Error::Changed { key: key.into(), now: now.into() });
+                    let bytes = |version: &Version| version.0.as_ref().map(|v| v.bytes.clone());
+                    let (before, found) = (bytes(read), bytes(&now));
+                    match protocol::after_unclear_write(before.as_ref(), &new, found.as_ref()) {
+                        Unclear::Written => return Ok(()),
+                        Unclear::NotWritten => {}
+                        Unclear::Changed => {
+                            let now = match found {
+                                Some(_) => "somebody wrote it",
+                                None => "somebody removed it",
+                            };
+                            return Err(Error::Changed { key: key.into(), now: now.into() });
+                        }
                     }
                     last = Some(error);
                 }
@@ -545,6 +570,12 @@ impl Store {
         let put = self.objects.put_opts(&self.path(key), new.into(), PutOptions::from(mode)).await;
         put.map(drop).map_err(|e| self.error("write", key, e))
     }
+}
+
+/// When an object was written, by the store's clock.
+fn uploaded(object: &ObjectMeta) -> Timestamp {
+    // A time outside the calendar counts as its end, which is never old.
+    Timestamp::from_second(object.last_modified.timestamp()).unwrap_or(Timestamp::MAX)
 }
 
 impl fmt::Debug for Store {

@@ -1,0 +1,439 @@
+//! "Is this day good?": the day's numbers against absolute limits and against the days before.
+//!
+//! Pure: knows counts and the history, never files, filters or pointers. A number passes or fails like
+//! this (for `ids` and `overlap`, where too little is the trouble, the other way round):
+//!
+//! ```text
+//!    passes            passes unless above band × norm          refused
+//! ──────────────┼────────────────────────────────────────┼──────────────
+//!             floor                                     cap
+//! ```
+
+use std::collections::BTreeMap;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// How many days before are looked at for what is normal.
+pub const NORM_DAYS: u32 = 7;
+/// An overlap is a share with a sampling error; it is refused only if so many deviations below.
+const OVERLAP_DEVIATIONS: f64 = 3.0;
+
+/// The limits of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// The lower absolute limit.
+    pub floor: f64,
+    /// How many times more (or less) than the norm is tolerated; at least 1.
+    pub band: f64,
+    /// The upper absolute limit.
+    pub cap: f64,
+}
+
+/// What makes a day suspicious.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gates {
+    /// Distinct IDs: fewer than `floor` or more than `cap` are refused, and in between more than
+    /// `band` times more or less than the median.
+    pub ids: Limits,
+    /// Share of rows without an ID: up to `floor` passes, above `cap` is refused, and in between more
+    /// than `band` × the median.
+    pub nulls: Limits,
+    /// Share of rows whose ID was empty or too long; as `nulls`.
+    pub invalid: Limits,
+    /// Rows with an ID for each distinct ID; as `nulls`, but against the newest day before.
+    pub duplicates: Limits,
+    /// Share of IDs that the day before held as well: less than `floor` is refused, `cap` and more
+    /// passes, and in between less than the median / `band` is refused.
+    pub overlap: Limits,
+}
+
+impl Default for Gates {
+    fn default() -> Gates {
+        let limits = |floor, band, cap| Limits { floor, band, cap };
+        Gates {
+            ids: limits(1.0, 2.0, 2e10),
+            nulls: limits(0.01, 3.0, 0.5),
+            invalid: limits(0.001, 3.0, 0.1),
+            duplicates: limits(2.0, 3.0, 1000.0),
+            overlap: limits(0.01, 2.0, 0.9),
+        }
+    }
+}
+
+impl Gates {
+    /// Says what is impossible in these limits.
+    ///
+    /// # Errors
+    /// The key and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let named = [
+            ("ids", self.ids),
+            ("nulls", self.nulls),
+            ("invalid", self.invalid),
+            ("duplicates", self.duplicates),
+            ("overlap", self.overlap),
+        ];
+        for (name, Limits { floor, band, cap }) in named {
+            if !(band >= 1.0) {
+                return Err(format!("gates.{name}: band is {band}, and must be at least 1"));
+            }
+            if !(0.0 <= floor && floor <= cap) {
+                return Err(format!("gates.{name}: floor {floor} and cap {cap} leave no room"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of the day that is judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Rows read.
+    pub rows: u64,
+    /// Rows without an ID.
+    pub nulls: u64,
+    /// Rows whose ID was empty or too long.
+    pub invalid: u64,
+    /// Distinct IDs.
+    pub ids: u64,
+    /// Share of these IDs that the newest day before held, and its standard deviation.
+    pub overlap: Option<(f64, f64)>,
+}
+
+/// One number, what it was held against, and how that ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Which number.
+    pub gate: &'static str,
+    /// The day's.
+    pub value: f64,
+    /// The norm; absent without days before.
+    pub norm: Option<f64>,
+    /// Less is refused.
+    pub low: f64,
+    /// More is refused.
+    pub high: f64,
+    /// Whether it lies in between.
+    pub passed: bool,
+}
+
+/// What was normal on the days before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Norms {
+    ids: Option<f64>,
+    nulls: Option<f64>,
+    invalid: Option<f64>,
+    /// Of the newest day before.
+    duplicates: Option<f64>,
+    overlap: Option<f64>,
+}
+
+impl Norms {
+    /// The medians of the accepted builds of the [`NORM_DAYS`] before `day`: one a day, the last that
+    /// was accepted; a day that an operator pointed elsewhere tells nothing of what is normal.
+    pub fn of(day: Day, history: &[Act]) -> Norms {
+        let mut acts: Vec<&Act> = history.iter().collect();
+        acts.sort_by_key(|act| act.at);
+        let mut accepted: BTreeMap<Day, &Act> = BTreeMap::new();
+        for act in &acts {
+            let Some(of) = act.day.filter(|of| *of < day && *of >= day.minus(NORM_DAYS)) else {
+                continue;
+            };
+            match (act.act, act.outcome) {
+                (ActKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
+                (ActKind::Repoint, Outcome::Published) => {
+                    let built = |build: &&&Act| {
+                        build.act == ActKind::Build
+                            && build.day == Some(of)
+                            && build.blob == act.blob
+                    };
+                    match acts.iter().rev().find(built) {
+                        Some(build) => drop(accepted.insert(of, build)),
+                        None => drop(accepted.remove(&of)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        let days: Vec<Numbers> = accepted.values().map(|act| Numbers::of_act(act)).collect();
+        let median_of =
+            |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
+        Norms {
+            ids: median_of(|day| Some(day.ids)),
+            nulls: median_of(|day| day.nulls),
+            invalid: median_of(|day| day.invalid),
+            duplicates: days.last().and_then(|day| day.duplicates),
+            overlap: median_of(|day| day.overlap),
+        }
+    }
+}
+
+/// A day's counts as the numbers that are judged.
+struct Numbers {
+    ids: f64,
+    nulls: Option<f64>,
+    invalid: Option<f64>,
+    duplicates: Option<f64>,
+    overlap: Option<f64>,
+}
+
+impl Numbers {
+    fn of(counts: &Counts) -> Numbers {
+        let Counts { rows, nulls, invalid, ids, overlap } = *counts;
+        // An imported filter has no rows, and no shares of them.
+        let share = |n: u64| (rows > 0).then(|| n as f64 / rows as f64);
+        let with_id = rows.saturating_sub(nulls).saturating_sub(invalid);
+        Numbers {
+            ids: ids as f64,
+            nulls: share(nulls),
+            invalid: share(invalid),
+            duplicates: (with_id > 0 && ids > 0).then(|| with_id as f64 / ids as f64),
+            overlap: overlap.map(|(share, _)| share),
+        }
+    }
+
+    fn of_act(act: &Act) -> Numbers {
+        Numbers::of(&Counts {
+            rows: act.rows.unwrap_or(0),
+            nulls: act.nulls.unwrap_or(0),
+            invalid: act.invalid.unwrap_or(0),
+            ids: act.ids.unwrap_or(0),
+            overlap: act.overlap.map(|share| (share, 0.0)),
+        })
+    }
+}
+
+/// Judges a day. What cannot be judged, such as an overlap without a day before, has no verdict.
+pub fn judge(counts: &Counts, norms: &Norms, gates: &Gates) -> Vec<Verdict> {
+    let numbers = Numbers::of(counts);
+    let too_much = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
+        let Limits { floor, band, cap } = limits;
+        // Without a norm only the cap counts.
+        let high = norm.map_or(cap, |norm| (band * norm).clamp(floor, cap));
+        value.map(|value| verdict(gate, value, 0.0, norm, (0.0, high)))
+    };
+    let Limits { floor, band, cap } = gates.ids;
+    let around = norms.ids.map_or((floor, cap), |norm| {
+        ((norm / band).clamp(floor, cap), (norm * band).clamp(floor, cap))
+    });
+    let ids = verdict("ids", numbers.ids, 0.0, norms.ids, around);
+
+    let Limits { floor, band, cap } = gates.overlap;
+    let low = norms.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
+    let overlap = counts.overlap.map(|(share, deviation)| {
+        let tolerance = OVERLAP_DEVIATIONS * deviation;
+        verdict("overlap", share, tolerance, norms.overlap, (low, 1.0))
+    });
+    [
+        Some(ids),
+        too_much("nulls", numbers.nulls, norms.nulls, gates.nulls),
+        too_much("invalid", numbers.invalid, norms.invalid, gates.invalid),
+        too_much("duplicates", numbers.duplicates, norms.duplicates, gates.duplicates),
+        overlap,
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn verdict(
+    gate: &'static str,
+    value: f64,
+    tolerance: f64,
+    norm: Option<f64>,
+    (low, high): (f64, f64),
+) -> Verdict {
+    let passed = value + tolerance >= low && value <= high;
+    Verdict { gate, value, norm, low, high, passed }
+}
+
+impl std::fmt::Display for Verdict {
+    /// The numbers of a refusal, in a line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verdict { gate, value, norm, low, high, passed } = self;
+        let what = match *gate {
+            "ids" => "distinct IDs",
+            "nulls" => "share of rows without an ID",
+            "invalid" => "share of rows with an empty or too long ID",
+            "duplicates" => "rows a distinct ID",
+            _ => "overlap with the day before",
+        };
+        let number = |value: f64| match value {
+            value if value.fract() == 0.0 => format!("{value:.0}"),
+            value => format!("{value:.4}"),
+        };
+        let verdict = if *passed { "lies within" } else { "lies outside" };
+        let (value, low, high) = (number(*value), number(*low), number(*high));
+        write!(f, "{gate}: {what} {value} {verdict} {low} to {high}")?;
+        match norm {
+            Some(norm) => write!(f, " (normal: {})", number(*norm)),
+            None => write!(f, " (no day before to compare with)"),
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[n / 2]),
+        n => Some(f64::midpoint(values[n / 2 - 1], values[n / 2])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::digest::Digest;
+    use bloomsday_common::key::BlobKey;
+
+    use super::*;
+
+    fn day() -> Day {
+        "2026-11-19".parse().unwrap()
+    }
+
+    fn blob(digit: u8) -> BlobKey {
+        let digest = Digest::new([digit; 32]);
+        BlobKey { filter: "rt".parse().unwrap(), day: day(), digest }
+    }
+
+    /// An act `back` days before, `hour` hours into that day.
+    fn act(kind: ActKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> Act {
+        let of = day().minus(back);
+        let at = of.minus(0).end() + jiff::SignedDuration::from_hours(hour);
+        Act {
+            day: Some(of),
+            blob: Some(blob(ids as u8)),
+            rows: Some(2 * ids),
+            nulls: Some(ids / 10),
+            invalid: Some(0),
+            ids: Some(ids),
+            overlap: Some(0.8),
+            ..Act::new(kind, outcome, at, "test")
+        }
+    }
+
+    fn built(back: u32, ids: u64) -> Act {
+        act(ActKind::Build, Outcome::Published, back, 1, ids)
+    }
+
+    fn week() -> Norms {
+        Norms::of(
+            day(),
+            &(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>(),
+        )
+    }
+
+    fn normal() -> Counts {
+        Counts { rows: 2_000, nulls: 100, invalid: 0, ids: 1_000, overlap: Some((0.8, 0.01)) }
+    }
+
+    fn refused(counts: Counts, norms: &Norms) -> Vec<&'static str> {
+        let verdicts = judge(&counts, norms, &Gates::default());
+        verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate).collect()
+    }
+
+    #[test]
+    fn a_day_like_those_before_passes() {
+        assert_eq!(refused(normal(), &week()), [""; 0]);
+    }
+
+    #[test]
+    fn a_first_day_passes_on_the_floors() {
+        let first = Counts { overlap: None, ..normal() };
+        assert_eq!(refused(first, &Norms::default()), [""; 0]);
+        assert_eq!(refused(Counts { ids: 0, ..first }, &Norms::default()), ["ids"]);
+        assert_eq!(refused(Counts { nulls: 1_001, ..first }, &Norms::default()), ["nulls"]);
+        assert_eq!(refused(Counts { invalid: 201, ..first }, &Norms::default()), ["invalid"]);
+        let copied = Counts { rows: 2_000_000, ..first };
+        assert_eq!(refused(copied, &Norms::default()), ["duplicates"]);
+    }
+
+    #[test]
+    fn each_number_is_refused_just_outside_its_band() {
+        let norms = week();
+        for (ids, expected) in
+            [(496, vec!["ids"]), (497, vec![]), (1_988, vec![]), (1_989, vec!["ids"])]
+        {
+            // Rows follow, so that only the count is unusual.
+            let rows = 2 * ids;
+            let day = Counts { ids, rows, nulls: ids / 10, ..normal() };
+            assert_eq!(refused(day, &norms), expected, "{ids}");
+        }
+        // The median share of nulls is 0.0495 or so: three times that is the band.
+        assert_eq!(refused(Counts { nulls: 290, ..normal() }, &norms), [""; 0]);
+        assert_eq!(refused(Counts { nulls: 310, ..normal() }, &norms), ["nulls"]);
+        // The norm of invalid IDs is none at all: the floor is what passes.
+        assert_eq!(refused(Counts { invalid: 2, ..normal() }, &norms), [""; 0]);
+        assert_eq!(refused(Counts { invalid: 3, ..normal() }, &norms), ["invalid"]);
+        // 1.9 rows an ID on the newest day before.
+        assert_eq!(refused(Counts { rows: 5_700, ..normal() }, &norms), [""; 0]);
+        assert_eq!(refused(Counts { rows: 5_900, ..normal() }, &norms), ["duplicates"]);
+        let overlap = |share| Counts { overlap: Some((share, 0.01)), ..normal() };
+        assert_eq!(refused(overlap(0.371), &norms), [""; 0], "within three deviations of half");
+        assert_eq!(refused(overlap(0.369), &norms), ["overlap"]);
+    }
+
+    #[test]
+    fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
+        let gates =
+            Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
+        let norms = Norms { overlap: Some(0.999), ..Norms::default() };
+        let at = |share| Counts { overlap: Some((share, 0.0)), ..normal() };
+        let passed = |share| judge(&at(share), &norms, &gates).iter().all(|verdict| verdict.passed);
+        assert!(passed(0.9) && !passed(0.89));
+        assert_eq!(refused(at(0.0), &Norms::default()), ["overlap"]);
+    }
+
+    #[test]
+    fn norms_come_from_the_last_accepted_build_of_each_of_seven_days() {
+        let norm = |acts: &[Act]| Norms::of(day(), acts).ids;
+        assert_eq!(norm(&[]), None);
+        assert_eq!(norm(&[built(8, 100), built(0, 200)]), None, "too old, and the day itself");
+        assert_eq!(norm(&[built(1, 100), built(2, 200), built(7, 900)]), Some(200.0));
+        assert_eq!(norm(&[built(1, 100), built(2, 200)]), Some(150.0));
+        let mended = act(ActKind::Build, Outcome::Published, 1, 5, 140);
+        assert_eq!(norm(&[mended.clone(), built(1, 100)]), Some(140.0), "in any order");
+        for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Pointing] {
+            assert_eq!(norm(&[act(ActKind::Build, outcome, 1, 1, 100)]), None);
+        }
+    }
+
+    #[test]
+    fn a_day_that_was_rolled_back_is_no_norm() {
+        let rollback = act(ActKind::Repoint, Outcome::Published, 1, 3, 7);
+        let mut acts = vec![built(1, 100), built(2, 200), rollback];
+        assert_eq!(Norms::of(day(), &acts).ids, Some(200.0));
+        let forward =
+            Act { blob: Some(blob(100)), ..act(ActKind::Repoint, Outcome::Published, 1, 4, 7) };
+        acts.push(forward);
+        assert_eq!(Norms::of(day(), &acts).ids, Some(150.0), "pointed forward again");
+    }
+
+    #[test]
+    fn impossible_limits_are_named() {
+        let with = |ids| Gates { ids, ..Gates::default() }.check();
+        let limits = |floor, band, cap| Limits { floor, band, cap };
+        assert_eq!(Gates::default().check(), Ok(()));
+        assert!(with(limits(1.0, 0.5, 2.0)).unwrap_err().contains("gates.ids: band"));
+        assert!(with(limits(3.0, 2.0, 2.0)).unwrap_err().contains("leave no room"));
+        assert!(
+            with(limits(f64::NAN, 2.0, 2.0)).is_err() && with(limits(0.0, f64::NAN, 1.0)).is_err()
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_its_numbers() {
+        let verdicts =
+            judge(&Counts { ids: 10, rows: 20, nulls: 1, ..normal() }, &week(), &Gates::default());
+        assert_eq!(
+            verdicts[0].to_string(),
+            "ids: distinct IDs 10 lies outside 497 to 1988 (normal: 994)"
+        );
+    }
+}

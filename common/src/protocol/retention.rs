@@ -1,0 +1,202 @@
+//! Retention: which pointers and blobs prune may delete, and which targets an operator must not point at
+//! meanwhile.
+//!
+//! Prune works in two steps. It drops the pointers of days that nobody follows any more; then it
+//! deletes old blobs that nothing names. Between looking and deleting, others go on writing, so
+//! three rules keep every named blob:
+//!
+//! - prune reads all references again before each delete ([`may_delete`]);
+//! - a build that finds an old blob under its name uploads it again, which makes it young
+//!   ([`is_old`]), and looks once more after it has pointed;
+//! - an operator does not point at a blob that prune may be about to delete ([`is_doomed`]), and looks
+//!   once more after having pointed.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Seen;
+use crate::day::Day;
+use crate::key::BlobKey;
+use crate::pointer::{Pin, Pointer};
+
+/// How long pointers and blobs of a filter are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Pointers of older days are dropped; blobs are kept a day longer, by their upload.
+    pub keep_days: u32,
+    /// How far back servers look: the newest pointers, one more than these, are never dropped.
+    pub max_age_days: u32,
+}
+
+impl Default for Retention {
+    /// Two weeks, and the three days before that servers follow.
+    fn default() -> Retention {
+        Retention { keep_days: 14, max_age_days: 3 }
+    }
+}
+
+/// The days whose pointers prune drops, of all `days` that have one: those older than `keep_days`,
+/// but never the newest `max_age_days` + 1, so that a fleet whose builds stopped keeps its pointers.
+pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<Day> {
+    let mut days: Vec<Day> = days.to_vec();
+    days.sort_unstable_by(|a, b| b.cmp(a));
+    let oldest_kept = today.minus(retention.keep_days);
+    let beyond = days.into_iter().skip(retention.max_age_days as usize + 1);
+    beyond.filter(|day| *day < oldest_kept).collect()
+}
+
+/// Everything that pointers and pin name: what must not be deleted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct References {
+    named: BTreeSet<BlobKey>,
+    unreadable: Vec<String>,
+}
+
+impl References {
+    /// What the pin and the pointers that stay name; `previous` blobs count as named.
+    pub fn of<'a>(
+        pin: &Seen<Pin>,
+        pointers: impl IntoIterator<Item = (Day, &'a Seen<Pointer>)>,
+    ) -> References {
+        let mut references = References::default();
+        match pin {
+            // An expired pin may be prolonged: it protects its blob until it is removed.
+            Seen::Found(pin) => drop(references.named.insert(pin.blob.clone())),
+            Seen::Unreadable(_) => references.unreadable.push("the pin".to_owned()),
+            Seen::Absent => {}
+        }
+        for (day, pointer) in pointers {
+            match pointer {
+                Seen::Found(pointer) => {
+                    references.named.insert(pointer.blob.clone());
+                    references.named.extend(pointer.previous.clone());
+                }
+                Seen::Unreadable(_) => references.unreadable.push(format!("the pointer of {day}")),
+                Seen::Absent => {}
+            }
+        }
+        references
+    }
+
+    /// Whether a record that can be read names this blob.
+    pub fn names(&self, blob: &BlobKey) -> bool {
+        self.named.contains(blob)
+    }
+
+    /// Whether a record names this blob, or might: one that cannot be read may name any.
+    pub fn may_name(&self, blob: &BlobKey) -> bool {
+        !self.unreadable.is_empty() || self.names(blob)
+    }
+
+    /// The records that cannot be read, and so protect everything.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
+    }
+}
+
+/// Whether prune may delete a blob that was uploaded at `uploaded`, given references read just before.
+///
+/// `now` must be of the same clock as `uploaded`: the store's.
+pub fn may_delete(
+    blob: &BlobKey,
+    uploaded: Timestamp,
+    now: Timestamp,
+    references: &References,
+    retention: Retention,
+) -> bool {
+    older_than(uploaded, now, retention.keep_days + 1) && !references.may_name(blob)
+}
+
+/// Whether a blob is so old that prune may delete it within a day. A build uploads such a one again.
+pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
+    older_than(uploaded, now, retention.keep_days)
+}
+
+/// Whether prune may be about to delete a blob, so that an operator must not point at it.
+///
+/// `references` are those that stay: the pointers that [`pointers_to_drop`] names protect nothing.
+pub fn is_doomed(
+    blob: &BlobKey,
+    uploaded: Timestamp,
+    now: Timestamp,
+    references: &References,
+    retention: Retention,
+) -> bool {
+    is_old(uploaded, now, retention) && !references.names(blob)
+}
+
+fn older_than(uploaded: Timestamp, now: Timestamp, days: u32) -> bool {
+    now.duration_since(uploaded) > SignedDuration::from_hours(24 * i64::from(days))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+
+    const KEEP: Retention = Retention { keep_days: 14, max_age_days: 3 };
+
+    fn day(text: &str) -> Day {
+        text.parse().unwrap()
+    }
+
+    fn blob(digit: u8) -> BlobKey {
+        let digest = Digest::new([digit; 32]);
+        BlobKey { filter: "rt".parse().unwrap(), day: day("2026-11-01"), digest }
+    }
+
+    fn days_ago(days: i64) -> (Timestamp, Timestamp) {
+        let now: Timestamp = "2026-11-21T04:00:00Z".parse().unwrap();
+        (now - SignedDuration::from_hours(24 * days), now)
+    }
+
+    #[test]
+    fn pointers_past_the_window_are_dropped_and_the_newest_never() {
+        let today = day("2026-11-21");
+        let all: Vec<Day> = (0..20).map(|back| today.minus(back)).collect();
+        let dropped = pointers_to_drop(&all, today, KEEP);
+        assert_eq!(dropped, (15..20).map(|back| today.minus(back)).collect::<Vec<_>>());
+        // A fleet whose builds stopped a year ago.
+        let later = today.plus(365);
+        let dropped = pointers_to_drop(&all, later, KEEP);
+        assert_eq!(dropped, (4..20).map(|back| today.minus(back)).collect::<Vec<_>>());
+        assert_eq!(pointers_to_drop(&[], today, KEEP), []);
+    }
+
+    #[test]
+    fn only_an_old_blob_that_nothing_names_is_deleted() {
+        let nothing = References::of(&Seen::Absent, []);
+        let verdict = |days, references: &References| {
+            let (uploaded, now) = days_ago(days);
+            let pass = |f: fn(&BlobKey, Timestamp, Timestamp, &References, Retention) -> bool| {
+                f(&blob(1), uploaded, now, references, KEEP)
+            };
+            (pass(may_delete), pass(is_doomed))
+        };
+        assert_eq!(verdict(14, &nothing), (false, false));
+        // A day in which an operator is refused already, and prune does not delete yet.
+        assert_eq!(verdict(15, &nothing), (false, true));
+        assert_eq!(verdict(16, &nothing), (true, true));
+
+        let pointer = Seen::Found(Pointer::to(blob(1)));
+        let named = References::of(&Seen::Absent, [(day("2026-11-20"), &pointer)]);
+        assert_eq!(verdict(16, &named), (false, false));
+        let previous = Pointer { previous: Some(blob(1)), ..Pointer::to(blob(2)) };
+        let pointer = Seen::Found(previous);
+        let named = References::of(&Seen::Absent, [(day("2026-11-20"), &pointer)]);
+        assert_eq!(verdict(16, &named), (false, false));
+        let pin = Pin::parse(blob(1).to_string().as_bytes(), &blob(1).filter, &[]).unwrap();
+        assert_eq!(verdict(16, &References::of(&Seen::Found(pin), [])), (false, false));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_protects_everything() {
+        let garbage = Seen::Unreadable("it is empty".into());
+        let references = References::of(&Seen::Absent, [(day("2026-11-20"), &garbage)]);
+        assert!(references.may_name(&blob(1)));
+        assert_eq!(references.unreadable(), ["the pointer of 2026-11-20"]);
+        let pin = Seen::Unreadable("it is empty".into());
+        assert!(References::of(&pin, []).may_name(&blob(1)));
+    }
+}

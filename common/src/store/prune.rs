@@ -1,0 +1,189 @@
+//! Prune: drops pointers and deletes blobs that nothing reachable needs. What may go is
+//! [`crate::protocol`]'s decision.
+
+use jiff::Timestamp;
+
+use super::{Store, Version};
+use crate::day::Day;
+use crate::error::Error;
+use crate::key::{self, BlobKey, FilterName};
+use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
+use crate::protocol::{self, References, Retention, Seen};
+
+/// How often all references are read before prune gives up on a filter that keeps changing.
+const LOOKS: u32 = 8;
+
+/// What a prune deleted, or would delete.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Pruned {
+    /// The days whose pointers were dropped.
+    pub pointers: Vec<Day>,
+    /// The blobs that were deleted.
+    pub blobs: Vec<BlobKey>,
+    /// Their size.
+    pub bytes: u64,
+    /// Records that cannot be read: as they may name any blob, none was deleted.
+    pub unreadable: Vec<String>,
+}
+
+impl Store {
+    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that nothing
+    /// names. References are read again before each delete.
+    ///
+    /// Cost: two listings of blobs, and for each delete two reads of every pointer.
+    ///
+    /// # Errors
+    /// The store's; what was deleted until then stays deleted, and a next prune goes on.
+    pub async fn prune(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<Pruned, Error> {
+        let mut now = Timestamp::now();
+        let mut act = Act::new(ActKind::Prune, Outcome::Pointing, now, by);
+        let mut pruned = self.due(filter, retention, now).await?;
+        if dry_run || pruned.is_empty() {
+            return Ok(pruned);
+        }
+        // Told before it is done, so that whoever misses a blob later finds out why; and the age of
+        // this record is the store's clock, by which blobs are judged from here on.
+        act.reason = Some(format!("deleting {pruned}"));
+        self.record_act(filter, &act).await?;
+        let written = self.head(&key::history(filter, act.at, act.act.name(), None)).await?;
+        now = super::uploaded(&written);
+
+        let due = self.due(filter, retention, now).await?;
+        pruned = Pruned { unreadable: due.unreadable, ..Pruned::default() };
+        for day in due.pointers {
+            self.delete(&key::pointer(filter, day)).await?;
+            pruned.pointers.push(day);
+        }
+        for blob in due.blobs {
+            if let Some(bytes) = self.delete_if_unneeded(filter, &blob, now, retention).await? {
+                pruned.bytes += bytes;
+                pruned.blobs.push(blob);
+            }
+        }
+        act.outcome = Outcome::Published;
+        act.reason = Some(format!("deleted {pruned}"));
+        self.record_act(filter, &act).await?;
+        Ok(pruned)
+    }
+
+    /// What a prune at `now` would delete.
+    async fn due(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Pruned, Error> {
+        let days = self.pointer_days(filter).await?;
+        let pointers = protocol::pointers_to_drop(&days, Day::of(now), retention);
+        let references = self.references(filter, &pointers).await?;
+        let mut due =
+            Pruned { pointers, unreadable: references.unreadable().to_vec(), ..Pruned::default() };
+        for object in self.list_objects(&key::blobs(filter)).await? {
+            let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
+            if protocol::may_delete(&blob, object.uploaded, now, &references, retention) {
+                due.bytes += object.bytes;
+                due.blobs.push(blob);
+            }
+        }
+        due.blobs.sort_unstable();
+        Ok(due)
+    }
+
+    /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may have
+    /// pointed at it. Returns its size if it was deleted.
+    async fn delete_if_unneeded(
+        &self,
+        filter: &FilterName,
+        blob: &BlobKey,
+        now: Timestamp,
+        retention: Retention,
+    ) -> Result<Option<u64>, Error> {
+        let references = self.references(filter, &[]).await?;
+        let (bytes, uploaded) = match self.look_at_blob(blob).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            other => other?,
+        };
+        if !protocol::may_delete(blob, uploaded, now, &references, retention) {
+            return Ok(None);
+        }
+        self.delete(&blob.to_string()).await?;
+        Ok(Some(bytes))
+    }
+
+    /// What the pin and all pointers name, but for those of the days `without`.
+    ///
+    /// They are read until two looks in a row agree: then that is what the store held at one moment
+    /// in between, and a blob that somebody hands from one record to another is not missed.
+    async fn references(&self, filter: &FilterName, without: &[Day]) -> Result<References, Error> {
+        let mut before = None;
+        for _ in 0..LOOKS {
+            let now = self.records(filter).await?;
+            if before.as_ref() == Some(&now.versions) {
+                let pointers = now.pointers.iter().filter(|(day, _)| !without.contains(day));
+                return Ok(References::of(&now.pin, pointers.map(|(day, seen)| (*day, seen))));
+            }
+            before = Some(now.versions);
+        }
+        let now = format!("its pointers changed during each of {LOOKS} looks");
+        Err(Error::Changed { key: format!("{filter}/pointers"), now })
+    }
+
+    async fn records(&self, filter: &FilterName) -> Result<Records, Error> {
+        let pin = self.pin(filter).await?;
+        let mut records =
+            Records { pin: pin.seen, pointers: Vec::new(), versions: vec![(None, pin.version)] };
+        for day in self.pointer_days(filter).await? {
+            let read = self.pointer(filter, day).await?;
+            records.pointers.push((day, read.seen));
+            records.versions.push((Some(day), read.version));
+        }
+        Ok(records)
+    }
+
+    /// Refuses a blob that prune may be about to delete: an operator must not point at it.
+    ///
+    /// # Errors
+    /// [`Error::Doomed`]; the store's.
+    pub async fn refuse_doomed(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
+        let now = Timestamp::now();
+        let (_, uploaded) = self.look_at_blob(blob).await?;
+        if !protocol::is_old(uploaded, now, retention) {
+            return Ok(());
+        }
+        let days = self.pointer_days(&blob.filter).await?;
+        let dropped = protocol::pointers_to_drop(&days, Day::of(now), retention);
+        let references = self.references(&blob.filter, &dropped).await?;
+        if protocol::is_doomed(blob, uploaded, now, &references, retention) {
+            let keep_days = retention.keep_days;
+            return Err(Error::Doomed { key: blob.to_string(), uploaded, keep_days });
+        }
+        Ok(())
+    }
+}
+
+/// Everything that may name a blob, as one look found it.
+struct Records {
+    pin: Seen<Pin>,
+    pointers: Vec<(Day, Seen<Pointer>)>,
+    /// The pin's, and that of each day's pointer.
+    versions: Vec<(Option<Day>, Version)>,
+}
+
+impl Pruned {
+    fn is_empty(&self) -> bool {
+        self.pointers.is_empty() && self.blobs.is_empty()
+    }
+}
+
+impl std::fmt::Display for Pruned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (pointers, blobs, mib) = (self.pointers.len(), self.blobs.len(), self.bytes >> 20);
+        write!(f, "{pointers} pointers and {blobs} blobs ({mib} MiB)")
+    }
+}

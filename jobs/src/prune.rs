@@ -1,0 +1,74 @@
+//! `bloomsday prune`: delete what nothing reachable needs.
+
+use std::process::ExitCode;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Pruned;
+use clap::Args;
+use serde::Serialize;
+
+use crate::config::Settings;
+use crate::error::Error;
+use crate::output::{Output, mebibytes, pairs, who};
+
+/// Delete the pointers and blobs that nothing reachable needs.
+///
+/// Pointers go after keep_days, but never the newest max_age_days + 1; blobs go a day later, unless a
+/// pointer, its `previous` or the pin names them. Safe beside builds, rollbacks and another prune.
+///
+/// Example: bloomsday prune rt --dry-run
+#[derive(Args)]
+pub(crate) struct Prune {
+    /// One filter [default: every filter in the store].
+    filter: Option<FilterName>,
+    /// How many days pointers are kept [default: keep_days of the configuration, else 14].
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
+    /// Say what would be deleted, but delete nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct PruneReport {
+    filter: FilterName,
+    #[serde(flatten)]
+    pruned: Pruned,
+    keep_days: u32,
+    dry_run: bool,
+}
+
+impl Prune {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store(false)?;
+        let filters = match self.filter {
+            Some(filter) => vec![filter],
+            None => store.filters().await?,
+        };
+        for filter in filters {
+            let mut retention = settings.retention(&filter);
+            retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
+            let pruned = store.prune(&filter, retention, &who(), self.dry_run).await?;
+            let keep_days = retention.keep_days;
+            let report = PruneReport { filter, pruned, keep_days, dry_run: self.dry_run };
+            output.show(&report, || describe(&report));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn describe(report: &PruneReport) -> String {
+    let Pruned { pointers, blobs, bytes, unreadable } = &report.pruned;
+    let verb = if report.dry_run { "would delete" } else { "deleted" };
+    let mut rows = vec![
+        ("filter", report.filter.to_string()),
+        ("keeps", format!("{} days", report.keep_days)),
+        (verb, format!("{} pointers, {} blobs", pointers.len(), blobs.len())),
+        ("freed", mebibytes(*bytes)),
+    ];
+    rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
+    rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));
+    let kept = |record: &String| ("kept every blob", format!("{record} cannot be read"));
+    rows.extend(unreadable.iter().map(kept));
+    pairs(&rows)
+}

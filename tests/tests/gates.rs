@@ -1,0 +1,141 @@
+//! The gates: a day that is not like those before is refused, kept for inspection, and can be let through
+//! on the record.
+
+use std::path::{Path, PathBuf};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user, write_rows, write_users};
+use bloomsday_tests::program::Run;
+use serde_json::Value;
+
+/// A week of days with the users 0..5,000, each 10 % of the next replaced, up to yesterday.
+fn week(backend: &Backend) {
+    for back in (1..=7u32).rev() {
+        let first = u64::from(7 - back) * 500;
+        let input = backend.folder.path().join(format!("in-{back}/part-0.parquet"));
+        write_users(&input, first..first + 5_000);
+        build(backend, &today().minus(back).to_string(), &input, &[]).expect(0);
+    }
+}
+
+/// The users of a day that is like those before, and how many of them there are.
+const TODAY: std::ops::Range<u64> = 3_500..8_500;
+
+fn build(backend: &Backend, day: &str, input: &Path, more: &[&str]) -> Run {
+    let input = input.display().to_string();
+    let mut words = vec!["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
+    words.extend(more);
+    backend.bloomsday(&words).run()
+}
+
+/// Today's input, with these rows.
+fn rows(backend: &Backend, name: &str, rows: impl Iterator<Item = Option<String>>) -> PathBuf {
+    let file = backend.folder.path().join(format!("{name}.parquet"));
+    write_rows(&file, rows);
+    file
+}
+
+fn status(backend: &Backend) -> Value {
+    backend.bloomsday(&["status", "rt"]).run().expect(0).json()
+}
+
+fn acts(backend: &Backend) -> Vec<Value> {
+    let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
+    history.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
+    for backend in Backend::all() {
+        week(&backend);
+        let (day, before) = (today().to_string(), status(&backend));
+        let all = || TODAY.map(|n| Some(user(n)));
+        let half = rows(&backend, "half", all().take(2_400));
+        let many = rows(&backend, "many", (3_500..15_000).map(|n| Some(user(n))));
+        let null = rows(&backend, "null", all().chain((0..400).map(|_| None)));
+        let empty = rows(&backend, "empty", all().chain((0..20).map(|_| Some(String::new()))));
+        let copied = rows(&backend, "copied", (0..4).flat_map(|_| all()));
+        let strange = rows(&backend, "strange", (90_000..95_000).map(|n| Some(user(n))));
+        let cases = [
+            (half, vec!["ids: distinct IDs 2400", "2500 to 10000", "normal: 5000"]),
+            (many, vec!["ids: distinct IDs 11500", "2500 to 10000"]),
+            (null, vec!["nulls: share of rows without an ID 0.0741", "0 to 0.0100"]),
+            (empty, vec!["invalid: ", "0.0040", "0 to 0.0010"]),
+            (copied, vec!["duplicates: rows a distinct ID 4 ", "0 to 3", "normal: 1"]),
+            (strange, vec!["overlap: ", "to 1 (normal: 0."]),
+        ];
+        for (input, says) in &cases {
+            let run = build(&backend, &day, input, &[]).expect(6);
+            let report = run.json();
+            assert_eq!(report["outcome"], "refused");
+            run.complains(says).complains(&["--accept-change", "kept for inspection"]);
+            // The blob is sound and lies under its own name; no pointer moved.
+            backend.bloomsday(&["inspect", report["blob"].as_str().unwrap()]).run().expect(0);
+            assert_eq!(status(&backend)["pointers"], before["pointers"]);
+            let act = &acts(&backend)[0];
+            assert_eq!((&act["act"], &act["outcome"]), (&"build".into(), &"refused".into()));
+            assert_eq!((&act["blob"], &act["reason"]), (&report["blob"], &report["reason"]));
+        }
+        // None of the refused days has shifted what is normal.
+        let good = rows(&backend, "good", all());
+        assert_eq!(build(&backend, &day, &good, &[]).expect(0).json()["outcome"], "published");
+    }
+}
+
+#[test]
+fn a_change_is_let_through_on_the_record() {
+    let backend = Backend::local();
+    week(&backend);
+    let day = today().to_string();
+    let half = rows(&backend, "half", TODAY.take(2_400).map(|n| Some(user(n))));
+    build(&backend, &day, &half, &["--dry-run"]).expect(6);
+    let accept = ["--accept-change", "we left two countries"];
+    let report = build(&backend, &day, &half, &accept).expect(0).json();
+    assert_eq!(report["outcome"], "published");
+    let gate = |name: &str| {
+        let gates = report["gates"].as_array().unwrap();
+        gates.iter().find(|gate| gate["gate"] == name).unwrap().clone()
+    };
+    assert_eq!(gate("ids")["passed"], false);
+    assert_eq!(gate("overlap")["passed"], true);
+
+    let pointer = &status(&backend)["pointers"][0];
+    for reason in [&pointer["reason"], &acts(&backend)[0]["reason"]] {
+        let reason = reason.as_str().unwrap();
+        assert!(reason.contains("two countries") && reason.contains("2400"), "{reason}");
+    }
+    // The same data again is no new decision.
+    assert_eq!(build(&backend, &day, &half, &[]).expect(0).json()["outcome"], "unchanged");
+}
+
+#[test]
+fn a_first_day_passes_and_a_day_without_ids_never() {
+    let backend = Backend::local();
+    let day = today().to_string();
+    let none = rows(&backend, "none", (0..50).map(|_| None));
+    let run = build(&backend, &day, &none, &["--accept-change", "really"]).expect(6);
+    run.complains(&["has no ID", "50 of them null"]);
+    let first = rows(&backend, "first", (0..10).map(|n| Some(user(n))));
+    let report = build(&backend, &day, &first, &[]).expect(0).json();
+    assert_eq!((&report["outcome"], &report["overlap"]), (&"published".into(), &Value::Null));
+}
+
+#[test]
+fn limits_come_from_the_configuration_and_impossible_ones_are_refused() {
+    let backend = Backend::local();
+    let config = backend.folder.path().join("bloomsday.toml");
+    let day = today().to_string();
+    let ten = rows(&backend, "ten", (0..10).map(|n| Some(user(n))));
+    let with = |gates: &str| {
+        std::fs::write(&config, format!("[filters.rt.gates]\n{gates}\n")).unwrap();
+        build(&backend, &day, &ten, &["--config", config.to_str().unwrap()])
+    };
+    with("ids = { floor = 11, band = 2, cap = 100 }").expect(6).complains(&["11 to 100"]);
+    with("ids = { floor = 11, band = 0.5, cap = 100 }").expect(2).complains(&["gates.ids", "band"]);
+    with("ids = { floor = 11, cap = 100 }").expect(2).complains(&["band"]);
+    with("idz = { floor = 11, band = 2, cap = 100 }").expect(2).complains(&["idz"]);
+    with("ids = { floor = 10, band = 2, cap = 100 }").expect(0);
+    let check = ["config", "check", "--config", config.to_str().unwrap()];
+    let shown = backend.bloomsday(&check).run().expect(0).stdout;
+    assert!(shown.contains("filters.rt.gates.ids") && shown.contains("floor = 10"), "{shown}");
+}
