@@ -209,7 +209,7 @@ async fn run<H: IdHash>(
     act.blob.clone_from(&report.blob);
     if !job.dry_run {
         let uploading = |bytes| progress(Progress::Upload(bytes, sealed.len()));
-        let uploaded = publish::upload(store, &sealed, job.retention, &uploading).await?;
+        let uploaded = publish::upload(store, &sealed, &uploading).await?;
         report.seconds.publish = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         progress(Progress::Verify);
@@ -240,7 +240,9 @@ async fn run<H: IdHash>(
     let act = report.told_in(act);
     let moved = match job.dry_run {
         true => decision.foretold(&start, sealed.key())?,
-        false => publish::point(store, &start, decision, &header, &sealed, &act).await?,
+        false => {
+            publish::point(store, &start, decision, &header, &sealed, job.retention, &act).await?
+        }
     };
     report.outcome = moved.outcome;
     report.reason = moved.reason;

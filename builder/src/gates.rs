@@ -78,7 +78,7 @@ impl Gates {
             ("overlap", self.overlap),
         ];
         for (name, Limits { floor, band, cap }) in named {
-            if !(band >= 1.0) {
+            if band.is_nan() || band < 1.0 {
                 return Err(format!("gates.{name}: band is {band}, and must be at least 1"));
             }
             if !(0.0 <= floor && floor <= cap) {

@@ -74,10 +74,11 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     if job.dry_run {
         report.outcome = Outcome::Unchanged;
     } else {
-        publish::upload(store, &sealed, job.retention, &|_| {}).await?;
+        publish::upload(store, &sealed, &|_| {}).await?;
         act = report.told_in(act);
         let decision = publish::decide(store, &start, sealed.key()).await?;
-        let moved = publish::point(store, &start, decision, &header, &sealed, &act).await?;
+        let moved =
+            publish::point(store, &start, decision, &header, &sealed, job.retention, &act).await?;
         report.outcome = moved.outcome;
         report.reason = moved.reason;
         act.previous = moved.previous;

@@ -19,24 +19,17 @@ const UPLOADS: u32 = 2;
 
 /// Brings a blob into the store and reads it back whole.
 ///
-/// What already lies under its name is used if it is sound, and uploaded over if it is not, or if it
-/// is so old that prune may be about to delete it.
+/// What already lies under its name is used if it is sound, and uploaded over if it is not.
 ///
 /// # Errors
 /// The store's; or why the bytes that came back were refused.
 pub async fn upload(
     store: &Store,
     sealed: &Sealed<'_>,
-    retention: Retention,
     progress: &dyn Fn(u64),
 ) -> Result<(Header, Filter), Error> {
     match read_back(store, sealed.key()).await {
-        Ok(found) => {
-            let (_, uploaded) = store.look_at_blob(sealed.key()).await?;
-            if !protocol::is_old(uploaded, Timestamp::now(), retention) {
-                return Ok(found);
-            }
-        }
+        Ok(found) => return Ok(found),
         Err(error) if error.kind() == Kind::NotFound => {}
         Err(error) if error.kind() == Kind::Corrupt => {
             tracing::warn!("{error}; uploading it again");
@@ -150,6 +143,7 @@ pub async fn point(
     decision: Decision,
     header: &Header,
     blob: &Sealed<'_>,
+    retention: Retention,
     act: &Act,
 ) -> Result<Moved, Error> {
     let foretold = decision.foretold(start, blob.key())?;
@@ -157,6 +151,7 @@ pub async fn point(
     let (filter, day) = (&start.filter, start.day);
     let act = Act { outcome: Outcome::Pointing, previous: previous.clone(), ..act.clone() };
     store.record_act(filter, &act).await?;
+    keep_from_prune(store, blob, retention).await?;
     let pointer = Pointer {
         bytes: Some(blob.len()),
         ids: Some(header.ids),
@@ -168,23 +163,26 @@ pub async fn point(
         ..Pointer::to(blob.key().clone())
     };
     match store.point(filter, day, &pointer, &decision.now.version).await {
-        Ok(()) => {}
+        Ok(()) => Ok(foretold),
         Err(error) if error.kind() == Kind::Superseded => {
-            return Ok(superseded(
-                start,
-                blob.key(),
-                &format!("changed at the last moment: {error}"),
-            ));
+            Ok(superseded(start, blob.key(), &format!("changed at the last moment: {error}")))
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => Err(error.into()),
     }
-    // A prune that looked before the pointer moved may have deleted the blob since: it is ours to
-    // bring back, and from now on nothing deletes it.
+}
+
+/// Makes sure that prune does not delete a blob that is about to be pointed at: one that is missing
+/// by now, or so old that it may go within a day, is uploaded again.
+async fn keep_from_prune(
+    store: &Store,
+    blob: &Sealed<'_>,
+    retention: Retention,
+) -> Result<(), Error> {
     match store.look_at_blob(blob.key()).await {
-        Err(error) if error.kind() == Kind::NotFound => store.put_blob(blob, &|_| {}).await?,
-        other => drop(other?),
+        Ok((_, uploaded)) if !protocol::is_old(uploaded, Timestamp::now(), retention) => Ok(()),
+        Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
+        Ok(_) | Err(_) => Ok(store.put_blob(blob, &|_| {}).await?),
     }
-    Ok(foretold)
 }
 
 fn superseded(start: &Start, blob: &BlobKey, why: &str) -> Moved {

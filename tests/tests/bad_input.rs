@@ -178,7 +178,9 @@ fn a_codec_that_is_not_read_is_refused_by_name_and_only_where_it_matters() {
     run.complains(&["pyarrow-brotli.parquet", "`id`", "Brotli", "Snappy", "write the file again"]);
     good.unmoved();
     // That column is read, and then refused only for being unlike the day before.
-    good.build(&fixture("pyarrow-brotli.parquet"), "other").expect(6).complains(&["distinct IDs 40"]);
+    good.build(&fixture("pyarrow-brotli.parquet"), "other")
+        .expect(6)
+        .complains(&["distinct IDs 40"]);
     good.unmoved();
 }
 

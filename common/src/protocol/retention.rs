@@ -2,14 +2,16 @@
 //! meanwhile.
 //!
 //! Prune works in two steps. It drops the pointers of days that nobody follows any more; then it
-//! deletes old blobs that nothing names. Between looking and deleting, others go on writing, so
-//! three rules keep every named blob:
+//! deletes old blobs that nothing names. Others go on writing meanwhile, and no store deletes
+//! conditionally, so three rules keep every named blob:
 //!
-//! - prune reads all references again before each delete ([`may_delete`]);
-//! - a build that finds an old blob under its name uploads it again, which makes it young
-//!   ([`is_old`]), and looks once more after it has pointed;
+//! - prune looks at the blob and at all references again right before each delete ([`may_delete`]);
+//! - a build looks at its blob right before it points, and uploads one that prune may delete within a
+//!   day again, which makes it young ([`is_old`]);
 //! - an operator does not point at a blob that prune may be about to delete ([`is_doomed`]), and looks
-//!   once more after having pointed.
+//!   once more after having pointed: another may have taken away what kept it.
+//!
+//! They hold as long as nobody is stopped for a whole day between such a look and the write after it.
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,264 @@
+//! The world: what the store holds, where everybody stands, and what must be so in every state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin, Pointer};
+use bloomsday_common::protocol::{References, Retention, Seen};
+use jiff::Timestamp;
+
+use crate::actors::{Builder, Operator, Pruner, Server};
+
+/// Pointers are kept for the current day and the newest; blobs for one day more.
+pub(crate) const RETENTION: Retention = Retention { keep_days: 0, max_age_days: 0 };
+/// Servers follow today's pointer or yesterday's.
+pub(crate) const MAX_AGE_DAYS: u32 = 1;
+
+/// How much of everything is explored.
+#[derive(Clone, Debug)]
+pub(crate) struct Bound {
+    pub(crate) days: u8,
+    pub(crate) builds: [u8; 2],
+    pub(crate) operator_acts: u8,
+    pub(crate) prunes: u8,
+    pub(crate) ambiguous: u8,
+    pub(crate) servers: usize,
+    /// Past this many the exploration gives up, and the test fails.
+    pub(crate) most_states: usize,
+}
+
+/// A blob: the day it is of, and which set of IDs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct B(pub(crate) u8, pub(crate) u8);
+
+/// A pointer as it lies in the store. The stamp tells writes of the same blob apart, as the time and
+/// the writer do in a real one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    pub(crate) blob: B,
+    pub(crate) previous: Option<B>,
+    pub(crate) by: Option<By>,
+    pub(crate) stamp: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum By {
+    Build,
+    Repoint,
+}
+
+/// A pin as it lies in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pinned {
+    pub(crate) blob: B,
+    pub(crate) stamp: u8,
+}
+
+/// One request of somebody, or the passing of a day.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Action {
+    NextDay,
+    StartBuild { builder: usize, day: u8, ids: u8 },
+    Builder { builder: usize, write: Write },
+    StopBuilder { builder: usize },
+    Repoint { day: u8, to: B },
+    HandEdit { day: u8, to: B },
+    PinTo { to: B },
+    Unpin,
+    Operator { write: Write },
+    StopOperator,
+    StartPrune,
+    Pruner,
+    StopPruner,
+    Poll { server: usize },
+}
+
+/// How a conditional write goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Write {
+    /// As it should.
+    Clear,
+    /// It fails without having written.
+    Lost,
+    /// It succeeds and reports an error.
+    Ambiguous,
+}
+
+/// What the last step met. All of it must come up, or the model explores less than it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Met {
+    pub(crate) superseded: bool,
+    pub(crate) rollback_stood: bool,
+    pub(crate) mended: bool,
+    pub(crate) deleted: bool,
+    pub(crate) uploaded_again: bool,
+    pub(crate) taken_back: bool,
+    pub(crate) ambiguous: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) today: u8,
+    pub(crate) pointers: BTreeMap<u8, Record>,
+    pub(crate) pin: Option<Pinned>,
+    /// Each blob and the day of its upload.
+    pub(crate) blobs: BTreeMap<B, u8>,
+    /// What the history tells of: a pointer's day, and what it named then and before.
+    pub(crate) history: BTreeSet<(u8, B, Option<B>)>,
+    pub(crate) builders: [Builder; 2],
+    pub(crate) operator: Operator,
+    pub(crate) pruner: Pruner,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) ambiguous_left: u8,
+    /// Days that an operator took away from a blob, and has not given back.
+    pub(crate) taken_away: BTreeSet<(u8, B)>,
+    /// The first promise that a step broke.
+    pub(crate) broken: Option<&'static str>,
+    pub(crate) met: Met,
+}
+
+impl World {
+    pub(crate) fn new(bound: &Bound) -> World {
+        World {
+            today: 0,
+            pointers: BTreeMap::new(),
+            pin: None,
+            blobs: BTreeMap::new(),
+            history: BTreeSet::new(),
+            builders: bound.builds.map(Builder::new),
+            operator: Operator::new(bound.operator_acts),
+            pruner: Pruner::new(bound.prunes),
+            servers: vec![Server::default(); bound.servers],
+            ambiguous_left: bound.ambiguous,
+            taken_away: BTreeSet::new(),
+            broken: None,
+            met: Met::default(),
+        }
+    }
+
+    pub(crate) fn actions(&self, bound: &Bound, actions: &mut Vec<Action>) {
+        // Nobody is stopped for a whole day between a look and the write after it.
+        let waiting = self.builders.iter().any(Builder::has_looked)
+            || self.operator.has_looked()
+            || self.pruner.is_running();
+        if self.today + 1 < bound.days && !waiting {
+            actions.push(Action::NextDay);
+        }
+        for (builder, state) in self.builders.iter().enumerate() {
+            state.actions(builder, self, actions);
+        }
+        self.operator.actions(self, actions);
+        self.pruner.actions(actions);
+        for server in 0..self.servers.len() {
+            if self.after_poll(server) != self.servers[server] {
+                actions.push(Action::Poll { server });
+            }
+        }
+    }
+
+    pub(crate) fn act(&mut self, action: Action) {
+        // Of the last step only, so that the way to a state does not multiply the states.
+        self.met = Met::default();
+        match action {
+            Action::NextDay => self.today += 1,
+            Action::StartBuild { builder, day, ids } => self.start_build(builder, B(day, ids)),
+            Action::Builder { builder, write } => self.builder(builder, write),
+            Action::StopBuilder { builder } => self.builders[builder].stop(),
+            Action::Repoint { day, to } => self.start_repoint(day, to),
+            Action::HandEdit { day, to } => self.hand_edit(day, to),
+            Action::PinTo { to } => self.start_pin(to),
+            Action::Unpin => self.unpin(),
+            Action::Operator { write } => self.operator(write),
+            Action::StopOperator => self.operator.stop(),
+            Action::StartPrune => self.start_prune(),
+            Action::Pruner => self.pruner(),
+            Action::StopPruner => self.pruner.stop(),
+            Action::Poll { server } => self.servers[server] = self.after_poll(server),
+        }
+    }
+
+    // ---- what must be so ---------------------------------------------------------------------
+
+    pub(crate) fn built_pointers_name_blobs(&self) -> bool {
+        let mut built = self.pointers.values().filter(|record| record.by == Some(By::Build));
+        built.all(|record| self.blobs.contains_key(&record.blob))
+    }
+
+    /// While nobody is about to look once more, what repoint and pin wrote is there.
+    pub(crate) fn operators_targets_are_there(&self) -> bool {
+        if !self.operator.is_done_looking() {
+            return true;
+        }
+        let repointed = self.pointers.values().filter(|record| record.by == Some(By::Repoint));
+        let targets = repointed.map(|record| record.blob).chain(self.pin.map(|pin| pin.blob));
+        let mut targets = targets.filter(|blob| !self.operator.left_unseen(*blob));
+        targets.all(|blob| self.blobs.contains_key(&blob))
+    }
+
+    pub(crate) fn breaks(&mut self, promise: &'static str) {
+        self.broken.get_or_insert(promise);
+    }
+
+    // ---- the store's side --------------------------------------------------------------------
+
+    pub(crate) fn now(&self) -> Timestamp {
+        time(self.today)
+    }
+
+    /// What the pin and the pointers, but for those of the days `without`, name.
+    pub(crate) fn references(&self, without: &[Day]) -> References {
+        let pin = match self.pin {
+            Some(pin) => Seen::Found(pin_of(pin)),
+            None => Seen::Absent,
+        };
+        let pointers: Vec<(Day, Seen<Pointer>)> = self
+            .pointers
+            .iter()
+            .map(|(day, record)| (day_of(*day), seen(Some(record))))
+            .filter(|(day, _)| !without.contains(day))
+            .collect();
+        References::of(&pin, pointers.iter().map(|(day, seen)| (*day, seen)))
+    }
+
+    /// The history as the protocol reads it.
+    pub(crate) fn told(&self) -> Vec<Act> {
+        let told = self.history.iter().map(|(day, blob, previous)| Act {
+            day: Some(day_of(*day)),
+            blob: Some(key(*blob)),
+            previous: previous.map(key),
+            ..Act::new(ActKind::Build, Outcome::Pointing, Timestamp::UNIX_EPOCH, "")
+        });
+        told.collect()
+    }
+}
+
+pub(crate) fn time(day: u8) -> Timestamp {
+    day_of(day).end()
+}
+
+pub(crate) fn day_of(day: u8) -> Day {
+    static FIRST: LazyLock<Day> = LazyLock::new(|| "2026-11-19".parse().unwrap());
+    FIRST.plus(u32::from(day))
+}
+
+pub(crate) fn key(B(day, ids): B) -> BlobKey {
+    static FILTER: LazyLock<FilterName> = LazyLock::new(|| "rt".parse().unwrap());
+    BlobKey { filter: FILTER.clone(), day: day_of(day), digest: Digest::new([ids; 32]) }
+}
+
+pub(crate) fn seen(record: Option<&Record>) -> Seen<Pointer> {
+    let Some(record) = record else { return Seen::Absent };
+    let act = record.by.map(|by| match by {
+        By::Build => ActKind::Build,
+        By::Repoint => ActKind::Repoint,
+    });
+    let previous = record.previous.map(key);
+    Seen::Found(Pointer { previous, act, ..Pointer::to(key(record.blob)) })
+}
+
+pub(crate) fn pin_of(pin: Pinned) -> Pin {
+    Pin { blob: key(pin.blob), until: None, pinned_at: None, pinned_by: None, reason: None }
+}
