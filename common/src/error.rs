@@ -134,6 +134,15 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A local store that is not there.
+    #[error(
+        "there is no store at {path}: check the path; `bloomsday build` makes the folder with the \
+         first day it publishes"
+    )]
+    NoStore {
+        /// The folder.
+        path: String,
+    },
     /// Nothing there.
     #[error("there is no {key} in {store}")]
     NotFound {
@@ -259,7 +268,7 @@ impl Error {
             | Error::BlobKey { .. }
             | Error::SeveralBlobs { .. }
             | Error::StoreUrl { .. } => Kind::Usage,
-            Error::NotFound { .. } => Kind::NotFound,
+            Error::NotFound { .. } | Error::NoStore { .. } => Kind::NotFound,
             Error::Changed { .. } => Kind::Superseded,
             Error::Record { .. }
             | Error::Length { .. }

@@ -254,11 +254,10 @@ impl Settings {
             let guard = filter.guard.map(|guard| format!("{guard:?}").to_lowercase());
             add(key("guard"), unused(guard), "warn (not acted on by this version)");
             // Impossible together, whatever the number of IDs.
-            Shape::for_ids(
-                filter.layout.unwrap_or(Layout::Blocked),
-                1_000_000,
-                filter.fpp.unwrap_or(FPP),
-            )?;
+            let (layout, fpp) =
+                (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(FPP));
+            let impossible = |e| Error::Usage(format!("filters.{name}.fpp: {e}"));
+            Shape::for_ids(layout, 1_000_000, fpp).map_err(impossible)?;
         }
         let (store, from) = match &self.store {
             Some((store, from)) => (Store::open(store)?.name().to_owned(), *from),

@@ -117,7 +117,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::StoreUrl`] for an address that is none, or whose kind of store was not compiled in;
-    /// [`Error::NotFound`] for a local folder that does not exist.
+    /// [`Error::NoStore`] for a local folder that does not exist.
     pub fn open(address: &str) -> Result<Store, Error> {
         open::store(address, false)
     }

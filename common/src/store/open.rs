@@ -40,7 +40,7 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
             source,
         })?;
     } else if !folder.is_dir() {
-        return Err(Error::NotFound { key: "folder".into(), store: shown });
+        return Err(Error::NoStore { path: shown });
     }
     let real = folder.canonicalize().map_err(|source| Error::File {
         doing: "open the folder",
