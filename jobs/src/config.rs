@@ -13,6 +13,7 @@ use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
+use bloomsday_server::{FilterConfig, Guard};
 use clap::Subcommand;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -63,14 +64,8 @@ pub(crate) struct FilterFile {
     schedule: Option<String>,
     day_offset: Option<u32>,
     guard: Option<Guard>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Guard {
-    Off,
-    Warn,
-    Hold,
+    #[serde(default, deserialize_with = "duration")]
+    guard_max_hold: Option<Duration>,
 }
 
 /// How many days back a server follows a pointer.
@@ -131,6 +126,18 @@ impl Settings {
         let default = Retention::default();
         let keep_days = self.filter(name).keep_days.map_or(default.keep_days, NonZeroU32::get);
         Retention { keep_days, max_age_days: self.max_age_days(name) }
+    }
+
+    /// How a server follows a filter.
+    pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
+        let file = self.filter(&name);
+        let defaults = FilterConfig::new(name);
+        FilterConfig {
+            max_age_days: file.max_age_days.unwrap_or(MAX_AGE_DAYS),
+            guard: file.guard.unwrap_or(defaults.guard),
+            guard_max_hold: file.guard_max_hold.unwrap_or(defaults.guard_max_hold),
+            ..defaults
+        }
     }
 }
 
@@ -252,7 +259,9 @@ impl Settings {
             add(key("schedule"), unused(filter.schedule.clone()), "none");
             add(key("day_offset"), unused(filter.day_offset.map(|days| days.to_string())), "1");
             let guard = filter.guard.map(|guard| format!("{guard:?}").to_lowercase());
-            add(key("guard"), unused(guard), "warn (not acted on by this version)");
+            add(key("guard"), guard, "warn");
+            let hold = filter.guard_max_hold.map(|d| humantime::format_duration(d).to_string());
+            add(key("guard_max_hold"), hold, "6h");
             // Impossible together, whatever the number of IDs.
             let (layout, fpp) =
                 (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(FPP));
@@ -312,10 +321,14 @@ mod tests {
             day_offset = 1
             max_age_days = 3
             keep_days = 14
-            guard = "warn"
+            guard = "hold"
+            guard_max_hold = "90m"
             "#,
         )
         .unwrap();
+        let rt = &file.filters[&"rt".parse().unwrap()];
+        assert_eq!(rt.guard, Some(Guard::Hold));
+        assert_eq!(rt.guard_max_hold, Some(Duration::from_secs(5400)));
         assert_eq!(file.poll_interval, Some(Duration::from_secs(300)));
         assert_eq!(file.filters[&"rt".parse().unwrap()].input, ["s3://dmp/rt/dt={day}/"]);
     }
@@ -329,6 +342,7 @@ mod tests {
             ("[filters.rt]\nfpp = \"low\"", "fpp"),
             ("[filters.rt]\nlayout = \"cuckoo\"", "cuckoo"),
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
+            ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("poll_interval = \"soon\"", "poll_interval"),
             ("listen = \"everywhere\"", "listen"),
         ] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_server::http::{self, Token};
-use bloomsday_server::{Bloomsday, Config, FilterConfig, start_unloaded};
+use bloomsday_server::{Bloomsday, Config, start_unloaded};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,10 +51,7 @@ impl Serve {
         if names.is_empty() {
             names = file.filters.keys().cloned().collect();
         }
-        let filters = names
-            .into_iter()
-            .map(|name| FilterConfig { max_age_days: settings.max_age_days(&name), name })
-            .collect();
+        let filters = names.into_iter().map(|name| settings.follow(name)).collect();
         let mut config = Config::new(settings.store()?, filters);
         if let Some(interval) = self.poll_interval.or(file.poll_interval) {
             if interval.is_zero() {

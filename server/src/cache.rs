@@ -27,6 +27,11 @@ impl Cache {
         Ok(Cache { folder: folder.to_owned(), store })
     }
 
+    /// The size of a blob, if it is here.
+    pub(crate) async fn blob_bytes(&self, key: &BlobKey) -> Result<u64, Error> {
+        Ok(self.store.look_at_blob(key).await?.0)
+    }
+
     /// A blob's bytes, unchecked, if they are here.
     pub(crate) async fn fetch(&self, key: &BlobKey, limit: u64) -> Result<Fetched, Error> {
         self.store.fetch(key, limit).await
@@ -68,9 +73,15 @@ impl Cache {
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| {
+        // A full disk is not helped by half a blob; and if this fails too, the next write tries again.
+        let _ = fs::remove_file(&temporary);
+    })?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }

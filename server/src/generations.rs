@@ -1,9 +1,14 @@
 //! "Which generation?": a pure state machine over what was read. No I/O, no clock.
 
+use std::collections::VecDeque;
+
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::protocol::Followed;
+
+/// How many blobs are remembered as served; a rollback goes to one of the last few.
+const MAX_SERVED: usize = 64;
 
 /// What one filter's poller remembers between rounds.
 #[derive(Debug, Default)]
@@ -11,9 +16,15 @@ pub(crate) struct Generations {
     current: Option<BlobKey>,
     /// The day of the newest pointer that was followed: "today" is never earlier.
     last_followed: Option<Day>,
-    /// A blob that did not verify, and why: not fetched again until the pointer changes.
-    rejected: Option<(Digest, String)>,
+    /// A blob that did not verify, as its record named it, and why: not fetched again until the
+    /// record changes.
+    rejected: Option<(Rejected, String)>,
+    /// The blobs that answered in this process, the latest last.
+    served: VecDeque<Digest>,
 }
+
+/// A blob with the size that its record says: a mended record is another one.
+type Rejected = (Digest, Option<u64>);
 
 /// What to do about a blob that should answer.
 #[derive(Debug, PartialEq)]
@@ -42,7 +53,7 @@ impl Generations {
             return Next::Stay;
         }
         match &self.rejected {
-            Some((digest, why)) if *digest == followed.blob.digest && !asked => {
+            Some((rejected, why)) if *rejected == identity(followed) && !asked => {
                 let why = why.clone();
                 if self.current.is_some() { Next::Refuse(why) } else { Next::LookBack(why) }
             }
@@ -52,24 +63,46 @@ impl Generations {
 
     /// The blob was loaded and swapped in.
     pub(crate) fn loaded(&mut self, followed: &Followed) {
-        self.current = Some(followed.blob.clone());
+        self.loaded_instead(followed);
         self.remember(followed);
     }
 
     /// The blob did not verify.
     pub(crate) fn rejected(&mut self, followed: &Followed, why: &str) {
-        self.rejected = Some((followed.blob.digest, why.to_owned()));
+        self.rejected = Some((identity(followed), why.to_owned()));
     }
 
     /// Another answers for lack of the right one: the rejected blob stays remembered.
     pub(crate) fn loaded_instead(&mut self, followed: &Followed) {
         self.current = Some(followed.blob.clone());
+        self.served.retain(|digest| *digest != followed.blob.digest);
+        self.served.push_back(followed.blob.digest);
+        if self.served.len() > MAX_SERVED {
+            self.served.pop_front();
+        }
+    }
+
+    /// A run before this one followed a blob of this day: a clock stepped back does not make it unknown.
+    pub(crate) fn known(&mut self, day: Day) {
+        self.last_followed = self.last_followed.max(Some(day));
+    }
+
+    /// Whether the guard judges this blob: only a newer day's than `answering`, by its own pointer,
+    /// and not one that answered in this process before.
+    pub(crate) fn is_judged(&self, followed: &Followed, answering: Day) -> bool {
+        let newer = followed.blob.day > answering;
+        let own_pointer = followed.pointer_day() == Some(followed.blob.day);
+        newer && own_pointer && !self.served.contains(&followed.blob.digest)
     }
 
     fn remember(&mut self, followed: &Followed) {
         self.last_followed = self.last_followed.max(followed.pointer_day());
         self.rejected = None;
     }
+}
+
+fn identity(followed: &Followed) -> Rejected {
+    (followed.blob.digest, followed.bytes)
 }
 
 #[cfg(test)]
@@ -103,6 +136,35 @@ mod tests {
         assert_eq!(generations.next(&followed(3), false), Next::Load);
         generations.loaded(&followed(3));
         assert_eq!(generations.next(&followed(2), false), Next::Load, "the pointer changed");
+    }
+
+    #[test]
+    fn a_mended_size_in_the_record_is_another_chance() {
+        let mut generations = Generations::default();
+        generations.loaded(&followed(1));
+        let short = Followed { bytes: Some(5), ..followed(2) };
+        generations.rejected(&short, "too many bytes");
+        assert_eq!(generations.next(&short, false), Next::Refuse("too many bytes".into()));
+        assert_eq!(generations.next(&followed(2), false), Next::Load);
+    }
+
+    #[test]
+    fn only_a_newer_day_by_its_own_pointer_that_never_answered_is_judged() {
+        let mut generations = Generations::default();
+        let (today, before) = (followed(1).blob.day, followed(1).blob.day.minus(1));
+        assert!(generations.is_judged(&followed(1), before));
+        assert!(!generations.is_judged(&followed(1), today), "the same day, mended");
+        assert!(!generations.is_judged(&followed(1), today.plus(1)), "an older day");
+        let pin = FollowedBy::Pin { until: None, reason: None };
+        assert!(!generations.is_judged(&Followed { by: pin, ..followed(1) }, before));
+        let rollback = FollowedBy::Pointer { day: today.plus(1) };
+        assert!(!generations.is_judged(&Followed { by: rollback, ..followed(1) }, before));
+        generations.loaded(&followed(1));
+        assert!(!generations.is_judged(&followed(1), before), "it answered before");
+        for digit in 2..=u8::MAX {
+            generations.loaded(&followed(digit));
+        }
+        assert_eq!(generations.served.len(), MAX_SERVED);
     }
 
     #[test]

@@ -11,6 +11,10 @@ use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, FilterName};
 use jiff::Timestamp;
 
+use crate::FilterConfig;
+use crate::Guard;
+use crate::clock::Clock;
+use crate::sample::{self, Sample, Staged};
 use crate::status::{Core, FilterStatus};
 
 /// Counters are spread over so many cache lines, so that threads sharing a handle do not meet.
@@ -37,6 +41,9 @@ pub(crate) struct Slot {
     readers: Mutex<Vec<Weak<ReaderState>>>,
     /// Counts of readers that are gone.
     departed: Tally,
+    /// Recent questions, for the guard; without one, none are kept.
+    sample: Option<Sample>,
+    clock: Clock,
     core: ArcSwap<Core>,
 }
 
@@ -49,17 +56,28 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds as the only writer: plain loads and stores, no locked instruction.
+    /// Adds as the only writer: plain loads and stores, no locked instruction. Gives back how many
+    /// there were, which decides whether the question is sampled.
     #[inline(always)]
-    fn add_alone(&self, seen: bool) {
+    fn add_alone(&self, seen: bool) -> u64 {
         let counter = if seen { &self.seen } else { &self.absent };
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let before = counter.load(Ordering::Relaxed);
+        counter.store(before + 1, Ordering::Relaxed);
+        before
     }
 
+    /// [`Tally::add_alone`], for one of many writers.
     #[inline]
-    fn add(&self, seen: u64, absent: u64) {
-        self.seen.fetch_add(seen, Ordering::Relaxed);
-        self.absent.fetch_add(absent, Ordering::Relaxed);
+    fn add_one(&self, seen: bool) -> u64 {
+        let counter = if seen { &self.seen } else { &self.absent };
+        counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds, and gives back how many questions there were.
+    #[inline]
+    fn add(&self, seen: u64, absent: u64) -> u64 {
+        self.seen.fetch_add(seen, Ordering::Relaxed)
+            + self.absent.fetch_add(absent, Ordering::Relaxed)
     }
 
     fn read(&self) -> (u64, u64) {
@@ -76,10 +94,12 @@ struct ReaderState {
 }
 
 impl Slot {
-    pub(crate) fn new(name: FilterName, meanwhile: bool) -> Slot {
+    pub(crate) fn new(filter: &FilterConfig, meanwhile: bool, clock: Clock) -> Slot {
         Slot {
-            core: ArcSwap::from_pointee(Core::new()),
-            name,
+            core: ArcSwap::from_pointee(Core::new(filter.guard)),
+            name: filter.name.clone(),
+            sample: (filter.guard != Guard::Off).then(Sample::new),
+            clock,
             current: ArcSwapOption::empty(),
             epoch: AtomicU64::new(0),
             meanwhile,
@@ -137,7 +157,12 @@ impl Slot {
     }
 
     pub(crate) fn status(&self) -> FilterStatus {
-        FilterStatus::of(self, Timestamp::now())
+        FilterStatus::of(self, self.clock.now())
+    }
+
+    /// Recent questions, unless the guard is off.
+    pub(crate) fn sample(&self) -> Option<&Sample> {
+        self.sample.as_ref()
     }
 }
 
@@ -167,8 +192,18 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        self.shard().add(u64::from(seen), u64::from(!seen));
+        if sample::is_due(self.shard().add_one(seen)) {
+            self.sample(id);
+        }
         seen
+    }
+
+    /// Once in 128 questions.
+    #[cold]
+    fn sample(&self, id: &[u8]) {
+        if let Some(sample) = &self.slot.sample {
+            sample.offer_batch(&[id], sample::ONE_IN - 1);
+        }
     }
 
     /// Answers many IDs at once, all from the same generation: `answers[i]` belongs to `ids[i]`.
@@ -181,7 +216,7 @@ impl FilterHandle {
             None => answers.fill(self.slot.meanwhile),
         }
         let seen = answers.iter().filter(|answer| **answer).count() as u64;
-        self.shard().add(seen, ids.len() as u64 - seen);
+        self.count(ids, seen);
     }
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
@@ -198,7 +233,8 @@ impl FilterHandle {
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&state));
         drop(readers);
-        let mut reader = Reader { slot: self.slot.clone(), generation: None, epoch: 0, state };
+        let (slot, staged) = (self.slot.clone(), Staged::new());
+        let mut reader = Reader { slot, generation: None, epoch: 0, state, staged };
         reader.refresh();
         reader
     }
@@ -219,10 +255,13 @@ impl FilterHandle {
         self.slot.current()
     }
 
-    /// Counts questions that were put to [`FilterHandle::generation`] directly.
-    #[cfg(feature = "http")]
-    pub(crate) fn count(&self, seen: u64, absent: u64) {
-        self.shard().add(seen, absent);
+    /// Counts and samples questions of which `seen` were answered "yes"; also those that were put to
+    /// [`FilterHandle::generation`] directly.
+    pub(crate) fn count<T: AsRef<[u8]>>(&self, ids: &[T], seen: u64) {
+        let before = self.shard().add(seen, ids.len() as u64 - seen);
+        if let Some(sample) = &self.slot.sample {
+            sample.offer_batch(ids, before);
+        }
     }
 
     fn shard(&self) -> &Tally {
@@ -241,6 +280,8 @@ pub struct Reader {
     generation: Option<Arc<Generation>>,
     epoch: u64,
     state: Arc<ReaderState>,
+    /// Questions on their way to the sample.
+    staged: Staged,
 }
 
 impl Reader {
@@ -256,8 +297,18 @@ impl Reader {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        self.state.tally.add_alone(seen);
+        if sample::is_due(self.state.tally.add_alone(seen)) {
+            self.sample(id);
+        }
         seen
+    }
+
+    /// Once in 128 questions.
+    #[cold]
+    fn sample(&mut self, id: &[u8]) {
+        if let Some(sample) = &self.slot.sample {
+            self.staged.add(id, sample);
+        }
     }
 
     #[cold]
@@ -272,6 +323,9 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        if let Some(sample) = &self.slot.sample {
+            self.staged.hand_over(sample);
+        }
         let (seen, absent) = self.state.tally.read();
         self.slot.departed.add(seen, absent);
         // Taken back, so that nobody who looks before the state is gone counts them twice.

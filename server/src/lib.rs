@@ -8,8 +8,13 @@
 //! | [`handle`] | [`FilterHandle`] and [`Reader`]: the hot path |
 //! | `loader` | a blob from cache or store, checked, within a deadline |
 //! | `cache` | the local copy that answers when the store is down at start |
+//! | `room` | whether there is memory for one more filter |
 //! | `generations` | what to do with what was read: a pure state machine |
-//! | `poller` | the one owner of every swap |
+//! | `sample`, `guard`, `watch` | recent questions; what two filters say of them; a filter held back |
+//! | `poller` | the thread and its rounds: at most one at a time |
+//! | `follower` | one filter's way through a round: the one owner of its swaps |
+//! | `pin` | warns before a pin ends |
+//! | `clock` | the time of day, for all of them |
 //! | [`status`] | what is live and why, for people and metrics |
 //! | `http` | questions, status, admin (feature `http`) |
 //! | [`error`] | why a server could not start or reload |
@@ -29,14 +34,21 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod clock;
 pub mod error;
+mod follower;
 mod generations;
+mod guard;
 pub mod handle;
 #[cfg(feature = "http")]
 pub mod http;
 mod loader;
+mod pin;
 mod poller;
+mod room;
+mod sample;
 pub mod status;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,11 +57,13 @@ use std::time::Duration;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 
+use clock::Clock;
 use error::Error;
+pub use guard::{Guard, Verdict};
 use handle::Slot;
 pub use handle::{FilterHandle, Reader};
-use poller::Poller;
-pub use status::{FilterStatus, ReloadOutcome, Reloaded, State};
+use poller::{Poller, Wish};
+pub use status::{FilterStatus, Judged, ReloadOutcome, Reloaded, State};
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -81,12 +95,17 @@ pub struct FilterConfig {
     pub name: FilterName,
     /// A pointer of today or of so many days before is followed.
     pub max_age_days: u32,
+    /// What happens to a newer day that answers recent questions quite differently.
+    pub guard: Guard,
+    /// How long [`Guard::Hold`] keeps a newer day back at most.
+    pub guard_max_hold: Duration,
 }
 
 impl FilterConfig {
-    /// A filter with the default age of three days.
+    /// A filter with every default: an age of three days, and a guard that warns.
     pub fn new(name: FilterName) -> FilterConfig {
-        FilterConfig { name, max_age_days: 3 }
+        let guard_max_hold = Duration::from_secs(6 * 3600);
+        FilterConfig { name, max_age_days: 3, guard: Guard::default(), guard_max_hold }
     }
 }
 
@@ -153,12 +172,13 @@ pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsd
     if config.filters.is_empty() {
         return Err(Error::NoFilters);
     }
+    let clock = Clock::system();
     let slots: Vec<Arc<Slot>> = config
         .filters
         .iter()
-        .map(|filter| Arc::new(Slot::new(filter.name.clone(), meanwhile)))
+        .map(|filter| Arc::new(Slot::new(filter, meanwhile, clock.clone())))
         .collect();
-    let poller = Poller::start(config, store, slots.clone())?;
+    let poller = Poller::start(config, store, slots.clone(), clock)?;
     Ok(Bloomsday { slots: slots.into(), poller: Arc::new(poller) })
 }
 
@@ -184,7 +204,7 @@ impl Bloomsday {
     /// # Errors
     /// [`Error::Busy`] when too many reloads wait; [`Error::UnknownFilter`].
     pub async fn reload(&self) -> Result<Vec<Reloaded>, Error> {
-        self.poller.reload(None).await
+        self.poller.reload(Wish::default()).await
     }
 
     /// [`Bloomsday::reload`] for one filter.
@@ -193,7 +213,18 @@ impl Bloomsday {
     /// As [`Bloomsday::reload`].
     pub async fn reload_filter(&self, name: &str) -> Result<Vec<Reloaded>, Error> {
         let filter = self.filter(name)?;
-        self.poller.reload(Some(filter.name().clone())).await
+        self.poller.reload(Wish { filter: Some(filter.name().clone()), force: false }).await
+    }
+
+    /// [`Bloomsday::reload`] of one filter or of all, past the guard: what it holds back, or would,
+    /// is swapped in.
+    ///
+    /// # Errors
+    /// As [`Bloomsday::reload`].
+    pub async fn force_reload(&self, name: Option<&str>) -> Result<Vec<Reloaded>, Error> {
+        let filter = name.map(|name| self.filter(name)).transpose()?;
+        let filter = filter.map(|filter| filter.name().clone());
+        self.poller.reload(Wish { filter, force: true }).await
     }
 
     /// What is live and why, filter by filter.

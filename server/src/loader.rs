@@ -1,6 +1,7 @@
 //! A blob → a checked generation: from the cache or the store, within limits and a deadline.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::blob;
@@ -8,10 +9,11 @@ use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::{Fetched, Store};
 use futures::FutureExt;
-use jiff::Timestamp;
 
 use crate::cache::Cache;
+use crate::clock::Clock;
 use crate::handle::Generation;
+use crate::room::Room;
 
 /// How often a transient failure is tried again within one load, with doubling pauses between.
 const TRIES: u32 = 4;
@@ -30,9 +32,17 @@ pub(crate) enum Failure {
 /// Where blobs come from.
 pub(crate) struct Loader {
     pub(crate) store: Store,
-    pub(crate) cache: Option<Cache>,
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) deadline: Duration,
     pub(crate) max_blob_bytes: u64,
+    pub(crate) clock: Clock,
+    pub(crate) room: Room,
+}
+
+/// How one try to load ended.
+enum Trouble {
+    Store(Error),
+    NoRoom(String),
 }
 
 impl Loader {
@@ -54,12 +64,20 @@ impl Loader {
             return Ok(generation);
         }
         let mut pause = FIRST_PAUSE;
+        let mut damaged_before = false;
         for tries_left in (0..TRIES).rev() {
             let error = match self.load_once(followed).await {
                 Ok(generation) => return Ok(generation),
-                Err(error) => error,
+                Err(Trouble::NoRoom(why)) => return Err(Failure::Passing(why)),
+                Err(Trouble::Store(error)) => error,
             };
+            // Bytes can be cut or changed on their way; the same damage twice is the blob's own.
+            let on_the_way = matches!(error, Error::Length { .. } | Error::Digest { .. });
             match error.kind() {
+                Kind::Corrupt if on_the_way && !damaged_before && tries_left > 0 => {
+                    damaged_before = true;
+                    continue;
+                }
                 Kind::Corrupt | Kind::Usage => return Err(Failure::Poison(error.to_string())),
                 Kind::Transient if tries_left > 0 => tokio::time::sleep(pause).await,
                 _ => return Err(Failure::Passing(error.to_string())),
@@ -69,11 +87,16 @@ impl Loader {
         unreachable!("the last try returns")
     }
 
-    /// The cached copy, if there is one and it is sound.
+    /// The cached copy, if there is one, it is sound, and there is room.
     pub(crate) async fn load_cached(&self, followed: &Followed) -> Option<Generation> {
         let cache = self.cache.as_ref()?;
+        let bytes = cache.blob_bytes(&followed.blob).await.ok()?;
+        if let Err(why) = self.room.check(bytes) {
+            tracing::warn!("the cached {} is not loaded: {why}", followed.blob);
+            return None;
+        }
         let fetched = cache.fetch(&followed.blob, self.max_blob_bytes).await.ok()?;
-        match open(fetched, followed) {
+        match self.open(fetched, followed) {
             Ok(generation) => Some(generation),
             Err(error) => {
                 tracing::warn!("the cached copy is dropped: {error}");
@@ -83,17 +106,22 @@ impl Loader {
         }
     }
 
-    async fn load_once(&self, followed: &Followed) -> Result<Generation, Error> {
+    async fn load_once(&self, followed: &Followed) -> Result<Generation, Trouble> {
+        let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Store)?;
         // The pointer's size is a promise: more bytes than that are not even asked for.
         let limit = followed.bytes.unwrap_or(u64::MAX).min(self.max_blob_bytes);
-        let fetched = self.store.fetch(&followed.blob, limit).await?;
-        open(fetched, followed)
+        if bytes <= limit {
+            let no_room = |why| Trouble::NoRoom(format!("{} is not loaded: {why}", followed.blob));
+            self.room.check(bytes).map_err(no_room)?;
+        }
+        let fetched = self.store.fetch(&followed.blob, limit).await.map_err(Trouble::Store)?;
+        self.open(fetched, followed).map_err(Trouble::Store)
     }
-}
 
-fn open(fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
-    let bytes = fetched.memory.len() as u64;
-    let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
-    let key = followed.blob.clone();
-    Ok(Generation { key, header, filter, bytes, loaded_at: Timestamp::now() })
+    fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
+        let bytes = fetched.memory.len() as u64;
+        let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
+        let key = followed.blob.clone();
+        Ok(Generation { key, header, filter, bytes, loaded_at: self.clock.now() })
+    }
 }

@@ -7,6 +7,7 @@ use bloomsday_common::protocol::{Followed, FollowedBy};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::guard::{Guard, Verdict};
 use crate::handle::Slot;
 
 /// A pointer may normally be this many days old: yesterday's day is built in the small hours.
@@ -44,6 +45,16 @@ pub struct FilterStatus {
     pub rolled_back: bool,
     /// Whether a pin decides.
     pub pinned: bool,
+    /// When the pin ends by itself.
+    pub pin_until: Option<Timestamp>,
+    /// Why it was set.
+    pub pin_reason: Option<String>,
+    /// What happens to a newer day that answers recent questions quite differently.
+    pub guard: Guard,
+    /// Whether the guard holds a newer day back; [`FilterStatus::state`] may have worse to say.
+    pub held: bool,
+    /// What the guard made of the newest day that it judged.
+    pub judged: Option<Judged>,
     /// The day of the blob that answers.
     pub day: Option<Day>,
     /// The day of the pointer that named it.
@@ -96,6 +107,35 @@ pub struct Counts {
     pub loads_rejected: u64,
     /// How long the last load took.
     pub load_seconds: f64,
+    /// The guard's verdicts, in the order of [`Verdict::ALL`]; a filter held is judged at each look.
+    pub verdicts: [u64; Verdict::ALL.len()],
+}
+
+/// What the guard made of a newer day's filter. Never a question.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The day of its blob.
+    pub day: Day,
+    /// The digest of its blob.
+    pub digest: Digest,
+    /// How many distinct IDs were asked lately and put to both filters.
+    pub questions: u64,
+    /// The share of them that the filter which answered called seen; absent for too few.
+    pub hit_ratio_old: Option<f64>,
+    /// The share of them that the new filter calls seen.
+    pub hit_ratio_new: Option<f64>,
+    /// By how much the share of known IDs changes: the hit rates less each filter's false positives.
+    pub difference: Option<f64>,
+    /// By how much it may change, up or down.
+    pub allowed: Option<f64>,
+    /// When it was judged last.
+    pub at: Timestamp,
+    /// Since when it, or one before it, has been held back.
+    pub held_since: Option<Timestamp>,
+    /// When it answers at the latest.
+    pub held_until: Option<Timestamp>,
 }
 
 /// What a reload did to one filter.
@@ -135,13 +175,25 @@ pub(crate) struct Core {
     pub(crate) last_poll: Option<Timestamp>,
     pub(crate) last_success: Option<Timestamp>,
     pub(crate) last_error: Option<String>,
+    pub(crate) guard: Guard,
+    pub(crate) judged: Option<Judged>,
+    /// Whether the guard holds a filter back.
+    pub(crate) held: bool,
     pub(crate) counts: Counts,
 }
 
 impl Core {
-    pub(crate) fn new() -> Core {
-        let counts = Counts::default();
-        Core { followed: None, last_poll: None, last_success: None, last_error: None, counts }
+    pub(crate) fn new(guard: Guard) -> Core {
+        Core {
+            followed: None,
+            last_poll: None,
+            last_success: None,
+            last_error: None,
+            guard,
+            judged: None,
+            held: false,
+            counts: Counts::default(),
+        }
     }
 }
 
@@ -151,7 +203,12 @@ impl FilterStatus {
         let generation = slot.current();
         let (lookups_seen, lookups_absent) = slot.lookups();
         let followed = core.followed.as_ref();
-        let pinned = followed.is_some_and(|f| matches!(f.by, FollowedBy::Pin { .. }));
+        let pin = followed.and_then(|followed| match &followed.by {
+            FollowedBy::Pin { until, reason } => Some((*until, reason.clone())),
+            FollowedBy::Pointer { .. } => None,
+        });
+        let pinned = pin.is_some();
+        let (pin_until, pin_reason) = pin.unwrap_or_default();
         let rolled_back = followed.is_some_and(Followed::is_rolled_back);
         let pointer_day = followed.and_then(Followed::pointer_day);
         let header = generation.as_ref().map(|generation| &generation.header);
@@ -160,6 +217,7 @@ impl FilterStatus {
         let state = match () {
             () if generation.is_none() => State::Loading,
             () if core.last_error.is_some() => State::Failing,
+            () if core.held => State::Held,
             () if pinned => State::Pinned,
             () if rolled_back => State::RolledBack,
             () if day.is_some_and(|day| day < fresh) => State::Stale,
@@ -170,6 +228,11 @@ impl FilterStatus {
             state,
             rolled_back,
             pinned,
+            pin_until,
+            pin_reason,
+            guard: core.guard,
+            held: core.held,
+            judged: core.judged.clone(),
             day,
             pointer_day,
             digest: generation.as_ref().map(|generation| generation.key.digest),

@@ -106,8 +106,8 @@ fn every_unsafe_block_says_why_it_is_sound() {
 }
 
 #[test]
-fn only_the_poller_swaps_and_only_the_store_touches_objects() {
-    assert_eq!(naming(".slot.swap("), BTreeSet::from(["server/src/poller.rs".to_owned()]));
+fn only_the_follower_swaps_and_only_the_store_touches_objects() {
+    assert_eq!(naming("slot.swap("), BTreeSet::from(["server/src/follower.rs".to_owned()]));
     for file in naming("object_store::") {
         let may = [
             "common/src/store/",
@@ -115,9 +115,19 @@ fn only_the_poller_swaps_and_only_the_store_touches_objects() {
             "builder/src/source",
             "builder/src/scan",
             "builder/src/error.rs",
+            // A store in memory that is ill on purpose, for the server's own tests alone.
+            "server/src/simulation/weather.rs",
         ];
         assert!(may.iter().any(|place| file.starts_with(place)), "{file} names object_store");
     }
+}
+
+#[test]
+fn one_file_of_the_server_asks_for_the_time_of_day() {
+    let asks = naming("Timestamp::now").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(asks.collect::<Vec<_>>(), ["server/src/clock.rs"]);
+    let asks = naming("SystemTime").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(asks.count(), 0, "the clock that steps has one reader");
 }
 
 #[test]

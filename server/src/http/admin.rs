@@ -61,12 +61,11 @@ impl Admin {
     }
 
     async fn reload(&self, query: Option<&str>) -> Reply {
-        let mut filter = None;
+        let (mut filter, mut force) = (None, false);
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("filter", name)) => filter = Some(name),
-                // No guard holds a filter back yet, so there is nothing to force.
-                Some(("force", "true" | "false")) => {}
+                Some(("force", value @ ("true" | "false"))) => force = value == "true",
                 _ => {
                     return error(
                         StatusCode::BAD_REQUEST,
@@ -75,9 +74,10 @@ impl Admin {
                 }
             }
         }
-        let reloaded = match filter {
-            Some(name) => self.bloomsday.reload_filter(name).await,
-            None => self.bloomsday.reload().await,
+        let reloaded = match (force, filter) {
+            (true, name) => self.bloomsday.force_reload(name).await,
+            (false, Some(name)) => self.bloomsday.reload_filter(name).await,
+            (false, None) => self.bloomsday.reload().await,
         };
         match reloaded {
             Ok(reloaded) => json_reply(status_of(&reloaded), &report(&reloaded)),

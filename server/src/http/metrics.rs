@@ -7,7 +7,7 @@ use prometheus::{
 };
 
 use super::reply::{Reply, error, of};
-use crate::{Bloomsday, FilterStatus};
+use crate::{Bloomsday, FilterStatus, Verdict};
 
 pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
     match encode(&bloomsday.status()) {
@@ -54,6 +54,25 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
     let results = &["filter", "result"];
     let polls = counter(&registry, "bloomsday_polls_total", "Looks at the pointers.", results)?;
     let loads = counter(&registry, "bloomsday_loads_total", "Loads of a blob.", results)?;
+    let verdicts = counter(
+        &registry,
+        "bloomsday_guard_verdicts_total",
+        "What the guard made of newer days; one held is judged at each look.",
+        &["filter", "verdict"],
+    )?;
+    let held = gauge(&registry, "bloomsday_guard_held", "1 while a filter is held.", per_filter)?;
+    let hits = float(
+        &registry,
+        "bloomsday_guard_hit_ratio",
+        "Share of recent questions answered yes, when a newer day was last judged.",
+        &["filter", "side"],
+    )?;
+    let pin = float(
+        &registry,
+        "bloomsday_pin_expires_timestamp_seconds",
+        "When the pin ends by itself.",
+        per_filter,
+    )?;
     let lookups = counter(&registry, "bloomsday_lookups_total", "Questions answered.", results)?;
 
     for status in filters {
@@ -84,6 +103,20 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
             ("rejected", counts.loads_rejected),
         ] {
             loads.with_label_values(&[filter, result]).inc_by(count);
+        }
+        for (verdict, count) in Verdict::ALL.iter().zip(counts.verdicts) {
+            verdicts.with_label_values(&[filter, verdict.name()]).inc_by(count);
+        }
+        held.with_label_values(&[filter]).set(i64::from(status.held));
+        if let Some(judged) = &status.judged {
+            for (side, ratio) in [("old", judged.hit_ratio_old), ("new", judged.hit_ratio_new)] {
+                if let Some(ratio) = ratio {
+                    hits.with_label_values(&[filter, side]).set(ratio);
+                }
+            }
+        }
+        if let Some(until) = status.pin_until {
+            pin.with_label_values(&[filter]).set(seconds(until));
         }
         for (result, count) in [("seen", status.lookups_seen), ("absent", status.lookups_absent)] {
             lookups.with_label_values(&[filter, result]).inc_by(count);

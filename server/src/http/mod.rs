@@ -10,10 +10,10 @@ mod reply;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::Bloomsday;
@@ -25,7 +25,7 @@ use reply::{Reply, error, json as json_reply, text};
 /// The public address: questions and status.
 pub(crate) struct Public {
     bloomsday: Bloomsday,
-    started: Timestamp,
+    started: Instant,
 }
 
 /// Opens both addresses and serves until the returned [`Server`] is stopped.
@@ -42,7 +42,7 @@ pub async fn serve(
     if !admin.ip().is_loopback() && token.is_none() {
         return Err(Error::OpenAdmin { address: admin });
     }
-    let asked = Arc::new(Public { bloomsday: bloomsday.clone(), started: Timestamp::now() });
+    let asked = Arc::new(Public { bloomsday: bloomsday.clone(), started: Instant::now() });
     let commanded = Arc::new(admin::Admin { bloomsday, token });
     let public = listen::bind(public).await?;
     let admin = listen::bind(admin).await?;
@@ -102,7 +102,7 @@ impl Public {
     }
 
     fn version(&self) -> Reply {
-        let uptime = Timestamp::now().duration_since(self.started).as_secs();
+        let uptime = self.started.elapsed().as_secs();
         json_reply(
             StatusCode::OK,
             &json!({

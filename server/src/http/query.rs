@@ -27,7 +27,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     let id: Vec<u8> = percent_decode_str(id).collect();
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let seen = generation.filter.contains(&id);
-    handle.count(u64::from(seen), u64::from(!seen));
+    handle.count(&[&id], u64::from(seen));
     let shown: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let answer = json!({
         "filter": filter, "id": shown, "seen": seen, "day": generation.header.day,
@@ -58,7 +58,7 @@ pub(super) async fn many(bloomsday: &Bloomsday, filter: &str, request: Request<I
     let mut answers = vec![false; ids.len()];
     generation.filter.contains_batch(&ids, &mut answers);
     let seen = answers.iter().filter(|answer| **answer).count() as u64;
-    handle.count(seen, ids.len() as u64 - seen);
+    handle.count(&ids, seen);
 
     let mut reply = if wants_json {
         json_reply(StatusCode::OK, &json!(answers))

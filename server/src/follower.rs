@@ -1,0 +1,368 @@
+//! [`Follower`]: one filter's way through the rounds. It looks, loads, lets the guard judge, and swaps;
+//! it is the one owner of every swap of its filter. A failure changes its status, never an answer.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
+use bloomsday_common::store::Following;
+use futures::FutureExt;
+use futures::future::{Either, select};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::generations::{Generations, Next};
+use crate::handle::{Generation, Slot};
+use crate::loader::{Failure, Loader};
+use crate::pin::PinWatch;
+use crate::poller::Announce;
+use crate::status::{Core, ReloadOutcome, Reloaded};
+use crate::watch::{Ruling, Watch};
+use crate::{Config, FilterConfig};
+
+/// How long the store may take at a start until the cached copy answers meanwhile.
+const CACHE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What an operator asked for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    /// To look again now, and to give a rejected blob another chance.
+    pub(crate) now: bool,
+    /// To swap whatever the guard says.
+    pub(crate) force: bool,
+}
+
+/// One filter's way through the rounds.
+pub(crate) struct Follower {
+    slot: Arc<Slot>,
+    announce: Arc<Announce>,
+    max_age_days: u32,
+    max_generations: usize,
+    generations: Generations,
+    watch: Watch,
+    pin: PinWatch,
+    /// Filters that no longer answer, kept until no reader holds them: so no bidder's thread frees one.
+    retired: Vec<Arc<Generation>>,
+    /// What the cache does not hold yet, and the write under way.
+    uncached: Option<Arc<Generation>>,
+    writing: Option<JoinHandle<Result<(), Arc<Generation>>>>,
+}
+
+/// What a round came to.
+struct Ended {
+    outcome: ReloadOutcome,
+    followed: Option<Followed>,
+    /// What went wrong, if anything did.
+    error: Option<String>,
+    /// Why the guard holds a filter back, if it does.
+    held: Option<String>,
+}
+
+impl Follower {
+    pub(crate) fn new(
+        slot: Arc<Slot>,
+        filter: &FilterConfig,
+        config: &Config,
+        announce: Arc<Announce>,
+    ) -> Follower {
+        Follower {
+            slot,
+            announce,
+            max_age_days: filter.max_age_days,
+            max_generations: config.max_generations,
+            generations: Generations::default(),
+            watch: Watch::new(filter.guard, filter.guard_max_hold),
+            pin: PinWatch::default(),
+            retired: Vec::new(),
+            uncached: None,
+            writing: None,
+        }
+    }
+
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// Looks, and loads and swaps if need be.
+    pub(crate) async fn round(&mut self, loader: &Loader, asked: Asked, first: bool) -> Reloaded {
+        self.retired.retain(|generation| Arc::strong_count(generation) > 1);
+        let old = self.slot.current().map(|generation| generation.key.digest);
+        let mut core = Core::clone(&self.slot.core());
+        let round = async {
+            match first {
+                true => self.start(loader, asked, &mut core).await,
+                false => self.follow(loader, asked, &mut core).await,
+            }
+        };
+        // A load catches its own panics; whatever else panics must not end the poller either.
+        let ended = AssertUnwindSafe(round).catch_unwind().await;
+        let ended = ended.unwrap_or_else(|_| Ended::failed("looking at the store panicked".into()));
+        let now = loader.clock.now();
+        core.last_poll = Some(now);
+        if let Some(followed) = ended.followed {
+            self.pin.look(self.slot.name(), &followed.by, now);
+            core.followed = Some(followed);
+        }
+        match &ended.error {
+            Some(why) => {
+                core.counts.polls_failed += 1;
+                tracing::warn!(filter = %self.slot.name(), "{why}");
+            }
+            None => {
+                core.counts.polls_ok += 1;
+                core.last_success = Some(now);
+            }
+        }
+        core.last_error.clone_from(&ended.error);
+        core.held = self.watch.is_holding();
+        self.slot.set_core(core);
+        let new = self.slot.current().map(|generation| generation.key.digest);
+        let filter = self.slot.name().clone();
+        let reason = ended.error.or(ended.held);
+        Reloaded { filter, outcome: ended.outcome, old, new, reason }
+    }
+
+    /// The first round: should the store fail, or take its time to, the cached copy answers.
+    async fn start(&mut self, loader: &Loader, asked: Asked, core: &mut Core) -> Ended {
+        let cached = loader.cache.as_ref().and_then(|cache| cache.followed(self.slot.name()));
+        let Some(pointer) = cached else { return self.follow(loader, asked, core).await };
+        self.generations.known(pointer.day);
+        let by = FollowedBy::Pointer { day: pointer.day };
+        let cached = Followed { blob: pointer.blob, bytes: None, by };
+        let (slot, announce) = (self.slot.clone(), self.announce.clone());
+        let meanwhile = async {
+            tokio::time::sleep(CACHE_PATIENCE).await;
+            loader.load_cached(&cached).await
+        };
+        // In a block, so that the look is over before its filter is touched again.
+        let mut ended = {
+            let (following, meanwhile) = (pin!(self.follow(loader, asked, core)), pin!(meanwhile));
+            match select(following, meanwhile).await {
+                Either::Left((ended, _)) => ended,
+                Either::Right((generation, following)) => {
+                    if let Some(generation) = generation.filter(|_| !slot.is_loaded()) {
+                        let why = "the store has not answered yet; the cached copy answers";
+                        tracing::warn!(filter = %slot.name(), "{why}");
+                        let last_error = Some(why.to_owned());
+                        slot.set_core(Core { last_error, ..Core::clone(&slot.core()) });
+                        // Nothing answered before, so nothing is retired.
+                        slot.swap(Arc::new(generation));
+                        announce.loaded();
+                    }
+                    following.await
+                }
+            }
+        };
+        if ended.error.is_some() {
+            if !self.slot.is_loaded()
+                && let Some(generation) = loader.load_cached(&cached).await
+            {
+                self.swap(loader, Arc::new(generation));
+            }
+            // Whatever the look put in place by itself is known already.
+            if self.slot.current().is_some_and(|answers| answers.key == cached.blob) {
+                self.generations.loaded_instead(&cached);
+                self.uncached = None;
+                ended.outcome = ReloadOutcome::Swapped;
+                ended.followed = Some(cached);
+            }
+        }
+        ended
+    }
+
+    async fn follow(&mut self, loader: &Loader, asked: Asked, core: &mut Core) -> Ended {
+        let today = Day::of(loader.clock.now());
+        let mut days = days_to_follow(today, self.generations.last_followed(), self.max_age_days);
+        let mut rejected_newer: Option<String> = None;
+        loop {
+            let followed = match self.look(loader, &days).await {
+                Ok(followed) => followed,
+                // With a newer day rejected, that is what an operator must hear about.
+                Err(why) => return Ended::failed(rejected_newer.unwrap_or(why)),
+            };
+            // A pin leaves nothing to fall back to.
+            let older = |day| days.iter().copied().filter(|d| *d < day).collect::<Vec<Day>>();
+            let fallback = followed.pointer_day().map(older).unwrap_or_default();
+            // An operator's second chance is for the blob that should answer, not for a stopgap.
+            match self.generations.next(&followed, asked.now && rejected_newer.is_none()) {
+                Next::Stay => {
+                    self.watch.release(core);
+                    return match rejected_newer {
+                        Some(why) => Ended::failed(why),
+                        None => Ended::well(ReloadOutcome::Unchanged, followed),
+                    };
+                }
+                Next::Refuse(why) => {
+                    // Nothing names the filter held back any more.
+                    self.watch.take_held();
+                    return Ended::failed(why);
+                }
+                Next::LookBack(why) => {
+                    rejected_newer.get_or_insert(why);
+                    days = fallback;
+                    continue;
+                }
+                Next::Load => {}
+            }
+            match self.load(loader, &followed, core).await {
+                Ok(generation) if rejected_newer.is_some() => {
+                    self.swap(loader, generation);
+                    self.generations.loaded_instead(&followed);
+                    let outcome = ReloadOutcome::Swapped;
+                    let followed = Some(followed);
+                    return Ended { outcome, followed, error: rejected_newer, held: None };
+                }
+                Ok(generation) => return self.judge(loader, generation, followed, asked, core),
+                Err(Failure::Poison(why)) => {
+                    if rejected_newer.is_none() {
+                        self.generations.rejected(&followed, &why);
+                    }
+                    if self.slot.is_loaded() || fallback.is_empty() {
+                        return Ended::failed(rejected_newer.unwrap_or(why));
+                    }
+                    rejected_newer.get_or_insert(why);
+                    days = fallback;
+                }
+                Err(Failure::Passing(why)) => return Ended::failed(rejected_newer.unwrap_or(why)),
+            }
+        }
+    }
+
+    /// Swaps, unless the guard holds the filter back.
+    fn judge(
+        &mut self,
+        loader: &Loader,
+        generation: Arc<Generation>,
+        followed: Followed,
+        asked: Asked,
+        core: &mut Core,
+    ) -> Ended {
+        let now = loader.clock.now();
+        if let Some(old) = self.slot.current()
+            && self.generations.is_judged(&followed, old.key.day)
+        {
+            let force = asked.force;
+            match self.watch.judge(&self.slot, (&old, &generation), force, now, core) {
+                Ruling::Swap => {}
+                Ruling::Hold(why) => return Ended::held(why),
+            }
+        }
+        self.watch.release(core);
+        self.swap(loader, generation);
+        self.generations.loaded(&followed);
+        Ended::well(ReloadOutcome::Swapped, followed)
+    }
+
+    /// Reads pin and pointers; an error says why nothing can be followed.
+    async fn look(&self, loader: &Loader, days: &[Day]) -> Result<Followed, String> {
+        let filter = self.slot.name();
+        let looking = loader.store.follow(filter, days, loader.clock.now());
+        let following = tokio::time::timeout(loader.deadline, looking)
+            .await
+            .map_err(|_| format!("{} does not answer", loader.store.name()))?;
+        match following.map_err(|e| e.to_string())? {
+            Following::Blob(followed) => Ok(followed),
+            Following::Keep(why) => Err(why),
+            Following::Nothing(days) => {
+                let newest = days.first().map_or(String::new(), Day::to_string);
+                let oldest = days.last().map_or(String::new(), Day::to_string);
+                Err(format!("`{filter}` has no pointer for any day from {oldest} to {newest}"))
+            }
+        }
+    }
+
+    /// The filter to be swapped in: the one held back, if that is it, or a new one.
+    async fn load(
+        &mut self,
+        loader: &Loader,
+        followed: &Followed,
+        core: &mut Core,
+    ) -> Result<Arc<Generation>, Failure> {
+        // Before another is loaded, so that there are never three where two would do.
+        if let Some(held) = self.watch.take_held().filter(|held| held.key == followed.blob) {
+            return Ok(held);
+        }
+        let alive = self.retired.len() + usize::from(self.slot.is_loaded());
+        if alive >= self.max_generations {
+            core.counts.loads_failed += 1;
+            let idle = self.slot.idle_readers().join(", ");
+            return Err(Failure::Passing(format!(
+                "{alive} filters are still held by readers that do not ask (threads: {idle}); \
+                 the next is loaded when one of them asks or is dropped"
+            )));
+        }
+        let clock = Instant::now();
+        let loaded = loader.load(followed).await;
+        match &loaded {
+            Ok(_) => {
+                core.counts.loads_ok += 1;
+                core.counts.load_seconds = clock.elapsed().as_secs_f64();
+            }
+            Err(Failure::Poison(_)) => core.counts.loads_rejected += 1,
+            Err(Failure::Passing(_)) => core.counts.loads_failed += 1,
+        }
+        loaded.map(Arc::new)
+    }
+
+    fn swap(&mut self, loader: &Loader, generation: Arc<Generation>) {
+        let (filter, day, digest) = (self.slot.name(), generation.key.day, generation.key.digest);
+        tracing::info!(%filter, %day, digest = digest.short(), "swapped");
+        let bytes = generation.bytes;
+        self.uncached = Some(generation.clone());
+        let before = self.slot.swap(generation);
+        self.announce.loaded();
+        if before.is_none()
+            && let Err(why) = loader.room.check(bytes)
+        {
+            tracing::warn!(%filter, "the next filter of this size would be refused: {why}");
+        }
+        self.retired.extend(before);
+    }
+
+    /// Writes what answers to the cache, beside everything else: a slow disk delays no answer, and a
+    /// full one costs only a start without the store.
+    pub(crate) async fn keep_in_cache(&mut self, loader: &Loader) {
+        let Some(cache) = loader.cache.clone() else { return };
+        if let Some(writing) = self.writing.take_if(|writing| writing.is_finished()) {
+            // A panic is as good as a failed write; a write that failed is tried again each round.
+            if let Ok(Err(failed)) = writing.await {
+                self.uncached.get_or_insert(failed);
+            }
+        }
+        if self.writing.is_some() {
+            return;
+        }
+        let Some(generation) = self.uncached.take() else { return };
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            match cache.keep(&generation.key, generation.filter.memory()) {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    let filter = &generation.key.filter;
+                    tracing::warn!(
+                        %filter,
+                        "the blob was not cached, which only a start without the store would miss: \
+                         {error}"
+                    );
+                    Err(generation)
+                }
+            }
+        }));
+    }
+}
+
+impl Ended {
+    fn well(outcome: ReloadOutcome, followed: Followed) -> Ended {
+        Ended { outcome, followed: Some(followed), error: None, held: None }
+    }
+
+    fn failed(why: String) -> Ended {
+        Ended { outcome: ReloadOutcome::Failed, followed: None, error: Some(why), held: None }
+    }
+
+    fn held(why: String) -> Ended {
+        Ended { outcome: ReloadOutcome::Held, followed: None, error: None, held: Some(why) }
+    }
+}

@@ -1,0 +1,230 @@
+//! The guard: compares what the old and a newer day's filter say of recent questions. Pure: no I/O,
+//! no clock, no swap.
+//!
+//! A day that lost half of its IDs still makes a sound blob. The questions people really ask show it:
+//! the share of them that the filter knows falls. That share is each filter's hit rate less its own
+//! false positives, (s − p) / (1 − p), so that a new fpp target alone changes nothing. The new
+//! share may differ from the old by 25 % of it, at least by 0.01; what the sample's size leaves open,
+//! four standard deviations of the paired difference, is added to that band. So a day within the
+//! band is beyond it by bad luck once in some 30,000 times.
+
+use std::time::Duration;
+
+use bloomsday_common::filter::Filter;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::sample::Question;
+
+/// With fewer distinct IDs asked the guard says nothing: 1,000 show a difference of some 0.06.
+pub(crate) const MIN_QUESTIONS: usize = 1_000;
+/// The share of known IDs may always change by this much.
+const BAND_ABSOLUTE: f64 = 0.01;
+/// The share of known IDs may change by this part of itself.
+const BAND_RELATIVE: f64 = 0.25;
+/// How many standard deviations of the sampled difference are added to the band.
+const MARGIN_DEVIATIONS: f64 = 4.0;
+
+/// What happens to a newer day's filter that answers recent questions quite differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guard {
+    /// Nothing: questions are not sampled.
+    Off,
+    /// It answers, with a warning in log, status and metrics.
+    #[default]
+    Warn,
+    /// The old one goes on answering, for a bounded time.
+    Hold,
+}
+
+/// What the guard made of a newer day's filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Too few questions were asked to judge it: it was swapped in.
+    TooFewQuestions,
+    /// It answers much as the old one: it was swapped in.
+    Passed,
+    /// It answers quite differently: it was swapped in with a warning.
+    Warned,
+    /// It answers quite differently: it is held back.
+    Held,
+    /// It still answered differently after the longest hold: it was swapped in with an alarm.
+    Overdue,
+    /// It was held back, and an operator forced it.
+    Forced,
+}
+
+impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Verdict; 6] = [
+        Verdict::TooFewQuestions,
+        Verdict::Passed,
+        Verdict::Warned,
+        Verdict::Held,
+        Verdict::Overdue,
+        Verdict::Forced,
+    ];
+
+    /// Its name in status and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::TooFewQuestions => "too_few_questions",
+            Verdict::Passed => "passed",
+            Verdict::Warned => "warned",
+            Verdict::Held => "held",
+            Verdict::Overdue => "overdue",
+            Verdict::Forced => "forced",
+        }
+    }
+}
+
+/// What two filters say of the same questions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) questions: usize,
+    /// The share of questions answered "yes".
+    pub(crate) old: f64,
+    pub(crate) new: f64,
+    /// By how much the share of known IDs changed.
+    pub(crate) difference: f64,
+    /// By how much it may.
+    pub(crate) allowed: f64,
+}
+
+/// A filter and its measured fpp.
+pub(crate) type Side<'a> = (&'a Filter, f64);
+
+/// Puts the questions to both; nothing when they are too few.
+///
+/// Cost: two lookups a question.
+pub(crate) fn compare(sample: &[Question], old: Side<'_>, new: Side<'_>) -> Option<Comparison> {
+    let (mut old_hits, mut new_hits, mut changed) = (0u32, 0u32, 0u32);
+    for question in sample {
+        let (was, is) = (old.0.contains(question.id()), new.0.contains(question.id()));
+        old_hits += u32::from(was);
+        new_hits += u32::from(is);
+        changed += u32::from(was != is);
+    }
+    compare_counts(sample.len(), (old_hits, old.1), (new_hits, new.1), changed)
+}
+
+/// Hits with each side's fpp, and how many questions were answered differently.
+fn compare_counts(
+    questions: usize,
+    old: (u32, f64),
+    new: (u32, f64),
+    changed: u32,
+) -> Option<Comparison> {
+    if questions < MIN_QUESTIONS {
+        return None;
+    }
+    let n = questions as f64;
+    let rate = |hits: u32| f64::from(hits) / n;
+    let share = |(hits, fpp): (u32, f64)| ((rate(hits) - fpp) / (1.0 - fpp)).max(0.0);
+    let difference = share(new) - share(old);
+    // The questions are the same for both, so only those answered differently make noise.
+    let paired = rate(new.0) - rate(old.0);
+    let deviation = ((rate(changed) - paired * paired).max(0.0) / n).sqrt();
+    let deviation = deviation / (1.0 - old.1.max(new.1));
+    let band = BAND_ABSOLUTE.max(BAND_RELATIVE * share(old));
+    let allowed = band + MARGIN_DEVIATIONS * deviation;
+    Some(Comparison { questions, old: rate(old.0), new: rate(new.0), difference, allowed })
+}
+
+impl Comparison {
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.difference.abs() > self.allowed
+    }
+
+    /// Both rates, for people.
+    pub(crate) fn describe(&self) -> String {
+        let Comparison { questions, old, new, difference, allowed } = self;
+        format!(
+            "of {questions} recent questions the old filter answers {:.2} % \"yes\" and the new one \
+             {:.2} %; the share of known IDs changes by {difference:+.4}, and ± {allowed:.4} is allowed",
+            old * 100.0,
+            new * 100.0
+        )
+    }
+}
+
+/// Decides about a newer day's filter; `held_since` is when the hold began, if there is one.
+pub(crate) fn decide(
+    mode: Guard,
+    comparison: Option<&Comparison>,
+    held_since: Option<Instant>,
+    max_hold: Duration,
+    now: Instant,
+) -> Verdict {
+    match comparison {
+        None => Verdict::TooFewQuestions,
+        Some(comparison) if !comparison.is_beyond() => Verdict::Passed,
+        Some(_) if mode != Guard::Hold => Verdict::Warned,
+        Some(_) => match held_since {
+            Some(since) if now.duration_since(since) >= max_hold => Verdict::Overdue,
+            None if max_hold.is_zero() => Verdict::Overdue,
+            _ => Verdict::Held,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `n` questions of which `old` and `new` are hits, as few as possible answered differently.
+    fn of(n: usize, old: u32, new: u32) -> Comparison {
+        compare_counts(n, (old, 0.03), (new, 0.03), old.abs_diff(new)).unwrap()
+    }
+
+    #[test]
+    fn a_day_that_lost_half_its_ids_is_beyond_the_band_and_an_ordinary_one_is_not() {
+        for n in [1_000usize, 4_000] {
+            let part = |share: f64| ((0.03 + 0.97 * share) * n as f64) as u32;
+            for known in [0.3, 0.5, 0.9] {
+                let (old, lost) = (part(known), part(known / 2.0));
+                assert!(of(n, old, lost).is_beyond(), "{}", of(n, old, lost).describe());
+                assert!(of(n, lost, old).is_beyond(), "{}", of(n, lost, old).describe());
+                let ordinary = part(known * 0.9);
+                assert!(!of(n, old, ordinary).is_beyond(), "{}", of(n, old, ordinary).describe());
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_knows_nobody_any_more_is_beyond_the_band() {
+        assert!(of(1_000, 500, 30).is_beyond());
+        assert!(of(4_000, 480, 120).is_beyond());
+    }
+
+    #[test]
+    fn another_fpp_alone_is_no_difference() {
+        // 40 % known; the old filter adds 3 % of the rest, the new one 0.1 %.
+        let n = 4_000;
+        let hits = |fpp: f64| (n as f64 * (0.4 + 0.6 * fpp)) as u32;
+        let (old, new) = (hits(0.03), hits(0.001));
+        let c = compare_counts(n, (old, 0.03), (new, 0.001), old - new).unwrap();
+        assert!(!c.is_beyond() && c.difference.abs() < 0.002, "{}", c.describe());
+    }
+
+    #[test]
+    fn with_few_questions_there_is_no_verdict_and_noise_widens_the_band() {
+        assert_eq!(compare_counts(999, (500, 0.03), (0, 0.03), 500), None);
+        let calm = compare_counts(1_000, (500, 0.03), (400, 0.03), 100).unwrap();
+        let noisy = compare_counts(1_000, (500, 0.03), (400, 0.03), 800).unwrap();
+        assert!(noisy.allowed > calm.allowed);
+    }
+
+    #[test]
+    fn a_hold_ends() {
+        let beyond = of(1_000, 500, 30);
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        let decide = |mode, since| decide(mode, Some(&beyond), since, hour, now + hour);
+        assert_eq!(decide(Guard::Warn, None), Verdict::Warned);
+        assert_eq!(decide(Guard::Hold, None), Verdict::Held);
+        assert_eq!(decide(Guard::Hold, Some(now + hour / 2)), Verdict::Held);
+        assert_eq!(decide(Guard::Hold, Some(now)), Verdict::Overdue);
+    }
+}

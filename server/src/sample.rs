@@ -1,0 +1,224 @@
+//! [`Sample`]: some of the recent questions, raw, for the guard. In memory only: it is never logged,
+//! shown or written, and has no `Debug`.
+//!
+//! A question pays one multiplication and a branch to learn that it is not sampled. One in 128 is
+//! copied; a reader copies into room of its own and hands over 32 at a time. Nobody waits: whoever
+//! finds the sample taken by another thread lets its questions go.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// One of so many questions is sampled.
+pub(crate) const ONE_IN: u64 = 128;
+/// How many questions are kept: 256 KiB a filter.
+const KEPT: usize = 4096;
+/// A longer ID is not sampled: device IDs have 16 to 36 bytes.
+const MAX_ID_BYTES: usize = 63;
+/// How many questions a reader gathers before it hands them over.
+const STAGED: usize = 32;
+/// Once the sample is full, a question is replaced no more often than this: so that it spans some
+/// ten minutes, however many ask, and one burst cannot take it over.
+const REPLACE_EVERY: Duration = Duration::from_millis(150);
+
+/// 2^64 divided by the golden ratio: its multiples spread evenly and follow no caller's rhythm.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Whether the `n`th question is sampled; one in [`ONE_IN`] is, without any period.
+#[inline(always)]
+pub(crate) fn is_due(n: u64) -> bool {
+    n.wrapping_mul(GOLDEN) < u64::MAX / ONE_IN
+}
+
+/// One question: an ID of at most [`MAX_ID_BYTES`] bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Question {
+    len: u8,
+    bytes: [u8; MAX_ID_BYTES],
+}
+
+impl Question {
+    fn of(id: &[u8]) -> Option<Question> {
+        let mut bytes = [0; MAX_ID_BYTES];
+        // An empty ID is no ID.
+        bytes.get_mut(..id.len()).filter(|place| !place.is_empty())?.copy_from_slice(id);
+        Some(Question { len: id.len() as u8, bytes })
+    }
+
+    pub(crate) fn id(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The recent questions of one filter, from all threads.
+pub(crate) struct Sample(Mutex<Kept>);
+
+struct Kept {
+    questions: Vec<Question>,
+    replaced: Instant,
+    random: u64,
+}
+
+impl Sample {
+    pub(crate) fn new() -> Sample {
+        // All the room now: no question allocates.
+        let questions = Vec::with_capacity(KEPT);
+        Sample(Mutex::new(Kept { questions, replaced: Instant::now(), random: GOLDEN }))
+    }
+
+    /// Takes some of these questions in, unless another thread is at it.
+    pub(crate) fn offer(&self, questions: impl Iterator<Item = Question>) {
+        if let Some(mut kept) = self.try_lock() {
+            kept.take_in(questions);
+        }
+    }
+
+    /// Samples a batch, of which `before` questions were asked through the same counter before.
+    ///
+    /// Cost: nothing for an ID that is not sampled, not even a look.
+    pub(crate) fn offer_batch<T: AsRef<[u8]>>(&self, ids: &[T], before: u64) {
+        let due = (before + ids.len() as u64) / ONE_IN - before / ONE_IN;
+        if due == 0 {
+            return;
+        }
+        let step = (ids.len() / due as usize).max(1);
+        let first = before.wrapping_mul(GOLDEN) as usize % step;
+        let ids = ids.iter().skip(first).step_by(step).take(KEPT);
+        self.offer(ids.filter_map(|id| Question::of(id.as_ref())));
+    }
+
+    /// Every distinct ID among the recent questions: a caller that asks the same one all day long
+    /// counts once.
+    pub(crate) fn distinct(&self) -> Vec<Question> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let questions = kept.questions.clone();
+        // A question that comes meanwhile is not kept waiting, nor lost for long.
+        drop(kept);
+        questions.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
+        match self.0.try_lock() {
+            Ok(kept) => Some(kept),
+            // Whatever a panic left behind is still whole questions.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl Kept {
+    fn take_in(&mut self, mut questions: impl Iterator<Item = Question>) {
+        let room = KEPT - self.questions.len();
+        if room > 0 {
+            self.questions.extend(questions.by_ref().take(room));
+            return;
+        }
+        let now = Instant::now();
+        let waited = now.duration_since(self.replaced).as_nanos() / REPLACE_EVERY.as_nanos();
+        for question in questions.take(waited.min(KEPT as u128) as usize) {
+            self.replaced = now;
+            // Any of them, so that the sample fades instead of ending at a moment.
+            self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(GOLDEN);
+            self.questions[(self.random >> 33) as usize % KEPT] = question;
+        }
+    }
+}
+
+/// A reader's own room for questions, which it hands over when it is full.
+pub(crate) struct Staged {
+    questions: Box<[Question; STAGED]>,
+    len: usize,
+}
+
+impl Staged {
+    pub(crate) fn new() -> Staged {
+        let none = Question { len: 0, bytes: [0; MAX_ID_BYTES] };
+        Staged { questions: Box::new([none; STAGED]), len: 0 }
+    }
+
+    pub(crate) fn add(&mut self, id: &[u8], sample: &Sample) {
+        let Some(question) = Question::of(id) else { return };
+        self.questions[self.len] = question;
+        self.len += 1;
+        if self.len == STAGED {
+            self.hand_over(sample);
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self, sample: &Sample) {
+        sample.offer(self.questions[..self.len].iter().copied());
+        self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u64) -> [u8; 8] {
+        n.to_le_bytes()
+    }
+
+    #[test]
+    fn one_in_128_is_sampled_and_at_every_place_of_a_rhythm() {
+        let due: Vec<u64> = (0..1_000_000).filter(|n| is_due(*n)).collect();
+        assert!((7_800..7_830).contains(&due.len()), "{}", due.len());
+        for rhythm in [2, 10, 64, 100, 128] {
+            let places: BTreeSet<u64> = due.iter().map(|n| n % rhythm).collect();
+            assert_eq!(places.len() as u64, rhythm, "some questions of {rhythm} are never sampled");
+        }
+    }
+
+    #[test]
+    fn batches_of_any_size_are_sampled_at_the_same_rate() {
+        for size in [1usize, 7, 100, 128, 1_000, 100_000] {
+            let sample = Sample::new();
+            let (mut asked, n) = (0u64, 400_000);
+            while asked < n {
+                let ids: Vec<[u8; 8]> = (asked..asked + size as u64).map(id).collect();
+                sample.offer_batch(&ids, asked);
+                asked += size as u64;
+            }
+            let expected = asked / ONE_IN;
+            let kept = sample.distinct().len() as u64;
+            assert!(kept.abs_diff(expected) <= expected / 100 + 10, "{size}: {kept}/{expected}");
+        }
+    }
+
+    #[test]
+    fn the_sample_is_bounded_keeps_ids_as_they_are_and_leaves_out_long_ones() {
+        let sample = Sample::new();
+        let ids: Vec<[u8; 8]> = (0..10_000).map(id).collect();
+        ids.chunks(100).for_each(|ids| sample.offer(ids.iter().filter_map(|i| Question::of(i))));
+        let kept = sample.distinct();
+        assert!(kept.len() <= KEPT && kept.len() > KEPT / 2, "{}", kept.len());
+        assert!(kept.iter().all(|question| question.id().len() == 8));
+        assert!(Question::of(&[]).is_none());
+        assert!(Question::of(&[7; MAX_ID_BYTES + 1]).is_none());
+        assert_eq!(Question::of(&[7; MAX_ID_BYTES]).map(|q| q.id().to_vec()), Some(vec![7; 63]));
+    }
+
+    #[test]
+    fn a_burst_cannot_take_a_full_sample_over() {
+        let sample = Sample::new();
+        let many = |from: u64| (from..from + 5_000).map(|n| Question::of(&id(n)).unwrap());
+        sample.offer(many(0));
+        for burst in 1..100 {
+            sample.offer(many(burst * 1_000_000));
+        }
+        let kept = sample.distinct();
+        let old = kept.iter().filter(|q| q.id() < &id(5_000)[..] || q.id()[3..] == [0; 5]).count();
+        assert!(old > KEPT * 9 / 10, "only {old} of {} are left", kept.len());
+    }
+
+    #[test]
+    fn nobody_waits_for_the_sample() {
+        let sample = Sample::new();
+        let taken = sample.0.lock().unwrap();
+        // On this very thread: a lock that waits would hang here for ever.
+        sample.offer([Question::of(b"x").unwrap()].into_iter());
+        drop(taken);
+        assert_eq!(sample.distinct().len(), 0);
+    }
+}
