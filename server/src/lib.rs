@@ -47,6 +47,8 @@ mod pin;
 mod poller;
 mod room;
 mod sample;
+#[cfg(test)]
+mod simulation;
 pub mod status;
 mod watch;
 

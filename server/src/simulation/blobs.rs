@@ -1,0 +1,99 @@
+//! [`Made`]: small blobs of every day and kind, made once for all simulated months.
+
+use std::sync::OnceLock;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::key::{BlobKey, FilterName};
+use bytes::Bytes;
+
+/// The month begins here: a leap day, and an end of month, lie within it.
+pub(super) const FIRST_DAY: &str = "2028-02-20";
+/// How many days have blobs: a month, and some on both sides.
+pub(super) const DAYS: u32 = 44;
+/// How many of them lie before the first.
+const BEFORE: i64 = 8;
+/// How many users a day has.
+pub(super) const USERS: u64 = 1_000;
+
+/// What a day's blob holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Most users of the day before, and some new ones.
+    Good,
+    /// As good, built a second time with one user more.
+    Mended,
+    /// None of the users that people ask about.
+    Strangers,
+    /// None of them either.
+    OtherStrangers,
+}
+
+/// Every kind, in order.
+const KINDS: [Kind; 4] = [Kind::Good, Kind::Mended, Kind::Strangers, Kind::OtherStrangers];
+
+/// A blob, and what is right about it.
+pub(super) struct Made {
+    pub(super) key: BlobKey,
+    pub(super) bytes: Bytes,
+    pub(super) kind: Kind,
+    pub(super) first_user: u64,
+    /// The very filter, from before it was written.
+    pub(super) filter: Filter,
+}
+
+pub(super) fn rt() -> FilterName {
+    "rt".parse().unwrap()
+}
+
+/// The `n`th user's ID.
+pub(super) fn user(n: u64) -> [u8; 16] {
+    u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes()
+}
+
+/// The `n`th day of the month, before it for a negative `n`.
+pub(super) fn day(n: i64) -> Day {
+    let first: Day = FIRST_DAY.parse().unwrap();
+    match u32::try_from(n) {
+        Ok(n) => first.plus(n),
+        Err(_) => first.minus(n.unsigned_abs() as u32),
+    }
+}
+
+/// The blob of the `n`th day from the eighth before the first on.
+pub(super) fn made(n: i64, kind: Kind) -> &'static Made {
+    static ALL: OnceLock<Vec<Made>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        (0..i64::from(DAYS)).flat_map(|n| KINDS.map(|kind| make(n - BEFORE, kind))).collect()
+    });
+    &all[(n + BEFORE) as usize * KINDS.len() + kind as usize]
+}
+
+/// The blob of this name, if it was made here.
+pub(super) fn find(key: &BlobKey) -> Option<&'static Made> {
+    let n = (-BEFORE..i64::from(DAYS) - BEFORE).find(|n| day(*n) == key.day)?;
+    KINDS.into_iter().map(|kind| made(n, kind)).find(|made| made.key == *key)
+}
+
+fn make(n: i64, kind: Kind) -> Made {
+    let (first_user, ids) = match kind {
+        Kind::Good => ((n + BEFORE) as u64 * 20, USERS),
+        Kind::Mended => ((n + BEFORE) as u64 * 20, USERS + 1),
+        Kind::Strangers => (1_000_000 + (n + BEFORE) as u64 * USERS, USERS),
+        Kind::OtherStrangers => (2_000_000 + (n + BEFORE) as u64 * USERS, USERS),
+    };
+    let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
+    let mut filter = FilterMut::new(shape).unwrap();
+    (first_user..first_user + ids).for_each(|n| filter.insert(Xxh3::of(&user(n))));
+    let filter = filter.freeze();
+    let ones = filter.count_ones();
+    let (day, origin) = (day(n), Origin::Built);
+    let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
+    let header =
+        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
+    let sealed = blob::seal(&header, &filter);
+    let (key, bytes) = (sealed.key().clone(), Bytes::from(sealed.parts().concat()));
+    Made { key, bytes, kind, first_user, filter }
+}

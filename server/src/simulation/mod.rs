@@ -1,0 +1,9 @@
+//! The server on a paused clock, above a store that is ill on purpose: single promises, and whole
+//! months. Tests only.
+
+mod blobs;
+mod months;
+mod oracle;
+mod outages;
+mod process;
+mod weather;

@@ -1,0 +1,431 @@
+//! Whole months of a server, with everything going wrong that goes wrong: the store, the clock, the
+//! data, the operators. After every step an oracle says whether what answers may.
+//!
+//! Some months here at each run of the tests; with `BLOOMSDAY_CAMPAIGN=full` 10,000 of them.
+//! `BLOOMSDAY_SEED=n` plays the one that failed again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::pointer::{Pin, Pointer};
+use jiff::{SignedDuration, Timestamp};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep};
+
+use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
+use super::oracle::{Oracle, Record, Records, Seen, Target};
+use super::process::{Process, Sundial, next_random, seed_jitter};
+use super::weather::{Sky, Weather};
+use crate::handle::Reader;
+use crate::status::State;
+use crate::{Config, FilterConfig, Guard};
+
+/// How long each simulation is.
+const DAYS: u64 = 30;
+/// How many months a test run plays, and the full campaign.
+const FEW: u64 = 8;
+const FULL: u64 = 10_000;
+/// A step is at most this long; a day has some seventy.
+const STEP_SECONDS: u64 = 2_400;
+
+#[test]
+fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    if let Some(seed) = number("BLOOMSDAY_SEED") {
+        return month(seed);
+    }
+    let full = std::env::var("BLOOMSDAY_CAMPAIGN").is_ok_and(|size| size == "full");
+    let months = if full { FULL } else { FEW };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let (next, polls) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= months {
+                        return;
+                    }
+                    let played = catch_unwind(AssertUnwindSafe(|| month(seed)));
+                    if let Err(panic) = played {
+                        eprintln!("the month with BLOOMSDAY_SEED={seed} failed");
+                        // No more months: the first failure is to be read.
+                        next.store(months, Ordering::Relaxed);
+                        std::panic::resume_unwind(panic);
+                    }
+                    polls.fetch_add(DAYS * 144, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    println!("{months} months of some {} polls", polls.into_inner() / months);
+}
+
+fn month(seed: u64) {
+    seed_jitter(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async { Month::begin(seed).await.play().await });
+}
+
+/// One simulated month.
+struct Month {
+    random: u64,
+    weather: Arc<Weather>,
+    dial: Sundial,
+    config: Config,
+    records: Records,
+    process: Process,
+    oracle: Oracle,
+    idle: Vec<Reader>,
+    /// Blobs that were unsound at any time: a server may remember them as such.
+    ever_unsound: Vec<BlobKey>,
+    /// Only for a server with a cache.
+    _cache: Option<tempfile::TempDir>,
+    /// When `observe` looked last.
+    seen: Instant,
+    story: Vec<String>,
+}
+
+impl Month {
+    async fn begin(seed: u64) -> Month {
+        let mut random = seed;
+        let midnight: Timestamp = format!("{FIRST_DAY}T00:00:00Z").parse().unwrap();
+        let dial = Sundial::new(midnight);
+        let mut config = Config::new("", vec![FilterConfig::new(rt())]);
+        config.filters[0].guard =
+            [Guard::Warn, Guard::Hold][(next_random(&mut random) % 2) as usize];
+        // Files are slow, so only some months have a cache.
+        let cache = (seed % 8 == 7).then(|| tempfile::TempDir::new().unwrap());
+        config.cache_dir = cache.as_ref().map(|folder| folder.path().to_owned());
+        let weather = Arc::new(Weather::new());
+        let process = Process::start(&weather, &dial, &config);
+        let oracle = Oracle::new(Vec::new(), max_hold(&config));
+        let mut month = Month {
+            random,
+            weather,
+            dial,
+            config,
+            records: Records::default(),
+            process,
+            oracle,
+            idle: Vec::new(),
+            ever_unsound: Vec::new(),
+            _cache: cache,
+            seen: Instant::now(),
+            story: Vec::new(),
+        };
+        month.publish(-1, made(-1, Kind::Good)).await;
+        month.restart(true).await;
+        month
+    }
+
+    async fn play(mut self) {
+        for today in 0..DAYS as i64 {
+            let night = self.dial.truth() + SignedDuration::from_hours(24);
+            let mut published = false;
+            // The build of yesterday ends some time in the small hours.
+            let mut build_in = Duration::from_secs(7_200 + self.below(7_200));
+            while self.dial.truth() < night {
+                let step = Duration::from_secs(1 + self.below(STEP_SECONDS));
+                self.pass(step).await;
+                build_in = build_in.saturating_sub(step);
+                if !published && build_in.is_zero() {
+                    published = true;
+                    self.build(today).await;
+                }
+                // A quiet hour is as much a part of a month as a bad one.
+                if self.below(3) == 0 {
+                    self.happen(today).await;
+                }
+                if self.below(60) == 0 {
+                    self.calm().await;
+                }
+            }
+        }
+        self.calm().await;
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        next_random(&mut self.random) % n
+    }
+
+    fn tell(&mut self, what: String) {
+        self.story.push(format!("{:.0} {what}", self.dial.truth()));
+    }
+
+    /// What may answer is noted before and after every change.
+    fn note(&mut self) {
+        self.oracle.note(&self.records, self.dial.shown());
+    }
+
+    async fn pass(&mut self, time: Duration) {
+        self.note();
+        sleep(time).await;
+        self.note();
+        self.observe();
+    }
+
+    // ---- what happens ------------------------------------------------------------------------------
+
+    async fn build(&mut self, today: i64) {
+        let kind = match self.below(10) {
+            0 => Kind::Strangers,
+            1 => return self.tell("no build today".into()),
+            _ => Kind::Good,
+        };
+        self.publish(today - 1, made(today - 1, kind)).await;
+    }
+
+    async fn happen(&mut self, today: i64) {
+        let back = self.below(3) as i64;
+        let n = today - 1 - back;
+        match self.below(20) {
+            0 => self.turn(Sky::Fails),
+            1 => self.turn(Sky::Forbids),
+            2 => self.turn(Sky::Hangs),
+            3 => {
+                let by = Duration::from_secs(self.below(200));
+                self.turn(Sky::Slow(by));
+            }
+            4 => self.turn(Sky::Cuts),
+            5 => self.turn(Sky::Resets),
+            6 => self.turn(Sky::Flaky),
+            7 | 8 => self.turn(Sky::Fine),
+            9 => {
+                let day_seconds = 86_400;
+                let by = self.below(6 * day_seconds) as i64 - 3 * day_seconds as i64;
+                self.tell(format!("the clock is {by} s off"));
+                self.change(|month| month.dial.step(by));
+            }
+            10 => {
+                self.tell("the clock is right".into());
+                self.change(|month| month.dial.step(0));
+            }
+            11 => {
+                let kind = [Kind::Mended, Kind::OtherStrangers][self.below(2) as usize];
+                self.publish(n, made(n, kind)).await;
+            }
+            12 => {
+                let older = made(n - 1 - self.below(2) as i64, Kind::Good);
+                self.tell(format!("rollback of {} to {}", day(n), older.key.day));
+                self.upload(older).await;
+                self.point(day(n), Record::Names(older.key.clone())).await;
+            }
+            13 => {
+                self.tell(format!("garbage in the pointer of {}", day(n)));
+                self.point(day(n), Record::Garbage).await;
+                if self.below(2) == 0 {
+                    self.pass(Duration::from_secs(1_800)).await;
+                    self.publish(n, made(n, Kind::Good)).await;
+                }
+            }
+            14 => self.harm(made(n, Kind::Mended)).await,
+            15 => self.set_pin(n).await,
+            16 => {
+                self.tell("unpin".into());
+                self.note();
+                self.weather.remove("rt/pin").await;
+                self.records.pin = None;
+                self.note();
+            }
+            17 => {
+                let force = self.below(2) == 0;
+                self.tell(format!("reload, force={force}"));
+                if force {
+                    self.oracle.forced_at = Some(Instant::now());
+                }
+                drop(self.process.wish(force));
+            }
+            18 => {
+                self.tell("a reader falls idle".into());
+                self.idle.push(self.process.handle().reader());
+                if self.idle.len() > 2 {
+                    self.idle.remove(0);
+                }
+            }
+            _ => self.restart(false).await,
+        }
+    }
+
+    fn turn(&mut self, sky: Sky) {
+        self.tell(format!("the store: {sky:?}"));
+        self.weather.turn(sky);
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Month)) {
+        self.note();
+        change(self);
+        self.note();
+    }
+
+    async fn upload(&mut self, blob: &Made) {
+        self.weather.write(&blob.key.to_string(), blob.bytes.clone()).await;
+        self.records.unsound.retain(|key| *key != blob.key);
+    }
+
+    async fn publish(&mut self, n: i64, blob: &Made) {
+        self.tell(format!("publish {:?} of {}", blob.kind, day(n)));
+        self.upload(blob).await;
+        self.point(day(n), Record::Names(blob.key.clone())).await;
+    }
+
+    async fn point(&mut self, day: Day, record: Record) {
+        let bytes = match &record {
+            Record::Names(key) => Pointer::to(key.clone()).to_bytes(),
+            Record::Garbage => b"half a ro".to_vec(),
+        };
+        self.note();
+        self.weather.write(&format!("rt/pointers/{day}"), bytes).await;
+        self.records.pointers.insert(day, record);
+        self.note();
+    }
+
+    /// Publishes a blob that is damaged, or not there at all.
+    async fn harm(&mut self, blob: &Made) {
+        self.tell(format!("a damaged or missing blob for {}", blob.key.day));
+        if self.below(2) == 0 {
+            self.weather.remove(&blob.key.to_string()).await;
+        } else {
+            let mut bytes = blob.bytes.to_vec();
+            let at = self.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << self.below(8);
+            self.weather.write(&blob.key.to_string(), bytes).await;
+        }
+        self.records.unsound.push(blob.key.clone());
+        self.ever_unsound.push(blob.key.clone());
+        self.point(blob.key.day, Record::Names(blob.key.clone())).await;
+    }
+
+    async fn set_pin(&mut self, n: i64) {
+        let hours = SignedDuration::from_hours(1 + self.below(40) as i64);
+        let until = (self.below(3) > 0).then(|| self.dial.truth() + hours);
+        let blob = made(n, [Kind::Good, Kind::Strangers][self.below(2) as usize]);
+        let (record, bytes) = if self.below(4) == 0 {
+            (Record::Garbage, b"{\"blob\": ".to_vec())
+        } else {
+            let (blob, reason) = (blob.key.clone(), Some("a test".to_owned()));
+            let (pinned_at, pinned_by) = (None, None);
+            let pin = Pin { blob: blob.clone(), until, pinned_at, pinned_by, reason };
+            (Record::Names(blob), pin.to_bytes())
+        };
+        self.tell(format!("pin {record:?} until {until:?}"));
+        self.upload(blob).await;
+        self.note();
+        self.weather.write("rt/pin", bytes).await;
+        // Garbage has no end.
+        let until = until.filter(|_| record != Record::Garbage);
+        self.records.pin = Some((record, until));
+        self.note();
+    }
+
+    async fn restart(&mut self, first: bool) {
+        self.tell("restart".into());
+        // A write to the cache that was under way may not have ended: whatever answered counts.
+        let cached = match self.config.cache_dir {
+            Some(_) if !first => self.oracle.cacheable(),
+            _ => Vec::new(),
+        };
+        self.idle.clear();
+        self.process = Process::start(&self.weather, &self.dial, &self.config);
+        let questions: Vec<_> = (0..1_500).map(user).collect();
+        self.process.ask(&questions);
+        self.oracle = Oracle::new(cached, max_hold(&self.config));
+        self.seen = Instant::now();
+        self.note();
+    }
+
+    // ---- what must hold ----------------------------------------------------------------------------
+
+    fn observe(&mut self) {
+        let status = self.process.status();
+        let (digest, day, pointer_day) = (status.digest, status.day, status.pointer_day);
+        let seen = Seen { digest, day, pointer_day, held: status.held };
+        let judged = self.oracle.judge(&seen, self.seen);
+        self.seen = Instant::now();
+        let mut wrong = judged.err();
+        if !self.process.is_alive() {
+            wrong = Some("the rounds ended".into());
+        }
+        let alive = self.process.alive();
+        if alive > self.config.max_generations {
+            wrong = Some(format!("{alive} filters are in memory"));
+        }
+        if let Some(blob) = self.oracle.answers {
+            let handle = self.process.handle();
+            let mine = blob.first_user + self.below(super::blobs::USERS);
+            if !handle.contains(&user(mine)) {
+                wrong = Some(format!("user {mine} of {} was denied", blob.key));
+            }
+            let any = user(self.below(3_000_000));
+            if handle.contains(&any) != blob.filter.contains(&any) {
+                wrong = Some(format!("{} answers otherwise than it was made", blob.key));
+            }
+        }
+        self.check(wrong.map_or(Ok(()), Err));
+    }
+
+    /// Everything heals, and after a poll and a load the right blob answers.
+    async fn calm(&mut self) {
+        self.idle.clear();
+        self.turn(Sky::Fine);
+        // A look or load that hangs ends at its deadline, then comes a poll.
+        let round = self.config.load_deadline * 3 + Duration::from_secs(60);
+        let target =
+            |month: &Month| month.records.target(month.dial.shown(), month.oracle.last_followed);
+        self.pass(round).await;
+        let expected = target(self);
+        let before = self.process.status().digest;
+        self.pass(self.config.poll_interval * 11 / 10 + Duration::from_secs(1)).await;
+        if target(self) != expected {
+            return;
+        }
+        let status = self.process.status();
+        let right = match &expected {
+            Target::Keep => status.digest == before && status.last_error.is_some(),
+            Target::Blob(key, _) if !self.records.is_sound(key) => {
+                // With nothing before, an older day may have come in.
+                (before.is_none() || status.digest == before) && status.last_error.is_some()
+                    || before == Some(key.digest)
+            }
+            Target::Blob(key, _) if status.digest == Some(key.digest) => {
+                status.last_error.is_none() && !status.held
+            }
+            // Remembered as damaged until its record changes or an operator asks.
+            Target::Blob(key, _) if self.ever_unsound.contains(key) => {
+                status.last_error.is_some() || status.held
+            }
+            Target::Blob(key, pointer) => {
+                let held_long = self.oracle.held_from.map(|from| Instant::now() - from);
+                let max = max_hold(&self.config).unwrap_or_default() + self.config.poll_interval;
+                let may_hold = *pointer == Some(key.day)
+                    && status.day.is_some_and(|answers| key.day > answers)
+                    && held_long.is_some_and(|long| long <= max + round);
+                status.held && status.state == State::Held && may_hold
+            }
+        };
+        let told = format!("a calm hour ended with {status:?}, not {expected:?}");
+        self.check(if right { Ok(()) } else { Err(told) });
+    }
+
+    #[track_caller]
+    fn check(&self, result: Result<(), String>) {
+        if let Err(wrong) = result {
+            let last = self.story.iter().rev().take(40).rev().cloned().collect::<Vec<_>>();
+            let status = self.process.status();
+            panic!("{wrong}\n  {}\nat {:.0}: {status:?}", last.join("\n  "), self.dial.truth());
+        }
+    }
+}
+
+fn max_hold(config: &Config) -> Option<Duration> {
+    let filter = &config.filters[0];
+    (filter.guard == Guard::Hold).then_some(filter.guard_max_hold)
+}

@@ -1,0 +1,202 @@
+//! [`Oracle`]: knows the records that others wrote, and from them which blobs may answer. It shares no
+//! code with what it judges.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::blobs::{Kind, Made, find};
+
+/// How long a look and a load begun before a change may still act on what they saw: both deadlines,
+/// and the retries between.
+const UNDER_WAY: Duration = Duration::from_secs(3 * 300 + 60);
+
+/// A record as its writer meant it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Record {
+    Names(BlobKey),
+    Garbage,
+}
+
+/// Everything that is in the store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records {
+    pub(super) pointers: BTreeMap<Day, Record>,
+    pub(super) pin: Option<(Record, Option<Timestamp>)>,
+    /// Blobs that are missing or damaged now.
+    pub(super) unsound: Vec<BlobKey>,
+}
+
+/// What a server that looks now should do.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Target {
+    /// This should answer; the day is the pointer's, a pin has none.
+    Blob(BlobKey, Option<Day>),
+    /// What answers should go on.
+    Keep,
+}
+
+impl Records {
+    pub(super) fn is_sound(&self, key: &BlobKey) -> bool {
+        !self.unsound.contains(key)
+    }
+
+    /// What a look at `now` leads to, by the machine's own clock; `last` is the newest pointer's day
+    /// that this process followed.
+    pub(super) fn target(&self, now: Timestamp, last: Option<Day>) -> Target {
+        self.targets(now, last).into_iter().next().unwrap_or(Target::Keep)
+    }
+
+    /// The same, and what follows if each should prove damaged.
+    fn targets(&self, now: Timestamp, last: Option<Day>) -> Vec<Target> {
+        let pinned = self.pin.as_ref().filter(|(_, until)| until.is_none_or(|until| now < until));
+        match pinned {
+            Some((Record::Names(key), _)) => return vec![Target::Blob(key.clone(), None)],
+            Some((Record::Garbage, _)) => return vec![Target::Keep],
+            None => {}
+        }
+        let today = Day::of(now);
+        let newest = if last.is_some_and(|last| last > today) { last.unwrap() } else { today };
+        let mut targets = Vec::new();
+        for (day, record) in self.pointers.range(newest.minus(3)..=newest).rev() {
+            match record {
+                Record::Names(key) => targets.push(Target::Blob(key.clone(), Some(*day))),
+                Record::Garbage => {
+                    targets.push(Target::Keep);
+                    break;
+                }
+            }
+        }
+        targets
+    }
+}
+
+/// What is seen of a server at one moment.
+pub(super) struct Seen {
+    pub(super) digest: Option<Digest>,
+    pub(super) day: Option<Day>,
+    pub(super) pointer_day: Option<Day>,
+    pub(super) held: bool,
+}
+
+/// Judges one server process after another.
+pub(super) struct Oracle {
+    /// The blobs that may begin to answer, and since when they no longer may.
+    allowed: Vec<(BlobKey, Option<Instant>)>,
+    /// The blob that answered when last seen.
+    pub(super) answers: Option<&'static Made>,
+    pub(super) last_followed: Option<Day>,
+    served: Vec<BlobKey>,
+    pub(super) held_from: Option<Instant>,
+    pub(super) forced_at: Option<Instant>,
+    max_hold: Option<Duration>,
+}
+
+impl Oracle {
+    /// For a new process; `cached` are the blobs that its cache may hold. `max_hold` is set when the
+    /// guard holds.
+    pub(super) fn new(cached: Vec<BlobKey>, max_hold: Option<Duration>) -> Oracle {
+        let allowed = cached.into_iter().map(|key| (key, Some(Instant::now()))).collect();
+        Oracle {
+            allowed,
+            answers: None,
+            last_followed: None,
+            served: Vec::new(),
+            held_from: None,
+            forced_at: None,
+            max_hold,
+        }
+    }
+
+    /// What the cache may hold when this process ends.
+    pub(super) fn cacheable(&self) -> Vec<BlobKey> {
+        self.served.iter().rev().take(3).cloned().collect()
+    }
+
+    /// Takes note of what may answer now; called before and after everything that changes it.
+    pub(super) fn note(&mut self, records: &Records, now: Timestamp) {
+        let mut targets = records.targets(now, self.last_followed);
+        if self.answers.is_some() {
+            // Only a server that has nothing goes a day back.
+            targets.truncate(1);
+        }
+        let at = Instant::now();
+        let named = |key: &BlobKey| {
+            targets.iter().any(|target| matches!(target, Target::Blob(named, _) if named == key))
+        };
+        for (key, ended) in &mut self.allowed {
+            *ended = if named(key) { None } else { ended.or(Some(at)) };
+        }
+        for target in &targets {
+            if let Target::Blob(key, _) = target
+                && !self.allowed.iter().any(|(known, _)| known == key)
+            {
+                self.allowed.push((key.clone(), None));
+            }
+        }
+        self.allowed.retain(|(_, ended)| ended.is_none_or(|ended| at - ended < UNDER_WAY * 8));
+    }
+
+    /// Judges what is seen, `since` the last time.
+    pub(super) fn judge(&mut self, seen: &Seen, since: Instant) -> Result<(), String> {
+        let now = Instant::now();
+        if let Some(before) = self.answers
+            && seen.digest != Some(before.key.digest)
+        {
+            if seen.digest.is_none() {
+                return Err("a filter was lost".into());
+            }
+            self.judge_guard(before, seen, now)?;
+        }
+        match seen.digest {
+            Some(digest) if self.answers.is_none_or(|before| before.key.digest != digest) => {
+                let allowed = self.allowed.iter().find(|(key, _)| key.digest == digest);
+                let Some((key, ended)) = allowed else {
+                    return Err(format!("{digest} of {:?} answers; nothing named it", seen.day));
+                };
+                if ended.is_some_and(|ended| ended + UNDER_WAY < since) {
+                    return Err(format!("{key} answers; nothing named it for long"));
+                }
+                self.answers = Some(find(key).ok_or("an unknown blob answers")?);
+                self.served.push(key.clone());
+            }
+            _ => {}
+        }
+        self.last_followed = self.last_followed.max(seen.pointer_day);
+        self.held_from = if seen.held { self.held_from.or(Some(now)) } else { None };
+        if seen.held && self.max_hold.is_none() {
+            return Err("a guard that does not hold held".into());
+        }
+        Ok(())
+    }
+
+    /// A day of strangers after a good one, by its own pointer, answers only after the longest hold.
+    fn judge_guard(&self, before: &Made, seen: &Seen, now: Instant) -> Result<(), String> {
+        let Some(max_hold) = self.max_hold else { return Ok(()) };
+        let next = seen.digest.and_then(|digest| {
+            let (key, _) = self.allowed.iter().find(|(key, _)| key.digest == digest)?;
+            find(key)
+        });
+        let Some(next) = next else { return Ok(()) };
+        let strangers = |made: &Made| matches!(made.kind, Kind::Strangers | Kind::OtherStrangers);
+        let newer_by_own_pointer =
+            next.key.day > before.key.day && seen.pointer_day == Some(next.key.day);
+        // Good days weeks apart differ as well, so only this change is one that must be held.
+        if strangers(before) || !strangers(next) || !newer_by_own_pointer {
+            return Ok(());
+        }
+        // Looks are ten minutes apart, and what is seen of them up to forty.
+        let slack = Duration::from_secs(3600);
+        let held = self.held_from.is_some_and(|from| now - from + slack >= max_hold);
+        let forced = self.forced_at.is_some_and(|at| now - at < UNDER_WAY * 3);
+        if held || forced || self.served.contains(&next.key) {
+            return Ok(());
+        }
+        Err(format!("{} of strangers passed the guard", next.key))
+    }
+}

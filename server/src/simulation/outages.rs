@@ -1,0 +1,578 @@
+//! One promise at a time: a store that is down, slow, cut, forbidding or lying; reloads in a crowd;
+//! memory that is short; a guard that holds; readers that never ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::pointer::{Pin, Pointer};
+use jiff::Timestamp;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep};
+
+use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
+use super::process::{Process, Sundial};
+use super::weather::{Sky, Weather};
+use crate::status::{FilterStatus, ReloadOutcome, State};
+use crate::{Config, FilterConfig, Guard, Verdict};
+
+/// A store, a clock at noon of the month's first day, and how to serve.
+struct Scene {
+    weather: Arc<Weather>,
+    dial: Sundial,
+    config: Config,
+}
+
+const POLL: Duration = Duration::from_secs(600);
+/// Longer than any poll interval with its jitter.
+const A_POLL: Duration = Duration::from_secs(661);
+
+/// Plays a scene on a paused clock: a month of waiting takes no time.
+fn play<F: Future<Output = ()>>(scene: impl FnOnce(Scene) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let noon: Timestamp = format!("{FIRST_DAY}T12:00:00Z").parse().unwrap();
+        let config = Config::new("", vec![FilterConfig::new(rt())]);
+        assert_eq!(config.poll_interval, POLL);
+        let weather = Arc::new(Weather::new());
+        scene(Scene { weather, dial: Sundial::new(noon), config }).await;
+    });
+}
+
+impl Scene {
+    async fn publish(&self, n: i64, blob: &Made) {
+        self.upload(blob).await;
+        self.point(n, &blob.key).await;
+    }
+
+    async fn upload(&self, blob: &Made) {
+        self.weather.write(&blob.key.to_string(), blob.bytes.clone()).await;
+    }
+
+    async fn damage(&self, blob: &Made) {
+        let mut bytes = blob.bytes.to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        self.weather.write(&blob.key.to_string(), bytes).await;
+    }
+
+    async fn point(&self, n: i64, key: &BlobKey) {
+        let pointer = Pointer::to(key.clone()).to_bytes();
+        self.weather.write(&format!("rt/pointers/{}", day(n)), pointer).await;
+    }
+
+    fn start(&self) -> Process {
+        Process::start(&self.weather, &self.dial, &self.config)
+    }
+
+    /// A server that answers from yesterday's good blob.
+    async fn settled(&self) -> Process {
+        self.publish(-1, made(-1, Kind::Good)).await;
+        let process = self.start();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+        process
+    }
+}
+
+fn answers(process: &Process) -> Option<Digest> {
+    process.status().digest
+}
+
+fn error(status: &FilterStatus) -> &str {
+    status.last_error.as_deref().unwrap_or_default()
+}
+
+async fn reload(process: &Process) -> ReloadOutcome {
+    process.wish(false).await.unwrap()[0].outcome
+}
+
+#[test]
+fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_poll() {
+    for (sky, says) in [
+        (Sky::Fails, "503"),
+        (Sky::Forbids, "s3:ListBucket"),
+        (Sky::Hangs, "does not answer"),
+        (Sky::Slow(Duration::from_secs(400)), "does not answer"),
+        (Sky::Cuts, "JSON is wrong"),
+        (Sky::Resets, "connection reset"),
+        (Sky::Panics, "panicked"),
+    ] {
+        play(|scene| async move {
+            let (old, new) = (made(-1, Kind::Good), made(0, Kind::Good));
+            let process = scene.settled().await;
+            scene.weather.turn(sky);
+            scene.publish(0, new).await;
+            sleep(A_POLL * 2).await;
+            let status = process.status();
+            assert!(error(&status).contains(says), "{sky:?}: {}", error(&status));
+            sleep(Duration::from_secs(30 * 86_400)).await;
+            let status = process.status();
+            assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
+            assert!(process.handle().contains(&user(old.first_user)));
+            // A month later nothing newer than the month's first day was ever published.
+            scene.dial.step(-30 * 86_400);
+            scene.weather.turn(Sky::Fine);
+            // A look that hangs ends at its deadline; then comes one poll.
+            sleep(A_POLL + scene.config.load_deadline * 2).await;
+            let recovered = match sky {
+                // What panicked counts as damaged, until an operator asks.
+                Sky::Panics => reload(&process).await == ReloadOutcome::Swapped,
+                _ => process.status().state == State::Ok,
+            };
+            assert!(recovered, "{sky:?}: {:?}", process.status());
+            assert_eq!(answers(&process), Some(new.key.digest));
+        });
+    }
+}
+
+#[test]
+fn a_store_that_fails_only_in_the_body_is_retried_within_a_load() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        scene.weather.turn(Sky::Flaky);
+        let began = Instant::now();
+        // The look itself may meet the failing half; a load is retried with pauses.
+        while answers(&process) != Some(made(0, Kind::Good).key.digest) {
+            sleep(Duration::from_secs(60)).await;
+            assert!(began.elapsed() < POLL * 12, "{:?}", process.status());
+        }
+    });
+}
+
+#[test]
+fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
+    play(|scene| async move {
+        let (old, new) = (made(-1, Kind::Good), made(0, Kind::Good));
+        let process = scene.settled().await;
+        scene.damage(new).await;
+        scene.point(0, &new.key).await;
+        sleep(A_POLL).await;
+        assert!(error(&process.status()).contains("damaged"), "{:?}", process.status());
+        let reads = scene.weather.blob_reads();
+        sleep(POLL * 20).await;
+        assert_eq!(scene.weather.blob_reads(), reads, "a damaged blob was fetched again");
+        let status = process.status();
+        assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
+        // Mended in place: nothing in the record says so, an operator does.
+        scene.upload(new).await;
+        sleep(A_POLL).await;
+        assert_eq!(answers(&process), Some(old.key.digest));
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        assert_eq!(answers(&process), Some(new.key.digest));
+    });
+}
+
+#[test]
+fn one_damaged_transfer_of_a_sound_blob_does_not_count_as_a_damaged_blob() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        let new = made(0, Kind::Good);
+        scene.damage(new).await;
+        scene.point(0, &new.key).await;
+        // The second fetch of the same load finds it whole: each call takes 10 ms.
+        scene.weather.turn(Sky::Slow(Duration::from_millis(10)));
+        let (weather, reads) = (scene.weather.clone(), scene.weather.blob_reads());
+        let mender = async {
+            while weather.blob_reads() == reads {
+                sleep(Duration::from_millis(1)).await;
+            }
+            sleep(Duration::from_millis(12)).await;
+            scene.upload(new).await;
+        };
+        let (outcome, ()) = futures::future::join(reload(&process), mender).await;
+        assert_eq!(outcome, ReloadOutcome::Swapped);
+    });
+}
+
+#[test]
+fn sixty_four_reloads_at_once_are_at_most_two_looks_and_one_load() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
+        let (looks, reads) = (scene.weather.looks(), scene.weather.blob_reads());
+        let mut replies = vec![process.wish(false)];
+        // The first round runs; the others come into the middle of it.
+        sleep(Duration::from_millis(500)).await;
+        replies.extend((1..64).map(|_| process.wish(false)));
+        for reply in replies {
+            let reloaded = reply.await.unwrap();
+            assert_ne!(reloaded[0].outcome, ReloadOutcome::Failed);
+            assert_eq!(reloaded[0].new, Some(made(0, Kind::Good).key.digest));
+        }
+        assert_eq!(scene.weather.looks() - looks, 2);
+        assert_eq!(scene.weather.blob_reads() - reads, 1);
+    });
+}
+
+#[test]
+fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
+        let early = process.wish(false);
+        // The early round has seen that there is no pointer of today.
+        sleep(Duration::from_millis(2_500)).await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        let late = process.wish(false).await.unwrap();
+        assert_eq!(late[0].outcome, ReloadOutcome::Swapped);
+        assert_eq!(early.await.unwrap()[0].outcome, ReloadOutcome::Unchanged);
+    });
+}
+
+#[test]
+fn too_little_memory_is_a_refusal_before_the_download() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        let new = made(0, Kind::Good);
+        scene.publish(0, new).await;
+        process.memory.store(new.bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        let reads = scene.weather.blob_reads();
+        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
+        assert_eq!(scene.weather.blob_reads(), reads, "it was fetched all the same");
+        let status = process.status();
+        let (needed, left) = (2 * new.bytes.len(), new.bytes.len());
+        let says = [format!("{needed} bytes"), format!("{left} are available")];
+        assert!(says.iter().all(|says| error(&status).contains(says)), "{}", error(&status));
+        assert!(process.handle().contains(&user(made(-1, Kind::Good).first_user)));
+        process.memory.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+        sleep(A_POLL).await;
+        assert_eq!(answers(&process), Some(new.key.digest));
+    });
+}
+
+#[test]
+fn past_max_generations_a_load_is_refused_naming_the_idle_and_lookups_go_on() {
+    play(|scene| async move {
+        let mut process = scene.settled().await;
+        let handle = process.handle();
+        let mut idle = Vec::new();
+        assert_eq!(process.alive(), 1);
+        for n in 0..2 {
+            let handle = handle.clone();
+            let named = std::thread::Builder::new().name(format!("bidder-{n}"));
+            idle.push(named.spawn(move || handle.reader()).unwrap().join().unwrap());
+            scene.publish(0, made(0, [Kind::Good, Kind::Mended][n])).await;
+            assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+            assert_eq!(process.alive(), n + 2);
+        }
+        scene.publish(0, made(0, Kind::Strangers)).await;
+        let reads = scene.weather.blob_reads();
+        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
+        assert_eq!(scene.weather.blob_reads(), reads);
+        let status = process.status();
+        let names = ["bidder-0", "bidder-1"].iter().all(|name| error(&status).contains(name));
+        assert!(names, "{}", error(&status));
+        assert_eq!(process.alive(), 3);
+        let first = made(0, Kind::Mended).first_user;
+        assert!((first..first + 1_000).all(|n| handle.contains(&user(n))));
+        // One asks, and lets go of the oldest.
+        idle[0].contains(b"x");
+        sleep(A_POLL).await;
+        assert_eq!(answers(&process), Some(made(0, Kind::Strangers).key.digest));
+        drop(idle);
+        assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
+        assert_eq!(process.alive(), 1);
+    });
+}
+
+/// Half of these are users of the month's first days.
+fn questions() -> Vec<[u8; 16]> {
+    (0..2_000).map(user).collect()
+}
+
+#[test]
+fn a_newer_day_that_answers_quite_differently_is_swapped_in_with_a_warning() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        process.ask(&questions());
+        scene.publish(0, made(0, Kind::Strangers)).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        let status = process.status();
+        let judged = status.judged.unwrap();
+        assert_eq!(
+            (judged.verdict, judged.questions, status.held),
+            (Verdict::Warned, 2_000, false)
+        );
+        let (old, new) = (judged.hit_ratio_old.unwrap(), judged.hit_ratio_new.unwrap());
+        assert!((0.49..0.55).contains(&old) && (0.01..0.06).contains(&new), "{old} {new}");
+    });
+}
+
+#[test]
+fn a_newer_day_like_the_old_one_passes_and_with_few_questions_there_is_no_verdict() {
+    play(|mut scene| async move {
+        scene.config.filters[0].guard = Guard::Hold;
+        let process = scene.settled().await;
+        process.ask(&questions()[..999]);
+        scene.publish(0, made(0, Kind::Strangers)).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        let verdict = |process: &Process| process.status().judged.map(|judged| judged.verdict);
+        assert_eq!(verdict(&process), Some(Verdict::TooFewQuestions));
+        let process = scene.start();
+        sleep(Duration::from_secs(1)).await;
+        process.ask(&questions());
+        scene.publish(1, made(1, Kind::Good)).await;
+        scene.dial.step(86_400);
+        // Known to nobody and known to half differ as much the other way round.
+        assert_eq!(reload(&process).await, ReloadOutcome::Held);
+        assert_eq!(process.wish(true).await.unwrap()[0].outcome, ReloadOutcome::Swapped);
+        scene.publish(2, made(2, Kind::Good)).await;
+        scene.dial.step(2 * 86_400);
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        assert_eq!(verdict(&process), Some(Verdict::Passed));
+    });
+}
+
+/// A server with `guard = "hold"` that holds a day of strangers back.
+async fn holding(scene: &mut Scene) -> Process {
+    scene.config.filters[0].guard = Guard::Hold;
+    let process = scene.settled().await;
+    process.ask(&questions());
+    scene.publish(0, made(0, Kind::Strangers)).await;
+    let reloaded = process.wish(false).await.unwrap();
+    assert_eq!(reloaded[0].outcome, ReloadOutcome::Held);
+    let reason = reloaded[0].reason.clone().unwrap();
+    assert!(reason.contains("force=true") && reason.contains("2000 recent"), "{reason}");
+    let status = process.status();
+    assert_eq!((status.state, status.held), (State::Held, true));
+    assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest));
+    assert_eq!(status.last_error, None);
+    process
+}
+
+#[test]
+fn a_held_day_is_fetched_once_judged_at_each_poll_and_swapped_in_with_an_alarm_at_the_end() {
+    play(|mut scene| async move {
+        let process = holding(&mut scene).await;
+        let reads = scene.weather.blob_reads();
+        sleep(Duration::from_secs(5 * 3600)).await;
+        let status = process.status();
+        assert_eq!(status.state, State::Held);
+        assert!(status.counts.verdicts[Verdict::Held as usize] > 20, "{:?}", status.counts);
+        let judged = status.judged.unwrap();
+        assert_eq!(judged.held_until, judged.held_since.map(|at| at + Duration::from_secs(21_600)));
+        sleep(Duration::from_secs(3600) + A_POLL).await;
+        let status = process.status();
+        assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
+        assert_eq!((status.state, status.held), (State::Ok, false));
+        assert_eq!(status.judged.unwrap().verdict, Verdict::Overdue);
+        assert_eq!(scene.weather.blob_reads(), reads, "the held blob was fetched again");
+    });
+}
+
+#[test]
+fn a_blob_an_hour_cannot_freeze_a_server_that_holds() {
+    play(|mut scene| async move {
+        let process = holding(&mut scene).await;
+        for hour in 0..6 {
+            sleep(Duration::from_secs(3600)).await;
+            let kind = [Kind::OtherStrangers, Kind::Strangers][hour % 2];
+            scene.publish(0, made(0, kind)).await;
+            sleep(A_POLL).await;
+            let (held, day) = (process.status().held, process.status().judged.map(|j| j.digest));
+            assert!(!held || day == Some(made(0, kind).key.digest), "{:?}", process.status());
+        }
+        assert!(!process.status().held, "{:?}", process.status());
+    });
+}
+
+#[test]
+fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
+    play(|mut scene| async move {
+        let (good, strangers) = (made(-1, Kind::Good), made(0, Kind::Strangers));
+        let process = holding(&mut scene).await;
+        // A rollback of the held day: what answers is right again.
+        scene.point(0, &good.key).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
+        let status = process.status();
+        assert_eq!((status.state, status.held), (State::RolledBack, false));
+        assert!(status.judged.is_none(), "a hold that is over is still shown");
+        // Forward again: held again; then a pin to it.
+        scene.point(0, &strangers.key).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Held);
+        let (until, pinned_at, pinned_by) = (None, None, None);
+        let reason = Some("we know better".to_owned());
+        let pin = Pin { blob: strangers.key.clone(), until, pinned_at, pinned_by, reason };
+        scene.weather.write("rt/pin", pin.to_bytes()).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        let status = process.status();
+        assert_eq!((status.state, status.held), (State::Pinned, false));
+        assert_eq!(status.pin_reason.as_deref(), Some("we know better"));
+        // Back by a rollback, and forward to what answered before.
+        scene.weather.remove("rt/pin").await;
+        scene.point(0, &good.key).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        scene.point(0, &strangers.key).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+
+        let process = holding(&mut Scene { dial: scene.dial.clone(), ..fresh() }).await;
+        let forced = process.wish(true).await.unwrap();
+        assert_eq!(forced[0].outcome, ReloadOutcome::Swapped);
+        assert_eq!(process.status().judged.unwrap().verdict, Verdict::Forced);
+    });
+}
+
+/// Another store with the same settings.
+fn fresh() -> Scene {
+    let noon: Timestamp = format!("{FIRST_DAY}T12:00:00Z").parse().unwrap();
+    let config = Config::new("", vec![FilterConfig::new(rt())]);
+    Scene { weather: Arc::new(Weather::new()), dial: Sundial::new(noon), config }
+}
+
+#[test]
+fn an_unreadable_pin_keeps_what_answers_and_says_so() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        scene.weather.write("rt/pin", "half a p").await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
+        let status = process.status();
+        assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest));
+        assert!(error(&status).contains("unpin rt"), "{}", error(&status));
+        scene.weather.remove("rt/pin").await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+    });
+}
+
+#[test]
+fn a_pin_ends_by_itself() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        let until = scene.dial.truth() + Duration::from_secs(7_200);
+        let blob = made(-1, Kind::Good).key.clone();
+        let (pinned_at, pinned_by, reason) = (None, None, Some("weekend".into()));
+        let pin = Pin { blob, until: Some(until), pinned_at, pinned_by, reason };
+        scene.weather.write("rt/pin", pin.to_bytes()).await;
+        sleep(A_POLL).await;
+        let status = process.status();
+        assert_eq!((status.state, status.pin_until), (State::Pinned, Some(until)));
+        sleep(Duration::from_secs(7_200)).await;
+        let status = process.status();
+        assert_eq!((status.state, status.pin_until), (State::Ok, None));
+        assert_eq!(status.digest, Some(made(0, Kind::Good).key.digest));
+    });
+}
+
+#[test]
+fn at_a_start_the_cached_copy_answers_while_the_store_does_not() {
+    for sky in [Sky::Fails, Sky::Hangs, Sky::Slow(Duration::from_secs(30))] {
+        play(|mut scene| async move {
+            let folder = tempfile::TempDir::new().unwrap();
+            scene.config.cache_dir = Some(folder.path().to_owned());
+            let process = scene.settled().await;
+            until_cached(folder.path()).await;
+            drop(process);
+            scene.publish(0, made(0, Kind::Good)).await;
+            scene.weather.turn(sky);
+            let process = scene.start();
+            sleep(Duration::from_secs(3)).await;
+            let status = process.status();
+            assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest), "{sky:?}");
+            assert_eq!(status.state, State::Failing);
+            scene.weather.turn(Sky::Fine);
+            sleep(A_POLL + scene.config.load_deadline).await;
+            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{sky:?}");
+            assert_eq!(process.status().state, State::Ok);
+        });
+    }
+}
+
+#[test]
+fn with_a_healthy_store_a_start_never_answers_from_an_outdated_cache() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        drop({
+            let process = scene.settled().await;
+            until_cached(folder.path()).await;
+            process
+        });
+        scene.publish(0, made(0, Kind::Good)).await;
+        let process = scene.start();
+        while answers(&process).is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest));
+    });
+}
+
+#[test]
+fn a_damaged_cache_is_not_believed() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        drop({
+            let process = scene.settled().await;
+            until_cached(folder.path()).await;
+            process
+        });
+        let path = folder.path().join(made(-1, Kind::Good).key.to_string());
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 100;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        scene.weather.turn(Sky::Fails);
+        let process = scene.start();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!((answers(&process), process.status().state), (None, State::Loading));
+        scene.weather.turn(Sky::Fine);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
+#[test]
+fn a_restart_with_the_clock_a_day_behind_does_not_go_a_day_back() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        scene.publish(-2, made(-2, Kind::Good)).await;
+        drop({
+            let process = scene.settled().await;
+            until_cached(folder.path()).await;
+            process
+        });
+        scene.dial.step(-2 * 86_400);
+        let process = scene.start();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
+/// The write happens on a thread of its own, in real time.
+async fn until_cached(folder: &std::path::Path) {
+    while !folder.join("rt/followed").exists() {
+        std::thread::yield_now();
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_costs_a_warning() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        // A file where the filter's folder should be.
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        std::fs::write(folder.path().join("rt"), "in the way").unwrap();
+        let process = scene.settled().await;
+        scene.publish(0, made(0, Kind::Good)).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        assert_eq!(process.status().state, State::Ok);
+        // Room again: the next round tries again.
+        std::fs::remove_file(folder.path().join("rt")).unwrap();
+        while !folder.path().join("rt/followed").exists() {
+            sleep(A_POLL).await;
+            std::thread::yield_now();
+        }
+        assert!(process.is_alive());
+    });
+}

@@ -1,0 +1,145 @@
+//! [`Process`]: one simulated server, the very rounds that run in a bidder, on a paused clock.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bloomsday_common::store::Store;
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::weather::Weather;
+use crate::clock::Clock;
+use crate::handle::{FilterHandle, Generation, Slot};
+use crate::poller::{Outlet, Rounds, Wish, request};
+use crate::room::Room;
+use crate::status::{FilterStatus, Reloaded};
+use crate::{Config, FilterConfig};
+
+thread_local! {
+    /// Where the jitter of this thread's simulation comes from.
+    static JITTER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Splitmix64: small, and the same everywhere.
+pub(crate) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Begins this thread's jitter anew.
+pub(crate) fn seed_jitter(seed: u64) {
+    JITTER.set(seed);
+}
+
+fn jitter() -> u64 {
+    let mut state = JITTER.get();
+    let random = next_random(&mut state);
+    JITTER.set(state);
+    random
+}
+
+/// The time of day of a simulated machine.
+#[derive(Clone)]
+pub(crate) struct Sundial {
+    start: (Instant, Timestamp),
+    skew_seconds: Arc<AtomicI64>,
+}
+
+impl Sundial {
+    pub(crate) fn new(from: Timestamp) -> Sundial {
+        Sundial { start: (Instant::now(), from), skew_seconds: Arc::default() }
+    }
+
+    /// The time it really is.
+    pub(crate) fn truth(&self) -> Timestamp {
+        let elapsed = SignedDuration::try_from(self.start.0.elapsed()).unwrap();
+        self.start.1 + elapsed
+    }
+
+    /// The time the machine believes it is.
+    pub(crate) fn shown(&self) -> Timestamp {
+        self.truth() + SignedDuration::from_secs(self.skew_seconds.load(Ordering::Relaxed))
+    }
+
+    /// Moves the machine's clock this far from the truth.
+    pub(crate) fn step(&self, seconds: i64) {
+        self.skew_seconds.store(seconds, Ordering::Relaxed);
+    }
+}
+
+/// One server process that serves one filter.
+pub(crate) struct Process {
+    slot: Arc<Slot>,
+    outlet: Outlet,
+    running: JoinHandle<()>,
+    /// What is available, for a test that takes memory away.
+    pub(crate) memory: Arc<AtomicU64>,
+    generations: Vec<Weak<Generation>>,
+}
+
+impl Process {
+    /// Starts on this store; needs a `LocalSet`.
+    pub(crate) fn start(weather: &Arc<Weather>, dial: &Sundial, config: &Config) -> Process {
+        let store = Store::over(weather.clone(), "weather");
+        let told = dial.clone();
+        let clock = Clock::of(move || told.shown());
+        let filter: &FilterConfig = &config.filters[0];
+        let slot = Arc::new(Slot::new(filter, false, clock.clone()));
+        let memory = Arc::new(AtomicU64::new(u64::MAX));
+        let left = memory.clone();
+        let room = Room::of(move || left.load(Ordering::Relaxed));
+        let slots = vec![slot.clone()];
+        let rounds = Rounds::new(config.clone(), store, slots, clock, room, jitter);
+        let (rounds, outlet) = rounds.expect("the cache folder can be made");
+        let running = tokio::task::spawn_local(rounds.run());
+        Process { slot, outlet, running, memory, generations: Vec::new() }
+    }
+
+    pub(crate) fn handle(&self) -> FilterHandle {
+        FilterHandle::new(self.slot.clone())
+    }
+
+    pub(crate) fn status(&self) -> FilterStatus {
+        self.slot.status()
+    }
+
+    pub(crate) fn wish(&self, force: bool) -> oneshot::Receiver<Vec<Reloaded>> {
+        request(&self.outlet.requests, Wish { filter: None, force }).expect("few wait")
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.running.is_finished()
+    }
+
+    /// Lets questions be sampled as a bidder's would be.
+    pub(crate) fn ask<T: AsRef<[u8]>>(&self, ids: &[T]) {
+        let sample = self.slot.sample().expect("the guard is on");
+        // One at a time, each just where one in 128 is due.
+        ids.iter().for_each(|id| sample.offer_batch(&[id], crate::sample::ONE_IN - 1));
+    }
+
+    /// How many loaded filters there are that this test has ever seen answer.
+    pub(crate) fn alive(&mut self) -> usize {
+        if let Some(current) = self.slot.current() {
+            let known = self.generations.last().and_then(Weak::upgrade);
+            if known.is_none_or(|known| !Arc::ptr_eq(&known, &current)) {
+                self.generations.push(Arc::downgrade(&current));
+            }
+        }
+        self.generations.retain(|generation| generation.strong_count() > 0);
+        self.generations.len()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // As a kill does: whatever was under way stays undone.
+        self.running.abort();
+    }
+}
