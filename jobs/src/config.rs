@@ -38,6 +38,8 @@ pub(crate) struct File {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) poll_interval: Option<Duration>,
     pub(crate) cache_dir: Option<PathBuf>,
@@ -239,6 +241,8 @@ impl Settings {
         add("listen".into(), file.listen.map(|a| a.to_string()), "127.0.0.1:8642");
         add("admin".into(), file.admin.map(|a| a.to_string()), "127.0.0.1:8643");
         add("admin_token_file".into(), path(&file.admin_token_file), "none");
+        add("tls_cert".into(), path(&file.tls_cert), "none");
+        add("tls_key".into(), path(&file.tls_key), "none");
         let interval = file.poll_interval.map(|d| humantime::format_duration(d).to_string());
         add("poll_interval".into(), interval, "10m");
         add("cache_dir".into(), path(&file.cache_dir), "none");

@@ -26,7 +26,7 @@ use crate::config::FPP;
 use crate::error::Error;
 use crate::output::{Output, print, thousands, who};
 use crate::repoint::repoint;
-use crate::serve::until_stopped;
+use crate::serve::Signals;
 
 /// How many users a day of the sample has.
 const USERS_A_DAY: u64 = 200_000;
@@ -99,7 +99,7 @@ impl Demo {
         let bloomsday = start(config).await?;
         let admin = SocketAddr::from(([127, 0, 0, 1], if self.exit { 0 } else { 8643 }));
         let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
-        let server = http::serve(bloomsday.clone(), listen, admin, None).await?;
+        let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
         story.say(&format!(
             "questions at http://{}, admin at http://{}",
             server.public, server.admin
@@ -147,7 +147,7 @@ impl Demo {
              cp {store}/rt/pointers/{yesterday} {store}/rt/pointers/{today} && \
              curl -X POST http://{admin}/admin/reload\n"
         ));
-        until_stopped(&bloomsday).await?;
+        Signals::new()?.until_stopped(&bloomsday, None).await;
         server.stop().await;
         Ok(ExitCode::SUCCESS)
     }

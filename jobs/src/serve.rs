@@ -1,16 +1,19 @@
 //! `bloomsday serve`: the daemon around the library.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_server::http::{self, Token};
+use bloomsday_server::http::{self, Tls, Token};
 use bloomsday_server::{Bloomsday, Config, start_unloaded};
 use clap::Args;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Settings;
 use crate::error::Error;
@@ -35,6 +38,12 @@ pub(crate) struct Serve {
     /// A file with the token that reloads must present; required unless --admin is loopback.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
+    /// A file with the certificate chain, PEM: both addresses then speak only HTTPS. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+    /// A file with the private key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_KEY")]
+    tls_key: Option<PathBuf>,
     /// How long from one look at the pointers to the next [default: 10m].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[arg(env = "BLOOMSDAY_POLL_INTERVAL")]
@@ -62,51 +71,109 @@ impl Serve {
         config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
         let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
         let token = token.as_deref().map(read_token).transpose()?;
+        let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
+        let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
         let listen = self.listen.or(file.listen).unwrap_or(([127, 0, 0, 1], 8642).into());
         let admin = self.admin.or(file.admin).unwrap_or(([127, 0, 0, 1], 8643).into());
 
+        let signals = Signals::new()?;
         // Not `start`: until a filter is loaded the daemon answers 503, which says more than waiting.
         let bloomsday = start_unloaded(config, false)?;
-        let server = http::serve(bloomsday.clone(), listen, admin, token).await?;
+        let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
         let at = json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
         output.show(&at, || {
-            format!("questions at http://{}, admin at http://{}\n", server.public, server.admin)
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let (public, admin) = (server.public, server.admin);
+            format!("questions at {scheme}://{public}, admin at {scheme}://{admin}\n")
         });
-        until_stopped(&bloomsday).await?;
+        signals.until_stopped(&bloomsday, tls.as_ref()).await;
         tracing::info!("stopping: no new requests; those under way are answered");
         server.stop().await;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Reloads at every SIGHUP; returns at SIGTERM or Ctrl-C.
-pub(crate) async fn until_stopped(bloomsday: &Bloomsday) -> Result<(), Error> {
-    let listen = |kind: SignalKind| {
-        let doing = "listen for signals".to_owned();
-        signal(kind).map_err(|source| Error::System { doing, source })
-    };
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut hangup = listen(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => {
-                // Its outcome is logged by the poller and shown by /status.
-                let bloomsday = bloomsday.clone();
-                tokio::spawn(async move { bloomsday.reload().await });
+/// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a process.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Signals, Error> {
+        let listen = |kind: SignalKind| {
+            let doing = "listen for signals".to_owned();
+            signal(kind).map_err(|source| Error::System { doing, source })
+        };
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Reloads filters and certificate at every SIGHUP; returns at SIGTERM or Ctrl-C.
+    pub(crate) async fn until_stopped(mut self, bloomsday: &Bloomsday, tls: Option<&Tls>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {}
             }
+            match tls.map(Tls::reload) {
+                Some(Ok(())) => tracing::info!("the certificate was read again"),
+                Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
+                None => {}
+            }
+            // Its outcome is logged by the poller and shown by /status.
+            let bloomsday = bloomsday.clone();
+            tokio::spawn(async move { bloomsday.reload().await });
         }
     }
 }
 
+fn open_tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Error> {
+    match (cert, key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => {
+            warn_if_others_read("TLS key", &key);
+            Ok(Some(Tls::open(&cert, &key)?))
+        }
+        (Some(_), None) => Err(Error::Usage("TLS needs a key too: give --tls-key FILE".into())),
+        (None, Some(_)) => {
+            Err(Error::Usage("TLS needs a certificate too: give --tls-cert FILE".into()))
+        }
+    }
+}
+
+/// The most bytes of a token file.
+const MAX_TOKEN_BYTES: u64 = 4 << 10;
+
 fn read_token(path: &Path) -> Result<Token, Error> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Error::Usage(format!("the token file {} cannot be read: {e}", path.display()))
-    })?;
+    let wrong = |why: &str| Error::Usage(format!("the token file {} {why}", path.display()));
+    let mut text = String::new();
+    let read = File::open(path).and_then(|f| f.take(MAX_TOKEN_BYTES + 1).read_to_string(&mut text));
+    read.map_err(|e| wrong(&format!("cannot be read: {e}")))?;
+    warn_if_others_read("token", path);
     match text.trim() {
-        "" => Err(Error::Usage(format!("the token file {} is empty", path.display()))),
+        "" => Err(wrong("is empty")),
+        _ if text.len() as u64 > MAX_TOKEN_BYTES => Err(wrong("has more than 4,096 bytes")),
+        // What a header cannot carry would be refused at every call.
+        token if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) => {
+            Err(wrong("must hold one line of printable ASCII"))
+        }
         token => Ok(Token::new(token)),
+    }
+}
+
+/// Only warns: Kubernetes mounts secrets so, and nobody else is in that container.
+fn warn_if_others_read(what: &str, path: &Path) {
+    const OTHERS: u32 = 0o004;
+    if std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & OTHERS != 0) {
+        let path = path.display();
+        tracing::warn!(
+            "every user of this machine can read the {what} in {path}: chmod 600 {path}"
+        );
     }
 }

@@ -46,6 +46,14 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+    /// A certificate or key that cannot be used.
+    #[error("TLS cannot use {file}: {why}")]
+    Tls {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An admin address that anybody could reach.
     #[error(
         "the admin address {address} is not a loopback address, so it needs a token: give \
@@ -62,7 +70,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
-            Error::NoFilters | Error::OpenAdmin { .. } => Kind::Usage,
+            Error::NoFilters | Error::OpenAdmin { .. } | Error::Tls { .. } => Kind::Usage,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy => Kind::Transient,
             Error::Stopped | Error::System { .. } => Kind::Failed,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bloomsday_common::error::Kind;
 use hyper::body::Incoming;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
@@ -46,11 +46,12 @@ impl Admin {
         }
         if let Some(token) = &self.token {
             let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            if !given.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|t| token.is(t)) {
-                return error(
-                    StatusCode::UNAUTHORIZED,
-                    "send the token as Authorization: Bearer TOKEN",
-                );
+            let given = given.and_then(|value| value.split_once(' '));
+            let fits = given.is_some_and(|(scheme, text)| {
+                scheme.eq_ignore_ascii_case("Bearer") && token.is(text.trim())
+            });
+            if !fits {
+                return unauthorized();
             }
         }
         match (request.method(), request.uri().path()) {
@@ -85,6 +86,13 @@ impl Admin {
             Err(e) => error(StatusCode::SERVICE_UNAVAILABLE, &e.to_string()),
         }
     }
+}
+
+fn unauthorized() -> Reply {
+    let why = "send the token as Authorization: Bearer TOKEN";
+    let mut reply = error(StatusCode::UNAUTHORIZED, why);
+    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    reply
 }
 
 fn status_of(reloaded: &[Reloaded]) -> StatusCode {

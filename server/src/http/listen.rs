@@ -1,4 +1,5 @@
-//! Listening: bounded connections, header and idle time-outs, and a graceful stop.
+//! Listening: bounded connections, a time limit for everything a client can be slow at, and a graceful
+//! stop. With TLS the handshake has its own limit, and a place among the connections from the start.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,20 +12,28 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
 
 use super::Public;
 use super::admin::Admin;
 use super::reply::Reply;
+use super::tls::Tls;
 use crate::error::Error;
 
 /// How many connections each address serves at once; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a TLS handshake may take.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a client may read nothing of an answer that waits for it.
+const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 /// How much of a request's head is read.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long requests under way may still take after a stop.
@@ -88,12 +97,14 @@ impl Server {
         asked: Arc<Public>,
         admin: Address,
         commanded: Arc<Admin>,
+        tls: Option<Tls>,
     ) -> Server {
         let (stop, stopped) = watch::channel(false);
         let addresses = (public.address, admin.address);
+        let tls = tls.map(|tls| tls.acceptor());
         let tasks = vec![
-            tokio::spawn(accept(public.listener, asked, stopped.clone())),
-            tokio::spawn(accept(admin.listener, commanded, stopped)),
+            tokio::spawn(accept(public.listener, asked, tls.clone(), stopped.clone())),
+            tokio::spawn(accept(admin.listener, commanded, tls, stopped)),
         ];
         Server { public: addresses.0, admin: addresses.1, stop, tasks }
     }
@@ -108,24 +119,22 @@ impl Server {
     }
 }
 
-async fn accept(
+async fn accept<A: Answer>(
     listener: TcpListener,
-    service: Arc<impl Answer>,
+    service: Arc<A>,
+    tls: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
-    let mut builder = http1::Builder::new();
-    // Without a timer hyper accepts the time-out and never applies it.
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_DEADLINE)
-        .max_buf_size(MAX_HEAD_BYTES);
     loop {
-        let permit = connections.clone().acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let next = async {
+            // First room, then the connection: whoever finds none waits in the system's queue.
+            let permit = connections.clone().acquire_owned().await;
+            (permit.expect("the semaphore is never closed"), listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            next = next => next,
             _ = stopped.wait_for(|stop| *stop) => break,
         };
         let stream = match accepted {
@@ -139,16 +148,22 @@ async fn accept(
         };
         // Answers are small: waiting to fill a packet would cost 40 ms.
         let _ = stream.set_nodelay(true);
-        let service = service.clone();
-        let answer = service_fn(move |request| {
-            let answering = service.clone().answer(request);
-            async move { Ok::<_, std::convert::Infallible>(answering.await) }
-        });
-        let connection = builder.serve_connection(TokioIo::new(stream), answer);
-        let connection = graceful.watch(connection);
+        let (service, watcher) = (service.clone(), graceful.watcher());
+        let (tls, mut stopped) = (tls.clone(), stopped.clone());
         tokio::spawn(async move {
-            // A client that breaks off is its own business.
-            let _ = connection.await;
+            match tls {
+                None => converse(stream, service, watcher).await,
+                Some(tls) => {
+                    let stop = async { stopped.wait_for(|stop| *stop).await.is_ok() };
+                    let shaken = tokio::select! {
+                        stream = shake_hands(&tls, stream) => stream,
+                        _ = stop => None,
+                    };
+                    if let Some(stream) = shaken {
+                        converse(stream, service, watcher).await;
+                    }
+                }
+            }
             drop(permit);
         });
     }
@@ -156,4 +171,57 @@ async fn accept(
     if tokio::time::timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
         tracing::warn!("stopped with requests still under way");
     }
+}
+
+/// Answers one connection's requests, one after the other, until either side has enough.
+async fn converse<A: Answer>(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    service: Arc<A>,
+    watcher: Watcher,
+) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_DEADLINE));
+    let answer = service_fn(move |request| {
+        let answering = service.clone().answer(request);
+        async move { Ok::<_, std::convert::Infallible>(answering.await) }
+    });
+    let mut builder = http1::Builder::new();
+    // Without a timer hyper accepts the time-out and never applies it.
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_DEADLINE)
+        .max_buf_size(MAX_HEAD_BYTES);
+    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), answer);
+    // A client that breaks off is its own business.
+    let _ = watcher.watch(connection).await;
+}
+
+/// Every TLS connection begins with a record of this type.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// A connection's TLS handshake; `None` when it fails or takes too long.
+async fn shake_hands(
+    tls: &TlsAcceptor,
+    mut stream: TcpStream,
+) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+    let shaking = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
+            refuse_plain_http(&mut stream).await?;
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        tls.accept(stream).await
+    };
+    // Strangers scan ports all day: what they get wrong is no news, and no log line.
+    tokio::time::timeout(HANDSHAKE_DEADLINE, shaking).await.ok()?.ok()
+}
+
+/// Says to somebody who typed http:// what to type.
+async fn refuse_plain_http(stream: &mut TcpStream) -> std::io::Result<()> {
+    const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+        Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";
+    // What is not read when a connection closes makes the system throw away what was written.
+    let _ = stream.read(&mut [0; 8 << 10]).await?;
+    stream.write_all(REFUSAL).await?;
+    stream.shutdown().await
 }

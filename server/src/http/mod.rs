@@ -5,8 +5,9 @@
 mod admin;
 mod listen;
 mod metrics;
-mod query;
+pub mod query;
 mod reply;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,14 +22,17 @@ use crate::error::Error;
 pub use admin::Token;
 pub use listen::{Address, Server};
 use reply::{Reply, error, json as json_reply, text};
+pub use tls::Tls;
 
 /// The public address: questions and status.
 pub(crate) struct Public {
     bloomsday: Bloomsday,
+    bodies: query::Bodies,
     started: Instant,
 }
 
-/// Opens both addresses and serves until the returned [`Server`] is stopped.
+/// Opens both addresses and serves until the returned [`Server`] is stopped; with `tls`, only HTTPS is
+/// spoken on either.
 ///
 /// # Errors
 /// [`Error::OpenAdmin`] for an admin address that is reachable from elsewhere and has no token;
@@ -38,15 +42,20 @@ pub async fn serve(
     public: SocketAddr,
     admin: SocketAddr,
     token: Option<Token>,
+    tls: Option<Tls>,
 ) -> Result<Server, Error> {
     if !admin.ip().is_loopback() && token.is_none() {
         return Err(Error::OpenAdmin { address: admin });
     }
-    let asked = Arc::new(Public { bloomsday: bloomsday.clone(), started: Instant::now() });
+    let asked = Arc::new(Public {
+        bloomsday: bloomsday.clone(),
+        bodies: query::Bodies::default(),
+        started: Instant::now(),
+    });
     let commanded = Arc::new(admin::Admin { bloomsday, token });
     let public = listen::bind(public).await?;
     let admin = listen::bind(admin).await?;
-    Ok(Server::start(public, asked, admin, commanded))
+    Ok(Server::start(public, asked, admin, commanded, tls))
 }
 
 impl Public {
@@ -67,7 +76,7 @@ impl Public {
                 query::one(&self.bloomsday, filter, id)
             }
             (&Method::POST, ["v1", "filters", filter, "query"]) => {
-                query::many(&self.bloomsday, filter, request).await
+                query::many(&self.bloomsday, &self.bodies, filter, request).await
             }
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only("GET"),

@@ -1,15 +1,17 @@
 //! Questions: one ID in the path, or many in a body.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::hash::ID_BYTES;
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, HeaderValue};
 use hyper::{Request, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::reply::{Reply, error, json as json_reply, of};
 use crate::Bloomsday;
@@ -18,13 +20,19 @@ use crate::Bloomsday;
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
+/// How many bytes of bodies are in memory at once, over all connections. An answer takes at most six
+/// times its body, so all of them together at most 2 GiB, and that only if they are nothing but line
+/// feeds.
+const MAX_BODIES_BYTES: usize = 256 << 20;
+/// How many IDs are asked in one call.
+const IDS_AT_ONCE: usize = 1024;
 
 pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
-    let id: Vec<u8> = percent_decode_str(id).collect();
+    let id = decode_id(id);
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let seen = generation.filter.contains(&id);
     handle.count(&[&id], u64::from(seen));
@@ -35,7 +43,12 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     json_reply(StatusCode::OK, &answer)
 }
 
-pub(super) async fn many(bloomsday: &Bloomsday, filter: &str, request: Request<Incoming>) -> Reply {
+pub(super) async fn many(
+    bloomsday: &Bloomsday,
+    bodies: &Bodies,
+    filter: &str,
+    request: Request<Incoming>,
+) -> Reply {
     let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
@@ -45,54 +58,142 @@ pub(super) async fn many(bloomsday: &Bloomsday, filter: &str, request: Request<I
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("application/json"));
-    let body = match tokio::time::timeout(BODY_DEADLINE, read(request.into_body())).await {
-        Ok(Ok(body)) => body,
+    let reading = read(request.into_body(), bodies);
+    let (body, room) = match tokio::time::timeout(BODY_DEADLINE, reading).await {
+        Ok(Ok(read)) => read,
         Ok(Err((status, why))) => return error(status, &why),
         Err(_) => {
             return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 20 seconds");
         }
     };
-    let ids = lines(&body);
     // One generation for the whole body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let mut answers = vec![false; ids.len()];
-    generation.filter.contains_batch(&ids, &mut answers);
-    let seen = answers.iter().filter(|answer| **answer).count() as u64;
-    handle.count(&ids, seen);
-
-    let mut reply = if wants_json {
-        json_reply(StatusCode::OK, &json!(answers))
-    } else {
-        let digits = answers.iter().flat_map(|seen| [b'0' + u8::from(*seen), b'\n']);
-        of(StatusCode::OK, "text/plain; charset=utf-8", digits.collect::<Vec<u8>>())
-    };
+    let mut form = if wants_json { Form::Json } else { Form::Lines };
+    let (mut ids, mut answers) = (split_ids(&body), [false; IDS_AT_ONCE]);
+    let mut reply = Vec::new();
+    form.begin(&mut reply);
+    loop {
+        let some: Vec<&[u8]> = ids.by_ref().take(IDS_AT_ONCE).collect();
+        if some.is_empty() {
+            break;
+        }
+        let answers = &mut answers[..some.len()];
+        generation.filter.contains_batch(&some, answers);
+        let seen = answers.iter().filter(|answer| **answer).count() as u64;
+        handle.count(&some, seen);
+        answers.iter().for_each(|seen| form.add(&mut reply, *seen));
+        // A body may hold millions: others are answered in between.
+        tokio::task::yield_now().await;
+    }
+    form.end(&mut reply);
+    let reply = Bytes::from_owner(Held { bytes: reply, _room: room });
+    let mut reply = of(StatusCode::OK, form.content_type(), reply);
     let day = HeaderValue::from_str(&generation.header.day.to_string());
     reply.headers_mut().insert("bloomsday-day", day.expect("a day is digits and dashes"));
     reply
 }
 
-/// IDs are separated by line feeds; one at the very end closes the last and begins none.
-fn lines(body: &[u8]) -> Vec<&[u8]> {
-    if body.is_empty() {
-        return Vec::new();
-    }
-    body.strip_suffix(b"\n").unwrap_or(body).split(|byte| *byte == b'\n').collect()
+/// The bytes of an ID that stands percent-encoded in a path.
+pub fn decode_id(segment: &str) -> Vec<u8> {
+    percent_decode_str(segment).collect()
 }
 
-async fn read(body: Incoming) -> Result<Bytes, (StatusCode, String)> {
+/// The IDs of a body: separated by line feeds; one at the very end closes the last and begins none.
+pub fn split_ids(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ids = body.strip_suffix(b"\n").unwrap_or(body).split(|byte| *byte == b'\n');
+    ids.take(if body.is_empty() { 0 } else { usize::MAX })
+}
+
+/// Room for bodies, shared by all connections of an address.
+pub(crate) struct Bodies(Arc<Semaphore>);
+
+impl Default for Bodies {
+    fn default() -> Bodies {
+        Bodies(Arc::new(Semaphore::new(MAX_BODIES_BYTES)))
+    }
+}
+
+/// An answer that keeps its body's share of the room until it is sent or given up.
+struct Held {
+    bytes: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// How answers are written.
+enum Form {
+    Lines,
+    Json,
+}
+
+impl Form {
+    fn content_type(&self) -> &'static str {
+        match self {
+            Form::Lines => "text/plain; charset=utf-8",
+            Form::Json => "application/json",
+        }
+    }
+
+    fn begin(&mut self, reply: &mut Vec<u8>) {
+        if let Form::Json = self {
+            reply.push(b'[');
+        }
+    }
+
+    fn add(&mut self, reply: &mut Vec<u8>, seen: bool) {
+        match self {
+            Form::Lines => reply.extend_from_slice(if seen { b"1\n" } else { b"0\n" }),
+            Form::Json => reply.extend_from_slice(if seen { b"true," } else { b"false," }),
+        }
+    }
+
+    fn end(&mut self, reply: &mut Vec<u8>) {
+        if let Form::Json = self {
+            reply.pop_if(|last| *last == b',');
+            reply.extend_from_slice(b"]\n");
+        }
+    }
+}
+
+/// Reads a body while there is room for it, which is taken as bytes arrive: a body that is only
+/// announced takes none.
+async fn read(
+    mut body: Incoming,
+    bodies: &Bodies,
+) -> Result<(Vec<u8>, OwnedSemaphorePermit), (StatusCode, String)> {
     let too_large = || {
         let why = format!("a body has at most {MAX_BODY_BYTES} bytes: send several");
         (StatusCode::PAYLOAD_TOO_LARGE, why)
+    };
+    let no_room = |_| {
+        let why = "too many bodies are being read at once: try again".to_owned();
+        (StatusCode::SERVICE_UNAVAILABLE, why)
     };
     // A body that announces its length need not arrive to be refused.
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(e) if e.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err((StatusCode::BAD_REQUEST, "the body ended before it was whole".to_owned())),
+    let take = |bytes: u32| bodies.0.clone().try_acquire_many_owned(bytes).map_err(no_room);
+    let mut room = take(0)?;
+    let mut all = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            (StatusCode::BAD_REQUEST, "the body ended before it was whole".to_owned())
+        })?;
+        // Trailers say nothing about IDs.
+        let Ok(bytes) = frame.into_data() else { continue };
+        if all.len() + bytes.len() > MAX_BODY_BYTES {
+            return Err(too_large());
+        }
+        room.merge(take(bytes.len() as u32)?);
+        all.extend_from_slice(&bytes);
     }
+    Ok((all, room))
 }
 
 fn not_loaded(filter: &str) -> Reply {
@@ -107,8 +208,7 @@ mod tests {
     #[test]
     fn an_id_is_what_lies_between_line_feeds() {
         let split = |body: &str| {
-            lines(body.as_bytes())
-                .iter()
+            split_ids(body.as_bytes())
                 .map(|id| String::from_utf8(id.to_vec()).unwrap())
                 .collect::<Vec<_>>()
         };

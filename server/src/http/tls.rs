@@ -1,0 +1,135 @@
+//! TLS of the daemon's addresses: a certificate chain and its key from PEM files, read again when the
+//! operator asks, while connections go on.
+//!
+//! No client certificates, no files watched, nothing of HTTP.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
+
+use crate::error::Error;
+
+/// The most bytes of a certificate or key file: a long chain has 20 KB.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// Certificate and key, as they are now. Cheap to clone; clones share what [`Tls::reload`] reads.
+#[derive(Clone)]
+pub struct Tls {
+    files: Arc<Files>,
+    current: Arc<Current>,
+    config: Arc<ServerConfig>,
+}
+
+struct Files {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+/// What every new handshake shows.
+struct Current(ArcSwap<CertifiedKey>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Current(hidden)")
+    }
+}
+
+impl Tls {
+    /// Reads a certificate chain, the server's own first, and its private key (PKCS #8, PKCS #1 or
+    /// SEC 1); both PEM.
+    ///
+    /// # Errors
+    /// [`Error::Tls`], naming the file: missing, without what it should hold, or a key that belongs to
+    /// another certificate.
+    pub fn open(cert: &Path, key: &Path) -> Result<Tls, Error> {
+        let files = Files { cert: cert.to_owned(), key: key.to_owned() };
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let current = Arc::new(Current(ArcSwap::from_pointee(files.read(&provider)?)));
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider knows the default versions of TLS");
+        let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Tls { files: Arc::new(files), current, config: Arc::new(config) })
+    }
+
+    /// Reads both files again. New connections see what they hold now; those that are open go on.
+    ///
+    /// # Errors
+    /// As [`Tls::open`]; then new connections see what they saw before.
+    pub fn reload(&self) -> Result<(), Error> {
+        let fresh = self.files.read(self.config.crypto_provider())?;
+        self.current.0.store(Arc::new(fresh));
+        Ok(())
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.clone())
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tls({})", self.files.cert.display())
+    }
+}
+
+impl Files {
+    fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+        let wrong = |file: &Path, why: String| Error::Tls { file: file.display().to_string(), why };
+        let in_cert = |why: String| wrong(&self.cert, why);
+        let in_key = |why: String| wrong(&self.key, why);
+
+        let pem = read(&self.cert).map_err(in_cert)?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+        let chain = chain.map_err(|e| in_cert(format!("it is not PEM: {e}")))?;
+        if chain.is_empty() {
+            return Err(in_cert("it holds no certificate (-----BEGIN CERTIFICATE-----)".into()));
+        }
+        let pem = read(&self.key).map_err(in_key)?;
+        // The parser's own error may not quote the file; this is a key.
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| match e {
+            pem::Error::NoItemsFound => {
+                in_key("it holds no private key (-----BEGIN PRIVATE KEY-----)".into())
+            }
+            _ => in_key("it is not PEM".into()),
+        })?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                let cert = self.cert.display();
+                in_key(format!("it is not the key of the first certificate in {cert}"))
+            }
+            rustls::Error::InvalidCertificate(e) => {
+                in_cert(format!("its first certificate cannot be used: {e:?}"))
+            }
+            e => in_key(format!("it cannot be used: {e}")),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let file = std::fs::File::open(path).map_err(|e| format!("it cannot be opened: {e}"))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_PEM_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|e| format!("it cannot be read: {e}"))?;
+    if bytes.len() as u64 > MAX_PEM_BYTES {
+        return Err(format!("it has more than {MAX_PEM_BYTES} bytes"));
+    }
+    Ok(bytes)
+}
