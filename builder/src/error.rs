@@ -2,6 +2,7 @@
 
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Kind, is_forbidden};
+use bloomsday_common::shown::words;
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +96,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The store would not list or give an input.
-    #[error("cannot {doing} {name}: {}{source}", hint(.source))]
+    #[error("cannot {doing} {name}: {}{}", hint(.source), words(.source))]
     Input {
         /// What was tried.
         doing: &'static str,
@@ -124,7 +125,7 @@ pub enum Error {
         why: String,
     },
     /// A damaged file.
-    #[error("{file} is damaged: {why}; write the file again, or leave it out of the input")]
+    #[error("{file} is damaged: {}; write the file again, or leave it out of the input", words(.why))]
     Corrupt {
         /// The file.
         file: String,
@@ -140,7 +141,7 @@ pub enum Error {
         what: String,
     },
     /// A file without the column.
-    #[error("{file} has no column `{column}`; it has {known}")]
+    #[error("{file} has no column `{column}`; it has {}", words(.known))]
     NoColumn {
         /// The file.
         file: String,
@@ -151,8 +152,9 @@ pub enum Error {
     },
     /// A column that holds no IDs.
     #[error(
-        "column `{column}` of {file} cannot be used as an ID: {why}; \
-         an ID is a string, binary, an integer or a UUID"
+        "column `{column}` of {file} cannot be used as an ID: {}; \
+         an ID is a string, binary, an integer or a UUID",
+        words(.why)
     )]
     NotAnId {
         /// The file.

@@ -7,6 +7,7 @@ use std::path::Component;
 use std::sync::Arc;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::shown::{address_without_secrets, plain};
 use bloomsday_common::store::{Location, open_objects};
 use futures::TryStreamExt;
 use glob::{MatchOptions, Pattern};
@@ -17,6 +18,9 @@ use crate::error::Error;
 
 /// The most files of one build. Their footers are held in memory.
 pub const MAX_FILES: usize = 1_000_000;
+
+/// The most characters of a file's name in a message: what S3 allows for a key, and its bucket.
+const MAX_NAME_CHARS: usize = 1200;
 
 /// A file to read, as it was when it was listed.
 #[derive(Clone, Debug)]
@@ -56,7 +60,7 @@ pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> 
             at_path(&input).await?
         };
         if found.is_empty() {
-            return Err(Error::NoFiles { input, day });
+            return Err(Error::NoFiles { input: address_without_secrets(&input), day });
         }
         files.extend(found);
         check_count(&input, files.len())?;
@@ -76,7 +80,7 @@ type Identity = String;
 async fn in_glob(input: &str) -> Result<Vec<(Identity, InputFile)>, Error> {
     let (folder, rest) = fixed_part(input)?;
     let pattern = Pattern::new(rest)
-        .map_err(|e| Error::Glob { input: input.to_owned(), why: e.to_string() })?;
+        .map_err(|e| Error::Glob { input: address_without_secrets(input), why: e.to_string() })?;
     let one_name_each = MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
@@ -195,7 +199,7 @@ fn fixed_part(input: &str) -> Result<(&str, &str), Error> {
     let (folder, rest) = input.split_at(cut);
     if folder.ends_with("://") {
         let why = "a glob cannot stand in the name of a bucket; name each bucket as an input";
-        return Err(Error::Glob { input: input.to_owned(), why: why.to_owned() });
+        return Err(Error::Glob { input: address_without_secrets(input), why: why.to_owned() });
     }
     Ok((if folder.is_empty() { "." } else { folder }, rest))
 }
@@ -215,8 +219,11 @@ fn named(
         None => join(input),
     };
     // The name comes from the location, whose text is free of passwords and tokens.
-    let file =
-        InputFile { name: join(&location.name), objects: Arc::clone(&location.objects), meta };
+    let file = InputFile {
+        name: plain(&join(&location.name), MAX_NAME_CHARS),
+        objects: Arc::clone(&location.objects),
+        meta,
+    };
     (identity, file)
 }
 
@@ -225,7 +232,7 @@ fn check_count(input: &str, got: usize) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::TooMany {
-        name: input.to_owned(),
+        name: address_without_secrets(input),
         what: "files",
         got: got as u64,
         limit: MAX_FILES as u64,

@@ -4,6 +4,7 @@
 
 use crate::digest::Digest;
 use crate::filter::Layout;
+use crate::shown::words;
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +155,8 @@ pub enum Error {
     /// The store refused.
     #[error(
         "{store} forbids to {doing} {key}: check the credentials and their rights (on S3 a missing \
-         key also looks like this without the right s3:ListBucket): {source}"
+         key also looks like this without the right s3:ListBucket): {}",
+        words(.source)
     )]
     Forbidden {
         /// What was tried.
@@ -167,7 +169,7 @@ pub enum Error {
         source: Box<object_store::Error>,
     },
     /// The store failed.
-    #[error("cannot {doing} {key} in {store}: {source}")]
+    #[error("cannot {doing} {key} in {store}: {}", words(.source))]
     Store {
         /// What was tried.
         doing: &'static str,

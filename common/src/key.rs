@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
+use crate::shown::cut;
 
 /// The name of a filter: `[a-z0-9][a-z0-9_-]{0,63}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -178,13 +179,6 @@ pub(crate) fn history(
     let time = at.strftime("%Y%m%dT%H%M%S.%6fZ");
     let digest = digest.map_or_else(|| "00000000".to_owned(), |d| d.short());
     format!("{filter}/history/{time}-{act}-{digest}.json")
-}
-
-/// Outside text in a message: short, and without control characters.
-fn cut(text: &str) -> String {
-    let short: String = text.chars().take(200).collect();
-    let end = if short.len() < text.len() { "…" } else { "" };
-    short.escape_debug().collect::<String>() + end
 }
 
 #[cfg(test)]

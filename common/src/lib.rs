@@ -13,6 +13,7 @@
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
 //! | [`store`] | every read and write; does what `protocol` decides |
+//! | [`shown`] | outside text in messages: one line, cut, without secrets |
 //! | [`error`] | what can go wrong, sorted by what to do about it |
 
 #![deny(unsafe_code)]
@@ -27,4 +28,5 @@ pub mod key;
 pub mod memory;
 pub mod pointer;
 pub mod protocol;
+pub mod shown;
 pub mod store;

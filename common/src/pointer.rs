@@ -11,6 +11,7 @@ use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
+use crate::shown::cut;
 
 /// A record larger than this is rejected unread.
 pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
@@ -224,7 +225,7 @@ impl Loose {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
         let text = text.trim_start_matches('\u{feff}').trim();
         let loose: Loose = if text.starts_with('{') {
-            serde_json::from_str(text).map_err(|e| format!("its JSON is wrong: {e}"))?
+            serde_json::from_str(text).map_err(|e| wrong_json(&e))?
         } else if text.is_empty() {
             return Err("it is empty".to_owned());
         } else if text.contains('\n') {
@@ -342,7 +343,7 @@ impl Act {
     pub fn parse(bytes: &[u8], key: &str) -> Result<Act, Error> {
         serde_json::from_slice(bytes).map_err(|e| Error::Record {
             key: key.to_owned(),
-            why: format!("its JSON is wrong: {e}"),
+            why: wrong_json(&e),
             remedy: "history".into(),
         })
     }
@@ -351,6 +352,11 @@ impl Act {
     pub fn to_bytes(&self) -> Vec<u8> {
         to_json(self)
     }
+}
+
+/// The parser quotes what it does not know: up to a whole record, as it stands there.
+fn wrong_json(e: &serde_json::Error) -> String {
+    format!("its JSON is wrong: {}", cut(&e.to_string()))
 }
 
 fn to_json(record: &impl Serialize) -> Vec<u8> {

@@ -1,22 +1,23 @@
 //! Configuration: flags beat the environment, which beats the file, which beats defaults. Unknown keys
 //! are refused. `bloomsday config check` shows each value and where it came from.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod file;
+
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
+use bloomsday_common::shown::address_without_secrets;
 use bloomsday_common::store::Store;
-use bloomsday_server::{FilterConfig, Guard};
+use bloomsday_server::FilterConfig;
 use clap::Subcommand;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 
+pub(crate) use self::file::{File, FilterFile};
 use crate::error::Error;
 use crate::output::{self, Output};
 
@@ -28,46 +29,6 @@ pub(crate) struct Settings {
     store: Option<(String, &'static str)>,
     path: Option<PathBuf>,
     file: File,
-}
-
-/// The file `bloomsday.toml`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct File {
-    store: Option<String>,
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) admin: Option<SocketAddr>,
-    pub(crate) admin_token_file: Option<PathBuf>,
-    pub(crate) tls_cert: Option<PathBuf>,
-    pub(crate) tls_key: Option<PathBuf>,
-    #[serde(default, deserialize_with = "duration")]
-    pub(crate) poll_interval: Option<Duration>,
-    pub(crate) cache_dir: Option<PathBuf>,
-    #[serde(default)]
-    pub(crate) filters: BTreeMap<FilterName, FilterFile>,
-}
-
-/// `[filters.NAME]` of the file.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FilterFile {
-    #[serde(default, deserialize_with = "one_or_more")]
-    pub(crate) input: Vec<String>,
-    pub(crate) column: Option<String>,
-    pub(crate) fpp: Option<f64>,
-    #[serde(default, deserialize_with = "layout")]
-    pub(crate) layout: Option<Layout>,
-    pub(crate) memory: Option<bytesize::ByteSize>,
-    pub(crate) max_age_days: Option<u32>,
-    keep_days: Option<NonZeroU32>,
-    #[serde(default)]
-    pub(crate) gates: Gates,
-    // Read and checked, for the programs that act on them.
-    schedule: Option<String>,
-    day_offset: Option<u32>,
-    guard: Option<Guard>,
-    #[serde(default, deserialize_with = "duration")]
-    guard_max_hold: Option<Duration>,
 }
 
 /// How many days back a server follows a pointer.
@@ -147,31 +108,9 @@ fn read(path: &Path) -> Result<File, Error> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         Error::Usage(format!("the configuration {} cannot be read: {e}", path.display()))
     })?;
-    toml::from_str(&text)
-        .map_err(|e| Error::Usage(format!("the configuration {} is wrong: {e}", path.display())))
-}
-
-fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "a string or a list of strings")]
-    enum OneOrMore {
-        One(String),
-        More(Vec<String>),
-    }
-    Ok(match OneOrMore::deserialize(from)? {
-        OneOrMore::One(input) => vec![input],
-        OneOrMore::More(inputs) => inputs,
+    file::parse(&text).map_err(|why| {
+        Error::Usage(format!("the configuration {} is wrong: {why}", path.display()))
     })
-}
-
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    humantime::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
-}
-
-fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// `bloomsday config …`
@@ -248,7 +187,14 @@ impl Settings {
         add("cache_dir".into(), path(&file.cache_dir), "none");
         for (name, filter) in &file.filters {
             let key = |field: &str| format!("filters.{name}.{field}");
-            let input = (!filter.input.is_empty()).then(|| filter.input.join(", "));
+            let input = (!filter.input.is_empty()).then(|| {
+                filter
+                    .input
+                    .iter()
+                    .map(|i| address_without_secrets(i))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            });
             add(key("input"), input, "none (--input)");
             add(key("column"), filter.column.clone(), "none (--column)");
             add(key("fpp"), filter.fpp.map(|fpp| fpp.to_string()), "0.03");
@@ -300,58 +246,5 @@ fn add_gates(add: &mut impl FnMut(String, Option<String>, &str), key: &str, gate
         };
         let own = (limits != default).then(|| show(limits));
         add(format!("{key}.{name}"), own, &show(default));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<File, String> {
-        toml::from_str(text).map_err(|e| e.to_string())
-    }
-
-    #[test]
-    fn the_documented_file_is_understood() {
-        let file = parse(
-            r#"
-            store = "s3://ads-filters/prod"
-            poll_interval = "5m"
-            [filters.rt]
-            input = "s3://dmp/rt/dt={day}/"
-            column = "device_id"
-            fpp = 0.03
-            schedule = "0 2 * * *"
-            day_offset = 1
-            max_age_days = 3
-            keep_days = 14
-            guard = "hold"
-            guard_max_hold = "90m"
-            "#,
-        )
-        .unwrap();
-        let rt = &file.filters[&"rt".parse().unwrap()];
-        assert_eq!(rt.guard, Some(Guard::Hold));
-        assert_eq!(rt.guard_max_hold, Some(Duration::from_secs(5400)));
-        assert_eq!(file.poll_interval, Some(Duration::from_secs(300)));
-        assert_eq!(file.filters[&"rt".parse().unwrap()].input, ["s3://dmp/rt/dt={day}/"]);
-    }
-
-    #[test]
-    fn what_is_unknown_or_of_the_wrong_type_is_refused_by_name() {
-        for (text, expected) in [
-            ("stroe = \"x\"", "stroe"),
-            ("[filters.rt]\ncolunm = \"x\"", "colunm"),
-            ("[filters.RT]", "RT"),
-            ("[filters.rt]\nfpp = \"low\"", "fpp"),
-            ("[filters.rt]\nlayout = \"cuckoo\"", "cuckoo"),
-            ("[filters.rt]\nguard = \"maybe\"", "maybe"),
-            ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
-            ("poll_interval = \"soon\"", "poll_interval"),
-            ("listen = \"everywhere\"", "listen"),
-        ] {
-            let error = parse(text).unwrap_err();
-            assert!(error.contains(expected), "{text}: {error}");
-        }
     }
 }

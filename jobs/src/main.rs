@@ -21,12 +21,17 @@ mod repoint;
 mod serve;
 mod status;
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bloomsday_common::shown::plain;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{self, Writer};
 
 use config::Settings;
 use error::Error;
@@ -53,6 +58,7 @@ struct Cli {
 struct Global {
     /// Where blobs and pointers live: a URL (s3://bucket/prefix) or a local path.
     #[arg(long, global = true, value_name = "URL", env = "BLOOMSDAY_STORE")]
+    #[arg(hide_env_values = true)]
     store: Option<String>,
     /// The configuration file [default: ./bloomsday.toml, else /etc/bloomsday/bloomsday.toml].
     #[arg(long, global = true, value_name = "FILE", env = "BLOOMSDAY_CONFIG")]
@@ -147,9 +153,24 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error}");
+            // Our own messages may have several lines; what they quote has been made to have one.
+            let lines: Vec<String> =
+                error.to_string().lines().map(|line| plain(line, MAX_LINE_CHARS)).collect();
+            eprintln!("error: {}", lines.join("\n"));
             error.exit_code()
         }
+    }
+}
+
+/// The most characters of a line of an error, and of one value in a log line.
+const MAX_LINE_CHARS: usize = 4000;
+
+/// Writes one value of a log line so that nothing in it can begin a line of its own.
+fn one_line(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = plain(&format!("{value:?}"), MAX_LINE_CHARS);
+    match field.name() {
+        "message" => writer.write_str(&text),
+        name => write!(writer, "{name}={text}"),
     }
 }
 
@@ -174,5 +195,6 @@ fn start_logging(global: &Global) {
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
+        .fmt_fields(format::debug_fn(one_line).delimited(" "))
         .init();
 }

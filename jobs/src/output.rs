@@ -7,8 +7,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bloomsday_builder::Progress;
+use bloomsday_common::shown::plain;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
+
+/// The most characters of a value in a table.
+const MAX_CELL_CHARS: usize = 500;
 
 pub(crate) struct Output {
     json: bool,
@@ -95,14 +99,22 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// What a cell shows of a text, which somebody may have written to drive a terminal.
+fn cell(text: &str) -> String {
+    plain(text, MAX_CELL_CHARS)
+}
+
 /// Lines of `name: value`, the values in one column.
 pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect()
+    let line = |(name, value): &(&str, String)| format!("{name:<width$}  {}\n", cell(value));
+    rows.iter().map(line).collect()
 }
 
 /// A table: each column as wide as its widest cell.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)

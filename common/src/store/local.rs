@@ -37,6 +37,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         move |source| Error::File { doing, path, source }
     };
     fs::create_dir_all(&parent).map_err(failed("make the folder of"))?;
+    refuse_to_leave(folder, key)?;
     // The lock is released when the file is closed, also when the process is killed.
     let lock = parent.join(".lock");
     let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(failed("lock"))?;
@@ -50,11 +51,16 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     if found != expected {
         return Err(Error::Changed { key: key.to_owned(), now: "somebody wrote it".into() });
     }
-    // One name is enough under the lock, and what a crash leaves there is simply written over.
+    // One name is enough under the lock, and what a crash leaves there is simply removed.
     let name = path.file_name().expect("a key has a name").to_string_lossy();
     let temporary = parent.join(format!(".{name}.tmp"));
     let write = || {
-        let mut file = File::create(&temporary)?;
+        // Made anew: a link that somebody left under this name must not be written through.
+        match fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = File::create_new(&temporary)?;
         file.write_all(new)?;
         file.sync_all()?;
         fs::rename(&temporary, &path)?;
@@ -72,12 +78,15 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a blob that a symbolic link leads out of the store's folder.
+/// Refuses a key that a symbolic link leads out of the store's folder.
 ///
 /// # Errors
 /// [`Error::StoreUrl`] naming the place it leads to. A missing file is not this function's business.
 pub(super) fn refuse_to_leave(folder: &Path, key: &str) -> Result<(), Error> {
-    let (Ok(real), Ok(root)) = (folder.join(key).canonicalize(), folder.canonicalize()) else {
+    let path = folder.join(key);
+    // What is not there yet is made in its folder.
+    let real = path.canonicalize().or_else(|_| path.parent().unwrap_or(&path).canonicalize());
+    let (Ok(real), Ok(root)) = (real, folder.canonicalize()) else {
         return Ok(());
     };
     if real.starts_with(&root) {

@@ -510,6 +510,9 @@ impl Store {
     /// Reads what is at `key`, at most one byte more than a record may have.
     async fn version(&self, key: &str) -> Result<Version, Error> {
         let failed = |e| self.error("read", key, e);
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, key)?;
+        }
         let got = match self.objects.get(&self.path(key)).await.map_err(failed) {
             Ok(got) => got,
             Err(Error::NotFound { .. }) => return Ok(Version(None)),

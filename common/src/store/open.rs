@@ -12,6 +12,7 @@ use url::Url;
 
 use super::Store;
 use crate::error::Error;
+use crate::shown::{address_without_secrets, without_secrets};
 
 /// Where an address leads: a backend, and a place in it.
 #[derive(Clone)]
@@ -69,7 +70,12 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
         let root = PathBuf::from("/");
         let objects = local(&root, address)?;
-        return Ok(Location { objects, path, name: address.to_owned(), folder: Some(root) });
+        return Ok(Location {
+            objects,
+            path,
+            name: address_without_secrets(address),
+            folder: Some(root),
+        });
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
@@ -180,6 +186,10 @@ fn shown(url: &Url) -> String {
     url.into()
 }
 
+/// Whatever is wrong with an address: its password is not for the message, nor for what a parser says,
+/// which often repeats the address.
 fn wrong(address: &str, why: impl ToString) -> Error {
-    Error::StoreUrl { url: address.to_owned(), why: why.to_string() }
+    let url = address_without_secrets(address);
+    let why = without_secrets(&why.to_string().replace(address, &url));
+    Error::StoreUrl { url, why }
 }

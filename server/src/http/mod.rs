@@ -3,9 +3,10 @@
 //! Turns requests into questions to a handle or requests to the poller; knows nothing of blobs.
 
 mod admin;
+mod ids;
 mod listen;
 mod metrics;
-pub mod query;
+mod query;
 mod reply;
 mod tls;
 

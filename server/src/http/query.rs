@@ -9,10 +9,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, HeaderValue};
 use hyper::{Request, StatusCode};
-use percent_encoding::percent_decode_str;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::ids::{decode_id, split_ids};
 use super::reply::{Reply, error, json as json_reply, of};
 use crate::Bloomsday;
 
@@ -91,17 +91,6 @@ pub(super) async fn many(
     let day = HeaderValue::from_str(&generation.header.day.to_string());
     reply.headers_mut().insert("bloomsday-day", day.expect("a day is digits and dashes"));
     reply
-}
-
-/// The bytes of an ID that stands percent-encoded in a path.
-pub fn decode_id(segment: &str) -> Vec<u8> {
-    percent_decode_str(segment).collect()
-}
-
-/// The IDs of a body: separated by line feeds; one at the very end closes the last and begins none.
-pub fn split_ids(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ids = body.strip_suffix(b"\n").unwrap_or(body).split(|byte| *byte == b'\n');
-    ids.take(if body.is_empty() { 0 } else { usize::MAX })
 }
 
 /// Room for bodies, shared by all connections of an address.
@@ -199,24 +188,4 @@ async fn read(
 fn not_loaded(filter: &str) -> Reply {
     let why = format!("`{filter}` is not loaded yet; see /status");
     error(StatusCode::SERVICE_UNAVAILABLE, &why)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_is_what_lies_between_line_feeds() {
-        let split = |body: &str| {
-            split_ids(body.as_bytes())
-                .map(|id| String::from_utf8(id.to_vec()).unwrap())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(split(""), Vec::<String>::new());
-        assert_eq!(split("a"), ["a"]);
-        assert_eq!(split("a\n"), ["a"]);
-        assert_eq!(split("a\r\n\nb"), ["a\r", "", "b"]);
-        assert_eq!(split("\n"), [""]);
-        assert_eq!(split("a\n\n"), ["a", ""]);
-    }
 }

@@ -1,0 +1,114 @@
+//! Outside text in messages, logs and tables: in one line, not too long, and without secrets.
+//!
+//! No terminal and no log file can be driven by what somebody wrote into a record or a file name.
+
+use url::Url;
+
+/// The longest outside text in a message, in characters.
+const MAX_CHARS: usize = 200;
+
+/// The longest account of another library's failure, in characters.
+const MAX_WORDS_CHARS: usize = 2000;
+
+/// Text in one line: control characters escaped, cut after `limit` characters.
+pub fn plain(text: &str, limit: usize) -> String {
+    let mut shown = String::with_capacity(text.len().min(limit));
+    for (i, c) in text.chars().enumerate() {
+        if i == limit {
+            shown.push('…');
+            break;
+        }
+        // Also those that reverse the direction of what follows.
+        if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Text that somebody wrote into a record or typed, fit for a message.
+pub(crate) fn cut(text: &str) -> String {
+    plain(&without_secrets(text), MAX_CHARS)
+}
+
+/// What another library says of a failure: it may repeat names and answers as they came.
+pub fn words(source: &dyn std::fmt::Display) -> String {
+    plain(&without_secrets(&source.to_string()), MAX_WORDS_CHARS)
+}
+
+/// A text with every URL in it free of user, password and query: where, but not who or with which token.
+pub fn without_secrets(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, from) = rest.split_at(at + 3);
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'' | '<' | '>' | ',');
+        let (url, after) = from.split_at(from.find(ends).unwrap_or(from.len()));
+        // The scheme can hide nothing, but tells how to read the rest.
+        let scheme = rest[..at].rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
+        let parses = Url::parse(&format!("{}://{url}", scheme.unwrap_or_default())).is_ok();
+        shown.push_str(before);
+        shown.push_str(&strip(url, parses));
+        rest = after;
+    }
+    shown + rest
+}
+
+/// As [`without_secrets`], for what is one address from end to end, whatever is in it.
+pub fn address_without_secrets(address: &str) -> String {
+    match address.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", strip(rest, Url::parse(address).is_ok())),
+        None => address.to_owned(),
+    }
+}
+
+/// What follows `://`, stripped. Of what is no URL, nobody knows where a password ends.
+fn strip(rest: &str, parses: bool) -> String {
+    let authority =
+        if parses { rest.find(['/', '?', '#']).unwrap_or(rest.len()) } else { rest.len() };
+    let user = rest[..authority].rfind('@').map_or(0, |at| at + 1);
+    let rest = &rest[user..];
+    // A query has names and values; without, the mark is one of a glob.
+    match rest.split_once('?') {
+        Some((before, query)) if query.contains('=') => format!("{before}?…"),
+        _ => rest.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_long_texts_cut() {
+        assert_eq!(plain("late \u{1b}[2Jfiles\r\n", 99), "late \\u{1b}[2Jfiles\\r\\n");
+        assert_eq!(plain("a\u{9b}b\u{202e}c\u{7f}\t", 99), "a\\u{9b}b\\u{202e}c\\u{7f}\\t");
+        assert_eq!(plain("żółć", 4), "żółć");
+        assert_eq!(plain("żółć!", 4), "żółć…");
+    }
+
+    #[test]
+    fn urls_lose_user_password_and_query_and_nothing_else() {
+        for (text, expected) in [
+            ("s3://bucket/dt={day}/*.parquet", "s3://bucket/dt={day}/*.parquet"),
+            ("s3://bucket/a@b/x?.parquet", "s3://bucket/a@b/x?.parquet"),
+            ("s3://me:hunter2@bucket/a@b", "s3://bucket/a@b"),
+            ("https://host/x?sig=hunter2&y=1#z", "https://host/x?…"),
+            ("s3://me:hunter2@bucket:99999/x", "s3://bucket:99999/x"),
+            ("s3://me:hun/ter2@bucket/x", "s3://bucket/x"),
+            ("s3://me:hun@ter2@bucket/x", "s3://bucket/x"),
+            ("s3://[me:hunter2@bucket", "s3://bucket"),
+            ("/local/path?a=b", "/local/path?a=b"),
+        ] {
+            assert_eq!(without_secrets(text), expected);
+            assert_eq!(address_without_secrets(text), expected);
+        }
+        assert_eq!(address_without_secrets("s3://me:hun ter2@bucket/x"), "s3://bucket/x");
+        assert_eq!(
+            without_secrets("cannot use \"s3://a:b@c/d?e=f\": see https://h/ or file:///x"),
+            "cannot use \"s3://c/d?…\": see https://h/ or file:///x"
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! The file `bloomsday.toml`: its keys, their types, and its errors. The fuzz targets include this
+//! file, so of the builder it names only the limits of gates.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bloomsday_builder::gates::Gates;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::shown::{plain, without_secrets};
+use bloomsday_server::Guard;
+use serde::{Deserialize, Deserializer};
+
+/// The file `bloomsday.toml`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) store: Option<String>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin_token_file: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) poll_interval: Option<Duration>,
+    pub(crate) cache_dir: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) filters: BTreeMap<FilterName, FilterFile>,
+}
+
+/// `[filters.NAME]` of the file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilterFile {
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub(crate) input: Vec<String>,
+    pub(crate) column: Option<String>,
+    pub(crate) fpp: Option<f64>,
+    #[serde(default, deserialize_with = "layout")]
+    pub(crate) layout: Option<Layout>,
+    pub(crate) memory: Option<bytesize::ByteSize>,
+    pub(crate) max_age_days: Option<u32>,
+    pub(crate) keep_days: Option<NonZeroU32>,
+    #[serde(default)]
+    pub(crate) gates: Gates,
+    pub(crate) guard: Option<Guard>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) guard_max_hold: Option<Duration>,
+    // Read and checked, for the programs that act on them.
+    pub(crate) schedule: Option<String>,
+    pub(crate) day_offset: Option<u32>,
+}
+
+/// Reads the text of a file; says what is wrong with it, where, without repeating its values at length:
+/// an address may hold a password.
+pub(crate) fn parse(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start).min(text.len());
+        let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
+        let key = text.lines().nth(line).and_then(|line| line.split_once('='));
+        let key = key.map_or(String::new(), |(key, _)| format!(", `{}`", plain(key.trim(), 80)));
+        let why = plain(&without_secrets(e.message()), 300);
+        format!("line {}{key}: {why}", line + 1)
+    })
+}
+
+fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a string or a list of strings")]
+    enum OneOrMore {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match OneOrMore::deserialize(from)? {
+        OneOrMore::One(input) => vec![input],
+        OneOrMore::More(inputs) => inputs,
+    })
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_file_is_understood() {
+        let file = parse(
+            r#"
+            store = "s3://ads-filters/prod"
+            poll_interval = "5m"
+            [filters.rt]
+            input = "s3://dmp/rt/dt={day}/"
+            column = "device_id"
+            fpp = 0.03
+            schedule = "0 2 * * *"
+            day_offset = 1
+            max_age_days = 3
+            keep_days = 14
+            guard = "hold"
+            guard_max_hold = "90m"
+            gates.nulls = { floor = 0.2, band = 3, cap = 1 }
+            "#,
+        )
+        .unwrap();
+        let rt = &file.filters[&"rt".parse().unwrap()];
+        assert_eq!((rt.guard, rt.gates.nulls.floor), (Some(Guard::Hold), 0.2));
+        assert_eq!(rt.guard_max_hold, Some(Duration::from_secs(5400)));
+        assert_eq!(file.poll_interval, Some(Duration::from_secs(300)));
+        assert_eq!(file.filters[&"rt".parse().unwrap()].input, ["s3://dmp/rt/dt={day}/"]);
+    }
+
+    #[test]
+    fn what_is_unknown_or_of_the_wrong_type_is_refused_by_name() {
+        for (text, expected) in [
+            ("stroe = \"x\"", "stroe"),
+            ("[filters.rt]\ncolunm = \"x\"", "colunm"),
+            ("[filters.RT]", "RT"),
+            ("[filters.rt]\nfpp = \"low\"", "fpp"),
+            ("[filters.rt]\nlayout = \"cuckoo\"", "cuckoo"),
+            ("[filters.rt]\nguard = \"maybe\"", "maybe"),
+            ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
+            ("[filters.rt]\nkeep_days = 0", "keep_days"),
+            ("[filters.rt.gates]\nids = 7", "ids"),
+            ("poll_interval = \"soon\"", "poll_interval"),
+            ("listen = \"everywhere\"", "listen"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! What strangers may try: pointers that lead elsewhere, links out of the store, floods of connections,
+//! bodies without end, clients that read nothing, and admin calls they have no right to.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use serde_json::Value;
+
+fn build(backend: &Backend, filter: &str, day: &str, users: std::ops::Range<u64>) -> String {
+    let file = backend.folder.path().join(format!("in-{filter}-{day}.parquet"));
+    write_users(&file, users);
+    let input = file.display().to_string();
+    let words = ["build", filter, "--day", day, "--input", &input, "--column", "device_id"];
+    let report = backend.bloomsday(&words).run().expect(0).json();
+    report["blob"].as_str().unwrap().to_owned()
+}
+
+// ---- pointers ------------------------------------------------------------------------------------
+
+#[test]
+fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_own_folder() {
+    let backend = Backend::local();
+    let (before, day) = (today().minus(1).to_string(), today().to_string());
+    build(&backend, "rt", &before, 0..1_000);
+    let own = build(&backend, "rt", &day, 0..1_000);
+    // Other places that hold a blob which is sound, and even called `rt`.
+    let root = PathBuf::from(&backend.store);
+    let outside = backend.folder.path().join("outside");
+    let other = Backend { store: outside.display().to_string(), ..Backend::local() };
+    let foreign = build(&other, "rt", &day, 5_000..6_000);
+    let name = foreign.rsplit('/').next().unwrap().to_owned();
+    let optout = build(&backend, "opted-out", &day, 7_000..8_000);
+    fs::create_dir_all(root.join("opted-out/blobs")).unwrap();
+    fs::copy(outside.join(&foreign), root.join("opted-out/blobs").join(&name)).unwrap();
+
+    let up = root.parent().unwrap().join("outside/rt/blobs").join(&name);
+    let targets = [
+        optout,
+        format!("opted-out/blobs/{name}"),
+        format!("../opted-out/blobs/{name}"),
+        format!("blobs/../../opted-out/blobs/{name}"),
+        format!("rt/blobs/../../opted-out/blobs/{name}"),
+        format!("rt/../opted-out/blobs/{name}"),
+        format!("blobs/%2e%2e/%2e%2e/opted-out/blobs/{name}"),
+        format!("rt/%2e%2e/opted-out/blobs/{name}"),
+        format!("rt/blobs/..%2f..%2fopted-out%2fblobs%2f{name}"),
+        format!("../{}/rt/blobs/{name}", "outside"),
+        up.display().to_string(),
+        format!("{}/../outside/rt/blobs/{name}", backend.store),
+        format!("{}/rt/blobs/../../opted-out/blobs/{name}", backend.store),
+        format!("{}/opted-out/blobs/{name}", backend.store),
+        format!("{}x/rt/blobs/{name}", backend.store),
+        format!("file://{}", up.display()),
+        format!("file://evil.example{}/rt/blobs/{name}", backend.store),
+        format!("http://169.254.169.254/rt/blobs/{name}"),
+        format!("s3://elsewhere/rt/blobs/{name}"),
+        format!("//evil.example/rt/blobs/{name}"),
+        format!("\\\\evil.example\\rt\\blobs\\{name}"),
+        format!("rt\\blobs\\{name}"),
+        format!("rt/blobs/{name}/../../../../outside/rt/blobs/{name}"),
+        format!("rt/blobs/{}\0", name),
+        format!("/rt/blobs/{name}"),
+        format!("rt//blobs/{name}"),
+        format!("rt/blobs//{name}"),
+        format!("./rt/blobs/{name}"),
+        format!("rt/blobs/{}", name.to_uppercase()),
+    ];
+    let daemon = Daemon::ready(&backend, &[]);
+    let digest = daemon.status()["digest"].clone();
+    let (pointer, pin) = (root.join("rt/pointers").join(&day), root.join("rt/pin"));
+    let sound = fs::read(&pointer).unwrap();
+    let refused = |what: &str, target: &str| {
+        let (code, body) = daemon.reload("");
+        assert_eq!((code, &body["filters"]["rt"]["outcome"]), (502, &"failed".into()), "{target}");
+        assert_eq!(daemon.status()["digest"], digest, "{what} was led to {target}");
+        assert!(daemon.seen(&user(1)));
+        let query = backend.bloomsday(&["query", "rt", &user(5_500)]).run();
+        assert!(!matches!(query.code, 0 | 3), "{what} was led to {target}: {}", query.stdout);
+    };
+    for target in &targets {
+        let json = serde_json::json!({ "blob": target }).to_string();
+        for record in [target.as_bytes(), json.as_bytes()] {
+            fs::write(&pointer, record).unwrap();
+            refused("the pointer", target);
+            fs::write(&pointer, &sound).unwrap();
+            fs::write(&pin, record).unwrap();
+            refused("the pin", target);
+            fs::remove_file(&pin).unwrap();
+        }
+        // A hostile `previous` protects nothing and leads nowhere; the pointer itself is sound.
+        let mut record: Value = serde_json::from_slice(&sound).unwrap();
+        record["previous"] = target.as_str().into();
+        fs::write(&pointer, record.to_string()).unwrap();
+        let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+        assert_eq!(status["pointers"][0]["previous"], Value::Null, "{target}");
+        fs::write(&pointer, &sound).unwrap();
+        if !target.contains('\0') {
+            for words in
+                [&["repoint", "rt", &day, "--to", target][..], &["pin", "rt", "--to", target]]
+            {
+                let run = backend.bloomsday(words).run();
+                assert!(!matches!(run.code, 0), "{words:?} was done: {}", run.stdout);
+            }
+        }
+        assert_eq!(fs::read(&pointer).unwrap(), sound, "{target}");
+    }
+    assert_eq!(daemon.reload("").0, 200);
+    assert_eq!(daemon.status()["day"], day);
+    // The check can tell: its own blob, named in any of the allowed ways, is followed.
+    fs::write(&pointer, own.strip_prefix("rt/").unwrap()).unwrap();
+    assert_eq!(daemon.reload("").0, 200);
+}
+
+#[test]
+fn a_link_leads_no_record_and_no_blob_out_of_a_local_store() {
+    let backend = Backend::local();
+    let day = today().to_string();
+    let blob = build(&backend, "rt", &day, 0..1_000);
+    let root = PathBuf::from(&backend.store);
+    let daemon = Daemon::ready(&backend, &[]);
+    // One line, as a token or a password has: an error would show it.
+    let secret = backend.folder.path().join("secret");
+    fs::write(&secret, "s3cret-0f-somebody-else").unwrap();
+    let (pointer, pin) = (root.join("rt/pointers").join(&day), root.join("rt/pin"));
+    let sound = fs::read(&pointer).unwrap();
+    let leaks = |what: &str| {
+        let (code, body) = daemon.reload("");
+        assert_eq!(code, 502, "{what}: {body}");
+        let status = daemon.get("/status").body;
+        let run = backend.bloomsday(&["status", "rt"]).run();
+        for said in [body.to_string(), status, run.stdout, run.stderr] {
+            assert!(!said.contains("s3cret"), "{what} showed a file outside: {said}");
+        }
+        assert!(body.to_string().contains("out of the store"), "{what}: {body}");
+    };
+    fs::remove_file(&pointer).unwrap();
+    symlink(&secret, &pointer).unwrap();
+    leaks("a linked pointer");
+    fs::remove_file(&pointer).unwrap();
+    fs::write(&pointer, &sound).unwrap();
+    symlink(&secret, &pin).unwrap();
+    leaks("a linked pin");
+    fs::remove_file(&pin).unwrap();
+    // A blob that is sound, but lies elsewhere.
+    let away = backend.folder.path().join("away.bloom");
+    fs::rename(root.join(&blob), &away).unwrap();
+    symlink(&away, root.join(&blob)).unwrap();
+    let query = backend.bloomsday(&["query", "rt", &user(1)]).run();
+    assert!(query.code != 0 && query.stderr.contains("out of the store"), "{}", query.stderr);
+    fs::remove_file(root.join(&blob)).unwrap();
+    fs::rename(&away, root.join(&blob)).unwrap();
+    // A writer does not write through a link either: neither a temporary file's nor a folder's.
+    symlink(&secret, root.join("rt/pointers").join(format!(".{day}.tmp"))).unwrap();
+    let line = format!("rt/blobs/{}", blob.rsplit('/').next().unwrap());
+    fs::write(&pointer, line.replacen(&day, &today().minus(1).to_string(), 1)).unwrap();
+    backend.bloomsday(&["repoint", "rt", &day, "--to", &blob]).run().expect(0);
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "s3cret-0f-somebody-else");
+    let outside = backend.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir_all(root.join("rt/pointers")).unwrap();
+    symlink(&outside, root.join("rt/pointers")).unwrap();
+    let run = backend.bloomsday(&["repoint", "rt", &day, "--to", &blob]).run();
+    assert!(run.code != 0 && run.stderr.contains("out of the store"), "{}", run.stderr);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "something was written outside");
+}
+
+// ---- admin ---------------------------------------------------------------------------------------
+
+#[test]
+fn admin_is_on_loopback_by_default_and_nowhere_else_without_a_token() {
+    let backend = Backend::local();
+    build(&backend, "rt", &today().to_string(), 0..10);
+    let token = backend.folder.path().join("token");
+    let serve = |more: &[&str]| {
+        let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0"];
+        backend.bloomsday(&[&words[..], more].concat()).run()
+    };
+    let help = backend.bloomsday(&["serve", "--help"]).run().expect(0);
+    assert!(help.stdout.contains("[default: 127.0.0.1:8643]"), "{}", help.stdout);
+    for elsewhere in ["0.0.0.0:0", "[::]:0", "192.0.2.1:8643", "[::ffff:192.0.2.1]:8643"] {
+        serve(&["--admin", elsewhere]).expect(2).complains(&["needs a token"]);
+    }
+    let file = token.display().to_string();
+    let with = ["--admin", "0.0.0.0:0", "--admin-token-file", file.as_str()];
+    serve(&with).expect(2).complains(&["token", "cannot be read"]);
+    for (text, says) in [
+        (&b""[..], "is empty"),
+        (b" \n\t\n", "is empty"),
+        (b"one\ntwo\n", "one line"),
+        (b"caf\xc3\xa9", "ASCII"),
+        (b"\xff\xfe", "cannot be read"),
+        (&[b'x'; 5_000], "4,096"),
+    ] {
+        fs::write(&token, text).unwrap();
+        serve(&with).expect(2).complains(&["the token file", says]);
+    }
+    // A file that everybody can read is warned about, and one that nobody else can is not.
+    for (mode, warned) in [(0o644, true), (0o600, false), (0o640, false)] {
+        fs::write(&token, "  correct horse \n").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(mode)).unwrap();
+        // An address that this machine does not have, so that it ends by itself.
+        let with = ["--admin", "192.0.2.1:1", "--admin-token-file", file.as_str()];
+        let run = serve(&with).expect(1);
+        assert_eq!(run.stderr.contains("every user"), warned, "{mode:o}: {}", run.stderr);
+        assert!(!run.stderr.contains("correct horse"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn only_a_post_with_the_whole_token_and_no_origin_reloads() {
+    let backend = Backend::local();
+    build(&backend, "rt", &today().to_string(), 0..10);
+    let token = backend.folder.path().join("token");
+    fs::write(&token, "  correct-horse \r\n").unwrap();
+    let file = token.display().to_string();
+    let daemon = Daemon::ready(&backend, &["--admin-token-file", &file]);
+    let reloads = || daemon.get("/metrics").body;
+    let polls = |metrics: String| {
+        let line = metrics.lines().find(|l| l.contains("polls_total") && l.contains("\"ok\""));
+        line.unwrap().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let address = daemon.admin.strip_prefix("http://").unwrap().to_owned();
+    let send = |method: &str, path: &str, headers: &str| raw(&address, method, path, headers);
+    let right = "Authorization: Bearer correct-horse\r\n";
+    let before = polls(reloads());
+    for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW"] {
+        let answer = send(method, "/admin/reload", right);
+        assert!(["400", "404", "405"].contains(&answer.as_str()), "{method}: {answer}");
+    }
+    for wrong in [
+        "",
+        "Authorization: Bearer\r\n",
+        "Authorization: Bearer \r\n",
+        "Authorization: Bearer correct-hors\r\n",
+        "Authorization: Bearer correct-horse-\r\n",
+        "Authorization: Bearer CORRECT-HORSE\r\n",
+        "Authorization: Basic correct-horse\r\n",
+        "Authorization: correct-horse\r\n",
+        "Authorization: Bearer\u{a0}correct-horse\r\n",
+        "X-Authorization: Bearer correct-horse\r\n",
+        "Cookie: token=correct-horse\r\n",
+    ] {
+        assert_eq!(send("POST", "/admin/reload", wrong), "401", "{wrong}");
+    }
+    assert_eq!(send("POST", "/admin/reload?token=correct-horse", ""), "401");
+    // Without the token one does not even learn which paths there are.
+    assert_eq!(send("POST", "/nowhere", ""), "401");
+    for origin in ["http://evil.example", "null", "", "http://127.0.0.1:8643"] {
+        let headers = format!("{right}Origin: {origin}\r\n");
+        assert_eq!(send("POST", "/admin/reload", &headers), "403", "{origin:?}");
+        let public = daemon.public.strip_prefix("http://").unwrap();
+        let query = raw(public, "POST", "/v1/filters/rt/query", &format!("oRiGiN: {origin}\r\n"));
+        assert_eq!(query, "403", "{origin:?}");
+    }
+    assert_eq!(polls(reloads()), before, "one of them did reload");
+    for right in [right, "authorization: bearer correct-horse\r\n"] {
+        assert_eq!(send("POST", "/admin/reload", right), "200", "{right}");
+    }
+    assert_eq!(polls(reloads()), before + 2);
+    for query in ["?url=http://evil.example", "?filter=../x", "?filter=%2e%2e", "?path=/etc/passwd"]
+    {
+        let answer = send("POST", &format!("/admin/reload{query}"), right);
+        assert!(["400", "404"].contains(&answer.as_str()), "{query}: {answer}");
+    }
+}
+
+/// The status that a request of these very bytes is answered with.
+fn raw(address: &str, method: &str, path: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    stream.write_all(format!("{head}Content-Length: 0\r\n{headers}\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+// ---- floods --------------------------------------------------------------------------------------
+
+/// How many connections an address serves at once.
+const CONNECTIONS: usize = 1024;
+
+#[test]
+fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
+    let backend = Backend::local();
+    build(&backend, "rt", &today().to_string(), 0..1_000);
+    let daemon = Daemon::ready(&backend, &[]);
+    let address = daemon.public.strip_prefix("http://").unwrap().to_owned();
+    // A thousand clients that keep their connection and say something now and then, as slow as the
+    // header's time limit lets them; one more than there is room for.
+    let mut kept = TcpStream::connect(&address).unwrap();
+    let mut flood: Vec<TcpStream> = Vec::new();
+    let head = b"POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf";
+    for _ in 1..CONNECTIONS {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(head).unwrap();
+        flood.push(stream);
+    }
+    // One that was there before is answered all the time: lookups in this process go on.
+    let mut ask = |n: u64| {
+        let head = format!("GET /v1/filters/rt/ids/{} HTTP/1.1\r\nHost: x\r\n\r\n", user(n));
+        kept.write_all(head.as_bytes()).unwrap();
+        let mut answer = vec![0; 4096];
+        let n = kept.read(&mut answer).unwrap();
+        assert!(String::from_utf8_lossy(&answer[..n]).contains("\"seen\":true"));
+    };
+    (0..1_000).for_each(&mut ask);
+    let mut waiting = TcpStream::connect(&address).unwrap();
+    waiting.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let early = waiting.read(&mut [0; 1]);
+    assert!(
+        matches!(&early, Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)),
+        "the connection beyond the last was served: {early:?}"
+    );
+    // Admin has connections of its own.
+    assert_eq!(daemon.reload("").0, 200);
+    (0..1_000).for_each(&mut ask);
+    // As soon as one of the flood ends, the one that waits is served.
+    flood.pop();
+    waiting.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // And a full house still stops at once when told to, within its time for what is under way.
+    flood.push(TcpStream::connect(&address).unwrap());
+    let start = Instant::now();
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+}
+
+/// The peak of a process's memory, in bytes.
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
+    let backend = Backend::local();
+    build(&backend, "rt", &today().to_string(), 0..1_000);
+    let daemon = Daemon::ready(&backend, &[]);
+    let address = daemon.public.strip_prefix("http://").unwrap().to_owned();
+    // A head beyond its 64 KiB by more than one read, and one of very many fields.
+    for junk in [format!("X: {}\r\n", "y".repeat(200_000)), "X: y\r\n".repeat(5_000)] {
+        let answer = raw_or_cut(&address, format!("GET /livez HTTP/1.1\r\n{junk}\r\n").as_bytes());
+        assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    // A body that never says how long it is, in chunks.
+    let chunk = [&b"100000\r\n"[..], &[b'x'; 1 << 20], b"\r\n"].concat();
+    let head =
+        "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let endless = [head.as_bytes(), &chunk.repeat(20)].concat();
+    let answer = raw_or_cut(&address, &endless);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // 64 clients that each send a whole body of line feeds and read nothing of the answer: a gigabyte
+    // of bodies, and six of answers if they were all taken.
+    let body = vec![b'\n'; 16 << 20];
+    let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\
+                Content-Length: 16777216\r\n\r\n";
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                let mut stream = TcpStream::connect(&address).unwrap();
+                // What is refused early is cut off in the middle.
+                let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+                while !stop.load(Ordering::Relaxed) && sent.is_ok() {
+                    std::thread::yield_now();
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+        }
+        // Lookups go on meanwhile, and are right.
+        let start = Instant::now();
+        let mut asked = 0;
+        while start.elapsed() < Duration::from_secs(8) {
+            assert!(daemon.seen(&user(asked % 1_000)));
+            asked += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(asked > 50, "only {asked} questions were answered in 8 seconds");
+    });
+    let peak = peak_memory(daemon.id());
+    assert!(peak < 3 << 30, "it took {} MiB", peak >> 20);
+    // Room comes back: the same body, read this time.
+    let ids = "x\n".repeat(1_000);
+    daemon.until("there is room for a body again", |daemon| {
+        daemon.post("/v1/filters/rt/query", ids.as_bytes()).status == 200
+    });
+}
+
+/// Sends bytes and reads until the end or a reset; what was answered.
+fn raw_or_cut(address: &str, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // A server that has seen enough need not read the rest.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            panic!("the server neither answered nor ended the connection");
+        }
+        _ => String::from_utf8_lossy(&answer).into_owned(),
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_cut_off() {
+    let backend = Backend::local();
+    build(&backend, "rt", &today().to_string(), 0..1_000);
+    let daemon = Daemon::ready(&backend, &[]);
+    let address = daemon.public.strip_prefix("http://").unwrap();
+    // What asked whether it is ready may still be closing: the least of several looks.
+    let idle = (0..20).map(|_| (sockets(daemon.id()), daemon.get("/livez")).0).min().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 16777216\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b'\n'; 16 << 20]).unwrap();
+    // The answer is 32 MB: more than lies in between.
+    let start = Instant::now();
+    while sockets(daemon.id()) > idle {
+        assert!(start.elapsed() < Duration::from_secs(60), "it is waited for for ever");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(stream);
+}
+
+/// How many sockets a process has.
+fn sockets(process: u32) -> usize {
+    let listed = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let files = listed.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    files.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+}
