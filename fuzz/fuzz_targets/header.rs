@@ -1,0 +1,40 @@
+//! A blob whose digest fits, whatever is in it: so that everything behind the digest is reached.
+//!
+//! The input is a blob without its last 32 bytes.
+
+#![no_main]
+
+use bloomsday_common::blob;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::memory::Buffer;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|content: &[u8]| {
+    let mut memory = Buffer::zeroed(content.len() + Digest::BYTES).expect("a small buffer");
+    memory[..content.len()].copy_from_slice(content);
+    let digest = blob::digest_of(&memory);
+    memory[content.len()..].copy_from_slice(digest.as_bytes());
+    // What cannot even be named is refused by `open` too; under any name.
+    let Ok(key) = blob::key_of(&memory, "input") else {
+        let key = BlobKey {
+            filter: "rt".parse().expect("a filter"),
+            day: "2026-11-19".parse().expect("a day"),
+            digest,
+        };
+        assert!(blob::open(memory, digest, &key).is_err());
+        return;
+    };
+    assert_eq!(key.digest, digest);
+    let Ok((header, filter)) = blob::open(memory, digest, &key) else { return };
+    // Every answer is an answer, the batch's too, and the header says what the filter is.
+    assert_eq!((header.shape, header.ones), (filter.shape(), filter.count_ones()));
+    let ids: Vec<Vec<u8>> = (0..64).map(blob::probe_id).collect();
+    let mut answers = [false; 64];
+    filter.contains_batch(&ids, &mut answers);
+    ids.iter().zip(answers).for_each(|(id, seen)| assert_eq!(filter.contains(id), seen));
+    // There is one way to write a blob: what was accepted is what would be written.
+    let sealed = blob::seal(&header, &filter);
+    assert_eq!(sealed.key(), &key);
+    assert_eq!(sealed.parts()[..2].concat(), content);
+});
