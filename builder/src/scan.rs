@@ -4,13 +4,17 @@
 //! |---|---|
 //! | `footer` | a file → where its column lies, and every request for a part of it |
 //! | `pages` | bounds what a column chunk may unpack to, before it does |
+//! | `delta` | bounds the counts inside such a chunk's pages |
+//! | `thrift` | looks through a footer before the parquet crate does |
 //! | `decode` | a column chunk → its IDs, on a thread of its own |
 //!
 //! Nothing here knows what becomes of an ID.
 
 mod decode;
+mod delta;
 mod footer;
 mod pages;
+mod thrift;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::sync::mpsc;
 
-use super::{Sink, Work, pages};
+use super::{Sink, Work, delta, pages};
 use crate::error::Error;
 use crate::ids::Counts;
 
@@ -94,6 +94,10 @@ fn decode(
     let differ = |rows| format!("its column has {rows} rows, and {} were promised", chunk.rows);
     if pages.values != chunk.rows {
         return Err(differ(pages.values));
+    }
+    if pages.lengths {
+        let column = plan.reader.metadata().row_group(work.group).column(0);
+        delta::check(&work.bytes, column, chunk.rows)?;
     }
     let reader =
         ParquetRecordBatchReaderBuilder::new_with_metadata(work.bytes.clone(), plan.reader.clone())

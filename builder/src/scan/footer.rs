@@ -16,6 +16,7 @@ use parquet::file::metadata::{
     ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
+use super::thrift;
 use crate::error::Error;
 use crate::ids::Column;
 use crate::source::InputFile;
@@ -178,6 +179,7 @@ fn parse(
     name: &str,
 ) -> Result<(Column, ArrowReaderMetadata, Vec<Chunk>), Error> {
     let damaged = |e: ParquetError| corrupt(file, format!("its footer cannot be read: {e}"));
+    thrift::check_footer(footer).map_err(|why| corrupt(file, why))?;
     let skip = ParquetStatisticsPolicy::SkipAll;
     let options = ParquetMetaDataOptions::new()
         .with_column_stats_policy(skip.clone())

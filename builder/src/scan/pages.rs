@@ -8,6 +8,8 @@ use std::io::Read;
 use bytes::Bytes;
 use parquet::basic::Compression;
 
+use super::thrift::Thrift;
+
 /// The most bytes that one page may unpack to.
 pub(super) const MAX_PAGE_BYTES: u64 = 1 << 30;
 
@@ -28,14 +30,15 @@ pub(super) struct Pages {
     pub(super) values: u64,
     /// How many rows a batch may have.
     pub(super) batch_rows: usize,
+    /// Whether a page begins with a list of lengths, for `delta` to check.
+    pub(super) lengths: bool,
 }
 
 /// Walks the page headers of a whole column chunk.
 ///
 /// Once this has passed, decoding batches of `batch_rows` holds no more than the dictionary page,
 /// the page at each end of a batch, and 256 MiB between them; each page has at most
-/// [`MAX_PAGE_BYTES`]. Not covered: counts inside the compressed part of a page, for which the
-/// parquet crate may ask for memory (which then is never touched) before it finds them wrong.
+/// [`MAX_PAGE_BYTES`]. Counts inside the compressed part of a page are for `delta` to check.
 ///
 /// Cost: a few hundred nanoseconds a page; a gzip page of more than 1 MB is unpacked once more.
 ///
@@ -43,6 +46,7 @@ pub(super) struct Pages {
 /// What is wrong with which page, as text.
 pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> {
     let (mut at, mut number, mut values, mut worst) = (0, 0_u64, 0_u64, 1_u64);
+    let mut lengths = false;
     while at < chunk.len() {
         let named = |why: String| format!("page {number} {why}");
         let (header, length) = Header::read(&chunk[at..]).map_err(named)?;
@@ -56,12 +60,14 @@ pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> 
         if header.kind != Header::DICTIONARY && header.kind != Header::INDEX {
             values += header.values as u64;
             worst = worst.max(header.bytes_per_row());
+            let encodings = [Header::DELTA_LENGTH_BYTE_ARRAY, Header::DELTA_BYTE_ARRAY];
+            lengths |= encodings.contains(&header.encoding);
         }
         at += body.len();
         number += 1;
     }
     let batch_rows = (MAX_BATCH_BYTES / worst).clamp(1, MAX_BATCH_ROWS) as usize;
-    Ok(Pages { values, batch_rows })
+    Ok(Pages { values, batch_rows, lengths })
 }
 
 /// Of a page header what says how much memory the page needs. All of it is as claimed.
@@ -79,6 +85,7 @@ struct Header {
 impl Header {
     const INDEX: i64 = 1;
     const DICTIONARY: i64 = 2;
+    const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
     const DELTA_BYTE_ARRAY: i64 = 7;
 
     /// Reads the header at the front of `bytes`, and how long it is.
@@ -175,97 +182,6 @@ fn is_lz4_frame(body: &[u8]) -> bool {
     body.starts_with(&[0x04, 0x22, 0x4d, 0x18]) || body.starts_with(&[0x02, 0x21, 0x4c, 0x18])
 }
 
-/// A reader of Thrift's compact protocol. `None` is a value that cannot be one, or the end.
-struct Thrift<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Thrift<'_> {
-    const I32: u8 = 5;
-    const STRUCT: u8 = 12;
-    /// Structs within structs; Parquet's own page headers have three.
-    const DEPTH: u8 = 16;
-
-    /// Calls `field` with the number and type of each field of a struct, to read or skip it.
-    fn fields(&mut self, field: &mut dyn FnMut(&mut Self, i64, u8) -> Option<()>) -> Option<()> {
-        let mut number = 0_i64;
-        loop {
-            let byte = self.byte()?;
-            if byte == 0 {
-                return Some(());
-            }
-            number = match byte >> 4 {
-                0 => self.zigzag()?,
-                step => number.checked_add(i64::from(step))?,
-            };
-            field(self, number, byte & 15)?;
-        }
-    }
-
-    fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        match kind {
-            // A bool is in its field's type.
-            1 | 2 => Some(()),
-            3 => self.byte().map(|_| ()),
-            4..=6 => self.varint().map(|_| ()),
-            7 => self.forward(8),
-            8 => {
-                let length = self.varint()?;
-                self.forward(length)
-            }
-            9 | 10 => {
-                let byte = self.byte()?;
-                let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
-                (0..size).try_for_each(|_| self.skip_element(byte & 15, depth))
-            }
-            11 => {
-                let size = self.varint()?;
-                let kinds = if size == 0 { 0 } else { self.byte()? };
-                (0..size).try_for_each(|_| {
-                    self.skip_element(kinds >> 4, depth)?;
-                    self.skip_element(kinds & 15, depth)
-                })
-            }
-            Thrift::STRUCT => self.fields(&mut |thrift, _, kind| thrift.skip(kind, depth)),
-            _ => None,
-        }
-    }
-
-    /// In a list each bool takes a byte, so every element takes one, and a long list ends soon.
-    fn skip_element(&mut self, kind: u8, depth: u8) -> Option<()> {
-        if matches!(kind, 1 | 2) { self.forward(1) } else { self.skip(kind, depth) }
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let byte = self.bytes.get(self.at).copied()?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn forward(&mut self, by: u64) -> Option<()> {
-        let to = self.at.checked_add(usize::try_from(by).ok()?)?;
-        (to <= self.bytes.len()).then(|| self.at = to)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn zigzag(&mut self) -> Option<i64> {
-        self.varint().map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-}
-
 /// What the first page of a chunk claims.
 #[cfg(test)]
 #[derive(Debug)]
@@ -302,7 +218,7 @@ mod tests {
         assert_eq!((read.kind, read.uncompressed, read.compressed), (0, 10, 5));
         assert_eq!((read.values, read.encoding, length), (4, 7, 17));
         let two = [header(20, 4, 0), vec![1, 2], header(20, 2, 0), vec![1]].concat();
-        assert_eq!(check_plain(&two), Ok(Pages { values: 8, batch_rows: 8192 }));
+        assert_eq!(check_plain(&two), Ok(Pages { values: 8, batch_rows: 8192, lengths: false }));
     }
 
     #[test]

@@ -1,0 +1,273 @@
+//! Parquet that is out to hurt: bombs in every codec, forged footers and lists, and thousands of
+//! flipped bytes. A build of it ends with an error that names the file, or with the right filter; it
+//! never panics, is never killed, and stays within a stated memory.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+/// What a build may take of memory here: its budget, the buffers of a fetch, and a page or two.
+const MEMORY: &str = "64MiB";
+/// Every address the process may have, set with `ulimit -v`: a build that asks for more is refused it.
+/// Threads and the allocator's arenas take addresses that are never touched, so this is a wide bound.
+const MOST_KIB: u64 = 3 << 20;
+/// The most memory really touched, in KiB, as the system counted it.
+const MOST_TOUCHED_KIB: u64 = 700 << 10;
+
+struct Ran {
+    code: Option<i32>,
+    stderr: String,
+    touched_kib: u64,
+}
+
+/// Builds a file in a process with a limit on its memory, and measures what it took.
+fn build(backend: &Backend, file: &Path) -> Ran {
+    fs::create_dir_all(&backend.store).unwrap();
+    let (day, input) = (today().to_string(), file.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
+    let words = [&words[..], &["--memory", MEMORY, "--threads", "1", "--dry-run"]].concat();
+    let plain = backend.bloomsday(&words).into_command();
+    let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("MALLOC_ARENA_MAX", "2").stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let status_file = format!("/proc/{}/status", child.id());
+    let watcher = std::thread::spawn(move || {
+        // The kernel keeps the peak itself, so that looking now and then is enough.
+        let mut touched = 0;
+        while let Ok(text) = fs::read_to_string(&status_file) {
+            let line = text.lines().find(|line| line.starts_with("VmHWM:"));
+            let Some(line) = line else { break };
+            touched = line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        touched
+    });
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let code = child.wait().unwrap().code();
+    Ran { code, stderr, touched_kib: watcher.join().unwrap() }
+}
+
+/// The file is refused as damaged, by name, within the memory.
+#[track_caller]
+fn refused(backend: &Backend, file: &Path) -> String {
+    let ran = build(backend, file);
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert_eq!(ran.code, Some(7), "{name}: {}", ran.stderr);
+    assert!(ran.stderr.contains(name) && !ran.stderr.contains("panicked"), "{}", ran.stderr);
+    assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name} took {} MiB", ran.touched_kib >> 10);
+    ran.stderr
+}
+
+fn write(file: &Path, ids: &[String], properties: WriterProperties) {
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(ids));
+    let batch = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(fs::File::create(file).unwrap(), batch.schema(), Some(properties))
+            .unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+fn folder(backend: &Backend) -> PathBuf {
+    backend.folder.path().to_owned()
+}
+
+/// Parts of a footer, in Thrift's compact protocol.
+fn varint(mut n: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while n > 127 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+    bytes
+}
+
+/// A file that is nothing but this footer.
+fn with_footer(footer: &[u8]) -> Vec<u8> {
+    [b"PAR1", footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
+}
+
+#[test]
+fn a_bomb_in_any_codec_is_read_or_refused_within_the_memory() {
+    let backend = Backend::local();
+    let codecs = [
+        ("none", Compression::UNCOMPRESSED),
+        ("snappy", Compression::SNAPPY),
+        ("gzip", Compression::GZIP(GzipLevel::default())),
+        ("zstd", Compression::ZSTD(ZstdLevel::try_new(3).unwrap())),
+        ("lz4", Compression::LZ4_RAW),
+    ];
+    // A million rows of one ID of 1,000 bytes: a gigabyte out of a few kilobytes, a page at a time.
+    for (name, codec) in codecs {
+        for encoding in [Encoding::PLAIN, Encoding::DELTA_BYTE_ARRAY] {
+            let file = folder(&backend).join(format!("{name}-{encoding}.parquet"));
+            let properties = WriterProperties::builder()
+                .set_dictionary_enabled(false)
+                .set_encoding(encoding)
+                .set_compression(codec)
+                .build();
+            let rows = if name == "none" && encoding == Encoding::PLAIN { 10_000 } else { 100_000 };
+            write(&file, &vec!["b".repeat(1_000); rows], properties);
+            let ran = build(&backend, &file);
+            assert_eq!(ran.code, Some(0), "{name} {encoding}: {}", ran.stderr);
+            assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name}: {} MiB", ran.touched_kib >> 10);
+        }
+    }
+}
+
+#[test]
+fn a_footer_that_nests_millions_deep_or_lists_billions_is_refused() {
+    let backend = Backend::local();
+    // version 1; schema: a list of so many groups, each in the one before.
+    let nested = |depth: usize| {
+        let mut footer = vec![0x15, 2, 0x19, 0xfc];
+        footer.extend(varint(depth as u64 + 1));
+        // repetition 0 (field 3), name `a` (4), one child (5).
+        (0..depth).for_each(|_| footer.extend([0x35, 0, 0x18, 1, b'a', 0x15, 2, 0]));
+        // The leaf: type 6 (field 1), repetition 0, name `id`.
+        footer.extend([0x15, 12, 0x25, 0, 0x18, 2, b'i', b'd', 0]);
+        // no rows (field 3), no row groups (4).
+        footer.extend([0x16, 0, 0x19, 0x0c, 0]);
+        with_footer(&footer)
+    };
+    for depth in [200, 10_000, 1_000_000, 5_000_000] {
+        let file = folder(&backend).join(format!("nested-{depth}.parquet"));
+        fs::write(&file, nested(depth)).unwrap();
+        refused(&backend, &file);
+    }
+    for (name, footer) in [
+        ("schema-list", &[0x15, 2, 0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07][..]),
+        ("group-list", &[0x15, 2, 0x19, 0x0c, 0x16, 0, 0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]),
+    ] {
+        // As many bytes behind it as the list says, and it is still no list of that.
+        for filler in [0, 40 << 20] {
+            let file = folder(&backend).join(format!("{name}-{filler}.parquet"));
+            fs::write(&file, with_footer(&[footer, &vec![0; filler]].concat())).unwrap();
+            refused(&backend, &file);
+        }
+    }
+    // Unknown fields, one in the other.
+    let file = folder(&backend).join("unknown.parquet");
+    fs::write(&file, with_footer(&vec![0x1c; 10 << 20])).unwrap();
+    refused(&backend, &file);
+}
+
+#[test]
+fn a_list_of_lengths_that_claims_billions_is_refused() {
+    let backend = Backend::local();
+    for encoding in [Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
+        let file = folder(&backend).join(format!("{encoding}.parquet"));
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(false)
+            .set_encoding(encoding)
+            .set_compression(Compression::UNCOMPRESSED)
+            .build();
+        let ids: Vec<String> = (0..20_000).map(user).collect();
+        write(&file, &ids, properties);
+        let sound = fs::read(&file).unwrap();
+        assert_eq!(build(&backend, &file).code, Some(0), "the file itself is sound");
+        // Block of 128 in 4 parts, 20,000 values; the count becomes two billion in as many bytes.
+        let head = [&[0x80, 1, 4][..], &varint(20_000)].concat();
+        let places: Vec<usize> =
+            (0..sound.len()).filter(|at| sound[*at..].starts_with(&head)).collect();
+        assert!(!places.is_empty(), "{encoding}: the writer wrote its list otherwise");
+        for (i, at) in places.iter().enumerate() {
+            for claims in [&[0xff, 0xff, 0x7f][..], &[0xff, 0xff, 0xff, 0xff, 0x7f]] {
+                let mut forged = sound.clone();
+                forged[at + 3..at + 3 + claims.len()].copy_from_slice(claims);
+                let file =
+                    folder(&backend).join(format!("{encoding}-{i}-{}.parquet", claims.len()));
+                fs::write(&file, forged).unwrap();
+                refused(&backend, &file);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forged_count_of_rows_is_refused() {
+    let backend = Backend::local();
+    let file = folder(&backend).join("rows.parquet");
+    write(&file, &(0..1_000).map(user).collect::<Vec<_>>(), WriterProperties::builder().build());
+    let sound = fs::read(&file).unwrap();
+    // 1,000 as a zigzag number, wherever it stands in pages and footer.
+    let count = varint(2_000);
+    let places: Vec<usize> =
+        (0..sound.len()).filter(|at| sound[*at..].starts_with(&count)).collect();
+    let mut refusals = 0;
+    for at in places {
+        for forged_count in [[0xfe, 0x7f], [0x80, 0x00], [0xff, 0x7f], [0xd2, 0x0f]] {
+            let mut forged = sound.clone();
+            forged[at..at + 2].copy_from_slice(&forged_count);
+            fs::write(&file, forged).unwrap();
+            let ran = build(&backend, &file);
+            assert!(matches!(ran.code, Some(0 | 7)), "{at}: {:?} {}", ran.code, ran.stderr);
+            refusals += u32::from(ran.code == Some(7));
+        }
+    }
+    assert!(refusals >= 12, "only {refusals} were refused");
+}
+
+/// Flips bytes all over small files. `BLOOMSDAY_FLIPS` sets how many; CI does a few hundred.
+#[test]
+fn no_flipped_byte_kills_a_build_or_takes_its_memory() {
+    let backend = Backend::local();
+    let flips = std::env::var("BLOOMSDAY_FLIPS").map_or(200, |n| n.parse::<u64>().unwrap());
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet");
+    let names = [
+        "pyarrow-delta-byte-array",
+        "pyarrow-delta-length-byte-array",
+        "pyarrow-dictionary",
+        "pyarrow-page-v2-zstd",
+        "duckdb-varchar-lz4-raw",
+        "spark-string-gzip",
+        "pyarrow-nested-rg7",
+        "polars-string-snappy",
+    ];
+    let seed = std::env::var("BLOOMSDAY_SEED").map_or(1, |n| n.parse::<u64>().unwrap());
+    println!("BLOOMSDAY_SEED={seed}");
+    let mut random = seed;
+    let mut next = |below: usize| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let mut codes = std::collections::BTreeMap::<i32, u64>::new();
+    let mut most = 0;
+    for flip in 0..flips {
+        let name = names[flip as usize % names.len()];
+        let mut bytes = fs::read(fixtures.join(format!("{name}.parquet"))).unwrap();
+        let at = next(bytes.len());
+        bytes[at] = next(256) as u8;
+        let file = folder(&backend).join("flipped.parquet");
+        fs::write(&file, &bytes).unwrap();
+        let ran = build(&backend, &file);
+        let what = format!("{name}, byte {at} = {}: {:?} {}", bytes[at], ran.code, ran.stderr);
+        // Killed or panicked is none of these: refused data, no such column, damage, or a right build.
+        assert!(matches!(ran.code, Some(0 | 2 | 6 | 7)), "{what}");
+        assert!(ran.code == Some(0) || ran.stderr.contains("flipped.parquet"), "{what}");
+        assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{what}: {} MiB", ran.touched_kib >> 10);
+        most = most.max(ran.touched_kib);
+        *codes.entry(ran.code.unwrap_or(-1)).or_default() += 1;
+    }
+    println!("{flips} flips, exit statuses {codes:?}, at most {} MiB", most >> 10);
+}
