@@ -41,7 +41,11 @@ impl Daemon {
             words.extend(["--poll-interval", "1h"]);
         }
         words.extend(more);
-        let mut command = backend.bloomsday(&words).into_command();
+        Daemon::of(backend.bloomsday(&words).into_command())
+    }
+
+    /// Runs a command that serves, and returns when it listens.
+    pub fn of(mut command: Command) -> Daemon {
         let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

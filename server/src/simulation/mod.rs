@@ -2,6 +2,7 @@
 //! months. Tests only.
 
 mod blobs;
+mod cost;
 mod months;
 mod oracle;
 mod outages;

@@ -130,10 +130,11 @@ impl Oracle {
             targets.iter().any(|target| matches!(target, Target::Blob(named, _) if named == key))
         };
         for (key, ended) in &mut self.allowed {
-            *ended = if named(key) { None } else { ended.or(Some(at)) };
+            *ended = if named(key) && records.is_sound(key) { None } else { ended.or(Some(at)) };
         }
         for target in &targets {
             if let Target::Blob(key, _) = target
+                && records.is_sound(key)
                 && !self.allowed.iter().any(|(known, _)| known == key)
             {
                 self.allowed.push((key.clone(), None));

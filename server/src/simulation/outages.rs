@@ -557,6 +557,33 @@ async fn until_cached(folder: &std::path::Path) {
 }
 
 #[test]
+fn a_disk_that_hangs_delays_no_answer() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        let process = scene.settled().await;
+        until_cached(folder.path()).await;
+        let new = made(0, Kind::Good);
+        // A pipe that nobody reads: opening it to write waits for ever.
+        let pipe = folder.path().join(new.key.to_string()).with_extension("tmp");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (answered, waits) = std::sync::mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || {
+            // In real time, and only so that a failure is one and does not hang the tests.
+            let in_time = waits.recv_timeout(Duration::from_secs(20)).is_ok();
+            drop(std::fs::File::open(pipe));
+            in_time
+        });
+        scene.publish(0, new).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
+        // Nobody listens any more if it came too late.
+        let _ = answered.send(());
+        assert!(reader.join().unwrap(), "the answer waited for the disk");
+    });
+}
+
+#[test]
 fn a_cache_that_cannot_be_written_costs_a_warning() {
     play(|mut scene| async move {
         let folder = tempfile::TempDir::new().unwrap();

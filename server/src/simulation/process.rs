@@ -105,6 +105,10 @@ impl Process {
         FilterHandle::new(self.slot.clone())
     }
 
+    pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
+        self.slot.current()
+    }
+
     pub(crate) fn status(&self) -> FilterStatus {
         self.slot.status()
     }

@@ -1,0 +1,133 @@
+//! What sampling costs a question: a [`Reader`](crate::Reader) beside the same code without it, in
+//! one run, interleaved. `cargo test --release --workspace --lib cost -- --ignored --nocapture`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::filter::{FilterMut, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::pointer::Pointer;
+use tokio::task::LocalSet;
+
+use super::blobs::{FIRST_DAY, day, rt, user};
+use super::process::{Process, Sundial};
+use super::weather::Weather;
+use crate::handle::Generation;
+use crate::{Config, FilterConfig};
+
+/// Questions a round, and rounds.
+const QUESTIONS: u64 = 1 << 20;
+const ROUNDS: usize = 41;
+
+/// A reader as it was before questions were sampled.
+struct Unsampled {
+    current: Arc<AtomicU64>,
+    epoch: u64,
+    generation: Option<Arc<Generation>>,
+    seen: AtomicU64,
+    absent: AtomicU64,
+}
+
+impl Unsampled {
+    #[inline]
+    fn contains(&mut self, id: &[u8]) -> bool {
+        if self.current.load(Ordering::Acquire) != self.epoch {
+            self.epoch = self.current.load(Ordering::Acquire);
+        }
+        let seen = self.generation.as_ref().is_some_and(|current| current.filter.contains(id));
+        let counter = if seen { &self.seen } else { &self.absent };
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        seen
+    }
+}
+
+/// The time of one question.
+#[inline(never)]
+fn time(ids: &[[u8; 32]], mut contains: impl FnMut(&[u8]) -> bool) -> f64 {
+    let clock = Instant::now();
+    let seen = ids.iter().filter(|id| contains(&id[..])).count();
+    let elapsed = clock.elapsed();
+    assert!(seen > 0);
+    elapsed.as_nanos() as f64 / ids.len() as f64
+}
+
+fn id(n: u64) -> [u8; 32] {
+    let mut id = [b'x'; 32];
+    id[..16].copy_from_slice(&user(n));
+    id
+}
+
+#[test]
+#[ignore = "a measurement: by hand, with --release"]
+fn sampling_costs_at_most_a_twentieth_of_a_question() {
+    for ids in [1_000u64, 20_000_000] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, measure(ids));
+    }
+}
+
+async fn measure(n: u64) {
+    let process = serve(n).await;
+    // Half of them are in the filter, in an order that no cache foresees.
+    let ids: Vec<[u8; 32]> =
+        (0..QUESTIONS).map(|i| id(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (2 * n))).collect();
+    let handle = process.handle();
+    let mut reader = handle.reader();
+    let mut unsampled = Unsampled {
+        current: Arc::default(),
+        epoch: 0,
+        generation: process.generation(),
+        seen: AtomicU64::new(0),
+        absent: AtomicU64::new(0),
+    };
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        // The one that comes second finds warmer caches: they take turns.
+        if round % 2 == 0 {
+            with.push(time(&ids, |id| reader.contains(id)));
+        }
+        without.push(time(&ids, |id| unsampled.contains(id)));
+        if round % 2 == 1 {
+            with.push(time(&ids, |id| reader.contains(id)));
+        }
+    }
+    let mut ratios: Vec<f64> = with.iter().zip(&without).map(|(w, wo)| w / wo).collect();
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let (with, without, ratio) = (median(&mut with), median(&mut without), median(&mut ratios));
+    println!(
+        "{n} IDs, one at a time: {with:.2} ns with sampling, {without:.2} without, ratio {ratio:.3} \
+         (median of {ROUNDS} rounds of {QUESTIONS})"
+    );
+    assert!(ratio < 1.05, "{ratio}");
+}
+
+async fn serve(ids: u64) -> Process {
+    let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
+    let mut filter = FilterMut::new(shape).unwrap();
+    (0..ids).for_each(|n| filter.insert(Xxh3::of(&id(n))));
+    let filter = filter.freeze();
+    let (day, origin, ones) = (day(0), Origin::Built, filter.count_ones());
+    let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
+    let header =
+        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
+    let sealed = blob::seal(&header, &filter);
+    let weather = Arc::new(Weather::new());
+    weather.write(&sealed.key().to_string(), sealed.parts().concat()).await;
+    let pointer = Pointer::to(sealed.key().clone()).to_bytes();
+    weather.write(&format!("rt/pointers/{day}"), pointer).await;
+    let dial = Sundial::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
+    let process = Process::start(&weather, &dial, &Config::new("", vec![FilterConfig::new(rt())]));
+    while process.generation().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    process
+}

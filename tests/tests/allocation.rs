@@ -1,0 +1,39 @@
+//! A question allocates nothing, sampled or not.
+
+use bloomsday_server::{Config, FilterConfig, start};
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user, write_users};
+
+#[test]
+fn a_question_allocates_nothing() {
+    let backend = Backend::local();
+    let folder = backend.folder.path().join("in");
+    write_users(&folder.join("part-0.parquet"), 0..5_000);
+    let (day, input) = (today().to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let filters = vec![FilterConfig::new("rt".parse().unwrap())];
+    let bloomsday = runtime.block_on(start(Config::new(&backend.store, filters))).unwrap();
+    let rt = bloomsday.filter("rt").unwrap();
+    let mut reader = rt.reader();
+    let ids: Vec<String> = (0..10_000).map(user).collect();
+    let mut answers = vec![false; ids.len()];
+    // A thread's first question registers it with the swap's machinery, once.
+    rt.contains(b"x");
+
+    // Enough that the sample fills up and begins to replace: one in 128, 4,096 of them.
+    let mut seen = 0u64;
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..60 {
+            seen += ids.iter().filter(|id| reader.contains(id.as_bytes())).count() as u64;
+            seen += ids.iter().filter(|id| rt.contains(id.as_bytes())).count() as u64;
+            rt.contains_batch(&ids, &mut answers);
+        }
+    });
+    assert!(seen >= 60 * 2 * 5_000);
+    assert_eq!(counted.count_total, 0, "{counted:?}");
+    // The counter counts.
+    assert!(allocation_counter::measure(|| drop(user(1))).count_total > 0);
+}
