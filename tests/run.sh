@@ -37,6 +37,8 @@ say "tests"
 cargo test --locked --workspace --quiet
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
+say "a short run of every fuzz target"
+fuzz/run.sh
 say "licences and sources of every dependency"
 command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny@0.20.2
 cargo deny --offline check --hide-inclusion-graph licenses bans sources
