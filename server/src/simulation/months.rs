@@ -41,7 +41,7 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
     let full = std::env::var("BLOOMSDAY_CAMPAIGN").is_ok_and(|size| size == "full");
     let months = if full { FULL } else { FEW };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let (next, polls) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -57,12 +57,15 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
                         next.store(months, Ordering::Relaxed);
                         std::panic::resume_unwind(panic);
                     }
-                    polls.fetch_add(DAYS * 144, Ordering::Relaxed);
+                    let played = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if full && played % 100 == 0 {
+                        eprintln!("{played} of {months} months held");
+                    }
                 }
             });
         }
     });
-    println!("{months} months of some {} polls", polls.into_inner() / months);
+    println!("{} months of some {} polls each held", done.into_inner(), DAYS * 144);
 }
 
 fn month(seed: u64) {
