@@ -41,7 +41,10 @@ pub(crate) struct Loader {
 
 /// How one try to load ended.
 enum Trouble {
-    Store(Error),
+    /// The store did not give the blob.
+    Fetch(Error),
+    /// It gave bytes that are not the blob.
+    Open(Error),
     NoRoom(String),
 }
 
@@ -66,22 +69,27 @@ impl Loader {
         let mut pause = FIRST_PAUSE;
         let mut damaged_before = false;
         for tries_left in (0..TRIES).rev() {
-            let error = match self.load_once(followed).await {
+            match self.load_once(followed).await {
                 Ok(generation) => return Ok(generation),
                 Err(Trouble::NoRoom(why)) => return Err(Failure::Passing(why)),
-                Err(Trouble::Store(error)) => error,
-            };
-            // Bytes can be cut or changed on their way; the same damage twice is the blob's own.
-            let on_the_way = matches!(error, Error::Length { .. } | Error::Digest { .. });
-            match error.kind() {
-                Kind::Corrupt if on_the_way && !damaged_before && tries_left > 0 => {
+                // Bytes can change on their way; what comes damaged twice is damaged.
+                Err(Trouble::Open(Error::Digest { .. })) if !damaged_before && tries_left > 0 => {
                     damaged_before = true;
                     continue;
                 }
-                Kind::Corrupt | Kind::Usage => return Err(Failure::Poison(error.to_string())),
-                Kind::Transient if tries_left > 0 => tokio::time::sleep(pause).await,
-                _ => return Err(Failure::Passing(error.to_string())),
+                Err(Trouble::Open(error)) => return Err(Failure::Poison(error.to_string())),
+                // The store knows a size and sent another: a body was cut, which says nothing of the
+                // blob.
+                Err(Trouble::Fetch(error)) => match (error.kind(), &error) {
+                    (Kind::Transient, _) | (_, Error::Length { .. }) if tries_left > 0 => {}
+                    (_, Error::Length { .. }) => return Err(Failure::Passing(error.to_string())),
+                    (Kind::Corrupt | Kind::Usage, _) => {
+                        return Err(Failure::Poison(error.to_string()));
+                    }
+                    _ => return Err(Failure::Passing(error.to_string())),
+                },
             }
+            tokio::time::sleep(pause).await;
             pause *= 2;
         }
         unreachable!("the last try returns")
@@ -107,15 +115,15 @@ impl Loader {
     }
 
     async fn load_once(&self, followed: &Followed) -> Result<Generation, Trouble> {
-        let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Store)?;
+        let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
         // The pointer's size is a promise: more bytes than that are not even asked for.
         let limit = followed.bytes.unwrap_or(u64::MAX).min(self.max_blob_bytes);
         if bytes <= limit {
             let no_room = |why| Trouble::NoRoom(format!("{} is not loaded: {why}", followed.blob));
             self.room.check(bytes).map_err(no_room)?;
         }
-        let fetched = self.store.fetch(&followed.blob, limit).await.map_err(Trouble::Store)?;
-        self.open(fetched, followed).map_err(Trouble::Store)
+        let fetched = self.store.fetch(&followed.blob, limit).await.map_err(Trouble::Fetch)?;
+        self.open(fetched, followed).map_err(Trouble::Open)
     }
 
     fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {

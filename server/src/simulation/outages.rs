@@ -170,6 +170,26 @@ fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
 }
 
 #[test]
+fn a_body_that_is_cut_says_nothing_of_the_blob() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        let new = made(0, Kind::Good);
+        scene.publish(0, new).await;
+        // Only once the pointer is read: half of one would be unreadable.
+        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
+        let reply = process.wish(false);
+        sleep(Duration::from_millis(2_500)).await;
+        scene.weather.turn(Sky::Cuts);
+        let reloaded = reply.await.unwrap();
+        assert_eq!(reloaded[0].outcome, ReloadOutcome::Failed);
+        assert!(reloaded[0].reason.as_deref().unwrap().contains("should have"), "{reloaded:?}");
+        scene.weather.turn(Sky::Fine);
+        sleep(A_POLL).await;
+        assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
+    });
+}
+
+#[test]
 fn one_damaged_transfer_of_a_sound_blob_does_not_count_as_a_damaged_blob() {
     play(|scene| async move {
         let process = scene.settled().await;
