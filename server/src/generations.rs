@@ -75,6 +75,8 @@ impl Generations {
     /// Another answers for lack of the right one: the rejected blob stays remembered.
     pub(crate) fn loaded_instead(&mut self, followed: &Followed) {
         self.current = Some(followed.blob.clone());
+        // Also a stopgap's day: a clock stepped back must not take it away for an older one.
+        self.last_followed = self.last_followed.max(followed.pointer_day());
         self.served.retain(|digest| *digest != followed.blob.digest);
         self.served.push_back(followed.blob.digest);
         if self.served.len() > MAX_SERVED {
@@ -174,6 +176,7 @@ mod tests {
         assert_eq!(generations.next(&followed(2), false), Next::LookBack("digest".into()));
         generations.loaded_instead(&followed(1));
         assert_eq!(generations.next(&followed(2), false), Next::Refuse("digest".into()));
-        assert_eq!(generations.last_followed(), None, "the day before is only a stopgap");
+        // With the clock stepped back, not even a stopgap gives way to an older day.
+        assert_eq!(generations.last_followed(), followed(1).pointer_day());
     }
 }

@@ -1,6 +1,7 @@
 //! The hot path: [`FilterHandle`], shared by all threads, and [`Reader`], one thread's own.
 //!
-//! A question here never waits, allocates, locks or logs. Only the poller swaps.
+//! A question here never waits, allocates or logs. Only the poller swaps. The one lock, around the
+//! guard's sample, is taken by one question in 128 at most, and only if it is free.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};

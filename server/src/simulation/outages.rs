@@ -568,6 +568,20 @@ fn a_restart_with_the_clock_a_day_behind_does_not_go_a_day_back() {
     });
 }
 
+#[test]
+fn a_clock_stepped_back_takes_no_stopgap_away() {
+    play(|scene| async move {
+        scene.damage(made(0, Kind::Good)).await;
+        scene.point(0, &made(0, Kind::Good).key).await;
+        scene.publish(-2, made(-2, Kind::Good)).await;
+        let process = scene.settled().await;
+        assert_eq!(process.status().state, State::Failing);
+        scene.dial.step(-2 * 86_400);
+        sleep(POLL * 10).await;
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
 /// The write happens on a thread of its own, in real time.
 async fn until_cached(folder: &std::path::Path) {
     while !folder.join("rt/followed").exists() {
