@@ -362,6 +362,21 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
     let endless = [head.as_bytes(), &chunk.repeat(20)].concat();
     let answer = raw_or_cut(&address, &endless);
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // Twenty clients keep back the last byte of a body: for sixteen there is room, and the others are told.
+    let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 16777216\r\n\r\n";
+    let held = vec![b'x'; (16 << 20) - 1];
+    let mut clients: Vec<TcpStream> =
+        (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let refused = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&held));
+        let mut answer = [0; 64];
+        let read = stream.read(&mut answer);
+        sent.is_err() || read.is_ok_and(|n| answer[..n].starts_with(b"HTTP/1.1 503"))
+    };
+    let refused = clients.iter_mut().map(refused).filter(|refused| *refused).count();
+    assert!((4..12).contains(&refused), "{refused} of 20 bodies were refused");
+    drop(clients);
     // 64 clients that each send a whole body of line feeds and read nothing of the answer: a gigabyte
     // of bodies, and six of answers if they were all taken.
     let body = vec![b'\n'; 16 << 20];
