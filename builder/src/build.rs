@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{Filter, Layout, Shape};
@@ -195,6 +196,7 @@ async fn run<H: IdHash>(
     progress(Progress::Fill);
     let shape = Shape::for_ids(job.layout, distinct.n_ids(), job.fpp)?;
     let filter = fill::fill(&distinct, shape, job.threads)?;
+    crash_point("filled");
     let header = measure::<H>(job, &distinct, &filter);
     verify::check_quality(&header, &filter)?;
     report.bits_per_id = shape.bits() as f64 / distinct.n_ids() as f64;
@@ -216,6 +218,7 @@ async fn run<H: IdHash>(
         let (header_read, filter_read) = uploaded;
         verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
         verify::check_quality(&header_read, &filter_read)?;
+        crash_point("verified");
         report.seconds.verify = clock.elapsed().as_secs_f64();
     }
 
@@ -279,6 +282,7 @@ async fn gather<H: IdHash>(
         samples.push(sink.sample);
     }
     report.seconds.scan = clock.elapsed().as_secs_f64();
+    crash_point("scanned");
 
     let clock = Instant::now();
     progress(Progress::Count);
@@ -286,6 +290,7 @@ async fn gather<H: IdHash>(
     let distinct = partitions.distinct(job.threads).map_err(Error::spill)?;
     report.ids = distinct.n_ids();
     report.seconds.count = clock.elapsed().as_secs_f64();
+    crash_point("counted");
     Ok((distinct.n_ids() > 0).then_some((distinct, samples)))
 }
 
@@ -364,6 +369,7 @@ pub(crate) async fn finish(
     if is_event && let Err(error) = store.record_act(&report.filter, &act).await {
         tracing::warn!("the history lacks this build: {error}");
     }
+    crash_point("recorded");
     Ok(report)
 }
 

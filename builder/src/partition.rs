@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::hash::IdHash;
 
 /// 2^9 partitions: a partition of 300 million IDs is then 4.5 MiB, which sorts in cache.
@@ -244,6 +245,7 @@ impl Spill {
             io::Error::new(e.kind(), format!("no temporary file in {}: {e}", self.folder.display()))
         })?);
         *file = Some(made.clone());
+        crash_point("spill-created");
         Ok(made)
     }
 

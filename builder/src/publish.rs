@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bloomsday_common::blob::{self, Header, Sealed};
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
@@ -40,6 +41,7 @@ pub async fn upload(
     loop {
         tries += 1;
         store.put_blob(sealed, progress).await?;
+        crash_point("uploaded");
         match read_back(store, sealed.key()).await {
             Err(error) if error.kind() == Kind::Corrupt && tries < UPLOADS => {
                 tracing::warn!("{error}; uploading it again");
@@ -51,6 +53,7 @@ pub async fn upload(
 
 async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), StoreError> {
     let fetched = store.fetch(key, u64::MAX).await?;
+    crash_point("read-back");
     blob::open(fetched.memory, fetched.digest, key)
 }
 
@@ -152,6 +155,7 @@ pub async fn point(
     let act = Act { outcome: Outcome::Pointing, previous: previous.clone(), ..act.clone() };
     store.record_act(filter, &act).await?;
     keep_from_prune(store, blob, retention).await?;
+    crash_point("told");
     let pointer = Pointer {
         bytes: Some(blob.len()),
         ids: Some(header.ids),
@@ -163,7 +167,10 @@ pub async fn point(
         ..Pointer::to(blob.key().clone())
     };
     match store.point(filter, day, &pointer, &decision.now.version).await {
-        Ok(()) => Ok(foretold),
+        Ok(()) => {
+            crash_point("pointed");
+            Ok(foretold)
+        }
         Err(error) if error.kind() == Kind::Superseded => {
             Ok(superseded(start, blob.key(), &format!("changed at the last moment: {error}")))
         }

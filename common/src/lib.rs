@@ -14,11 +14,13 @@
 //! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
 //! | [`store`] | every read and write; does what `protocol` decides |
 //! | [`shown`] | outside text in messages: one line, cut, without secrets |
+//! | [`mod@crash_point`] | named places at which a test kills a program |
 //! | [`error`] | what can go wrong, sorted by what to do about it |
 
 #![deny(unsafe_code)]
 
 pub mod blob;
+pub mod crash_point;
 pub mod day;
 pub mod digest;
 pub mod error;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::Error;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::Pointer;
@@ -77,7 +78,10 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        crash_point("cache-staged");
+        fs::rename(&temporary, path)?;
+        crash_point("cache-renamed");
+        Ok(())
     };
     write().inspect_err(|_| {
         // A full disk is not helped by half a blob; and if this fails too, the next write tries again.

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
 use bloomsday_common::store::Following;
@@ -312,8 +313,10 @@ impl Follower {
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         let bytes = generation.bytes;
         self.uncached = Some(generation.clone());
+        crash_point("swapping");
         let before = self.slot.swap(generation);
         self.announce.loaded();
+        crash_point("swapped");
         if before.is_none()
             && let Err(why) = loader.room.check(bytes)
         {
@@ -338,7 +341,10 @@ impl Follower {
         let Some(generation) = self.uncached.take() else { return };
         self.writing = Some(tokio::task::spawn_blocking(move || {
             match cache.keep(&generation.key, generation.filter.memory()) {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    crash_point("cached");
+                    Ok(())
+                }
                 Err(error) => {
                     let filter = &generation.key.filter;
                     tracing::warn!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::blob;
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::{Fetched, Store};
@@ -128,7 +129,9 @@ impl Loader {
 
     fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
         let bytes = fetched.memory.len() as u64;
+        crash_point("fetched");
         let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
+        crash_point("opened");
         let key = followed.blob.clone();
         Ok(Generation { key, header, filter, bytes, loaded_at: self.clock.now() })
     }

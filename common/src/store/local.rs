@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use crate::crash_point::crash_point;
 use crate::error::Error;
 use crate::pointer::MAX_RECORD_BYTES;
 
@@ -42,6 +43,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     let lock = parent.join(".lock");
     let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(failed("lock"))?;
     lock.lock().map_err(failed("lock"))?;
+    crash_point("pointer-locked");
 
     let found = match read_record(&path) {
         Ok(bytes) => Some(Bytes::from(bytes)),
@@ -63,7 +65,9 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         let mut file = File::create_new(&temporary)?;
         file.write_all(new)?;
         file.sync_all()?;
+        crash_point("pointer-staged");
         fs::rename(&temporary, &path)?;
+        crash_point("pointer-renamed");
         // Without this the rename itself may not survive a power failure.
         File::open(&parent)?.sync_all()
     };

@@ -23,6 +23,7 @@ use object_store::{
 };
 
 use crate::blob::Sealed;
+use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
@@ -390,6 +391,7 @@ impl Store {
             }
             upload.write(chunk);
             handed_over += chunk.len() as u64;
+            crash_point("part-uploaded");
             progress(handed_over);
         }
         upload.finish().await.map(drop).map_err(failed)

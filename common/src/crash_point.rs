@@ -1,0 +1,58 @@
+//! [`crash_point`]: named places at which a test stops a program, to kill it exactly there.
+//!
+//! In a release build a call is nothing at all.
+
+/// Every place on a build's way, in order. `pointer-…` exist only where the store is a local folder.
+pub const BUILD: &[&str] = &[
+    "spill-created",
+    "scanned",
+    "counted",
+    "filled",
+    "part-uploaded",
+    "uploaded",
+    "read-back",
+    "verified",
+    "told",
+    "pointer-locked",
+    "pointer-staged",
+    "pointer-renamed",
+    "pointed",
+    "recorded",
+];
+
+/// Every place on a server's way from a pointer to an answer and to its cache, in order.
+pub const SERVE: &[&str] =
+    &["fetched", "opened", "swapping", "swapped", "cache-staged", "cache-renamed", "cached"];
+
+/// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
+/// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
+/// exists.
+#[cfg(debug_assertions)]
+pub fn crash_point(name: &'static str) {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static PAUSE_AT: LazyLock<Option<(String, u32)>> = LazyLock::new(|| {
+        let at = std::env::var("BLOOMSDAY_PAUSE_AT").ok()?;
+        let (name, time) = at.split_once(':').unwrap_or((&at, "1"));
+        let time = time.parse().expect("BLOOMSDAY_PAUSE_AT is NAME or NAME:NUMBER");
+        Some((name.to_owned(), time))
+    });
+    static PASSED: AtomicU32 = AtomicU32::new(0);
+
+    assert!(BUILD.contains(&name) || SERVE.contains(&name), "{name} is in no list");
+    let Some((wanted, time)) = &*PAUSE_AT else { return };
+    if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {
+        return;
+    }
+    eprintln!("paused at {name}");
+    let until = std::env::var_os("BLOOMSDAY_PAUSE_UNTIL").map(std::path::PathBuf::from);
+    while !until.as_ref().is_some_and(|file| file.exists()) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Nothing: this is a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn crash_point(_: &'static str) {}
