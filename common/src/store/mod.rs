@@ -324,7 +324,15 @@ impl Store {
                 async move {
                     let read = self
                         .record(&key, |bytes| Act::parse(bytes, &key).map_err(|e| e.to_string()));
-                    Ok::<_, Error>(read.await?.seen.found().cloned())
+                    match read.await?.seen {
+                        // Listed a moment ago: to leave it out could undo a rollback.
+                        Seen::Absent => {
+                            let source = "it was listed, and is not there".into();
+                            let gone = object_store::Error::Generic { store: "record", source };
+                            Err(self.error("read", &key, gone))
+                        }
+                        seen => Ok(seen.found().cloned()),
+                    }
                 }
             })
             .buffered(16);
@@ -522,6 +530,7 @@ impl Store {
         };
         let tag =
             UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
+        let stated = got.meta.size;
         let mut bytes = Vec::new();
         let mut body = got.into_stream();
         while let Some(chunk) = body.next().await {
@@ -531,6 +540,13 @@ impl Store {
             if bytes.len() as u64 > MAX_RECORD_BYTES {
                 break;
             }
+        }
+        // A body that ended early would look like somebody's edit: a build would call itself
+        // superseded, and a history would have lost a record.
+        let got = bytes.len() as u64;
+        if got < stated.min(MAX_RECORD_BYTES) {
+            let source = format!("{got} of {stated} bytes arrived").into();
+            return Err(failed(object_store::Error::Generic { store: "record", source }));
         }
         Ok(Version(Some(Snapshot { bytes: bytes.into(), tag })))
     }
