@@ -252,7 +252,7 @@ impl Spill {
     fn append<H: IdHash>(&self, hashes: &[H]) -> io::Result<Extent> {
         let bytes: &[u8] = bytemuck::cast_slice(hashes);
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file()?.write_all_at(bytes, offset)?;
+        self.file()?.write_all_at(bytes, offset).map_err(|e| self.named(e))?;
         Ok(Extent { offset, bytes: bytes.len() as u64 })
     }
 
@@ -261,9 +261,15 @@ impl Spill {
             let before = hashes.len();
             hashes.resize(before + extent.bytes as usize / size_of::<H>(), H::zeroed());
             self.file()?
-                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)?;
+                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)
+                .map_err(|e| self.named(e))?;
         }
         Ok(())
+    }
+
+    /// The nameless file's folder is what an operator can do something about.
+    fn named(&self, e: io::Error) -> io::Error {
+        io::Error::new(e.kind(), format!("the temporary file in {}: {e}", self.folder.display()))
     }
 }
 
