@@ -196,5 +196,8 @@ fn start_logging(global: &Global) {
         .with_ansi(colours)
         .with_target(false)
         .fmt_fields(format::debug_fn(one_line).delimited(" "))
+        // It would say on stderr that stderr cannot be written to, and panic: a full disk under a log
+        // would end the thread that follows the pointers.
+        .log_internal_errors(false)
         .init();
 }
