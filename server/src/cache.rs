@@ -83,7 +83,7 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
         crash_point("cache-renamed");
         Ok(())
     };
-    write().inspect_err(|_| {
+    write().inspect_err(|_: &io::Error| {
         // A full disk is not helped by half a blob; and if this fails too, the next write tries again.
         let _ = fs::remove_file(&temporary);
     })?;

@@ -6,12 +6,20 @@
 //! | [`daemon`] | runs `bloomsday serve` and asks it over HTTP |
 //! | [`backend`] | the stores every test runs against: a local folder, and S3 (moto) |
 //! | [`input`] | Parquet and IDs |
+//! | [`made`] | blobs without Parquet |
+//! | [`campaign`] | sizes, seeds and results of campaigns |
+//! | [`liar`] | a store that lies |
+//! | [`victim`] | programs that are killed at a named place |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
 
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod campaign;
 pub mod daemon;
 pub mod input;
+pub mod liar;
+pub mod made;
 pub mod program;
+pub mod victim;

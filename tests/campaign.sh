@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs every campaign at full size and prints a table of what held, for the README. Takes hours.
+#
+# Usage: tests/campaign.sh [NAME…]     e.g. tests/campaign.sh crash liar; without names, all of them
+#
+# Environment: BLOOMSDAY_CAMPAIGN=small tries the script itself in minutes; BLOOMSDAY_SEED=n repeats a
+# failure. tests/run.sh installs what is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export BLOOMSDAY_CAMPAIGN="${BLOOMSDAY_CAMPAIGN:-full}"
+
+# What there is: a name, the file without which it is passed over, and the command. A campaign prints
+# lines `CAMPAIGN what | how much | what came of it | seconds`; to add one is to add a line here.
+release="cargo test --locked --workspace --release --test"
+# Places to stop at exist only without --release.
+debug="cargo test --locked --workspace --test"
+alone="-- --nocapture --test-threads 1"
+campaigns=(
+  "crash      | tests/tests/crash.rs      | $debug crash $alone"
+  "liar       | tests/tests/liar.rs       | $release liar $alone"
+  "liar_serve | tests/tests/liar_serve.rs | $release liar_serve $alone"
+  "disk_full  | tests/tests/disk_full.rs  | $debug disk_full $alone"
+  "corruption | tests/tests/corruption.rs | $release corruption $alone"
+  "races      | tests/tests/races.rs      | $release races $alone"
+  "processes  | tests/tests/races.rs      | $debug races process $alone"
+  "swaps      | tests/tests/swaps.rs      | $release swaps $alone"
+  "simulation | tests/tests/simulation.rs | $release simulation $alone"
+  "model      | tests/tests/model.rs      | $release model $alone"
+  "fuzz       | fuzz/run.sh               | fuzz/run.sh $BLOOMSDAY_CAMPAIGN"
+)
+
+log=$(mktemp) table=$(mktemp) failed=0
+trap 'rm -f "$log" "$table"' EXIT
+for campaign in "${campaigns[@]}"; do
+  IFS='|' read -r name file command <<<"$campaign"
+  name=${name// /} file=${file// /}
+  if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+  if [ ! -e "$file" ]; then continue; fi
+  echo "== $name:$command" >&2
+  if ! $command >"$log" 2>&1; then
+    failed=1
+    cat "$log" >&2
+    echo "| $name | | **failed** | |" >>"$table"
+  fi
+  # Behind the harness's own words, if it wrote some on the same line.
+  sed -n 's/^.*CAMPAIGN \(.*\)$/| \1 |/p' "$log" | tee -a "$table" >&2
+done
+
+cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+memory=$(awk '/MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)
+echo
+echo "$(date -u +%F), $(nproc) cores of ${cpu:-an unnamed CPU}, $memory GiB, $BLOOMSDAY_CAMPAIGN size:"
+echo
+echo '| campaign | size | result | seconds |'
+echo '|---|---|---|---|'
+cat "$table"
+exit $failed

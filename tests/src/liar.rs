@@ -1,0 +1,371 @@
+//! [`Liar`]: a store that fails, delays, cuts bodies short, tears uploads, or does what it was asked and
+//! then reports an error, at the `n`th call.
+//!
+//! The only place outside `common/src/store` that names object_store, so that tests need not.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bloomsday_common::store::Store;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
+};
+
+/// How long a late answer takes.
+const LATE: Duration = Duration::from_millis(20);
+
+/// What the store does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done, and an error says so: a 503, a reset connection.
+    Down,
+    /// Nothing is done for lack of rights: a 403.
+    Forbidden,
+    /// "There is nothing there", though there is: a 404.
+    Missing,
+    /// Right, but late.
+    Late,
+    /// No answer at all.
+    Silent,
+    /// The body ends half-way, and nothing says so.
+    Short,
+    /// The body breaks off half-way with an error.
+    Broken,
+    /// It is done, and an error is reported: a time-out, a lost answer.
+    Unsaid,
+    /// A write is done, and a failed condition is reported: what a client's own retry gets to see.
+    Conflict,
+    /// A write is not done, and a failed condition is reported, though the condition holds: S3's 409.
+    Refused,
+    /// Half of a blob is stored, and success is reported.
+    Torn,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Fault; 11] = [
+        Fault::Down,
+        Fault::Forbidden,
+        Fault::Missing,
+        Fault::Late,
+        Fault::Silent,
+        Fault::Short,
+        Fault::Broken,
+        Fault::Unsaid,
+        Fault::Conflict,
+        Fault::Refused,
+        Fault::Torn,
+    ];
+
+    /// Whether the fault can befall such a call at all; others are not counted.
+    fn befalls(self, call: Call, path: &Path) -> bool {
+        match self {
+            Fault::Down | Fault::Forbidden | Fault::Late | Fault::Silent => true,
+            Fault::Missing => matches!(call, Call::Get | Call::Head),
+            Fault::Short | Fault::Broken => call == Call::Get,
+            Fault::Unsaid => {
+                matches!(call, Call::Put | Call::Part | Call::Complete | Call::Delete)
+            }
+            Fault::Conflict | Fault::Refused => call == Call::Put,
+            Fault::Torn => {
+                matches!(call, Call::Put | Call::Part) && path.as_ref().contains("/blobs/")
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Get,
+    Head,
+    Put,
+    Open,
+    Part,
+    Complete,
+    List,
+    Delete,
+    Copy,
+}
+
+/// A store in memory that lies when it is told to.
+#[derive(Clone)]
+pub struct Liar {
+    inner: Arc<InMemory>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Default)]
+struct Plan {
+    fault: Option<Fault>,
+    /// The first call that it befalls, and how many.
+    at: u64,
+    times: u64,
+    /// Only calls on a key that contains this.
+    only: &'static str,
+    calls: u64,
+    befell: Vec<String>,
+}
+
+impl Default for Liar {
+    fn default() -> Liar {
+        Liar::over(InMemory::new())
+    }
+}
+
+impl Liar {
+    fn over(inner: InMemory) -> Liar {
+        Liar { inner: Arc::new(inner), plan: Arc::default() }
+    }
+
+    /// A copy of everything stored, honest until told otherwise.
+    pub fn fork(&self) -> Liar {
+        Liar::over(self.inner.fork())
+    }
+
+    /// From now on the calls `at`, `at + 1`, … of those the fault can befall go wrong, `times` of them.
+    pub fn lie(&self, fault: Fault, at: u64, times: u64) {
+        self.lie_about("", fault, at, times);
+    }
+
+    /// [`Liar::lie`], but only calls on keys that contain `only` count.
+    pub fn lie_about(&self, only: &'static str, fault: Fault, at: u64, times: u64) {
+        let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
+        *plan = Plan { fault: Some(fault), at, times, only, ..Plan::default() };
+    }
+
+    /// Honest from now on. Returns the calls that went wrong.
+    pub fn repent(&self) -> Vec<String> {
+        let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
+        std::mem::take(&mut *plan).befell
+    }
+
+    /// The store as the code under test sees it.
+    pub fn store(&self) -> Store {
+        Store::over(Arc::new(self.clone()), "liar://store")
+    }
+
+    /// What really lies at a key, whatever the plan.
+    pub async fn stored(&self, key: &str) -> Option<Bytes> {
+        let got = self.inner.get(&Path::from(key)).await.ok()?;
+        Some(got.bytes().await.expect("memory is readable"))
+    }
+
+    /// Puts something there, past the plan.
+    pub async fn place(&self, key: &str, bytes: Bytes) {
+        self.inner.put(&Path::from(key), bytes.into()).await.expect("memory takes it");
+    }
+
+    /// Whether this call goes wrong, and how.
+    fn strikes(&self, call: Call, path: &Path) -> Option<Fault> {
+        let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
+        let fault = plan.fault?;
+        if !fault.befalls(call, path) || !path.as_ref().contains(plan.only) {
+            return None;
+        }
+        let turn = plan.calls;
+        plan.calls += 1;
+        if turn < plan.at || turn - plan.at >= plan.times {
+            return None;
+        }
+        plan.befell.push(format!("{call:?} {path}"));
+        Some(fault)
+    }
+
+    /// What happens before the call is done: an error, a delay, or nothing.
+    async fn before(fault: Option<Fault>, path: &Path) -> Result<()> {
+        match fault {
+            Some(Fault::Late) => tokio::time::sleep(LATE).await,
+            Some(Fault::Silent) => std::future::pending().await,
+            Some(fault) => return refusal(fault, path).map_or(Ok(()), Err),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// The error of a call that is not done.
+fn refusal(fault: Fault, path: &Path) -> Option<Error> {
+    let (path, source) = (path.to_string(), "the store lies".into());
+    match fault {
+        Fault::Down => Some(down()),
+        Fault::Forbidden => Some(Error::PermissionDenied { path, source }),
+        Fault::Missing => Some(Error::NotFound { path, source }),
+        Fault::Refused => Some(Error::Precondition { path, source }),
+        _ => None,
+    }
+}
+
+fn down() -> Error {
+    Error::Generic { store: "liar", source: "the store lies".into() }
+}
+
+/// What a write that was done reports.
+fn after<T>(fault: Option<Fault>, path: &Path, mode: Option<&PutMode>, done: T) -> Result<T> {
+    let (path, source) = (path.to_string(), "the store lies".into());
+    match fault {
+        Some(Fault::Unsaid) => Err(down()),
+        Some(Fault::Conflict) if mode == Some(&PutMode::Create) => {
+            Err(Error::AlreadyExists { path, source })
+        }
+        Some(Fault::Conflict) => Err(Error::Precondition { path, source }),
+        _ => Ok(done),
+    }
+}
+
+fn half(payload: PutPayload) -> PutPayload {
+    let bytes = Bytes::from(payload);
+    bytes.slice(..bytes.len() / 2).into()
+}
+
+#[async_trait]
+impl ObjectStore for Liar {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        mut payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        let fault = self.strikes(Call::Put, path);
+        Liar::before(fault, path).await?;
+        if fault == Some(Fault::Torn) {
+            payload = half(payload);
+        }
+        let mode = options.mode.clone();
+        let done = self.inner.put_opts(path, payload, options).await?;
+        after(fault, path, Some(&mode), done)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        Liar::before(self.strikes(Call::Open, path), path).await?;
+        let upload = self.inner.put_multipart_opts(path, options).await?;
+        Ok(Box::new(LyingUpload { upload, path: path.clone(), liar: self.clone() }))
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let call = if options.head { Call::Head } else { Call::Get };
+        let fault = self.strikes(call, path);
+        Liar::before(fault, path).await?;
+        let got = self.inner.get_opts(path, options).await?;
+        if !matches!(fault, Some(Fault::Short | Fault::Broken)) {
+            return Ok(got);
+        }
+        let GetResult { meta, range, attributes, extensions, .. } = &got;
+        let (meta, range) = (meta.clone(), range.clone());
+        let (attributes, extensions) = (attributes.clone(), extensions.clone());
+        let whole = got.bytes().await?;
+        let mut body = vec![Ok(whole.slice(..whole.len() / 2))];
+        if fault == Some(Fault::Broken) {
+            body.push(Err(down()));
+        }
+        let payload = GetResultPayload::Stream(stream::iter(body).boxed());
+        Ok(GetResult { payload, meta, range, attributes, extensions })
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let liar = self.clone();
+        let delete = move |path: Result<Path>| {
+            let liar = liar.clone();
+            async move {
+                let path = path?;
+                let fault = liar.strikes(Call::Delete, &path);
+                Liar::before(fault, &path).await?;
+                liar.inner.delete(&path).await?;
+                after(fault, &path, None, path.clone())
+            }
+        };
+        paths.then(delete).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let path = prefix.cloned().unwrap_or_default();
+        let fault = self.strikes(Call::List, &path);
+        let listed = self.inner.list(prefix);
+        let begin = async move {
+            match Liar::before(fault, &path).await {
+                Ok(()) => listed,
+                Err(error) => stream::iter([Err(error)]).boxed(),
+            }
+        };
+        begin.into_stream().flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let path = prefix.cloned().unwrap_or_default();
+        Liar::before(self.strikes(Call::List, &path), &path).await?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        Liar::before(self.strikes(Call::Copy, to), to).await?;
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+/// An upload in parts, through the same plan.
+struct LyingUpload {
+    upload: Box<dyn MultipartUpload>,
+    path: Path,
+    liar: Liar,
+}
+
+#[async_trait]
+impl MultipartUpload for LyingUpload {
+    fn put_part(&mut self, mut data: PutPayload) -> UploadPart {
+        let fault = self.liar.strikes(Call::Part, &self.path);
+        if fault == Some(Fault::Torn) {
+            data = half(data);
+        }
+        let (part, path) = (self.upload.put_part(data), self.path.clone());
+        let call = async move {
+            Liar::before(fault, &path).await?;
+            part.await?;
+            after(fault, &path, None, ())
+        };
+        call.boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let fault = self.liar.strikes(Call::Complete, &self.path);
+        Liar::before(fault, &self.path).await?;
+        let done = self.upload.complete().await?;
+        after(fault, &self.path, None, done)
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.upload.abort().await
+    }
+}
+
+impl fmt::Debug for LyingUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an upload to {}", self.path)
+    }
+}
+
+impl fmt::Debug for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Liar")
+    }
+}
+
+impl fmt::Display for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Liar")
+    }
+}

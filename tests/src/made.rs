@@ -1,0 +1,85 @@
+//! [`Made`]: blobs made of counted IDs, without Parquet, for tests of what comes after a build.
+
+use std::ops::Range;
+
+use bloomsday_common::blob::{self, Header, Origin, Sealed};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::memory::Buffer;
+use bloomsday_common::pointer::Pointer;
+use bloomsday_common::store::Store;
+
+/// The `n`th ID: its eight bytes.
+#[inline]
+pub fn id(n: u64) -> [u8; 8] {
+    n.to_le_bytes()
+}
+
+/// A filter and what its blob says of it.
+pub struct Made {
+    /// The blob's header.
+    pub header: Header,
+    /// The filter.
+    pub filter: Filter,
+}
+
+impl Made {
+    /// The filter `rt` of a day, with these IDs and an fpp of 0.03.
+    pub fn of(day: Day, layout: Layout, ids: Range<u64>) -> Made {
+        let n_ids = ids.end - ids.start;
+        let shape = Shape::for_ids(layout, n_ids, 0.03).expect("a shape");
+        let mut filter = FilterMut::new(shape).expect("memory");
+        for n in ids {
+            match layout {
+                Layout::Blocked => filter.insert(Xxh3::of(&id(n))),
+                Layout::Guava => filter.insert(Murmur3::of(&id(n))),
+            }
+        }
+        let filter = filter.freeze();
+        let header = Header {
+            filter: "rt".parse().expect("a name"),
+            day,
+            shape,
+            origin: Origin::Built,
+            ids: n_ids,
+            fpp_target: 0.03,
+            fpp_hits: 3,
+            fpp_asked: 100,
+            ones: filter.count_ones(),
+        };
+        Made { header, filter }
+    }
+
+    /// As it is published.
+    pub fn sealed(&self) -> Sealed<'_> {
+        blob::seal(&self.header, &self.filter)
+    }
+
+    /// The blob's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.sealed().parts().concat()
+    }
+
+    /// Uploads the blob, and makes its day's pointer name it.
+    pub async fn publish(&self, store: &Store) {
+        store.put_blob(&self.sealed(), &|_| {}).await.expect("the blob is uploaded");
+        self.point(store, self.header.day).await;
+    }
+
+    /// Makes the pointer of `day` name the blob.
+    pub async fn point(&self, store: &Store, day: Day) {
+        let filter = &self.header.filter;
+        let read = store.pointer(filter, day).await.expect("the pointer is read");
+        let sealed = self.sealed();
+        let pointer = Pointer { bytes: Some(sealed.len()), ..Pointer::to(sealed.key().clone()) };
+        store.point(filter, day, &pointer, &read.version).await.expect("the pointer is written");
+    }
+}
+
+/// Bytes where a fetch would have put them.
+pub fn buffer(bytes: &[u8]) -> Buffer {
+    let mut buffer = Buffer::zeroed(bytes.len()).expect("memory");
+    buffer.copy_from_slice(bytes);
+    buffer
+}

@@ -1,0 +1,87 @@
+//! [`Victim`]: a run of the program that is stopped at a named place, and killed there.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// How long a program may take to get somewhere.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A running program whose stderr is read.
+pub struct Victim {
+    process: Child,
+    lines: Receiver<String>,
+    said: String,
+}
+
+impl Victim {
+    /// Starts it, to stop at `place` (`name`, or `name:n` for the `n`th time).
+    pub fn start(mut command: Command, place: Option<&str>) -> Victim {
+        if let Some(place) = place {
+            command.env("BLOOMSDAY_PAUSE_AT", place);
+        }
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stderr = BufReader::new(process.stderr.take().expect("stderr is piped"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Victim { process, lines, said: String::new() }
+    }
+
+    /// Waits until it stands still at the place; false when it ended before.
+    #[track_caller]
+    pub fn paused(&mut self) -> bool {
+        self.says("paused at ")
+    }
+
+    /// Waits until it has written a line with `text` to stderr; false when it ended before.
+    #[track_caller]
+    pub fn says(&mut self, text: &str) -> bool {
+        loop {
+            match self.lines.recv_timeout(DEADLINE) {
+                Ok(line) => {
+                    let found = line.contains(text);
+                    self.said += &line;
+                    self.said.push('\n');
+                    if found {
+                        return true;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => panic!("never said {text:?}:\n{}", self.said),
+            }
+        }
+    }
+
+    /// Reads all that it writes to stderr.
+    #[track_caller]
+    pub fn finish(&mut self) {
+        while self.says("") {}
+    }
+
+    /// What it has written to stderr so far, as far as it was waited for.
+    pub fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// Lets it run to its end; the exit status.
+    pub fn wait(mut self) -> Option<i32> {
+        self.process.wait().expect("the program can be waited for").code()
+    }
+}
+
+impl Drop for Victim {
+    /// `kill -9`.
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,230 @@
+//! Eight builders race for one pointer: one wins, the others are told, and the pointer names the winner's
+//! whole blob.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use bloomsday_builder::gates::Gates;
+use bloomsday_builder::{Job, Progress, Report, build};
+use bloomsday_common::blob;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::Outcome;
+use bloomsday_common::protocol::Retention;
+use bloomsday_common::store::Store;
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::campaign::{Campaign, size};
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::victim::Victim;
+
+const BUILDERS: usize = 8;
+/// How many IDs a builder has; its neighbours share half of them.
+const USERS: u64 = 200;
+/// Where the races in a process of their own find their store, and the inputs.
+const STORE: &str = "BLOOMSDAY_TEST_STORE";
+const FOLDER: &str = "BLOOMSDAY_TEST_FOLDER";
+
+fn users(builder: usize) -> std::ops::Range<u64> {
+    let first = builder as u64 * USERS / 2;
+    first..first + USERS
+}
+
+fn input(folder: &std::path::Path, builder: usize) -> PathBuf {
+    folder.join(format!("{builder}.parquet"))
+}
+
+/// Credentials come from the environment, so the races on a backend run in a process of their own.
+fn race_on(backend: &Backend) {
+    (0..BUILDERS).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
+    let races = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "the_races", "--nocapture"])
+        .envs(backend.env.iter().map(|(name, value)| (*name, value)))
+        .env(STORE, &backend.store)
+        .env(FOLDER, backend.folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&races.stdout);
+    said.lines().filter(|line| line.starts_with("CAMPAIGN")).for_each(|line| println!("{line}"));
+    let complained = String::from_utf8_lossy(&races.stderr);
+    assert!(races.status.success(), "on {}:\n{said}\n{complained}", backend.store);
+}
+
+#[test]
+fn one_of_eight_builders_wins_on_a_local_folder() {
+    race_on(&Backend::local());
+}
+
+#[test]
+fn one_of_eight_builders_wins_on_s3() {
+    race_on(&Backend::s3());
+}
+
+#[test]
+#[ignore = "run by the tests above, on each backend"]
+fn the_races() {
+    let address = std::env::var(STORE).unwrap();
+    let local = !address.starts_with("s3://");
+    let campaign =
+        Campaign::new(if local { "8 builders race, local" } else { "8 builders race, S3" });
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    // With the memory of one builder each, the runtimes are made once.
+    let runtimes: Vec<_> = (0..BUILDERS)
+        .map(|_| {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            runtime.worker_threads(1).enable_all().build().unwrap()
+        })
+        .collect();
+    // A store each, as if in a process each: no lock is shared but that of the file.
+    let stores: Vec<Store> = (0..BUILDERS).map(|_| Store::create(&address).unwrap()).collect();
+    let rounds = size(if local { 15 } else { 6 }, 1_000);
+    let (clock, mut equals) = (Instant::now(), 0);
+    for round in 0..rounds {
+        // A filter of its own for each round, so that histories stay short.
+        let filter: FilterName = format!("race-{round}").parse().unwrap();
+        let all_equal = round % 5 == 4;
+        let ready = Barrier::new(BUILDERS);
+        let reports: Vec<Report> = std::thread::scope(|scope| {
+            let race = |n: usize| {
+                let file = input(&folder, if all_equal { 0 } else { n });
+                let (filter, store, runtime, ready) = (&filter, &stores[n], &runtimes[n], &ready);
+                scope.spawn(move || {
+                    let met = AtomicBool::new(false);
+                    // All have read the pointer before any goes on to write it.
+                    let meet = |progress| {
+                        if matches!(progress, Progress::Fill) && !met.swap(true, Ordering::Relaxed)
+                        {
+                            ready.wait();
+                        }
+                    };
+                    let job = Job {
+                        filter: filter.clone(),
+                        day: today(),
+                        inputs: vec![file.display().to_string()],
+                        column: "device_id".into(),
+                        fpp: 0.03,
+                        layout: Layout::Blocked,
+                        memory: 1 << 30,
+                        spill_folder: std::env::temp_dir(),
+                        threads: 1,
+                        by: format!("builder {n}"),
+                        gates: Gates::default(),
+                        accept_change: None,
+                        retention: Retention::default(),
+                        dry_run: false,
+                    };
+                    runtime.block_on(build(&job, store, &meet)).unwrap()
+                })
+            };
+            let race: Vec<_> = (0..BUILDERS).map(race).collect();
+            race.into_iter().map(|builder| builder.join().unwrap()).collect()
+        });
+        let outcomes: Vec<Outcome> = reports.iter().map(|report| report.outcome).collect();
+        let won = |outcome: &&Outcome| **outcome == Outcome::Published;
+        assert_eq!(outcomes.iter().filter(won).count(), 1, "round {round}: {outcomes:?}");
+        for outcome in &outcomes {
+            let told = matches!(outcome, Outcome::Published | Outcome::Superseded);
+            assert!(told || (all_equal && *outcome == Outcome::Unchanged), "{outcomes:?}");
+        }
+        equals += u64::from(all_equal);
+        let winner = outcomes.iter().position(|outcome| won(&outcome)).unwrap();
+        runtimes[0].block_on(async {
+            let store = &stores[0];
+            let read = store.pointer(&filter, today()).await.unwrap();
+            let named = read.seen.found().unwrap().blob.clone();
+            assert_eq!(Some(&named), reports[winner].blob.as_ref(), "round {round}");
+            // Every builder's blob is whole, the losers' too.
+            let mut blobs: Vec<_> = reports.iter().filter_map(|r| r.blob.clone()).collect();
+            blobs.dedup();
+            for key in blobs {
+                let fetched = store.fetch(&key, u64::MAX).await.unwrap();
+                let (_, won) = blob::open(fetched.memory, fetched.digest, &key).unwrap();
+                if key == named {
+                    let users = users(if all_equal { 0 } else { winner });
+                    assert!(users.map(user).all(|id| won.contains(id.as_bytes())), "{round}");
+                }
+            }
+        });
+    }
+    let pace = rounds as f64 / clock.elapsed().as_secs_f64();
+    let result = format!("one winner each; {pace:.1} rounds/s");
+    campaign.held(&format!("{rounds} rounds, {equals} of them with the same IDs"), &result);
+}
+
+/// The same with real processes, all stopped after their scan and let go at once.
+#[test]
+fn one_of_eight_processes_wins_and_the_others_exit_5() {
+    if !cfg!(debug_assertions) {
+        // A release build has no places to stop at.
+        return;
+    }
+    let campaign = Campaign::new("8 processes race, local and S3");
+    let rounds = size(1, 50);
+    for backend in Backend::all() {
+        (0..BUILDERS).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
+        for round in 0..rounds {
+            let go = backend.folder.path().join(format!("go-{round}"));
+            let store = format!("{}/{round}", backend.store);
+            let day = today().to_string();
+            let mut race: Vec<Victim> = (0..BUILDERS)
+                .map(|n| {
+                    let file = input(backend.folder.path(), n).display().to_string();
+                    let words = ["build", "rt", "--day", &day, "--input", &file];
+                    let words =
+                        [&words[..], &["--column", "device_id", "--store", &store]].concat();
+                    let mut command = bloomsday(&words).envs(&backend.env).into_command();
+                    command.env("BLOOMSDAY_PAUSE_UNTIL", &go);
+                    Victim::start(command, Some("scanned"))
+                })
+                .collect();
+            for builder in &mut race {
+                assert!(builder.paused(), "{}", builder.said());
+            }
+            std::fs::write(&go, "").unwrap();
+            race.iter_mut().for_each(Victim::finish);
+            let codes: Vec<_> = race.into_iter().map(Victim::wait).collect();
+            let with = |code| codes.iter().filter(|c| **c == Some(code)).count();
+            assert_eq!((with(0), with(5)), (1, BUILDERS - 1), "{codes:?}");
+        }
+    }
+    campaign.held(&format!("{} rounds", 2 * rounds), "one exits 0, seven exit 5");
+}
+
+/// A builder that stood still for long does not publish over what came meanwhile.
+#[test]
+fn a_build_that_is_stopped_and_continued_does_not_overwrite_what_came_later() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    // Up to the last moment before the write; past it, the write itself is conditional.
+    let places = ["scanned", "counted", "filled", "uploaded", "verified", "told"];
+    for backend in Backend::all() {
+        (0..2).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
+        for place in places {
+            let go = backend.folder.path().join(format!("continue-{place}"));
+            let store = format!("{}/{place}", backend.store);
+            let day = today().to_string();
+            let build = |n| {
+                let file = input(backend.folder.path(), n).display().to_string();
+                let words = ["build", "rt", "--day", &day, "--input", &file, "--json"];
+                let words = [&words[..], &["--column", "device_id", "--store", &store]].concat();
+                bloomsday(&words).envs(&backend.env)
+            };
+            let mut command = build(0).into_command();
+            command.env("BLOOMSDAY_PAUSE_UNTIL", &go);
+            let mut stopped = Victim::start(command, Some(place));
+            assert!(stopped.paused(), "{place}: {}", stopped.said());
+            let later = build(1).run().expect(0).json();
+            std::fs::write(&go, "").unwrap();
+            stopped.finish();
+            let said = stopped.said().to_owned();
+            assert_eq!(stopped.wait(), Some(5), "{place}:\n{said}");
+            let again = build(1).run().expect(0).json();
+            assert_eq!(again["outcome"], "unchanged", "{place}: it was overwritten");
+            assert_eq!(again["blob"], later["blob"]);
+        }
+    }
+}
