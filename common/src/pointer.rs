@@ -110,6 +110,8 @@ pub enum Outcome {
     Superseded,
     /// A check or a gate refused.
     Refused,
+    /// It could not be done, and may be tried again.
+    Failed,
 }
 
 impl Outcome {
@@ -121,6 +123,7 @@ impl Outcome {
             Outcome::Unchanged => "unchanged",
             Outcome::Superseded => "superseded",
             Outcome::Refused => "refused",
+            Outcome::Failed => "failed",
         }
     }
 }

@@ -68,10 +68,28 @@ impl Build {
             Outcome::Published | Outcome::Unchanged | Outcome::Pointing => ExitCode::SUCCESS,
             Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),
             Outcome::Refused => ExitCode::from(exit::REFUSED),
+            Outcome::Failed => ExitCode::from(exit::FAILED),
         })
     }
 
-    fn job(self, settings: &Settings) -> Result<Job, Error> {
+    /// What the configuration alone says of building `day`.
+    pub(crate) fn of(filter: FilterName, day: Day) -> Build {
+        Build {
+            filter,
+            day,
+            input: Vec::new(),
+            column: None,
+            fpp: None,
+            layout: None,
+            memory: None,
+            spill: None,
+            threads: None,
+            accept_change: None,
+            dry_run: false,
+        }
+    }
+
+    pub(crate) fn job(self, settings: &Settings) -> Result<Job, Error> {
         let configured = settings.filter(&self.filter);
         let retention = settings.retention(&self.filter);
         let wrong = |why| Error::Usage(format!("filters.{}.{why}", self.filter));

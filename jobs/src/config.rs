@@ -6,6 +6,7 @@ mod file;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
 use bloomsday_common::filter::{Layout, Shape};
@@ -15,11 +16,13 @@ use bloomsday_common::shown::address_without_secrets;
 use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
 use clap::Subcommand;
+use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use self::file::{File, FilterFile};
 use crate::error::Error;
 use crate::output::{self, Output};
+use crate::schedule::{MAX_CATCH_UP_DAYS, Rules};
 
 /// Where a configuration file is looked for when none is named.
 const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
@@ -35,6 +38,16 @@ pub(crate) struct Settings {
 pub(crate) const MAX_AGE_DAYS: u32 = 3;
 /// The false-positive probability of a filter whose target nobody stated.
 pub(crate) const FPP: f64 = 0.03;
+/// A run builds the day before its own.
+const DAY_OFFSET: u32 = 1;
+/// Runs missed on so many days before today's are made up for: what a server would still follow.
+const CATCH_UP_DAYS: u32 = MAX_AGE_DAYS;
+/// When a day that was due is late.
+const DEADLINE: Duration = Duration::from_secs(6 * 3600);
+/// How long input must hold still.
+const SETTLE: Duration = Duration::from_secs(300);
+/// How many of the next runs `config check` shows.
+const SHOWN_RUNS: usize = 3;
 
 impl Settings {
     pub(crate) fn load(
@@ -79,6 +92,31 @@ impl Settings {
     /// What the file says of a filter, which may be nothing.
     pub(crate) fn filter(&self, name: &FilterName) -> FilterFile {
         self.file.filters.get(name).cloned().unwrap_or_default()
+    }
+
+    /// How a filter is scheduled.
+    pub(crate) fn rules(&self, name: &FilterName) -> Result<Rules, Error> {
+        let filter = self.filter(name);
+        let wrong = |what: &str| Error::Usage(format!("[filters.{name}] {what}"));
+        let catch_up_days = filter.catch_up_days.unwrap_or(CATCH_UP_DAYS);
+        if catch_up_days > MAX_CATCH_UP_DAYS {
+            return Err(wrong(&format!("catch_up_days is at most {MAX_CATCH_UP_DAYS}")));
+        }
+        if filter.marker.as_ref().is_some_and(|m| m.is_empty() || m.contains(['/', '*', '?', '[']))
+        {
+            return Err(wrong("marker is the name of one file, such as _SUCCESS"));
+        }
+        let expression = filter.schedule.ok_or_else(|| {
+            wrong("has no `schedule`: write one, for example `schedule = \"0 2 * * *\"`")
+        })?;
+        Ok(Rules {
+            expression,
+            day_offset: filter.day_offset.unwrap_or(DAY_OFFSET),
+            catch_up_days,
+            deadline: filter.deadline.unwrap_or(DEADLINE),
+            settle: filter.settle.unwrap_or(SETTLE).max(Duration::from_millis(1)),
+            marker_only: filter.marker.is_some(),
+        })
     }
 
     pub(crate) fn max_age_days(&self, name: &FilterName) -> u32 {
@@ -206,8 +244,22 @@ impl Settings {
             add_gates(&mut add, &key("gates"), &filter.gates);
             let unused =
                 |value: Option<String>| value.map(|v| v + " (not acted on by this version)");
-            add(key("schedule"), unused(filter.schedule.clone()), "none");
-            add(key("day_offset"), unused(filter.day_offset.map(|days| days.to_string())), "1");
+            add(key("schedule"), filter.schedule.as_ref().map(ToString::to_string), "none");
+            if filter.schedule.is_some() {
+                let rules = self.rules(name)?;
+                let days = |days: Option<u32>| days.map(|days| days.to_string());
+                let time =
+                    |t: Option<Duration>| t.map(|t| humantime::format_duration(t).to_string());
+                let next = rules.upcoming(Timestamp::now()).take(SHOWN_RUNS);
+                let next: Vec<String> =
+                    next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
+                add(key("day_offset"), days(filter.day_offset), "1");
+                add(key("catch_up_days"), days(filter.catch_up_days), "3");
+                add(key("deadline"), time(filter.deadline), "6h");
+                add(key("settle"), time(filter.settle), "5m");
+                add(key("marker"), filter.marker.clone(), "_SUCCESS, or files that hold still");
+                add(key("next runs"), None, &next.join(", "));
+            }
             let guard = filter.guard.map(|guard| format!("{guard:?}").to_lowercase());
             add(key("guard"), guard, "warn");
             let hold = filter.guard_max_hold.map(|d| humantime::format_duration(d).to_string());

@@ -18,8 +18,10 @@ mod plan;
 mod prune;
 mod query;
 mod repoint;
+mod schedule;
 mod serve;
 mod status;
+mod why;
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -90,6 +92,8 @@ enum Job {
     Inspect(inspect::Inspect),
     /// Ask IDs, as a server would be asked.
     Query(query::Query),
+    /// Show which of the last days hold an ID, and how sure that is.
+    Why(why::Why),
     /// Roll a day back or forward, for the whole fleet.
     Repoint(repoint::Repoint),
     /// Hold the whole fleet on one blob.
@@ -98,6 +102,8 @@ enum Job {
     Unpin(pin::Unpin),
     /// Delete what nothing reachable needs.
     Prune(prune::Prune),
+    /// Run every filter's build by its cron expression.
+    Schedule(schedule::Schedule),
     /// Write a blob as another system's file.
     Export(exchange::Export),
     /// Publish another system's file as a day.
@@ -139,6 +145,8 @@ fn main() -> ExitCode {
                 Job::History(job) => job.run(&settings, &output).await,
                 Job::Inspect(job) => job.run(&settings, &output).await,
                 Job::Query(job) => job.run(&settings, &output).await,
+                Job::Why(job) => job.run(&settings, &output).await,
+                Job::Schedule(job) => job.run(&settings, &output).await,
                 Job::Repoint(job) => job.run(&settings, &output).await,
                 Job::Pin(job) => job.run(&settings, &output).await,
                 Job::Unpin(job) => job.run(&settings, &output).await,

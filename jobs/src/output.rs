@@ -14,6 +14,7 @@ use serde::Serialize;
 /// The most characters of a value in a table.
 const MAX_CELL_CHARS: usize = 500;
 
+#[derive(Clone)]
 pub(crate) struct Output {
     json: bool,
     quiet: bool,

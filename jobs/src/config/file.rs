@@ -14,6 +14,8 @@ use bloomsday_common::shown::{plain, without_secrets};
 use bloomsday_server::Guard;
 use serde::{Deserialize, Deserializer};
 
+use crate::schedule::Expression;
+
 /// The file `bloomsday.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -49,9 +51,16 @@ pub(crate) struct FilterFile {
     pub(crate) guard: Option<Guard>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) guard_max_hold: Option<Duration>,
-    // Read and checked, for the programs that act on them.
-    pub(crate) schedule: Option<String>,
+    /// When it is built, in UTC.
+    pub(crate) schedule: Option<Expression>,
     pub(crate) day_offset: Option<u32>,
+    pub(crate) catch_up_days: Option<u32>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) deadline: Option<Duration>,
+    #[serde(default, deserialize_with = "duration")]
+    pub(crate) settle: Option<Duration>,
+    /// The file without which the input is not whole.
+    pub(crate) marker: Option<String>,
 }
 
 /// Reads the text of a file; says what is wrong with it, where, without repeating its values at length:
@@ -135,6 +144,10 @@ mod tests {
             ("[filters.rt.gates]\nids = 7", "ids"),
             ("poll_interval = \"soon\"", "poll_interval"),
             ("listen = \"everywhere\"", "listen"),
+            ("[filters.rt]\nschedule = \"0 25 * * *\"", "0 25"),
+            ("[filters.rt]\nschedule = \"0 2 * * 1\"", "Sunday or Monday"),
+            ("[filters.rt]\nschedule = 2", "schedule"),
+            ("[filters.rt]\nsettle = \"soon\"", "settle"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

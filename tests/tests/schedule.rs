@@ -1,0 +1,213 @@
+//! `bloomsday schedule`: the real program on a real store. What it decides when is put to weeks of
+//! made-up time beside the code; here are the input, the history, the metrics and two at once.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::program::{Bloomsday, bloomsday};
+
+/// A filter that was due at midnight, for today's date minus one, and the `{day}` folders under `in`.
+fn configure(backend: &Backend, more: &str) {
+    let folder = backend.folder.path();
+    let text = format!(
+        "store = \"{}\"\n[filters.rt]\ninput = \"{}/in/dt={{day}}/\"\ncolumn = \"device_id\"\n\
+         schedule = \"0 0 * * *\"\n{more}\n",
+        backend.store,
+        folder.display()
+    );
+    std::fs::write(folder.join("bloomsday.toml"), text).unwrap();
+}
+
+fn run(backend: &Backend, words: &[&str]) -> Bloomsday {
+    let words = [words, &["--json"]].concat();
+    bloomsday(&words).envs(&backend.env).current_dir(backend.folder.path())
+}
+
+/// Writes the input of the day `back` days before today, with a marker if so.
+fn input(backend: &Backend, back: u32, users: u64, marker: bool) {
+    let folder = backend.folder.path().join(format!("in/dt={}", today().minus(back)));
+    write_users(&folder.join("part-0.parquet"), 0..users);
+    if marker {
+        std::fs::write(folder.join("_SUCCESS"), b"").unwrap();
+    }
+}
+
+fn history(backend: &Backend) -> Vec<serde_json::Value> {
+    let said = run(backend, &["history", "rt"]).run().expect(0).stdout;
+    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn missed_days_are_caught_up_newest_first_and_only_once() {
+    for backend in Backend::all() {
+        configure(&backend, "catch_up_days = 2");
+        (1..=4).for_each(|back| input(&backend, back, 1_000 + u64::from(back), true));
+        let said = run(&backend, &["schedule", "--once"]).run().expect(0).stdout;
+        let days: Vec<String> = said
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .map(|report| report["day"].as_str().unwrap().to_owned())
+            .collect();
+        // Yesterday, and the two before; the fourth is too long ago.
+        let expected: Vec<String> = (1..=3).map(|back| today().minus(back).to_string()).collect();
+        assert_eq!(days, expected);
+        let again = run(&backend, &["schedule", "--once"]).run().expect(0);
+        assert_eq!(again.stdout, "", "a second run had something to do");
+        assert_eq!(history(&backend).len(), 3);
+    }
+}
+
+#[test]
+fn input_that_is_not_there_is_waited_for_and_reported() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0\ndeadline = \"1s\"\nmarker = \"_DONE\"");
+    let metrics = backend.folder.path().join("bloomsday.prom");
+    let metrics = metrics.to_str().unwrap();
+    let once = ["schedule", "--once", "--metrics-file", metrics];
+    let yesterday = today().minus(1).to_string();
+    run(&backend, &once).run().expect(75).complains(&["not built yet", &yesterday]);
+    let page = std::fs::read_to_string(metrics).unwrap();
+    assert!(page.contains("bloomsday_build_late_days{filter=\"rt\"} 1"), "{page}");
+    assert!(page.contains("bloomsday_build_pending_days{filter=\"rt\"} 1"), "{page}");
+
+    // Files without the marker that is demanded are not enough; `_SUCCESS` is another marker.
+    input(&backend, 1, 1_000, true);
+    run(&backend, &once).run().expect(75);
+    let marker = backend.folder.path().join(format!("in/dt={yesterday}/_DONE"));
+    std::fs::write(marker, b"").unwrap();
+    let report = run(&backend, &once).run().expect(0).json();
+    assert_eq!((&report["outcome"], &report["ids"]), (&"published".into(), &1_000.into()));
+    let page = std::fs::read_to_string(metrics).unwrap();
+    assert!(page.contains("bloomsday_build_late_days{filter=\"rt\"} 0"), "{page}");
+    let runs = "bloomsday_build_runs_total{filter=\"rt\",outcome=\"published\"} 1";
+    assert!(page.contains(runs), "{page}");
+    promtool_accepts(&page);
+}
+
+#[test]
+fn files_without_a_marker_are_built_once_they_hold_still() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0\nsettle = \"20ms\"");
+    input(&backend, 1, 1_000, false);
+    let report = run(&backend, &["schedule", "--once"]).run().expect(0).json();
+    assert_eq!(report["outcome"], "published");
+}
+
+#[test]
+fn failed_and_unchanged_runs_are_in_the_history_too() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0");
+    input(&backend, 1, 1_000, true);
+    let part = backend.folder.path().join(format!("in/dt={}/part-0.parquet", today().minus(1)));
+    let good = std::fs::read(&part).unwrap();
+    std::fs::write(&part, b"PAR1 and then nothing").unwrap();
+    run(&backend, &["schedule", "--once"]).run().expect(75).complains(&["part-0.parquet"]);
+    let told = history(&backend);
+    assert_eq!((told.len(), &told[0]["outcome"]), (1, &"failed".into()));
+    assert!(told[0]["reason"].as_str().unwrap().contains("part-0.parquet"), "{told:?}");
+    // The pause after a failure is kept by whoever comes next.
+    run(&backend, &["schedule", "--once"]).run().expect(75);
+    assert_eq!(history(&backend).len(), 1);
+
+    // Built by hand, which ends the matter.
+    std::fs::write(&part, good).unwrap();
+    let day = today().minus(1).to_string();
+    run(&backend, &["build", "rt", "--day", &day]).run().expect(0);
+    assert_eq!(run(&backend, &["schedule", "--once"]).run().expect(0).stdout, "");
+}
+
+#[test]
+fn two_schedulers_at_once_publish_each_day_once() {
+    for backend in Backend::all() {
+        configure(&backend, "catch_up_days = 1");
+        (1..=2).for_each(|back| input(&backend, back, 20_000, true));
+        let both: Vec<_> = (0..2)
+            .map(|_| run(&backend, &["schedule", "--once"]).into_command())
+            .map(|mut command| {
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            })
+            .collect();
+        for child in both {
+            let ended = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            // The later one finds it unchanged, or sees the pointer move under it: superseded.
+            assert!(matches!(ended.status.code(), Some(0 | 5)), "{said}");
+        }
+        let published = |day: u32| {
+            let day = today().minus(day).to_string();
+            let told = history(&backend);
+            told.iter().filter(|a| a["day"] == *day && a["outcome"] == "published").count()
+        };
+        assert_eq!((published(1), published(2)), (1, 1));
+        let status = run(&backend, &["status", "rt"]).run().expect(0).json();
+        assert_eq!(status["state"], "ok");
+    }
+}
+
+#[test]
+fn the_one_that_stays_is_scraped_and_stops_when_told() {
+    let backend = Backend::local();
+    configure(&backend, "catch_up_days = 0");
+    input(&backend, 1, 1_000, true);
+    let mut command = run(&backend, &["schedule", "--metrics", "127.0.0.1:0"]).into_command();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let at = next()["metrics"].as_str().unwrap().to_owned();
+    assert_eq!(next()["outcome"], "published");
+    let get = |path: &str| {
+        let mut answer = ureq::get(format!("http://{at}{path}")).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    };
+    assert_eq!(get("/livez"), "live\n");
+    assert!(get("/metrics").contains("bloomsday_build_ids{filter=\"rt\"} 1000"));
+    promtool_accepts(&get("/metrics"));
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(told.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_impossible_schedule_is_refused_and_a_good_one_is_explained() {
+    let backend = Backend::local();
+    configure(&backend, "");
+    let file = backend.folder.path().join("bloomsday.toml");
+    let good = std::fs::read_to_string(&file).unwrap();
+    for (line, reason) in [
+        ("0 0 * * 1", "Sunday or Monday"),
+        ("0 0 1 * MON", "not both"),
+        ("0 0 30 2 *", "no date ever"),
+        ("* * * * * *", "five fields"),
+    ] {
+        std::fs::write(&file, good.replace("0 0 * * *", line)).unwrap();
+        run(&backend, &["schedule", "--once"]).run().expect(2).complains(&[reason, "schedule"]);
+    }
+    std::fs::write(&file, good).unwrap();
+    std::fs::create_dir_all(Path::new(&backend.store)).unwrap();
+    let said = bloomsday(&["config", "check"]).current_dir(backend.folder.path()).run().expect(0);
+    assert!(said.stdout.contains(&format!("{} at ", today())), "{}", said.stdout);
+    assert!(!said.stdout.contains("schedule (not acted on"), "{}", said.stdout);
+    let shown = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
+    assert_eq!(shown["open"][0]["standing"], "to be built");
+    assert_eq!(shown["next"].as_array().unwrap().len(), 3);
+    bloomsday(&["schedule", "--store", &backend.store]).run().expect(2).complains(&["schedule = "]);
+}
+
+/// Puts the page to Prometheus's own checker.
+fn promtool_accepts(page: &str) {
+    use std::io::Write;
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool runs (tests/run.sh installs it)");
+    promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let said = promtool.wait_with_output().unwrap();
+    assert!(said.status.success(), "{}{page}", String::from_utf8_lossy(&said.stderr));
+}

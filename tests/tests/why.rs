@@ -1,0 +1,64 @@
+//! `bloomsday why`: which of the last days hold an ID, on every kind of store.
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user, write_users};
+use serde_json::Value;
+
+fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
+    let folder = backend.folder.path().join(format!("in-{back}-{}", users.start));
+    write_users(&folder.join("a.parquet"), users);
+    let day = today().minus(back).to_string();
+    let input = folder.display().to_string();
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&[&words[..], &["--fpp", "0.001"]].concat()).run().expect(0);
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn each_day_answers_for_itself_with_its_measured_rate() {
+    for backend in Backend::all() {
+        build(&backend, 1, 0..2_000);
+        build(&backend, 2, 1_000..3_000);
+        build(&backend, 3, 0..1_000);
+        build(&backend, 20, 0..3_000);
+        let said = lines(&backend.bloomsday(&["why", "rt", &user(1_500)]).run().expect(0).stdout);
+        let seen: Vec<bool> = said.iter().filter_map(|line| line["seen"].as_bool()).collect();
+        assert_eq!(seen, [true, true, false], "the newest day comes first: {said:?}");
+        let summary = &said[3];
+        assert_eq!((&summary["days_asked"], &summary["days_seen"]), (&3.into(), &2.into()));
+        // Three chances of about 0.001; two hits of an absent ID: about 3 × 1e-6.
+        let chance = summary["chance_if_never_there"].as_f64().unwrap();
+        assert!((1e-6..6e-6).contains(&chance), "{chance}");
+        let fpp = said[0]["false_positive"].as_f64().unwrap();
+        assert!((0.0005..0.0013).contains(&fpp), "{fpp}");
+        let many = ["why", "rt", &user(1_500), "--days", "30"];
+        assert_eq!(lines(&backend.bloomsday(&many).run().expect(0).stdout).len(), 5);
+        backend.bloomsday(&["why", "rt", "nobody at all", "--days", "3"]).run().expect(3);
+        backend.bloomsday(&["why", "other", "x"]).run().expect(4);
+        backend.bloomsday(&["why", "rt", "x", "--days", "0"]).run().expect(2);
+    }
+}
+
+#[test]
+fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other() {
+    let backend = Backend::local();
+    build(&backend, 1, 0..2_000);
+    build(&backend, 2, 5_000..6_000);
+    let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
+    backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
+    let said = lines(&backend.bloomsday(&["why", "rt", &user(10)]).run().expect(0).stdout);
+    assert_eq!((&said[0]["seen"], &said[0]["rolled_back"]), (&true.into(), &true.into()));
+
+    let blobs = std::path::Path::new(&backend.store).join("rt/blobs");
+    let newest = std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path());
+    let newest = newest.filter(|path| path.display().to_string().contains(&day)).next().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let said = lines(&backend.bloomsday(&["why", "rt", &user(5_010)]).run().expect(0).stdout);
+    assert!(said[0]["error"].as_str().unwrap().contains("damaged"), "{said:?}");
+    assert_eq!(said[1]["seen"], true);
+}
