@@ -11,12 +11,9 @@ extern crate self as bloomsday_builder;
 #[allow(dead_code)]
 pub mod gates;
 
-mod schedule {
-    #[path = "../../../jobs/src/schedule/expression.rs"]
-    #[allow(dead_code)]
-    mod expression;
-    pub(crate) use expression::Expression;
-}
+#[path = "../../jobs/src/schedule/expression.rs"]
+#[allow(dead_code)]
+mod schedule;
 
 #[path = "../../jobs/src/config/file.rs"]
 #[allow(dead_code)]

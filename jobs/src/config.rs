@@ -242,8 +242,6 @@ impl Settings {
             add(key("keep_days"), filter.keep_days.map(|days| days.to_string()), "14");
             filter.gates.check().map_err(|why| Error::Usage(format!("filters.{name}.{why}")))?;
             add_gates(&mut add, &key("gates"), &filter.gates);
-            let unused =
-                |value: Option<String>| value.map(|v| v + " (not acted on by this version)");
             add(key("schedule"), filter.schedule.as_ref().map(ToString::to_string), "none");
             if filter.schedule.is_some() {
                 let rules = self.rules(name)?;
