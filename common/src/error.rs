@@ -180,6 +180,20 @@ pub enum Error {
         /// The store's own words.
         source: Box<object_store::Error>,
     },
+    /// The Redis that holds the pointers failed, or refused.
+    #[error("cannot {doing} {key} in {store}: {why}")]
+    Pointers {
+        /// What was tried.
+        doing: &'static str,
+        /// The key.
+        key: String,
+        /// Where.
+        store: String,
+        /// Its own words.
+        why: String,
+        /// Whether it may work later.
+        transient: bool,
+    },
     /// A local file could not be read or written.
     #[error("cannot {doing} {path}: {source}")]
     File {
@@ -279,6 +293,8 @@ impl Error {
             | Error::TooManyBytes { .. }
             | Error::Unsound { .. } => Kind::Corrupt,
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
+            Error::Pointers { transient: true, .. } => Kind::Transient,
+            Error::Pointers { .. } => Kind::Failed,
             Error::Memory { .. } => Kind::Transient,
             Error::Store { .. }
             | Error::Forbidden { .. }

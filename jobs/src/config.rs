@@ -13,7 +13,7 @@ use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::shown::address_without_secrets;
-use bloomsday_common::store::Store;
+use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_server::FilterConfig;
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -26,6 +26,9 @@ use crate::schedule::{MAX_CATCH_UP_DAYS, Rules};
 
 /// Where a configuration file is looked for when none is named.
 const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
+
+/// Overrides `pointers` of the file, so that a password need not be in it.
+const POINTERS: &str = "BLOOMSDAY_POINTERS";
 
 /// Everything a job can be told beside its own flags.
 pub(crate) struct Settings {
@@ -82,7 +85,15 @@ impl Settings {
     /// The store, opened; a local folder is made if `create`.
     pub(crate) fn open_store(&self, create: bool) -> Result<Store, Error> {
         let address = self.store()?;
-        Ok(if create { Store::create(address)? } else { Store::open(address)? })
+        let store = if create { Store::create(address)? } else { Store::open(address)? };
+        let Some(pointers) = self.pointers() else { return Ok(store) };
+        let template = self.file.pointers_key.as_deref().unwrap_or(DEFAULT_TEMPLATE);
+        Ok(store.with_pointers(&pointers, template)?)
+    }
+
+    /// The Redis that holds the pointers; with its password, so not for messages.
+    fn pointers(&self) -> Option<String> {
+        std::env::var(POINTERS).ok().or_else(|| self.file.pointers.clone())
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -272,6 +283,17 @@ impl Settings {
             Some((store, from)) => (Store::open(store)?.name().to_owned(), *from),
             None => ("none".to_owned(), "default"),
         };
+        if let Some(pointers) = self.pointers() {
+            let template = self.file.pointers_key.as_deref();
+            let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
+            let opened = scratch.with_pointers(&pointers, template.unwrap_or(DEFAULT_TEMPLATE))?;
+            let shown = opened.pointers_name().unwrap_or_default().to_owned();
+            let from = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
+            let key = template.unwrap_or(DEFAULT_TEMPLATE).to_owned();
+            let key_from = if template.is_some() { "file" } else { "default" };
+            values.insert(0, Value { name: "pointers_key".into(), value: key, from: key_from });
+            values.insert(0, Value { name: "pointers".into(), value: shown, from });
+        }
         values.insert(0, Value { name: "store".into(), value: store, from });
         let file = self.path.as_ref().map_or("none".into(), |path| path.display().to_string());
         values.insert(0, Value { name: "configuration file".into(), value: file, from: "" });

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_server::http::{self, Tls, Token};
-use bloomsday_server::{Bloomsday, Config, start_unloaded};
+use bloomsday_server::{Bloomsday, Config, start_on};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -78,7 +78,7 @@ impl Serve {
 
         let signals = Signals::new()?;
         // Not `start`: until a filter is loaded the daemon answers 503, which says more than waiting.
-        let bloomsday = start_unloaded(config, false)?;
+        let bloomsday = start_on(settings.open_store(false)?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
         let at = json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
         output.show(&at, || {

@@ -10,6 +10,7 @@
 //! | [`campaign`] | sizes, seeds and results of campaigns |
 //! | [`liar`] | a store that lies |
 //! | [`victim`] | programs that are killed at a named place |
+//! | [`redis`] | a real Redis, started and killed as a test likes |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
 
@@ -22,4 +23,5 @@ pub mod input;
 pub mod liar;
 pub mod made;
 pub mod program;
+pub mod redis;
 pub mod victim;

@@ -5,9 +5,12 @@
 //! conditionally. After a failed conditional write the record is read again: a time-out can mean
 //! success, and a conflict can mean our own retried request.
 
+mod elsewhere;
 mod local;
 mod open;
 mod prune;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -33,6 +36,8 @@ use crate::pointer::{Act, MAX_RECORD_BYTES, Pin, Pointer};
 use crate::protocol::{self, Followed, Seen, Step, Unclear};
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
+#[cfg(feature = "redis")]
+pub use redis::DEFAULT_TEMPLATE;
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -55,6 +60,7 @@ pub struct Store {
     names: Vec<String>,
     /// The folder of a local store, which has no conditional writes of its own.
     folder: Option<PathBuf>,
+    elsewhere: elsewhere::Elsewhere,
 }
 
 /// A record as it was read, and what a conditional write is conditioned on.
@@ -136,7 +142,8 @@ impl Store {
     ///
     /// `objects` must honour conditional writes. `name` is for messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Store {
-        Store { objects, root: Path::default(), names: vec![name.to_owned()], folder: None }
+        let (root, names) = (Path::default(), vec![name.to_owned()]);
+        Store { objects, root, names, folder: None, elsewhere: Default::default() }
     }
 
     /// What to call the store in a message; it holds no secret.
@@ -218,6 +225,9 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn pointer_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+        if let Some(days) = self.elsewhere.days(filter).await {
+            return days;
+        }
         let names = self.list(&key::pointers(filter)).await?;
         let mut days: Vec<Day> = names.iter().filter_map(|name| name.parse().ok()).collect();
         days.sort_unstable();
@@ -270,29 +280,6 @@ impl Store {
         };
         let names = folders.iter().filter_map(|folder| folder.filename()?.parse().ok());
         Ok(names.collect())
-    }
-
-    /// Tries on a scratch key whether the store really refuses a conditional write that it should.
-    ///
-    /// # Errors
-    /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
-    pub async fn check_conditional_writes(&self) -> Result<(), Error> {
-        let key = format!(".bloomsday-check-{}", std::process::id());
-        let before = self.version(&key).await?;
-        let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
-        self.put_if(&key, text(1), &before).await?;
-        let again = self.put_if(&key, text(2), &before).await;
-        self.delete(&key).await?;
-        match again {
-            Err(Error::Changed { .. }) => Ok(()),
-            Err(other) => Err(other),
-            Ok(()) => Err(Error::StoreUrl {
-                url: self.name().to_owned(),
-                why: "it ignores conditional writes, so two builds could overwrite each other's \
-                      pointer: use a store or gateway that honours If-Match and If-None-Match"
-                    .into(),
-            }),
-        }
     }
 
     // ---- history -----------------------------------------------------------------------------
@@ -494,6 +481,9 @@ impl Store {
 
     /// Deletes an object; one that is not there is no error.
     async fn delete(&self, key: &str) -> Result<(), Error> {
+        if let Some(deleted) = self.elsewhere.delete(key).await {
+            return deleted;
+        }
         let deleted = self.objects.delete(&self.path(key)).await;
         match deleted.map_err(|e| self.error("delete", key, e)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -519,6 +509,9 @@ impl Store {
 
     /// Reads what is at `key`, at most one byte more than a record may have.
     async fn version(&self, key: &str) -> Result<Version, Error> {
+        if let Some(version) = self.elsewhere.version(key).await {
+            return version;
+        }
         let failed = |e| self.error("read", key, e);
         if let Some(folder) = &self.folder {
             local::refuse_to_leave(folder, key)?;
@@ -580,6 +573,9 @@ impl Store {
     }
 
     async fn put_if_once(&self, key: &str, new: Bytes, read: &Version) -> Result<(), Error> {
+        if let Some(put) = self.elsewhere.put_if(key, &new, read).await {
+            return put;
+        }
         if let Some(folder) = &self.folder {
             let expected = read.0.as_ref().map(|snapshot| snapshot.bytes.clone());
             return local::put_if(folder.clone(), key.to_owned(), new, expected).await;

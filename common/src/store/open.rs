@@ -31,7 +31,8 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
         let location = open_objects(address)?;
         let names = vec![location.name.trim_end_matches('/').to_owned()];
-        return Ok(Store { objects: location.objects, root: location.path, names, folder: None });
+        let (objects, root) = (location.objects, location.path);
+        return Ok(Store { objects, root, names, folder: None, elsewhere: Default::default() });
     };
     let shown = folder.display().to_string();
     if create {
@@ -53,7 +54,8 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
     let mut names = vec![real.display().to_string()];
     names.extend(Url::from_directory_path(&real).map(String::from).ok());
     names.push(shown);
-    Ok(Store { objects, root: Path::default(), names, folder: Some(real) })
+    let (root, folder) = (Path::default(), Some(real));
+    Ok(Store { objects, root, names, folder, elsewhere: Default::default() })
 }
 
 /// Opens what an address means: a local path or a URL, of a folder or of a single object.

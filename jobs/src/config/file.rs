@@ -21,6 +21,9 @@ use crate::schedule::Expression;
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     pub(crate) store: Option<String>,
+    /// A Redis that holds the pointers instead of the store.
+    pub(crate) pointers: Option<String>,
+    pub(crate) pointers_key: Option<String>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,

@@ -1,0 +1,160 @@
+//! Pointers in a real Redis: published, raced for, rolled back with a plain SET; and Redis down, hung,
+//! wiped, read-only or holding something else.
+
+use std::process::Stdio;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::Run;
+use bloomsday_tests::redis::Redis;
+
+fn backend(redis: &Redis) -> Backend {
+    let mut backend = Backend::local();
+    backend.env.push(("BLOOMSDAY_POINTERS", redis.address()));
+    backend
+}
+
+fn words(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Vec<String> {
+    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
+    write_users(&folder.join("a.parquet"), users);
+    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
+    ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"]
+        .map(str::to_owned)
+        .into()
+}
+
+fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Run {
+    backend.bloomsday(&words(backend, back, users)).run()
+}
+
+/// The key of a day's pointer.
+fn key(back: u32) -> String {
+    today().minus(back).expand("rt_{day:%Y%m%d}").unwrap()
+}
+
+#[test]
+fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
+    let redis = Redis::start();
+    let backend = backend(&redis);
+    build(&backend, 2, 0..2_000).expect(0);
+    let report = build(&backend, 1, 0..3_000).expect(0).json();
+    assert!(redis.get(&key(1)).contains(report["digest"].as_str().unwrap()));
+    let beside = std::path::Path::new(&backend.store).join("rt/pointers");
+    assert!(!beside.exists(), "a pointer lies beside the blobs too");
+    let daemon = Daemon::ready(&backend, &[]);
+    assert!(daemon.seen(&user(2_500)));
+
+    redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
+    assert_eq!(daemon.reload("").0, 200);
+    assert_eq!(daemon.status()["state"], "rolled_back");
+    assert!(!daemon.seen(&user(2_500)) && daemon.seen(&user(1_500)));
+    build(&backend, 1, 0..3_000).expect(5).complains(&["rolled back"]);
+
+    // The blob's key, and its URL, are values too; a mended day moves on.
+    let blob = report["blob"].as_str().unwrap();
+    let url = format!("{}/{blob}", backend.store);
+    for value in [blob, &url] {
+        redis.ask(&["SET", &key(1), value]);
+        assert_eq!(daemon.reload("").0, 200);
+        assert_eq!(daemon.status()["state"], "ok", "{value}");
+    }
+    redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
+    assert_eq!(build(&backend, 1, 0..3_500).expect(0).json()["outcome"], "published");
+    let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+    assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
+    backend.bloomsday(&["config", "check"]).run().expect(0);
+    assert_eq!(redis.ask(&["DBSIZE"]), ":2\r\n", "the check left its key behind");
+}
+
+#[test]
+fn of_builds_that_race_for_a_day_one_wins_and_no_other_overwrites_it() {
+    let redis = Redis::start();
+    let backend = backend(&redis);
+    let racing: Vec<_> = (0..4)
+        .map(|n| words(&backend, 1, 0..20_000 + n))
+        .map(|words| backend.bloomsday(&words).into_command())
+        .map(|mut command| {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        })
+        .collect();
+    let mut outcomes: Vec<(Option<i32>, String)> = Vec::new();
+    for child in racing {
+        let ended = child.wait_with_output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap_or_default();
+        let digest = report["digest"].as_str().unwrap_or_default().to_owned();
+        outcomes.push((ended.status.code(), digest));
+    }
+    // Whoever began after another had ended may move it on; nobody else may.
+    let published: Vec<&String> =
+        outcomes.iter().filter(|(code, _)| *code == Some(0)).map(|(_, digest)| digest).collect();
+    assert!(outcomes.iter().all(|(code, _)| matches!(code, Some(0 | 5))), "{outcomes:?}");
+    let now = redis.get(&key(1));
+    assert!(published.iter().any(|digest| now.contains(digest.as_str())), "{outcomes:?} {now}");
+    assert!(published.len() < 4, "the four never met: {outcomes:?}");
+}
+
+#[test]
+fn whatever_becomes_of_redis_the_last_good_filter_answers() {
+    let mut redis = Redis::start();
+    let backend = backend(&redis);
+    build(&backend, 1, 0..2_000).expect(0);
+    let daemon = Daemon::ready(&backend, &[]);
+    let digest = daemon.status()["digest"].clone();
+    let answers = |what: &str, expected: u16, complaint: &str| {
+        let (status, said) = daemon.reload("");
+        assert_eq!(status, expected, "{what}: {said}");
+        assert!(said.to_string().contains(complaint), "{what}: {said}");
+        assert_eq!(daemon.status()["digest"], digest, "{what}");
+        assert!(daemon.seen(&user(7)), "{what}");
+    };
+    let good = redis.get(&key(1));
+    redis.ask(&["DEL", &key(1)]);
+    redis.ask(&["RPUSH", &key(1), "x"]);
+    answers("another type", 502, "another type");
+    // A build leaves what it does not understand alone.
+    build(&backend, 1, 0..2_100).expect(7);
+    redis.ask(&["FLUSHALL"]);
+    answers("wiped", 502, "no pointer");
+    redis.ask(&["SET", &key(1), "half a li"]);
+    answers("half-typed", 502, "half a li");
+    redis.ask(&["SET", &key(1), &good]);
+    answers("mended", 200, "unchanged");
+
+    redis.hang();
+    answers("hung", 502, "rt_");
+    redis.go_on();
+    redis.kill();
+    answers("killed", 502, "rt_");
+    build(&backend, 1, 0..2_200).expect(75).complains(&["rt_", "127.0.0.1"]);
+
+    // Back, as a replica that nobody may write to: servers go on, builds say why not.
+    redis.again(&["--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"]);
+    answers("read-only", 200, "unchanged");
+    build(&backend, 1, 0..2_300).expect(1).complains(&["read-only replica"]);
+    redis.kill();
+    redis.again(&[]);
+    build(&backend, 1, 0..2_300).expect(0);
+    assert_eq!(daemon.reload("").0, 200);
+    assert!(daemon.seen(&user(2_250)));
+}
+
+#[test]
+fn a_password_is_used_and_never_shown() {
+    let mut redis = Redis::start();
+    redis.kill();
+    redis.again(&["--requirepass", "sesame"]);
+    let mut backend = Backend::local();
+    let address = redis.address().replace("redis://", "redis://:sesame@");
+    backend.env.push(("BLOOMSDAY_POINTERS", address));
+    build(&backend, 1, 0..100).expect(0);
+    let check = backend.bloomsday(&["config", "check"]).run().expect(0);
+    assert!(!format!("{}{}", check.stdout, check.stderr).contains("sesame"), "{}", check.stdout);
+    backend.env.pop();
+    let wrong = redis.address().replace("redis://", "redis://:oyster@");
+    backend.env.push(("BLOOMSDAY_POINTERS", wrong));
+    let refused = build(&backend, 1, 0..200).expect(1);
+    assert!(!refused.stderr.contains("oyster"), "{}", refused.stderr);
+    refused.complains(&["password"]);
+}
