@@ -134,6 +134,8 @@ impl Config {
 pub struct Bloomsday {
     slots: Arc<[Arc<Slot>]>,
     poller: Arc<Poller>,
+    #[cfg(feature = "http")]
+    store: Store,
 }
 
 /// Starts serving, and returns once every filter answers.
@@ -180,8 +182,13 @@ pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsd
         .iter()
         .map(|filter| Arc::new(Slot::new(filter, meanwhile, clock.clone())))
         .collect();
-    let poller = Poller::start(config, store, slots.clone(), clock)?;
-    Ok(Bloomsday { slots: slots.into(), poller: Arc::new(poller) })
+    let poller = Arc::new(Poller::start(config, store.clone(), slots.clone(), clock)?);
+    Ok(Bloomsday {
+        slots: slots.into(),
+        poller,
+        #[cfg(feature = "http")]
+        store,
+    })
 }
 
 impl Bloomsday {
@@ -232,6 +239,12 @@ impl Bloomsday {
     /// What is live and why, filter by filter.
     pub fn status(&self) -> Vec<FilterStatus> {
         self.slots.iter().map(|slot| slot.status()).collect()
+    }
+
+    /// The store, for what the status page tells of it.
+    #[cfg(feature = "http")]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Whether every filter answers; a stale one does.

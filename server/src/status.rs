@@ -33,6 +33,32 @@ pub enum State {
     Failing,
 }
 
+impl State {
+    /// Every state.
+    pub const ALL: [State; 7] = [
+        State::Loading,
+        State::Ok,
+        State::Stale,
+        State::RolledBack,
+        State::Pinned,
+        State::Held,
+        State::Failing,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Loading => "loading",
+            State::Ok => "ok",
+            State::Stale => "stale",
+            State::RolledBack => "rolled_back",
+            State::Pinned => "pinned",
+            State::Held => "held",
+            State::Failing => "failing",
+        }
+    }
+}
+
 /// Everything about one filter in this process.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilterStatus {

@@ -11,6 +11,7 @@ mod open;
 mod prune;
 #[cfg(feature = "redis")]
 mod redis;
+mod why;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub use open::{Location, open_objects};
 pub use prune::Pruned;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
+pub use why::{DayAnswer, chance_of_at_least};
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -300,11 +302,23 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn history(&self, filter: &FilterName) -> Result<Vec<Act>, Error> {
+        self.recent_history(filter, MAX_HISTORY).await
+    }
+
+    /// As [`Store::history`], but at most so many records.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn recent_history(
+        &self,
+        filter: &FilterName,
+        most: usize,
+    ) -> Result<Vec<Act>, Error> {
         let folder = key::histories(filter);
         let mut names = self.list(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
         names.sort_unstable_by(|a, b| b.cmp(a));
-        names.truncate(MAX_HISTORY);
+        names.truncate(most.min(MAX_HISTORY));
         let records = futures::stream::iter(names)
             .map(|name| {
                 let key = format!("{folder}/{name}");

@@ -177,10 +177,12 @@ impl Pointers {
     fn error(&self, doing: &'static str, key: &str, source: &RedisError) -> Error {
         let code = source.code().unwrap_or_default();
         // Loading after a restart, a replica that was just promoted: these pass.
-        let refused = matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM" | "READONLY");
+        let stranger = source.kind() == ErrorKind::AuthenticationFailed
+            || matches!(code, "NOAUTH" | "WRONGPASS" | "NOPERM");
+        let refused = stranger || code == "READONLY";
         let hint = match code {
             "READONLY" => " (this is a read-only replica: name the primary)",
-            "NOAUTH" | "WRONGPASS" | "NOPERM" => " (check user and password in the address)",
+            _ if stranger => " (check user and password in the address)",
             _ => "",
         };
         let why = format!("{source}{hint}").replace(['\r', '\n'], " ");

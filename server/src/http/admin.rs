@@ -1,13 +1,15 @@
 //! The admin address: reload means "look again now". It takes no URL and no path from the caller.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bloomsday_common::error::Kind;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
+use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::status::ReloadOutcome;
 use crate::{Bloomsday, Reloaded};
@@ -34,14 +36,23 @@ impl fmt::Debug for Token {
     }
 }
 
+/// What to say where nothing is.
+const NOTHING: &str = "only POST /admin/reload, the page and GET /v1/filters/{filter}/why are here";
+
 pub(crate) struct Admin {
     pub(super) bloomsday: Bloomsday,
     pub(super) token: Option<Token>,
+    pub(super) page: Arc<Page>,
 }
 
 impl Admin {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Reply {
-        if request.method() == Method::POST && reply::has_origin(&request) {
+        // The page itself holds nothing: it is where the token is typed.
+        if request.method() == Method::GET && request.uri().path() == "/" {
+            return self.page.html();
+        }
+        if request.method() == Method::POST && reply::has_origin(&request) && !self.is_own(&request)
+        {
             return reply::forbidden_origin();
         }
         if let Some(token) = &self.token {
@@ -57,8 +68,22 @@ impl Admin {
         match (request.method(), request.uri().path()) {
             (&Method::POST, "/admin/reload") => self.reload(request.uri().query()).await,
             (_, "/admin/reload") => reply::only("POST"),
-            _ => error(StatusCode::NOT_FOUND, "only POST /admin/reload is here"),
+            (&Method::GET, "/page.json") => self.page.data(true).await,
+            (&Method::GET, path) => match why_of(path) {
+                Some(filter) => self.page.why(filter, request.uri().query().unwrap_or("")).await,
+                None => error(StatusCode::NOT_FOUND, NOTHING),
+            },
+            _ => error(StatusCode::NOT_FOUND, NOTHING),
         }
+    }
+
+    /// Whether a `POST` comes from our own page, opened from this very address. Only a token makes
+    /// that enough: without one, a name that its owner points at loopback would look the same.
+    fn is_own(&self, request: &Request<Incoming>) -> bool {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let origin = header(ORIGIN).and_then(|origin| origin.split_once("://"));
+        let same = origin.is_some_and(|(_, host)| header(HOST) == Some(host));
+        self.token.is_some() && same
     }
 
     async fn reload(&self, query: Option<&str>) -> Reply {
@@ -93,6 +118,11 @@ fn unauthorized() -> Reply {
     let mut reply = error(StatusCode::UNAUTHORIZED, why);
     reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     reply
+}
+
+/// The filter of `/v1/filters/{filter}/why`.
+fn why_of(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/filters/")?.strip_suffix("/why").filter(|name| !name.contains('/'))
 }
 
 fn status_of(reloaded: &[Reloaded]) -> StatusCode {

@@ -7,7 +7,7 @@ use prometheus::{
 };
 
 use super::reply::{Reply, error, of};
-use crate::{Bloomsday, FilterStatus, Verdict};
+use crate::{Bloomsday, FilterStatus, State, Verdict};
 
 pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
     match encode(&bloomsday.status()) {
@@ -25,6 +25,12 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         &["filter", "day", "digest"],
     )?;
     let per_filter = &["filter"];
+    let state = gauge(
+        &registry,
+        "bloomsday_filter_state",
+        "1 for the state that the filter is in, 0 for the others.",
+        &["filter", "state"],
+    )?;
     let age = gauge(
         &registry,
         "bloomsday_filter_age_seconds",
@@ -81,6 +87,10 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         if let (Some(day), Some(digest)) = (status.day, status.digest) {
             let (day, digest) = (day.to_string(), digest.to_string());
             info.with_label_values(&[filter, &day, &digest]).set(1);
+        }
+        for one in State::ALL {
+            let here = i64::from(one == status.state);
+            state.with_label_values(&[filter, one.name()]).set(here);
         }
         if let Some(seconds) = status.age_seconds {
             age.with_label_values(&[filter]).set(seconds);

@@ -6,6 +6,7 @@ mod admin;
 mod ids;
 mod listen;
 mod metrics;
+mod page;
 mod query;
 mod reply;
 mod tls;
@@ -30,6 +31,7 @@ pub(crate) struct Public {
     bloomsday: Bloomsday,
     bodies: query::Bodies,
     started: Instant,
+    page: Arc<page::Page>,
 }
 
 /// Opens both addresses and serves until the returned [`Server`] is stopped; with `tls`, only HTTPS is
@@ -48,12 +50,14 @@ pub async fn serve(
     if !admin.ip().is_loopback() && token.is_none() {
         return Err(Error::OpenAdmin { address: admin });
     }
+    let page = Arc::new(page::Page::new(bloomsday.clone()));
     let asked = Arc::new(Public {
         bloomsday: bloomsday.clone(),
         bodies: query::Bodies::default(),
         started: Instant::now(),
+        page: page.clone(),
     });
-    let commanded = Arc::new(admin::Admin { bloomsday, token });
+    let commanded = Arc::new(admin::Admin { bloomsday, token, page });
     let public = listen::bind(public).await?;
     let admin = listen::bind(admin).await?;
     Ok(Server::start(public, asked, admin, commanded, tls))
@@ -72,14 +76,15 @@ impl Public {
             (&Method::GET, ["status"]) => self.status(),
             (&Method::GET, ["version"]) => self.version(),
             (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday),
-            (&Method::GET, [""]) => self.overview(),
+            (&Method::GET, [""]) => self.page.html(),
+            (&Method::GET, ["page.json"]) => self.page.data(false).await,
             (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
                 query::one(&self.bloomsday, filter, id)
             }
             (&Method::POST, ["v1", "filters", filter, "query"]) => {
                 query::many(&self.bloomsday, &self.bodies, filter, request).await
             }
-            (_, ["livez" | "readyz" | "status" | "version" | "metrics" | ""])
+            (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only("GET"),
             (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
             _ => error(StatusCode::NOT_FOUND, "there is nothing here; see /status"),
@@ -121,19 +126,5 @@ impl Public {
                 "uptime_seconds": uptime,
             }),
         )
-    }
-
-    /// A line a filter, for a person who opens the address in a browser or with curl.
-    fn overview(&self) -> Reply {
-        let mut page = String::from("Bloomsday\n\n");
-        for status in self.bloomsday.status() {
-            let day = status.day.map_or("no day yet".into(), |day| day.to_string());
-            let state = json!(status.state);
-            let state = state.as_str().unwrap_or_default();
-            let ids = status.ids.unwrap_or_default();
-            page += &format!("{:<20} {state:<12} {day:<12} {ids} IDs\n", status.filter.as_str());
-        }
-        page += "\nGET /status · /metrics · /v1/filters/{filter}/ids/{id} · POST /v1/filters/{filter}/query\n";
-        text(StatusCode::OK, &page)
     }
 }

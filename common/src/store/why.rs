@@ -1,0 +1,110 @@
+//! Which days hold an ID, and what a "yes" is worth.
+
+use serde::Serialize;
+
+use super::Store;
+use crate::blob;
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::key::{BlobKey, FilterName};
+use crate::protocol::Seen;
+
+/// One day's answer about an ID.
+#[derive(Clone, Debug, Serialize)]
+pub struct DayAnswer {
+    /// The day.
+    pub day: Day,
+    /// Whether its own blob holds the ID; `None` when it could not be asked.
+    pub seen: Option<bool>,
+    /// The chance that it says "yes" to an ID that it does not hold: measured when it was built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_positive: Option<f64>,
+    /// The blob that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// The day's pointer names another day's blob now.
+    pub rolled_back: bool,
+    /// Why it could not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Store {
+    /// Asks one day's own blob: the pointer's if it is of that day, else the only one of that day.
+    /// `None` when the day has none. A blob that cannot be read is an answer without `seen`: one bad
+    /// day must not hide what the others say.
+    ///
+    /// Cost: fetches and checks the whole blob.
+    ///
+    /// # Errors
+    /// The store's, for pointers and listings.
+    pub async fn ask_day(
+        &self,
+        filter: &FilterName,
+        day: Day,
+        id: &[u8],
+    ) -> Result<Option<DayAnswer>, Error> {
+        let pointer = self.pointer(filter, day).await?.seen;
+        let named = pointer.found().map(|pointer| pointer.blob.clone());
+        let own = named.filter(|blob| blob.day == day);
+        let rolled_back = matches!(pointer, Seen::Found(_)) && own.is_none();
+        let (seen, false_positive, digest, error) = (None, None, None, None);
+        let nothing = DayAnswer { day, seen, false_positive, digest, rolled_back, error };
+        let blob = match own {
+            Some(blob) => blob,
+            None => match &self.blobs(filter, Some(day)).await?[..] {
+                [] => return Ok(None),
+                [only] => only.clone(),
+                several => {
+                    let error = format!("{} blobs, and the pointer names none", several.len());
+                    return Ok(Some(DayAnswer { error: Some(error), ..nothing }));
+                }
+            },
+        };
+        let digest = Some(blob.digest);
+        Ok(Some(match self.ask_blob(&blob, id).await {
+            Ok((seen, fpp)) => {
+                DayAnswer { seen: Some(seen), false_positive: Some(fpp), digest, ..nothing }
+            }
+            Err(error) => DayAnswer { digest, error: Some(error.to_string()), ..nothing },
+        }))
+    }
+
+    async fn ask_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
+        let fetched = self.fetch(blob, u64::MAX).await?;
+        let (header, filter) = blob::open(fetched.memory, fetched.digest, blob)?;
+        Ok((filter.contains(id), header.fpp_measured()))
+    }
+}
+
+/// The chance that of independent events with these chances at least `n` happen.
+///
+/// Cost: the square of their number.
+pub fn chance_of_at_least(n: usize, chances: &[f64]) -> f64 {
+    // exactly[k]: the chance that k of those looked at so far happen.
+    let mut exactly = vec![0.0; chances.len() + 1];
+    exactly[0] = 1.0;
+    for (i, chance) in chances.iter().enumerate() {
+        for k in (0..=i + 1).rev() {
+            let one_more = if k > 0 { exactly[k - 1] * chance } else { 0.0 };
+            exactly[k] = exactly[k] * (1.0 - chance) + one_more;
+        }
+    }
+    exactly.iter().skip(n).sum::<f64>().min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_of_many_false_yeses_is_binomial() {
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(close(chance_of_at_least(0, &[0.03; 14]), 1.0));
+        assert!(close(chance_of_at_least(1, &[0.03; 14]), 1.0 - 0.97f64.powi(14)));
+        assert!(close(chance_of_at_least(14, &[0.5; 14]), 0.5f64.powi(14)));
+        assert!(close(chance_of_at_least(2, &[0.1, 0.2, 0.3]), 0.098));
+        assert!(close(chance_of_at_least(1, &[]), 0.0));
+    }
+}

@@ -1,0 +1,263 @@
+//! The status page: one HTML file without any other asset, and the JSON it shows.
+//!
+//! On the public address it shows what `/status` and `/metrics` show, and the days. Who did what and
+//! why, and which days hold an ID, are the admin address's to say, behind its token. Asking the days
+//! fetches a blob a day: one such question at a time, off the threads that answer lookups.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bloomsday_common::day::Day;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::pointer::{Act, ActKind};
+use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
+use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::reply::{Reply, error, json as json_reply, of};
+use crate::{Bloomsday, FilterStatus};
+
+const HTML: &str = include_str!("page.html");
+/// How often lookups are noted for the charts, and how many notes are kept: an hour of minutes.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+const NOTES: usize = 61;
+/// How old a history may be that is shown, and how many of its records are read.
+const HISTORY_AGE: Duration = Duration::from_secs(30);
+const HISTORY_RECORDS: usize = 200;
+/// How many acts and days are shown.
+const SHOWN: usize = 30;
+/// How long the store may take to tell the history.
+const HISTORY_DEADLINE: Duration = Duration::from_secs(10);
+/// The most days one question may ask, and how long they may take together.
+const MAX_DAYS: u32 = 31;
+const WHY_DEADLINE: Duration = Duration::from_secs(120);
+
+/// What both addresses' pages show.
+pub(super) struct Page {
+    bloomsday: Bloomsday,
+    notes: Arc<Mutex<HashMap<FilterName, VecDeque<Note>>>>,
+    histories: tokio::sync::Mutex<HashMap<FilterName, Told>>,
+    asking: Semaphore,
+    noting: JoinHandle<()>,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy)]
+struct Note {
+    at: Instant,
+    seen: u64,
+    absent: u64,
+}
+
+/// A history as it was last read, or why it could not be.
+#[derive(Clone)]
+struct Told {
+    at: Instant,
+    acts: Arc<Vec<Act>>,
+    error: Option<String>,
+}
+
+impl Page {
+    pub(super) fn new(bloomsday: Bloomsday) -> Page {
+        let notes = Arc::new(Mutex::new(HashMap::new()));
+        let (noted, noting) = (notes.clone(), bloomsday.clone());
+        let noting = tokio::spawn(async move {
+            loop {
+                note(&noted, &noting.status());
+                tokio::time::sleep(NOTE_EVERY).await;
+            }
+        });
+        let histories = Default::default();
+        Page { bloomsday, notes, histories, asking: Semaphore::new(1), noting }
+    }
+
+    /// The page itself, which holds nothing yet.
+    pub(super) fn html(&self) -> Reply {
+        let nonce = nonce();
+        let html = HTML.replace("NONCE", &nonce);
+        let mut reply = of(StatusCode::OK, "text/html; charset=utf-8", html);
+        let policy = format!(
+            "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
+             connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'"
+        );
+        let policy = HeaderValue::from_str(&policy).expect("the nonce is hexadecimal");
+        let headers = reply.headers_mut();
+        headers.insert(CONTENT_SECURITY_POLICY, policy);
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        let opener = HeaderName::from_static("cross-origin-opener-policy");
+        headers.insert(opener, HeaderValue::from_static("same-origin"));
+        reply
+    }
+
+    /// What it shows; with `admin` also who did what, and why.
+    pub(super) async fn data(&self, admin: bool) -> Reply {
+        let mut filters = serde_json::Map::new();
+        for status in self.bloomsday.status() {
+            let told = self.history(&status.filter).await;
+            let mut shown = json!(status);
+            shown["lookups"] = json!(self.minutes(&status));
+            shown["days"] = json!(days(&told.acts));
+            if admin {
+                shown["acts"] = json!(told.acts.iter().take(SHOWN).collect::<Vec<_>>());
+                shown["history_error"] = json!(told.error);
+            }
+            filters.insert(status.filter.to_string(), shown);
+        }
+        let now = format!("{:.0}", Timestamp::now());
+        let page = json!({
+            "version": env!("CARGO_PKG_VERSION"), "now": now, "admin": admin, "filters": filters,
+        });
+        json_reply(StatusCode::OK, &page)
+    }
+
+    /// Which of the last days hold an ID: `?id=PERCENT-ENCODED&days=14`.
+    pub(super) async fn why(&self, filter: &str, query: &str) -> Reply {
+        let handle = match self.bloomsday.filter(filter) {
+            Ok(handle) => handle,
+            Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
+        };
+        let wrong = || error(StatusCode::BAD_REQUEST, "ask with ?id=ID&days=N, 1 to 31 days");
+        let (mut id, mut n) = (None, 14);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("id", text)) => id = Some(percent_decode_str(text).collect::<Vec<u8>>()),
+                Some(("days", text)) => match text.parse() {
+                    Ok(days) if (1..=MAX_DAYS).contains(&days) => n = days,
+                    _ => return wrong(),
+                },
+                _ => return wrong(),
+            }
+        }
+        let Some(id) = id else { return wrong() };
+        let Ok(_alone) = self.asking.try_acquire() else {
+            let why = "another such question is being answered; it fetches a blob a day";
+            return error(StatusCode::TOO_MANY_REQUESTS, why);
+        };
+        let (store, name) = (self.bloomsday.store().clone(), handle.name().clone());
+        let runtime = tokio::runtime::Handle::current();
+        let asked = tokio::task::spawn_blocking(move || {
+            let asking = ask(store, name, id, n);
+            runtime.block_on(tokio::time::timeout(WHY_DEADLINE, asking))
+        });
+        match asked.await {
+            Ok(Ok(Ok(answers))) => json_reply(StatusCode::OK, &summary(&answers)),
+            Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why),
+            Ok(Err(_)) => {
+                error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes")
+            }
+            Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "asking panicked"),
+        }
+    }
+
+    /// Questions by the minute: seen, absent, and how many seconds that minute had.
+    fn minutes(&self, status: &FilterStatus) -> Vec<(u64, u64, f64)> {
+        let notes = self.notes.lock().expect("noting does not panic");
+        let mut notes: Vec<Note> =
+            notes.get(&status.filter).into_iter().flatten().copied().collect();
+        let (seen, absent) = (status.lookups_seen, status.lookups_absent);
+        notes.push(Note { at: Instant::now(), seen, absent });
+        let pairs = notes.windows(2).map(|pair| {
+            let seconds = pair[1].at.duration_since(pair[0].at).as_secs_f64().max(0.001);
+            let seen = pair[1].seen.saturating_sub(pair[0].seen);
+            (seen, pair[1].absent.saturating_sub(pair[0].absent), seconds)
+        });
+        // The first moments of a minute would show wild rates.
+        pairs.filter(|(.., seconds)| *seconds > 1.0).collect()
+    }
+
+    async fn history(&self, filter: &FilterName) -> Told {
+        // Held while the store is asked, so that however many look, it is asked once.
+        let mut histories = self.histories.lock().await;
+        let before = histories.get(filter);
+        if let Some(told) = before.filter(|told| told.at.elapsed() < HISTORY_AGE) {
+            return told.clone();
+        }
+        let asking = self.bloomsday.store().recent_history(filter, HISTORY_RECORDS);
+        let error = match tokio::time::timeout(HISTORY_DEADLINE, asking).await {
+            Ok(Ok(acts)) => {
+                let told = Told { at: Instant::now(), acts: Arc::new(acts), error: None };
+                histories.insert(filter.clone(), told.clone());
+                return told;
+            }
+            Ok(Err(why)) => why.to_string(),
+            Err(_) => "the store does not answer".to_owned(),
+        };
+        let acts = before.map(|told| told.acts.clone()).unwrap_or_default();
+        let told = Told { at: Instant::now(), acts, error: Some(error) };
+        histories.insert(filter.clone(), told.clone());
+        told
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.noting.abort();
+    }
+}
+
+fn note(notes: &Mutex<HashMap<FilterName, VecDeque<Note>>>, filters: &[FilterStatus]) {
+    let mut notes = notes.lock().expect("noting does not panic");
+    for status in filters {
+        let of_filter = notes.entry(status.filter.clone()).or_default();
+        if of_filter.len() >= NOTES {
+            of_filter.pop_front();
+        }
+        let (seen, absent) = (status.lookups_seen, status.lookups_absent);
+        of_filter.push_back(Note { at: Instant::now(), seen, absent });
+    }
+}
+
+/// What became of each day, newest first, by the last build of it.
+fn days(acts: &[Act]) -> Vec<Value> {
+    let mut days: BTreeMap<Day, &Act> = BTreeMap::new();
+    for act in acts.iter().filter(|act| act.act == ActKind::Build) {
+        if let Some(day) = act.day {
+            days.entry(day).or_insert(act);
+        }
+    }
+    let shown = days.into_iter().rev().take(SHOWN).map(|(day, act)| {
+        json!({
+            "day": day, "ids": act.ids, "overlap": act.overlap, "outcome": act.outcome, "at": act.at,
+        })
+    });
+    shown.collect()
+}
+
+async fn ask(
+    store: Store,
+    filter: FilterName,
+    id: Vec<u8>,
+    n: u32,
+) -> Result<Vec<DayAnswer>, String> {
+    let today = Day::of(Timestamp::now());
+    let mut answers = Vec::new();
+    for back in 0..n {
+        let answer = store.ask_day(&filter, today.minus(back), &id).await;
+        answers.extend(answer.map_err(|e| e.to_string())?);
+    }
+    Ok(answers)
+}
+
+fn summary(answers: &[DayAnswer]) -> Value {
+    let asked: Vec<f64> = answers.iter().filter_map(|answer| answer.false_positive).collect();
+    let seen = answers.iter().filter(|answer| answer.seen == Some(true)).count();
+    json!({
+        "days": answers, "days_asked": asked.len(), "days_seen": seen,
+        "chance_if_never_there": chance_of_at_least(seen, &asked),
+    })
+}
+
+/// A value that nobody can guess: the standard library seeds its hash maps from the system, and this
+/// shows nothing of the seed.
+fn nonce() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let part = || RandomState::new().hash_one(Instant::now());
+    format!("{:016x}{:016x}", part(), part())
+}
