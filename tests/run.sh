@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs everything that must hold, and installs what it needs on Debian or Ubuntu: formatting, lints,
-# all tests (with a real S3 server and real Guava), documentation, licences.
+# all tests (with real servers of S3, Azure and Redis, a real browser and real Guava), documentation, licences.
 #
 # Environment: none needed. As root it installs Debian packages itself; otherwise it uses sudo.
 set -euo pipefail
@@ -8,12 +8,19 @@ cd "$(dirname "$0")/.."
 
 say() { printf '\n== %s\n' "$*"; }
 
-# 1. What the tests need: a C linker, Python (moto is an S3 server written in it), Java with Guava.
+# 1. What the tests need: a C linker, Python (moto is an S3 server written in it), Java with Guava, Redis, a
+# browser, promtool, mandoc, systemd-analyze; npm brings azurite, an Azure Blob server.
 need=()
 command -v cc >/dev/null || need+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
 command -v javac >/dev/null || need+=(default-jdk-headless)
 [ -e /usr/share/java/guava.jar ] || need+=(libguava-java)
+command -v redis-server >/dev/null || need+=(redis-server)
+command -v chromedriver >/dev/null || need+=(chromium chromium-driver)
+command -v promtool >/dev/null || need+=(prometheus)
+command -v mandoc >/dev/null || need+=(mandoc)
+command -v systemd-analyze >/dev/null || need+=(systemd)
+command -v npm >/dev/null || need+=(npm)
 if [ ${#need[@]} -gt 0 ]; then
   say "installing ${need[*]}"
   root=(); [ "$(id -u)" = 0 ] || root=(sudo)
@@ -26,6 +33,10 @@ if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; th
   python3 -m venv "$tools"
   "$tools/bin/pip" install --quiet --disable-pip-version-check \
     'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0
+fi
+if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
+  say "installing azurite into $tools"
+  npm install --silent --no-audit --no-fund --prefix "$tools" azurite@3.37.0
 fi
 
 # 2. The program and its tests.

@@ -10,8 +10,10 @@ mod config;
 mod demo;
 mod error;
 mod exchange;
+mod health;
 mod history;
 mod inspect;
+mod manual;
 mod output;
 mod pin;
 mod plan;
@@ -110,6 +112,12 @@ enum Job {
     Import(exchange::Import),
     /// Show size, probes and memory for each layout, before building anything.
     Plan(plan::Plan),
+    /// Ask a running server or scheduler whether it lives.
+    Health(health::Health),
+    /// Print the completions of a shell.
+    Completions(manual::Completions),
+    /// Write the man pages.
+    Man(manual::Man),
     /// Work with the configuration.
     #[command(subcommand)]
     Config(config::ConfigJob),
@@ -154,6 +162,9 @@ fn main() -> ExitCode {
                 Job::Export(job) => job.run(&settings, &output).await,
                 Job::Import(job) => job.run(&settings, &output).await,
                 Job::Plan(job) => job.run(&output),
+                Job::Health(job) => job.run(),
+                Job::Completions(job) => job.run(Cli::command()),
+                Job::Man(job) => job.run(Cli::command()),
                 Job::Config(job) => job.run(&settings, &output).await,
             }
         })

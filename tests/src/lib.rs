@@ -5,6 +5,7 @@
 //! | [`program`] | runs `bloomsday` once and keeps what it said |
 //! | [`daemon`] | runs `bloomsday serve` and asks it over HTTP |
 //! | [`backend`] | the stores every test runs against: a local folder, and S3 (moto) |
+//! | [`browser`] | a real Chromium without a window |
 //! | [`input`] | Parquet and IDs |
 //! | [`made`] | blobs without Parquet |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
@@ -18,6 +19,7 @@
 
 pub mod backend;
 pub mod campaign;
+pub mod browser;
 pub mod daemon;
 pub mod input;
 pub mod liar;

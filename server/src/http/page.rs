@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::{Act, ActKind};
 use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
@@ -59,6 +60,8 @@ struct Note {
 #[derive(Clone)]
 struct Told {
     at: Instant,
+    /// What answered then: a swap makes the history worth another look.
+    digest: Option<Digest>,
     acts: Arc<Vec<Act>>,
     error: Option<String>,
 }
@@ -100,7 +103,7 @@ impl Page {
     pub(super) async fn data(&self, admin: bool) -> Reply {
         let mut filters = serde_json::Map::new();
         for status in self.bloomsday.status() {
-            let told = self.history(&status.filter).await;
+            let told = self.history(&status).await;
             let mut shown = json!(status);
             shown["lookups"] = json!(self.minutes(&status));
             shown["days"] = json!(days(&told.acts));
@@ -172,17 +175,20 @@ impl Page {
         pairs.filter(|(.., seconds)| *seconds > 1.0).collect()
     }
 
-    async fn history(&self, filter: &FilterName) -> Told {
+    async fn history(&self, status: &FilterStatus) -> Told {
+        let (filter, digest) = (&status.filter, status.digest);
         // Held while the store is asked, so that however many look, it is asked once.
         let mut histories = self.histories.lock().await;
         let before = histories.get(filter);
-        if let Some(told) = before.filter(|told| told.at.elapsed() < HISTORY_AGE) {
+        if let Some(told) =
+            before.filter(|told| told.at.elapsed() < HISTORY_AGE && told.digest == digest)
+        {
             return told.clone();
         }
         let asking = self.bloomsday.store().recent_history(filter, HISTORY_RECORDS);
         let error = match tokio::time::timeout(HISTORY_DEADLINE, asking).await {
             Ok(Ok(acts)) => {
-                let told = Told { at: Instant::now(), acts: Arc::new(acts), error: None };
+                let told = Told { at: Instant::now(), digest, acts: Arc::new(acts), error: None };
                 histories.insert(filter.clone(), told.clone());
                 return told;
             }
@@ -190,7 +196,7 @@ impl Page {
             Err(_) => "the store does not answer".to_owned(),
         };
         let acts = before.map(|told| told.acts.clone()).unwrap_or_default();
-        let told = Told { at: Instant::now(), acts, error: Some(error) };
+        let told = Told { at: Instant::now(), digest, acts, error: Some(error) };
         histories.insert(filter.clone(), told.clone());
         told
     }

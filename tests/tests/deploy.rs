@@ -1,0 +1,110 @@
+//! What lies in deploy/ holds: each file by the tool that reads it, the alerts by the metrics that there
+//! are, the memory limits by the size of a filter; and completions and man pages by their readers.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::program::bloomsday;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap()
+}
+
+#[test]
+fn every_file_is_accepted_by_the_tool_that_reads_it() {
+    let ran = Command::new(root().join("deploy/check.sh")).output().unwrap();
+    let said = [ran.stdout, ran.stderr].concat();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+/// The metrics that a text names, without the suffixes of recorded ones.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let named = text.split(word).filter(|word| word.starts_with("bloomsday_"));
+    named.map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
+    let backend = Backend::local();
+    let folder = backend.folder.path();
+    write_users(&folder.join(format!("in/dt={}/a.parquet", today().minus(1))), 0..1_000);
+    std::fs::write(folder.join(format!("in/dt={}/_SUCCESS", today().minus(1))), b"").unwrap();
+    let config = format!(
+        "[filters.rt]\ninput = \"{}/in/dt={{day}}\"\ncolumn = \"device_id\"\n\
+         schedule = \"0 0 * * *\"\ncatch_up_days = 0\n",
+        folder.display()
+    );
+    std::fs::write(folder.join("bloomsday.toml"), config).unwrap();
+    let file = folder.join("b.prom").display().to_string();
+    let config = folder.join("bloomsday.toml").display().to_string();
+    let words = ["schedule", "--once", "--config", &config, "--metrics-file", &file];
+    backend.bloomsday(&words).run().expect(0);
+    let daemon = Daemon::ready(&backend, &[]);
+    let there = metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
+    for file in ["deploy/prometheus/rules.yml", "deploy/grafana/bloomsday.json"] {
+        let asked = metrics_in(&read(file));
+        assert!(asked.len() > 8, "{file} asks for {asked:?}");
+        let missing: Vec<&String> = asked.difference(&there).collect();
+        assert!(missing.is_empty(), "{file} asks for {missing:?}, which nothing has");
+    }
+    // The container's own check, of the same server.
+    let address = daemon.public.strip_prefix("http://").unwrap();
+    bloomsday(&["health", address]).run().expect(0);
+    bloomsday(&["health", "--ready", address]).run().expect(0);
+    bloomsday(&["health", "127.0.0.1:1"]).run().expect(1);
+}
+
+#[test]
+fn memory_limits_fit_the_filter_they_were_stated_for() {
+    for file in ["deploy/kubernetes/server-deployment.yaml", "deploy/kubernetes/sidecar.yaml"] {
+        let text = read(file);
+        let after = |key: &str| {
+            let (_, rest) = text.split_once(key).unwrap_or_else(|| panic!("{file}: no {key}"));
+            let value = rest.split(['\n', ' ', '}', ',']).find(|word| !word.is_empty()).unwrap();
+            value.trim_matches('"').to_owned()
+        };
+        let ids = after("bloomsday/ids:");
+        let words = ["plan", "--ids", &ids, "--fpp", &after("bloomsday/fpp:"), "--json"];
+        let plan = bloomsday(&words).run().expect(0).json();
+        let bytes = plan["bytes"].as_u64().or_else(|| plan["layouts"][0]["bytes"].as_u64());
+        let blob = bytes.unwrap_or_else(|| panic!("{plan}")).div_ceil(1 << 20);
+        let limit: u64 = after("limits: { memory:").trim_end_matches("Mi").parse().unwrap();
+        // Three generations, one more for a question about past days, and the rest of the process.
+        let needed = 4 * blob + 256;
+        assert!((needed..needed * 5 / 4).contains(&limit), "{file}: {limit} Mi, needed {needed}");
+    }
+}
+
+#[test]
+fn shells_read_the_completions_and_man_reads_the_pages() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let page = bloomsday(&["completions", shell]).run().expect(0).stdout;
+        assert!(page.contains("repoint") && page.contains("schedule"), "{shell}");
+        if shell == "bash" {
+            use std::io::Write;
+            let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+            bash.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+            assert!(bash.wait().unwrap().success());
+        }
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = folder.path().display().to_string();
+    let pages = bloomsday(&["man", "--dir", &dir]).run().expect(0).stdout;
+    assert!(pages.lines().count() > 15, "{pages}");
+    for page in pages.lines() {
+        let lint = Command::new("mandoc").args(["-T", "lint", "-W", "error", page]).output();
+        let lint = lint.expect("mandoc runs (tests/run.sh installs it)");
+        assert!(lint.status.success(), "{page}: {}", String::from_utf8_lossy(&lint.stdout));
+    }
+    let main = std::fs::read_to_string(folder.path().join("bloomsday.1")).unwrap();
+    assert!(main.contains("schedule") && main.contains("Exit status"), "{main}");
+}

@@ -1,0 +1,203 @@
+//! The status page in a real Chromium: it renders, follows swaps and rollbacks, answers, reloads with
+//! the token only, and leaks nothing without it.
+//!
+//! With `BLOOMSDAY_PICTURES=DIR` it leaves screenshots (base64) for a person to look at.
+
+use std::path::Path;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::browser::Browser;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+
+const TOKEN: &str = "correct-horse-battery";
+
+fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
+    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
+    write_users(&folder.join("a.parquet"), users);
+    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+}
+
+fn with_token(backend: &Backend) -> Daemon {
+    let file = backend.folder.path().join("token");
+    std::fs::write(&file, TOKEN).unwrap();
+    Daemon::ready(backend, &["--admin-token-file", file.to_str().unwrap()])
+}
+
+fn picture(browser: &Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("BLOOMSDAY_PICTURES") {
+        browser.picture(&Path::new(&folder).join(format!("{name}.b64")));
+    }
+}
+
+#[test]
+fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
+    let backend = Backend::local();
+    (2..=9).rev().for_each(|back| {
+        let n = u64::from(back);
+        build(&backend, back, n * 400..20_000 + n * 200);
+    });
+    let daemon = with_token(&backend);
+    let all: String = (0..30_000).map(|n| user(n) + "\n").collect();
+    daemon.post("/v1/filters/rt/query", all.as_bytes());
+    let browser = Browser::open(1200, 1400, false);
+    browser.go(&daemon.public);
+    let before = browser.until("✓ ok");
+    assert!(before.contains(&today().minus(2).to_string()), "{before}");
+    picture(&browser, "public-light");
+
+    // A swap and a rollback show by themselves.
+    build(&backend, 1, 300..20_300);
+    assert_eq!(reload(&daemon).0, 200);
+    browser.until("20,000");
+    let (day, before) = (today().minus(1).to_string(), today().minus(3).to_string());
+    let why = "half of it was <b>missing</b>";
+    let words = ["repoint", "rt", &day, "--to", &before, "--reason", why];
+    backend.bloomsday(&words).run().expect(0);
+    assert_eq!(reload(&daemon).0, 200);
+    let public = browser.until("↩ rolled back");
+
+    // Who and why are not for everybody; nor is the reload.
+    assert!(!public.contains("missing") && !public.contains("Who did what"), "{public}");
+    let data = daemon.get("/page.json").body;
+    assert!(!data.contains("missing") && !data.contains("\"by\""), "{data}");
+    assert_eq!(
+        browser.run("return document.querySelector('.reload').offsetParent"),
+        serde_json::Value::Null
+    );
+    browser.type_into(".ask input", &user(700));
+    browser.press("\u{e007}");
+    browser.until("No, not in the filter of");
+
+    // On the admin address nothing at all is told before the token.
+    browser.go(&daemon.admin);
+    browser.until("send the token");
+    assert!(!browser.text().contains("rt"), "{}", browser.text());
+    browser.type_into("#token", "wrong");
+    browser.press("\u{e007}");
+    browser.until("send the token");
+    browser.type_into("#token", TOKEN);
+    browser.press("\u{e007}");
+    let admin = browser.until("Who did what");
+    assert!(admin.contains(why), "a reason is shown as it was typed: {admin}");
+    browser.type_into(".ask input", &user(1_700));
+    browser.click(".ask button");
+    let days = browser.until("chance that it is false");
+    assert!(days.contains("An ID that was never there is in so many"), "{days}");
+    picture(&browser, "admin-light");
+    browser.click(".reload");
+    browser.until("unchanged");
+    // Any bytes are an ID and none is markup.
+    browser.type_into(".ask input", "<img src=x onerror=document.title='owned'>&days=99 ✓");
+    browser.click(".ask button");
+    browser.until("In none of these days");
+    assert_eq!(browser.run("return document.title"), "Bloomsday");
+    let complaints = browser.complaints();
+    let policy = complaints.iter().any(|line| line.contains("Content Security Policy"));
+    assert!(!policy, "{complaints:?}");
+    assert!(!browser.run("return document.documentElement.outerHTML").to_string().contains(TOKEN));
+}
+
+/// As an operator would, with the token.
+fn reload(daemon: &Daemon) -> (u16, String) {
+    let request = ureq::post(format!("{}/admin/reload", daemon.admin));
+    let request = request.header("authorization", format!("Bearer {TOKEN}"));
+    let mut answer = request.send_empty().unwrap();
+    (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+}
+
+#[test]
+fn a_phone_in_the_dark_shows_all_of_it_and_the_keyboard_reaches_everything() {
+    let backend = Backend::local();
+    build(&backend, 2, 0..3_000);
+    build(&backend, 1, 100..3_100);
+    let daemon = Daemon::ready(&backend, &[]);
+    let browser = Browser::open(500, 900, true);
+    browser.go(&daemon.public);
+    browser.until("✓ ok");
+    picture(&browser, "phone-dark");
+    let wide = browser.run("return document.documentElement.scrollWidth <= window.innerWidth");
+    assert_eq!(wide, true, "the page is wider than a phone");
+    let dark = browser.run("return matchMedia('(prefers-color-scheme: dark)').matches");
+    assert_eq!(dark, true);
+    let mut reached = Vec::new();
+    for _ in 0..8 {
+        browser.press("\u{e004}");
+        let tag =
+            browser.run("return document.activeElement.tagName + document.activeElement.className");
+        reached.push(tag.as_str().unwrap().to_owned());
+    }
+    for wanted in ["INPUT", "BUTTON", "DIVscroll"] {
+        assert!(reached.iter().any(|tag| tag == wanted), "{wanted} is not reached: {reached:?}");
+    }
+    // Every text against what it stands on: 4.5 to 1 or more.
+    let contrast = browser.run(
+        "const lum = (c) => c.match(/\\d+/g).slice(0, 3).map((v) => v / 255)
+           .map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+           .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+         const back = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+           if (!c.endsWith(', 0)')) return c; } return 'rgb(255, 255, 255)'; };
+         let worst = 99;
+         for (const e of document.querySelectorAll('h1, h2, h3, dt, dd, td, th, p, label, button, .state, figcaption')) {
+           if (!e.offsetParent) continue;
+           const a = lum(getComputedStyle(e).color), b = lum(back(e));
+           worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)); }
+         return worst",
+    );
+    assert!(contrast.as_f64().unwrap() >= 4.5, "contrast {contrast}");
+}
+
+#[test]
+fn a_web_page_that_is_not_ours_cannot_reload_and_ours_cannot_without_the_token() {
+    let backend = Backend::local();
+    build(&backend, 1, 0..1_000);
+    let daemon = with_token(&backend);
+    let post = |origin: &str, token: Option<&str>| {
+        let mut request = ureq::post(format!("{}/admin/reload", daemon.admin))
+            .config()
+            .http_status_as_error(false)
+            .build()
+            .header("origin", origin);
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        request.send_empty().unwrap().status().as_u16()
+    };
+    assert_eq!(post("http://evil.example", Some(TOKEN)), 403);
+    assert_eq!(post("null", Some(TOKEN)), 403);
+    assert_eq!(post(&daemon.admin, None), 401);
+    assert_eq!(post(&daemon.admin, Some("wrong")), 401);
+    assert_eq!(post(&daemon.admin, Some(TOKEN)), 200);
+    // Without a token configured no page may, whatever it says it is.
+    let open = Daemon::ready(&backend, &[]);
+    let own = ureq::post(format!("{}/admin/reload", open.admin))
+        .config()
+        .http_status_as_error(false)
+        .build()
+        .header("origin", &open.admin);
+    assert_eq!(own.send_empty().unwrap().status().as_u16(), 403);
+}
+
+#[test]
+fn the_page_is_whole_and_asks_nobody_else() {
+    let backend = Backend::local();
+    build(&backend, 1, 0..1_000);
+    let daemon = Daemon::ready(&backend, &[]);
+    let mut answer = ureq::get(&daemon.public).call().unwrap();
+    let policy = answer.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    let html = answer.body_mut().read_to_string().unwrap();
+    assert!(!html.contains("NONCE"));
+    for outside in ["src=\"http", "href=\"http", "url(", "@import", "//cdn"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    // Questions about days are bounded, and only the admin address has them.
+    assert_eq!(daemon.get("/v1/filters/rt/why?id=x").status, 404);
+    for wrong in ["", "?days=3", "?id=x&days=0", "?id=x&days=32", "?id=x&store=s3://evil"] {
+        let url = format!("{}/v1/filters/rt/why{wrong}", daemon.admin);
+        let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
+        assert_eq!(answer.status().as_u16(), 400, "{wrong}");
+    }
+}
