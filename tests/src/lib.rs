@@ -5,6 +5,7 @@
 //! | [`program`] | runs `bloomsday` once and keeps what it said |
 //! | [`daemon`] | runs `bloomsday serve` and asks it over HTTP |
 //! | [`backend`] | the stores every test runs against: a local folder, and S3 (moto) |
+//! | [`azure`] | an Azure Blob server (azurite) |
 //! | [`browser`] | a real Chromium without a window |
 //! | [`input`] | Parquet and IDs |
 //! | [`made`] | blobs without Parquet |
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod azure;
 pub mod backend;
 pub mod campaign;
 pub mod browser;

@@ -23,6 +23,8 @@ fn every_file_is_accepted_by_the_tool_that_reads_it() {
     let ran = Command::new(root().join("deploy/check.sh")).output().unwrap();
     let said = [ran.stdout, ran.stderr].concat();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+    // The schemas know the field's name, not its values.
+    assert!(read("deploy/kubernetes/builder-cronjob.yaml").contains("concurrencyPolicy: Forbid\n"));
 }
 
 /// The metrics that a text names, without the suffixes of recorded ones.
@@ -49,7 +51,8 @@ fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
     let words = ["schedule", "--once", "--config", &config, "--metrics-file", &file];
     backend.bloomsday(&words).run().expect(0);
     let daemon = Daemon::ready(&backend, &[]);
-    let there = metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
+    let there =
+        metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
     for file in ["deploy/prometheus/rules.yml", "deploy/grafana/bloomsday.json"] {
         let asked = metrics_in(&read(file));
         assert!(asked.len() > 8, "{file} asks for {asked:?}");

@@ -1,0 +1,63 @@
+//! An Azure Blob server: azurite, Microsoft's own emulator.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::backend::Backend;
+
+/// A running server; dropped, it is killed.
+pub struct Azure {
+    process: Child,
+    url: String,
+    _folder: TempDir,
+}
+
+impl Azure {
+    /// Starts one on a free port.
+    pub fn start() -> Azure {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let folder = TempDir::new().expect("a temporary folder");
+        let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools");
+        let mut process = Command::new(format!("{tools}/node_modules/.bin/azurite-blob"))
+            .args(["--skipApiVersionCheck", "--blobPort", &port.to_string(), "--location"])
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("azurite runs (tests/run.sh installs it)");
+        let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
+        let ready = lines
+            .find(|line| line.as_ref().is_ok_and(|line| line.contains("successfully listens")));
+        assert!(ready.is_some(), "azurite did not start on port {port}");
+        std::thread::spawn(move || lines.for_each(drop));
+        Azure { process, url: format!("http://127.0.0.1:{port}"), _folder: folder }
+    }
+
+    /// A store in a container of its own.
+    pub fn backend(&self, container: &str) -> Backend {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/azure_container.py");
+        let account = format!("{}/devstoreaccount1", self.url);
+        let made = Command::new("python3").args([script, &account, container]).output();
+        let made = made.expect("python3 runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let env = vec![
+            ("AZURITE_BLOB_STORAGE_URL", self.url.clone()),
+            ("AZURE_STORAGE_USE_EMULATOR", "true".to_owned()),
+        ];
+        let folder = TempDir::new().expect("a temporary folder");
+        Backend { store: format!("az://{container}/prod/filters"), env, folder }
+    }
+}
+
+impl Drop for Azure {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
