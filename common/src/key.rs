@@ -8,6 +8,7 @@
 //! {filter}/pointers/{day}
 //! {filter}/pin
 //! {filter}/history/{time}-{act}-{digest8}.json
+//! {filter}/servers/{server}
 //! ```
 
 use std::fmt;
@@ -163,6 +164,17 @@ pub(crate) fn pointer(filter: &FilterName, day: Day) -> String {
 
 pub(crate) fn pin(filter: &FilterName) -> String {
     format!("{filter}/pin")
+}
+
+pub(crate) fn servers(filter: &FilterName) -> String {
+    format!("{filter}/servers")
+}
+
+/// A server's name may come from a host's name: only plain characters of it are kept.
+pub(crate) fn server(filter: &FilterName, server: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name: String = server.chars().take(100).map(|c| if plain(c) { c } else { '-' }).collect();
+    format!("{filter}/servers/{name}")
 }
 
 pub(crate) fn histories(filter: &FilterName) -> String {

@@ -233,6 +233,7 @@ impl Settings {
         add("tls_key".into(), path(&file.tls_key), "none");
         let interval = file.poll_interval.map(|d| humantime::format_duration(d).to_string());
         add("poll_interval".into(), interval, "10m");
+        add("heartbeats".into(), file.heartbeats.map(|on| on.to_string()), "true");
         add("cache_dir".into(), path(&file.cache_dir), "none");
         for (name, filter) in &file.filters {
             let key = |field: &str| format!("filters.{name}.{field}");

@@ -158,9 +158,13 @@ pub(crate) fn or_dash(value: Option<impl Display>) -> String {
 /// Who acts, for the records: user@host.
 pub(crate) fn who() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    format!("{}@{}", user.unwrap_or_else(|_| "unknown".to_owned()), host())
+}
+
+/// This machine's name.
+pub(crate) fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    let host = host.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned());
-    format!("{}@{host}", user.unwrap_or_else(|_| "unknown".to_owned()))
+    host.map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }
 
 #[cfg(test)]

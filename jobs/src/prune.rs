@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Pruned;
 use clap::Args;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::config::Settings;
@@ -34,6 +35,8 @@ struct PruneReport {
     filter: FilterName,
     #[serde(flatten)]
     pruned: Pruned,
+    /// Records of servers that are gone.
+    servers: usize,
     keep_days: u32,
     dry_run: bool,
 }
@@ -49,8 +52,9 @@ impl Prune {
             let mut retention = settings.retention(&filter);
             retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
             let pruned = store.prune(&filter, retention, &who(), self.dry_run).await?;
+            let servers = store.forget_servers(&filter, Timestamp::now(), self.dry_run).await?;
             let keep_days = retention.keep_days;
-            let report = PruneReport { filter, pruned, keep_days, dry_run: self.dry_run };
+            let report = PruneReport { filter, pruned, servers, keep_days, dry_run: self.dry_run };
             output.show(&report, || describe(&report));
         }
         Ok(ExitCode::SUCCESS)
@@ -65,6 +69,7 @@ fn describe(report: &PruneReport) -> String {
         ("keeps", format!("{} days", report.keep_days)),
         (verb, format!("{} pointers, {} blobs", pointers.len(), blobs.len())),
         ("freed", mebibytes(*bytes)),
+        ("servers gone", report.servers.to_string()),
     ];
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));

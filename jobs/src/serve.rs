@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::{Output, host};
 
 /// Answer questions over HTTP, and follow the pointers.
 ///
@@ -86,6 +86,11 @@ impl Serve {
             let (public, admin) = (server.public, server.admin);
             format!("questions at {scheme}://{public}, admin at {scheme}://{admin}\n")
         });
+        if file.heartbeats.unwrap_or(true) {
+            let name = format!("{}-{}", host(), server.public.port());
+            let beating = bloomsday.clone();
+            tokio::spawn(async move { beating.heartbeats(name).await });
+        }
         signals.until_stopped(&bloomsday, tls.as_ref()).await;
         tracing::info!("stopping: no new requests; those under way are answered");
         server.stop().await;

@@ -6,6 +6,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Pointer;
 use bloomsday_common::protocol::{Followed, FollowedBy, Seen, days_to_follow};
+use bloomsday_common::store::heartbeat::{Heartbeat, Servers};
 use bloomsday_common::store::{Following, Store};
 use clap::Args;
 use jiff::Timestamp;
@@ -40,6 +41,8 @@ struct FilterReport {
     reason: Option<String>,
     pinned_until: Option<Timestamp>,
     pointers: Vec<PointerReport>,
+    /// Who answers from what, as far as servers tell.
+    fleet: Servers,
 }
 
 #[derive(Serialize)]
@@ -119,6 +122,7 @@ async fn look(
         reason: error.or(pin_reason).or(pointer_reason),
         pinned_until,
         pointers,
+        fleet: store.servers(filter, now).await?,
     })
 }
 
@@ -138,7 +142,43 @@ fn describe(report: &FilterReport) -> String {
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
     let head = ["pointer", "blob of", "digest", "IDs", "written", "by", "note"];
-    pairs(&rows) + "\n" + &table(&head, &pointers)
+    pairs(&rows) + &describe_fleet(report) + "\n" + &table(&head, &pointers)
+}
+
+/// How many servers answer from which blob, and who lags.
+fn describe_fleet(report: &FilterReport) -> String {
+    let Servers { servers, more, unreadable, .. } = &report.fleet;
+    if servers.is_empty() {
+        return String::new();
+    }
+    let right = report.blob.as_deref().unwrap_or_default();
+    let follows =
+        |beat: &&Heartbeat| beat.digest.is_some_and(|digest| right.contains(&digest.to_string()));
+    let laggards: Vec<&Heartbeat> = servers.iter().filter(|beat| !follows(beat)).collect();
+    let up_to_date = servers.len() - laggards.len();
+    let mut page = format!("servers  {up_to_date} of {} answer from this blob", servers.len());
+    if more + unreadable > 0 {
+        page += &format!(" ({more} more were not read, {unreadable} cannot be)");
+    }
+    page.push('\n');
+    let rows: Vec<Vec<String>> = laggards
+        .iter()
+        .take(SHOWN)
+        .map(|beat| {
+            vec![
+                beat.server.clone(),
+                or_dash(beat.day),
+                or_dash(beat.digest.map(|digest| digest.short())),
+                or_dash(beat.loaded_at.map(|at| format!("{at:.0}"))),
+                beat.last_error.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return page;
+    }
+    let head = ["laggard", "day", "digest", "since", "last error"];
+    page + "\n" + &table(&head, &rows)
 }
 
 fn line(report: &PointerReport) -> Vec<String> {

@@ -11,6 +11,7 @@
 //! | `room` | whether there is memory for one more filter |
 //! | `generations` | what to do with what was read: a pure state machine |
 //! | `sample`, `guard`, `watch` | recent questions; what two filters say of them; a filter held back |
+//! | `heartbeat` | tells the store from what this server answers |
 //! | `poller` | the thread and its rounds: at most one at a time |
 //! | `follower` | one filter's way through a round: the one owner of its swaps |
 //! | `pin` | warns before a pin ends |
@@ -40,6 +41,7 @@ mod follower;
 mod generations;
 mod guard;
 pub mod handle;
+mod heartbeat;
 #[cfg(feature = "http")]
 pub mod http;
 mod loader;
@@ -134,7 +136,6 @@ impl Config {
 pub struct Bloomsday {
     slots: Arc<[Arc<Slot>]>,
     poller: Arc<Poller>,
-    #[cfg(feature = "http")]
     store: Store,
 }
 
@@ -183,12 +184,7 @@ pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsd
         .map(|filter| Arc::new(Slot::new(filter, meanwhile, clock.clone())))
         .collect();
     let poller = Arc::new(Poller::start(config, store.clone(), slots.clone(), clock)?);
-    Ok(Bloomsday {
-        slots: slots.into(),
-        poller,
-        #[cfg(feature = "http")]
-        store,
-    })
+    Ok(Bloomsday { slots: slots.into(), poller, store })
 }
 
 impl Bloomsday {
@@ -241,8 +237,14 @@ impl Bloomsday {
         self.slots.iter().map(|slot| slot.status()).collect()
     }
 
+    /// Tells the store from what this server answers, so that `bloomsday status` can name the laggards.
+    /// `server` names it: a host and a port, say. Runs until the returned future is dropped, or until
+    /// the store refuses the first write, which is one warning.
+    pub async fn heartbeats(&self, server: String) {
+        heartbeat::beat(self.clone(), server).await;
+    }
+
     /// The store, for what the status page tells of it.
-    #[cfg(feature = "http")]
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

@@ -20,8 +20,8 @@
 
 pub mod azure;
 pub mod backend;
-pub mod campaign;
 pub mod browser;
+pub mod campaign;
 pub mod daemon;
 pub mod input;
 pub mod liar;

@@ -6,6 +6,8 @@
 //! success, and a conflict can mean our own retried request.
 
 mod elsewhere;
+pub mod heartbeat;
+mod history;
 mod local;
 mod open;
 mod prune;
@@ -33,7 +35,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 use crate::memory::Buffer;
-use crate::pointer::{Act, MAX_RECORD_BYTES, Pin, Pointer};
+use crate::pointer::{MAX_RECORD_BYTES, Pin, Pointer};
 use crate::protocol::{self, Followed, Seen, Step, Unclear};
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
@@ -49,8 +51,6 @@ const PARTS_AT_ONCE: usize = 4;
 pub const MAX_BLOB_BYTES: u64 = (1 << 38) + (1 << 20);
 /// How often a conditional write is tried when the store fails without having written.
 const WRITE_TRIES: u32 = 3;
-/// How many records of a history are read; older ones are left out.
-const MAX_HISTORY: usize = 1000;
 
 /// The place where blobs and pointers live. Cheap to clone.
 #[derive(Clone)]
@@ -282,62 +282,6 @@ impl Store {
         };
         let names = folders.iter().filter_map(|folder| folder.filename()?.parse().ok());
         Ok(names.collect())
-    }
-
-    // ---- history -----------------------------------------------------------------------------
-
-    /// Writes a history record. Writing the same act again, with its outcome, replaces it.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn record_act(&self, filter: &FilterName, act: &Act) -> Result<(), Error> {
-        let digest = act.blob.as_ref().map(|blob| blob.digest);
-        let key = key::history(filter, act.at, act.act.name(), digest);
-        let put = self.objects.put(&self.path(&key), act.to_bytes().into()).await;
-        put.map(drop).map_err(|e| self.error("write", &key, e))
-    }
-
-    /// The newest records of the history, newest first; at most 1,000, and none that is no record.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn history(&self, filter: &FilterName) -> Result<Vec<Act>, Error> {
-        self.recent_history(filter, MAX_HISTORY).await
-    }
-
-    /// As [`Store::history`], but at most so many records.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn recent_history(
-        &self,
-        filter: &FilterName,
-        most: usize,
-    ) -> Result<Vec<Act>, Error> {
-        let folder = key::histories(filter);
-        let mut names = self.list(&folder).await?;
-        names.retain(|name| name.ends_with(".json"));
-        names.sort_unstable_by(|a, b| b.cmp(a));
-        names.truncate(most.min(MAX_HISTORY));
-        let records = futures::stream::iter(names)
-            .map(|name| {
-                let key = format!("{folder}/{name}");
-                async move {
-                    let read = self
-                        .record(&key, |bytes| Act::parse(bytes, &key).map_err(|e| e.to_string()));
-                    match read.await?.seen {
-                        // Listed a moment ago: to leave it out could undo a rollback.
-                        Seen::Absent => {
-                            let source = "it was listed, and is not there".into();
-                            let gone = object_store::Error::Generic { store: "record", source };
-                            Err(self.error("read", &key, gone))
-                        }
-                        seen => Ok(seen.found().cloned()),
-                    }
-                }
-            })
-            .buffered(16);
-        records.try_filter_map(|act| async move { Ok(act) }).try_collect().await
     }
 
     // ---- blobs -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 //! The local store's own promises. The suite that every backend passes is in `tests/`.
 
 use super::*;
-use crate::pointer::ActKind;
+use crate::pointer::{Act, ActKind};
 use crate::protocol::FollowedBy;
 
 fn rt() -> FilterName {

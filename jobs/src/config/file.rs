@@ -24,6 +24,8 @@ pub(crate) struct File {
     /// A Redis that holds the pointers instead of the store.
     pub(crate) pointers: Option<String>,
     pub(crate) pointers_key: Option<String>,
+    /// Whether servers tell the store from what they answer; they do unless told otherwise.
+    pub(crate) heartbeats: Option<bool>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::{Act, ActKind};
+use bloomsday_common::store::heartbeat::Servers;
 use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
@@ -63,6 +65,7 @@ struct Told {
     /// What answered then: a swap makes the history worth another look.
     digest: Option<Digest>,
     acts: Arc<Vec<Act>>,
+    servers: Arc<Servers>,
     error: Option<String>,
 }
 
@@ -109,6 +112,7 @@ impl Page {
             shown["days"] = json!(days(&told.acts));
             if admin {
                 shown["acts"] = json!(told.acts.iter().take(SHOWN).collect::<Vec<_>>());
+                shown["servers"] = json!(told.servers);
                 shown["history_error"] = json!(told.error);
             }
             filters.insert(status.filter.to_string(), shown);
@@ -185,10 +189,15 @@ impl Page {
         {
             return told.clone();
         }
-        let asking = self.bloomsday.store().recent_history(filter, HISTORY_RECORDS);
+        let store = self.bloomsday.store();
+        let asking = async {
+            let acts = store.recent_history(filter, HISTORY_RECORDS).await?;
+            Ok::<_, StoreError>((acts, store.servers(filter, Timestamp::now()).await?))
+        };
         let error = match tokio::time::timeout(HISTORY_DEADLINE, asking).await {
-            Ok(Ok(acts)) => {
-                let told = Told { at: Instant::now(), digest, acts: Arc::new(acts), error: None };
+            Ok(Ok((acts, servers))) => {
+                let (acts, servers) = (Arc::new(acts), Arc::new(servers));
+                let told = Told { at: Instant::now(), digest, acts, servers, error: None };
                 histories.insert(filter.clone(), told.clone());
                 return told;
             }
@@ -196,7 +205,8 @@ impl Page {
             Err(_) => "the store does not answer".to_owned(),
         };
         let acts = before.map(|told| told.acts.clone()).unwrap_or_default();
-        let told = Told { at: Instant::now(), digest, acts, error: Some(error) };
+        let servers = before.map(|told| told.servers.clone()).unwrap_or_default();
+        let told = Told { at: Instant::now(), digest, acts, servers, error: Some(error) };
         histories.insert(filter.clone(), told.clone());
         told
     }

@@ -1,0 +1,132 @@
+//! Who answers from what: a small record a server, beside the pointers; no coordination service.
+//!
+//! Age is told by the store's own clock, the moment the record was written there: a server whose clock
+//! is wrong, or that claims to be from the future, is neither younger nor older for it.
+
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use object_store::ObjectStoreExt;
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use crate::day::Day;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::key::{self, FilterName};
+
+/// A server that has not written for so long is gone, as far as anybody can tell.
+pub const EXPIRES: Duration = Duration::from_secs(3600);
+/// The most servers of a filter that are read; the others are counted.
+pub const MAX_SERVERS: usize = 1000;
+/// A longer error is cut.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// What one server answers from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The server, by host and port.
+    pub server: String,
+    /// The version of its program.
+    pub version: String,
+    /// The blob that answers; none before the first load.
+    pub digest: Option<Digest>,
+    /// That blob's day.
+    pub day: Option<Day>,
+    /// Since when, by the server's clock.
+    pub loaded_at: Option<Timestamp>,
+    /// What went wrong at the last look, if anything did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// The servers of a filter that are alive, and how many more there are.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Servers {
+    /// Alive, by name.
+    pub servers: Vec<Heartbeat>,
+    /// Alive, but more than were read.
+    pub more: usize,
+    /// Records of servers that are gone.
+    pub expired: usize,
+    /// Records that cannot be read.
+    pub unreadable: usize,
+}
+
+impl Store {
+    /// Writes what a server answers from, over what it wrote before.
+    ///
+    /// # Errors
+    /// The store's; [`Error::Forbidden`] with read-only credentials.
+    pub async fn put_heartbeat(&self, filter: &FilterName, beat: &Heartbeat) -> Result<(), Error> {
+        let key = key::server(filter, &beat.server);
+        let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
+        let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
+        let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
+        let put = self.objects.put(&self.path(&key), bytes.into()).await;
+        put.map(drop).map_err(|e| self.error("write", &key, e))
+    }
+
+    /// The servers of a filter that wrote within the last hour.
+    ///
+    /// Cost: a listing, and a request a server.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn servers(&self, filter: &FilterName, now: Timestamp) -> Result<Servers, Error> {
+        let folder = key::servers(filter);
+        let listed = self.list_objects(&folder).await?;
+        let all = listed.len();
+        let mut names: Vec<String> = listed
+            .into_iter()
+            .filter(|object| !is_expired(object.uploaded, now))
+            .map(|object| object.name)
+            .collect();
+        names.sort_unstable();
+        let alive = names.len();
+        names.truncate(MAX_SERVERS);
+        let read = names.len();
+        let beats = futures::stream::iter(names).map(|name| {
+            let key = format!("{folder}/{name}");
+            async move {
+                let parse = |bytes: &[u8]| {
+                    serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
+                };
+                let beat = self.record(&key, parse).await?.seen.found().cloned();
+                // Its name is where it lies, whatever it says.
+                Ok::<_, Error>(beat.map(|beat| Heartbeat { server: name, ..beat }))
+            }
+        });
+        let beats: Vec<Option<Heartbeat>> = beats.buffered(16).try_collect().await?;
+        let servers: Vec<Heartbeat> = beats.into_iter().flatten().collect();
+        let unreadable = read - servers.len();
+        Ok(Servers { servers, more: alive - read, expired: all - alive, unreadable })
+    }
+
+    /// Deletes the records of servers that are gone; how many there were.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn forget_servers(
+        &self,
+        filter: &FilterName,
+        now: Timestamp,
+        dry_run: bool,
+    ) -> Result<usize, Error> {
+        let folder = key::servers(filter);
+        let listed = self.list_objects(&folder).await?;
+        let gone = listed.into_iter().filter(|object| is_expired(object.uploaded, now));
+        let gone: Vec<String> = gone.map(|object| format!("{folder}/{}", object.name)).collect();
+        if !dry_run {
+            for key in &gone {
+                self.delete(key).await?;
+            }
+        }
+        Ok(gone.len())
+    }
+}
+
+fn is_expired(written: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(written).unsigned_abs() > EXPIRES && written < now
+}

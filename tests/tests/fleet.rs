@@ -1,0 +1,119 @@
+//! Who answers from what: heartbeats of real servers, forged, foreign and a thousand at once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, write_users};
+use serde_json::Value;
+
+fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
+    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
+    write_users(&folder.join("a.parquet"), users);
+    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+}
+
+fn fleet(backend: &Backend) -> Value {
+    backend.bloomsday(&["status", "rt"]).run().expect(0).json()["fleet"].clone()
+}
+
+/// Asks the status until the fleet is as it should be.
+#[track_caller]
+fn until(backend: &Backend, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let start = std::time::Instant::now();
+    loop {
+        let fleet = fleet(backend);
+        if holds(&fleet) {
+            return fleet;
+        }
+        assert!(start.elapsed().as_secs() < 60, "waited in vain until {what}: {fleet}");
+    }
+}
+
+fn servers(backend: &Backend) -> PathBuf {
+    Path::new(&backend.store).join("rt/servers")
+}
+
+#[test]
+fn status_counts_the_servers_and_names_the_laggard() {
+    for backend in Backend::all() {
+        build(&backend, 2, 0..1_000);
+        let (one, _two) = (Daemon::ready(&backend, &[]), Daemon::ready(&backend, &[]));
+        let both = until(&backend, "both are told of", |fleet| {
+            fleet["servers"].as_array().is_some_and(|all| all.len() == 2)
+        });
+        assert_eq!(both["servers"][0]["digest"], both["servers"][1]["digest"]);
+        build(&backend, 1, 0..1_100);
+        assert_eq!(one.reload("").0, 200);
+        let digest = one.status()["digest"].clone();
+        until(&backend, "one has moved on", |fleet| {
+            let all = fleet["servers"].as_array().unwrap();
+            all.iter().filter(|server| server["digest"] == digest).count() == 1
+        });
+        let words = ["status", "rt", "--store", &backend.store];
+        let text = bloomsday_tests::program::bloomsday(&words).envs(&backend.env).run().expect(0);
+        assert!(text.stdout.contains("1 of 2 answer from this blob"), "{}", text.stdout);
+        assert!(text.stdout.contains("laggard"), "{}", text.stdout);
+    }
+}
+
+#[test]
+fn heartbeats_off_or_forbidden_leave_the_server_as_it_is() {
+    let backend = Backend::local();
+    build(&backend, 1, 0..1_000);
+    let config = backend.folder.path().join("bloomsday.toml");
+    std::fs::write(&config, "heartbeats = false\n").unwrap();
+    let off = Daemon::ready(&backend, &["--config", config.to_str().unwrap()]);
+    // A second one writes where the first was told not to, so the wait has an end.
+    let on = Daemon::ready(&backend, &[]);
+    let fleet = until(&backend, "the other is told of", |fleet| {
+        fleet["servers"].as_array().is_some_and(|all| !all.is_empty())
+    });
+    let port = |daemon: &Daemon| daemon.public.rsplit(':').next().unwrap().to_owned();
+    assert_eq!(fleet["servers"].as_array().unwrap().len(), 1);
+    assert!(fleet["servers"][0]["server"].as_str().unwrap().ends_with(&port(&on)));
+    drop((on, off));
+
+    // Where nobody can write, the server answers all the same.
+    std::fs::remove_dir_all(servers(&backend)).unwrap();
+    std::fs::write(servers(&backend), b"in the way").unwrap();
+    let daemon = Daemon::ready(&backend, &[]);
+    assert_eq!(daemon.reload("").0, 200);
+    assert_eq!(daemon.status()["state"], "ok");
+}
+
+#[test]
+fn strange_and_expired_records_and_a_thousand_of_them_are_counted_calmly() {
+    let backend = Backend::local();
+    build(&backend, 1, 0..1_000);
+    let folder = servers(&backend);
+    std::fs::create_dir_all(&folder).unwrap();
+    let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    put(
+        "future",
+        r#"{"server":"x","version":"9","digest":null,"day":null,"loaded_at":"2999-01-01T00:00:00Z"}"#,
+    );
+    put("garbage", "\u{0}\u{1b}[31m not JSON");
+    put("huge", &"x".repeat(100_000));
+    put("gone", "{}");
+    let aged = Command::new("touch").args(["-d", "2 days ago"]).arg(folder.join("gone")).status();
+    assert!(aged.unwrap().success());
+    let told = fleet(&backend);
+    assert_eq!(told["servers"].as_array().unwrap().len(), 1, "{told}");
+    assert_eq!((&told["servers"][0]["server"], &told["unreadable"]), (&"future".into(), &2.into()));
+    assert_eq!(told["expired"], 1);
+
+    let good = r#"{"server":"x","version":"1","digest":null,"day":null,"loaded_at":null}"#;
+    (0..1_200).for_each(|n| put(&format!("s-{n:04}"), good));
+    let told = fleet(&backend);
+    assert!(told["servers"].as_array().unwrap().len() <= 1_000, "more were read than allowed");
+    assert!(told["more"].as_u64().unwrap() >= 200);
+
+    backend.bloomsday(&["prune", "rt", "--dry-run"]).run().expect(0);
+    assert!(folder.join("gone").exists());
+    assert_eq!(backend.bloomsday(&["prune", "rt"]).run().expect(0).json()["servers"], 1);
+    assert!(!folder.join("gone").exists() && folder.join("future").exists());
+}
