@@ -350,7 +350,8 @@ impl Month {
     fn observe(&mut self) {
         let status = self.process.status();
         let (digest, day, pointer_day) = (status.digest, status.day, status.pointer_day);
-        let seen = Seen { digest, day, pointer_day, held: status.held };
+        let (held, well) = (status.held, status.last_error.is_none());
+        let seen = Seen { digest, day, pointer_day, held, well };
         let judged = self.oracle.judge(&seen, self.seen);
         self.seen = Instant::now();
         let mut wrong = judged.err();
@@ -361,7 +362,9 @@ impl Month {
         if alive > self.config.max_generations {
             wrong = Some(format!("{alive} filters are in memory"));
         }
-        if let Some(blob) = self.oracle.answers {
+        if wrong.is_none()
+            && let Some(blob) = self.oracle.answers
+        {
             let handle = self.process.handle();
             let mine = blob.first_user + self.below(super::blobs::USERS);
             if !handle.contains(&user(mine)) {

@@ -82,6 +82,8 @@ pub(super) struct Seen {
     pub(super) day: Option<Day>,
     pub(super) pointer_day: Option<Day>,
     pub(super) held: bool,
+    /// Whether the last look went well.
+    pub(super) well: bool,
 }
 
 /// Judges one server process after another.
@@ -92,7 +94,10 @@ pub(super) struct Oracle {
     pub(super) answers: Option<&'static Made>,
     pub(super) last_followed: Option<Day>,
     served: Vec<BlobKey>,
+    /// Since when a filter is held back without a break.
     pub(super) held_from: Option<Instant>,
+    /// Since when something newer is kept from answering, breaks by a failing store included.
+    kept_from: Option<Instant>,
     pub(super) forced_at: Option<Instant>,
     max_hold: Option<Duration>,
 }
@@ -108,6 +113,7 @@ impl Oracle {
             last_followed: None,
             served: Vec::new(),
             held_from: None,
+            kept_from: None,
             forced_at: None,
             max_hold,
         }
@@ -170,6 +176,10 @@ impl Oracle {
         }
         self.last_followed = self.last_followed.max(seen.pointer_day);
         self.held_from = if seen.held { self.held_from.or(Some(now)) } else { None };
+        self.kept_from = match seen.well && !seen.held {
+            true => None,
+            false => self.kept_from.or(self.held_from),
+        };
         if seen.held && self.max_hold.is_none() {
             return Err("a guard that does not hold held".into());
         }
@@ -193,7 +203,7 @@ impl Oracle {
         }
         // Looks are ten minutes apart, and what is seen of them up to forty.
         let slack = Duration::from_secs(3600);
-        let held = self.held_from.is_some_and(|from| now - from + slack >= max_hold);
+        let held = self.kept_from.is_some_and(|from| now - from + slack >= max_hold);
         let forced = self.forced_at.is_some_and(|at| now - at < UNDER_WAY * 3);
         if held || forced || self.served.contains(&next.key) {
             return Ok(());
