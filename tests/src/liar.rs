@@ -28,6 +28,8 @@ const LATE: Duration = Duration::from_millis(20);
 pub enum Fault {
     /// Nothing is done, and an error says so: a 503, a reset connection.
     Down,
+    /// Nothing is written, and an error says so; reading goes on: a quota, a disk that is full.
+    Full,
     /// Nothing is done for lack of rights: a 403.
     Forbidden,
     /// "There is nothing there", though there is: a 404.
@@ -52,8 +54,9 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Fault; 11] = [
+    pub const ALL: [Fault; 12] = [
         Fault::Down,
+        Fault::Full,
         Fault::Forbidden,
         Fault::Missing,
         Fault::Late,
@@ -70,6 +73,7 @@ impl Fault {
     fn befalls(self, call: Call, path: &Path) -> bool {
         match self {
             Fault::Down | Fault::Forbidden | Fault::Late | Fault::Silent => true,
+            Fault::Full => !matches!(call, Call::Get | Call::Head | Call::List),
             Fault::Missing => matches!(call, Call::Get | Call::Head),
             Fault::Short | Fault::Broken => call == Call::Get,
             Fault::Unsaid => {
@@ -196,7 +200,7 @@ impl Liar {
 fn refusal(fault: Fault, path: &Path) -> Option<Error> {
     let (path, source) = (path.to_string(), "the store lies".into());
     match fault {
-        Fault::Down => Some(down()),
+        Fault::Down | Fault::Full => Some(down()),
         Fault::Forbidden => Some(Error::PermissionDenied { path, source }),
         Fault::Missing => Some(Error::NotFound { path, source }),
         Fault::Refused => Some(Error::Precondition { path, source }),

@@ -27,11 +27,16 @@ pub struct Made {
 impl Made {
     /// The filter `rt` of a day, with these IDs and an fpp of 0.03.
     pub fn of(day: Day, layout: Layout, ids: Range<u64>) -> Made {
+        let shape = Shape::for_ids(layout, ids.end - ids.start, 0.03).expect("a shape");
+        Made::shaped(day, shape, ids)
+    }
+
+    /// The filter `rt` of a day, with these IDs, in a shape that may be too small or too large.
+    pub fn shaped(day: Day, shape: Shape, ids: Range<u64>) -> Made {
         let n_ids = ids.end - ids.start;
-        let shape = Shape::for_ids(layout, n_ids, 0.03).expect("a shape");
         let mut filter = FilterMut::new(shape).expect("memory");
         for n in ids {
-            match layout {
+            match shape.layout() {
                 Layout::Blocked => filter.insert(Xxh3::of(&id(n))),
                 Layout::Guava => filter.insert(Murmur3::of(&id(n))),
             }

@@ -205,6 +205,22 @@ fn every_prefix_of_a_blob_is_rejected() {
     campaign.held(&format!("{prefixes} prefixes, each also with a fitting digest"), "all rejected");
 }
 
+#[test]
+fn a_filter_that_is_empty_full_or_half_filled_is_rejected_whatever_its_digest() {
+    for layout in [Layout::Blocked, Layout::Guava] {
+        let n_ids = 20_000;
+        let whole = Made::of(day(), layout, 0..n_ids);
+        // As many IDs in a filter of the same shape as would make it so.
+        for inserted in [1, n_ids / 2, n_ids * 2, n_ids * 100] {
+            let mut made = Made::shaped(day(), whole.header.shape, 0..inserted);
+            made.header.ids = n_ids;
+            let opened = open(made.sealed().key(), &made.bytes()).map(|_| ());
+            let kind = opened.map_err(|e| e.kind());
+            assert_eq!(kind, Err(Kind::Corrupt), "{layout}: {inserted} for {n_ids} IDs");
+        }
+    }
+}
+
 /// The same through a server: it answers from what it had, and goes on.
 #[test]
 fn a_server_given_damaged_blobs_keeps_the_last_good_one() {

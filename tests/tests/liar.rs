@@ -23,8 +23,9 @@ use tempfile::TempDir;
 /// More calls than any build makes: past that, "until a run is clean" was never reached.
 const MANY: u64 = 200;
 /// A build has no deadline of its own: a real store's client gives up a call after a minute.
-const BUILD_FAULTS: [Fault; 10] = [
+const BUILD_FAULTS: [Fault; 11] = [
     Fault::Down,
+    Fault::Full,
     Fault::Forbidden,
     Fault::Missing,
     Fault::Late,
@@ -248,6 +249,8 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
                 let step = match (i, k) {
                     _ if full() => 1,
                     (0, 0) if !dull => 1,
+                    // A store that takes no write any more, from each write on.
+                    (0, 2) if fault == Fault::Full => 1,
                     _ if k == (i + j) % 3 => 8,
                     _ => continue,
                 };

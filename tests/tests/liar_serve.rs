@@ -94,6 +94,7 @@ impl Days {
         befell_any |= !befell.is_empty();
         let this = case("a new day", &befell);
         let back = self.check(&bloomsday, &this);
+        assert!(back.is_some(), "{this}: nothing answers any more");
         match reloaded[0].outcome {
             ReloadOutcome::Swapped => assert_eq!(back, Some(0), "{this}"),
             ReloadOutcome::Unchanged => assert!(fault == Fault::Missing, "{this}"),
