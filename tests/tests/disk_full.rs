@@ -177,6 +177,6 @@ fn a_daemon_on_a_full_disk_serves_from_memory() {
     // A start finds nothing half-written to believe in, and caches now that there is room.
     let daemon = Daemon::ready(&backend, &["--cache-dir", &cache_dir]);
     answers(&daemon, 1);
-    assert!(cache.join("rt/followed").is_file(), "with room it is cached");
+    daemon.until("it is cached, with room", |_| cache.join("rt/followed").is_file());
     campaign.held("2 daemons", "right answers from memory");
 }
