@@ -43,8 +43,9 @@ fn a_bidder_links_no_parquet_and_by_default_no_cloud() {
 /// Every Rust file of ours, with its path from the root.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> =
-        ["common", "builder", "server", "jobs", "tests"].map(|name| root().join(name)).into();
+    let mut folders: Vec<PathBuf> = ["common", "builder", "server", "jobs", "tests", "bench"]
+        .map(|name| root().join(name))
+        .into();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -136,6 +136,31 @@ impl Filter {
         }
     }
 
+    /// [`Filter::contains_batch`] of a `blocked` filter by another kernel, for comparisons.
+    ///
+    /// # Panics
+    /// When `ids` and `answers` differ in length, or the filter is not `blocked`.
+    pub fn contains_batch_by<T: AsRef<[u8]>>(
+        &self,
+        kernel: Kernel,
+        ids: &[T],
+        answers: &mut [bool],
+    ) {
+        assert_eq!(ids.len(), answers.len(), "one answer a question");
+        assert_eq!(self.shape.layout(), Layout::Blocked, "`guava` has one kernel");
+        kernel.blocked_batch(self.body(), self.shape.probes(), ids, answers);
+    }
+
+    /// Hashes each ID and touches the cache line it would be in, but tests nothing: what the machine
+    /// needs at least, for benchmarks. The sum is of no meaning.
+    ///
+    /// # Panics
+    /// When the filter is not `blocked`.
+    pub fn touch<T: AsRef<[u8]>>(&self, ids: &[T]) -> u64 {
+        assert_eq!(self.shape.layout(), Layout::Blocked, "only `blocked` has one line an ID");
+        kernel::touch(self.body(), ids)
+    }
+
     /// [`Filter::contains`] for an ID that is already hashed.
     ///
     /// # Panics

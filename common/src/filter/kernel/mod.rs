@@ -168,3 +168,23 @@ fn batch_with<T: AsRef<[u8]>>(
         }
     }
 }
+
+/// Hashes each ID and touches its line, [`AHEAD`] IDs after its prefetch: the loop of a batch with
+/// nothing but memory in it.
+pub(super) fn touch<T: AsRef<[u8]>>(body: &[u8], ids: &[T]) -> u64 {
+    use super::blocked::{Block, block_of};
+    use crate::hash::Xxh3;
+
+    let (blocks, _) = body.as_chunks();
+    let n_blocks = blocks.len() as u64;
+    let mut ring = [0usize; AHEAD];
+    let mut sum = 0u64;
+    let touch = |block: &Block| u64::from(block[0]);
+    for (step, id) in ids.iter().enumerate() {
+        let block = block_of(Xxh3::of(id.as_ref()).0, n_blocks);
+        prefetch(&blocks[block]);
+        let due = std::mem::replace(&mut ring[step % AHEAD], block);
+        sum = sum.wrapping_add(touch(&blocks[due]));
+    }
+    ring.iter().fold(sum, |sum, due| sum.wrapping_add(touch(&blocks[*due])))
+}

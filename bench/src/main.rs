@@ -1,0 +1,77 @@
+//! Races against peers and the machine's limit, side by side in one run, told as ratios.
+//!
+//! ```text
+//! cargo run --release -p bloomsday-bench -- all
+//! cargo run --release -p bloomsday-bench -- lookup --ids 300m --json
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod ids;
+mod lookup;
+mod measure;
+mod ours;
+mod peers;
+
+use clap::{Parser, ValueEnum};
+
+use measure::Outcome;
+
+/// Race Bloomsday against its peers and the machine's limit.
+#[derive(Parser)]
+struct Arguments {
+    /// What to race.
+    #[arg(default_value = "all")]
+    race: Race,
+    /// How many IDs the filters hold: 300m, 1g.
+    #[arg(long, default_value = "100m", value_parser = count)]
+    ids: u64,
+    /// Rounds of each race of lookups.
+    #[arg(long, default_value_t = 31)]
+    rounds: usize,
+    /// One JSON object a race, for machines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be raced.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Race {
+    /// Everything.
+    All,
+    /// Lookups, one at a time, in batches and on two threads.
+    Lookup,
+}
+
+/// What every race is told.
+pub(crate) struct Options {
+    pub(crate) ids: u64,
+    pub(crate) rounds: usize,
+}
+
+/// Reads 300m as 300 million.
+fn count(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" | "b" => 1_000_000_000,
+        other => return Err(format!("`{other}` is no unit: k, m or g")),
+    };
+    let number: u64 = digits.parse().map_err(|e| format!("{digits}: {e}"))?;
+    number.checked_mul(unit).filter(|n| *n > 0).ok_or_else(|| "not that many".to_owned())
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let options = Options { ids: arguments.ids, rounds: arguments.rounds };
+    let races: [(Race, fn(&Options) -> Vec<Outcome>); 1] = [(Race::Lookup, lookup::run)];
+    for (race, run) in races {
+        if arguments.race == Race::All || arguments.race == race {
+            for outcome in run(&options) {
+                outcome.tell(arguments.json);
+            }
+        }
+    }
+}

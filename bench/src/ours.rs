@@ -1,0 +1,97 @@
+//! Our own filters, made and published the way a builder does it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bloomsday_builder::fill;
+use bloomsday_builder::partition::{Distinct, Feeder, Partitions};
+use bloomsday_builder::verify;
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::{Filter, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::pointer::Pointer;
+use bloomsday_common::store::Store;
+use bloomsday_server::{Bloomsday, Config, FilterConfig};
+
+use crate::ids;
+
+pub(crate) const FPP: f64 = 0.03;
+/// IDs made at a time by each thread: few enough to stay in its cache.
+const CHUNK: u64 = 4096;
+
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The distinct hashes of the IDs of `first .. first + n`.
+pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
+    let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
+    let each = n.div_ceil(threads() as u64);
+    std::thread::scope(|scope| {
+        for thread in 0..threads() as u64 {
+            let mut feeder = Feeder::new(partitions.clone());
+            scope.spawn(move || {
+                let end = first + n.min((thread + 1) * each);
+                for start in (first + thread * each..end).step_by(CHUNK as usize) {
+                    for number in start..end.min(start + CHUNK) {
+                        feeder.push(Xxh3::of(&ids::id(number)));
+                    }
+                }
+                feeder.finish().expect("nothing is spilled");
+            });
+        }
+    });
+    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
+    partitions.distinct(threads()).expect("nothing is spilled")
+}
+
+/// A filter with the IDs of `first .. first + n`.
+pub(crate) fn filter(first: u64, n: u64) -> (Header, Filter) {
+    let distinct = distinct(first, n);
+    assert_eq!(distinct.n_ids(), n, "IDs of different numbers differ");
+    let shape = Shape::for_ids(Layout::Blocked, n, FPP).expect("a size there is");
+    let filter = fill::fill(&distinct, shape, threads()).expect("memory for a filter");
+    let header = Header {
+        filter: "rt".parse().expect("a good name"),
+        day: day(),
+        shape,
+        origin: Origin::Built,
+        ids: n,
+        fpp_target: FPP,
+        fpp_hits: verify::count_false_positives::<Xxh3>(&filter),
+        fpp_asked: verify::ABSENT_ASKED,
+        ones: filter.count_ones(),
+    };
+    (header, filter)
+}
+
+/// Today, so that a server follows its pointer.
+pub(crate) fn day() -> Day {
+    Day::of(jiff::Timestamp::now())
+}
+
+/// Puts a filter into a store and points the day at it.
+pub(crate) async fn publish(store: &Store, header: &Header, filter: &Filter) -> BlobKey {
+    let sealed = blob::seal(header, filter);
+    store.put_blob(&sealed, &|_| ()).await.expect("the blob is written");
+    let key = sealed.key().clone();
+    point(store, &key).await;
+    key
+}
+
+/// Points the day at a blob.
+pub(crate) async fn point(store: &Store, key: &BlobKey) {
+    let read = store.pointer(&key.filter, day()).await.expect("the pointer is read");
+    let pointer = Pointer::to(key.clone());
+    store.point(&key.filter, day(), &pointer, &read.version).await.expect("the pointer moves");
+}
+
+/// Serves `rt` from a folder, looking at the pointer only when asked.
+pub(crate) async fn serve(folder: &Path) -> Bloomsday {
+    let filters = vec![FilterConfig::new("rt".parse().expect("a good name"))];
+    let mut config = Config::new(&folder.display().to_string(), filters);
+    config.poll_interval = std::time::Duration::from_secs(3600);
+    bloomsday_server::start(config).await.expect("the filter is served")
+}
