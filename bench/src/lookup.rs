@@ -159,7 +159,7 @@ fn one_at_a_time(options: &Options, field: &Field, guava: Result<Guava, String>)
         Err(why) => missing = Some(why),
     }
     let mut outcome = race("lookups, one at a time", "ns an ID", options.rounds, contestants);
-    outcome.compare("reader", "bare filter", Bound::AtMost(1.10));
+    outcome.compare("reader", "bare filter", Bound::AtMost(1.30));
     outcome.compare("guava", "reader", Bound::AtLeast(12.0));
     outcome.compare("fastbloom, foldhash", "reader", Bound::AtLeast(3.0));
     outcome.compare("fastbloom", "reader", Bound::None);
@@ -186,6 +186,20 @@ fn batches(options: &Options, field: &Field) -> Outcome {
             })
         }));
     }
+    for size in [1024, 256, 32] {
+        let mut reader = field.handle.reader();
+        contestants.push(contestant(&format!("reader, {size} a batch"), move |_| {
+            time(&mut |ids| {
+                in_batches(ids, size, |ids, answers| reader.contains_batch(ids, answers))
+            })
+        }));
+    }
+    // What a batch's own begin and end cost: the last line of each must arrive before the next begins.
+    for size in [256, 32] {
+        contestants.push(contestant(&format!("touch, {size} a batch"), move |_| {
+            time(&mut |ids| ids.chunks(size).map(|ids| field.bare.touch(ids) as usize).sum())
+        }));
+    }
     for kernel in Kernel::all() {
         let bare = &field.bare;
         contestants.push(contestant(
@@ -202,6 +216,12 @@ fn batches(options: &Options, field: &Field) -> Outcome {
     let mut outcome = race("lookups in batches", "ns an ID", options.rounds, contestants);
     for (size, most) in [(1024, 1.05), (256, 1.10), (32, 1.35)] {
         outcome.compare(&format!("handle, {size} a batch"), LIMIT, Bound::AtMost(most));
+        outcome.compare(&format!("reader, {size} a batch"), LIMIT, Bound::AtMost(most));
+    }
+    for size in [256, 32] {
+        let (reader, touch) = (format!("reader, {size} a batch"), format!("touch, {size} a batch"));
+        outcome.compare(&reader, &touch, Bound::None);
+        outcome.compare(&touch, LIMIT, Bound::None);
     }
     outcome.compare("touch, plain loop", LIMIT, Bound::None);
     outcome

@@ -52,37 +52,35 @@ pub(crate) struct Slot {
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Tally {
+    asked: AtomicU64,
     seen: AtomicU64,
-    absent: AtomicU64,
 }
 
 impl Tally {
-    /// Adds as the only writer: plain loads and stores, no locked instruction. Gives back how many
-    /// there were, which decides whether the question is sampled.
+    /// Adds as the only writer: plain loads and stores, no locked instruction. Neither address depends
+    /// on the answer, which is often still on its way from memory: so nothing waits for it. Gives back
+    /// how many were asked before, which decides whether the question is sampled.
     #[inline(always)]
-    fn add_alone(&self, seen: bool) -> u64 {
-        let counter = if seen { &self.seen } else { &self.absent };
-        let before = counter.load(Ordering::Relaxed);
-        counter.store(before + 1, Ordering::Relaxed);
+    fn add_alone(&self, asked: u64, seen: u64) -> u64 {
+        let before = self.asked.load(Ordering::Relaxed);
+        self.asked.store(before + asked, Ordering::Relaxed);
+        self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
         before
     }
 
-    /// [`Tally::add_alone`], for one of many writers.
+    /// Adds beside others. A locked instruction waits for all that is under way: so one where it does.
     #[inline]
-    fn add_one(&self, seen: bool) -> u64 {
-        let counter = if seen { &self.seen } else { &self.absent };
-        counter.fetch_add(1, Ordering::Relaxed)
+    fn add(&self, asked: u64, seen: u64) -> u64 {
+        if seen > 0 {
+            self.seen.fetch_add(seen, Ordering::Relaxed);
+        }
+        self.asked.fetch_add(asked, Ordering::Relaxed)
     }
 
-    /// Adds, and gives back how many questions there were.
-    #[inline]
-    fn add(&self, seen: u64, absent: u64) -> u64 {
-        self.seen.fetch_add(seen, Ordering::Relaxed)
-            + self.absent.fetch_add(absent, Ordering::Relaxed)
-    }
-
+    /// Answered "yes", and "no".
     fn read(&self) -> (u64, u64) {
-        (self.seen.load(Ordering::Relaxed), self.absent.load(Ordering::Relaxed))
+        let seen = self.seen.load(Ordering::Relaxed);
+        (seen, self.asked.load(Ordering::Relaxed).saturating_sub(seen))
     }
 }
 
@@ -120,6 +118,12 @@ impl Slot {
 
     pub(crate) fn current(&self) -> Option<Arc<Generation>> {
         self.current.load_full()
+    }
+
+    /// Answers a batch before anything is loaded.
+    fn answer_meanwhile(&self, answers: &mut [bool]) -> usize {
+        answers.fill(self.meanwhile);
+        if self.meanwhile { answers.len() } else { 0 }
     }
 
     /// Makes a generation the one that answers; gives back the one before, which the caller must keep
@@ -193,7 +197,7 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        if sample::is_due(self.shard().add_one(seen)) {
+        if sample::is_due(self.shard().add(1, u64::from(seen))) {
             self.sample(id);
         }
         seen
@@ -212,12 +216,11 @@ impl FilterHandle {
     /// # Panics
     /// When `ids` and `answers` differ in length.
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        match &*self.slot.current.load() {
+        let seen = match &*self.slot.current.load() {
             Some(generation) => generation.filter.contains_batch(ids, answers),
-            None => answers.fill(self.slot.meanwhile),
-        }
-        let seen = answers.iter().filter(|answer| **answer).count() as u64;
-        self.count(ids, seen);
+            None => self.slot.answer_meanwhile(answers),
+        };
+        self.count(ids, seen as u64);
     }
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
@@ -259,7 +262,7 @@ impl FilterHandle {
     /// Counts and samples questions of which `seen` were answered "yes"; also those that were put to
     /// [`FilterHandle::generation`] directly.
     pub(crate) fn count<T: AsRef<[u8]>>(&self, ids: &[T], seen: u64) {
-        let before = self.shard().add(seen, ids.len() as u64 - seen);
+        let before = self.shard().add(ids.len() as u64, seen);
         if let Some(sample) = &self.slot.sample {
             sample.offer_batch(ids, before);
         }
@@ -298,7 +301,7 @@ impl Reader {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        if sample::is_due(self.state.tally.add_alone(seen)) {
+        if sample::is_due(self.state.tally.add_alone(1, u64::from(seen))) {
             self.sample(id);
         }
         seen
@@ -309,6 +312,25 @@ impl Reader {
     fn sample(&mut self, id: &[u8]) {
         if let Some(sample) = &self.slot.sample {
             self.staged.add(id, sample);
+        }
+    }
+
+    /// Answers many IDs at once, all from the same generation: `answers[i]` belongs to `ids[i]`.
+    ///
+    /// # Panics
+    /// When `ids` and `answers` differ in length.
+    #[inline]
+    pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
+        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
+            self.refresh();
+        }
+        let seen = match &self.generation {
+            Some(generation) => generation.filter.contains_batch(ids, answers),
+            None => self.slot.answer_meanwhile(answers),
+        };
+        let before = self.state.tally.add_alone(ids.len() as u64, seen as u64);
+        if let Some(sample) = &self.slot.sample {
+            sample.offer_batch(ids, before);
         }
     }
 
@@ -328,9 +350,9 @@ impl Drop for Reader {
             self.staged.hand_over(sample);
         }
         let (seen, absent) = self.state.tally.read();
-        self.slot.departed.add(seen, absent);
+        self.slot.departed.add(seen + absent, seen);
         // Taken back, so that nobody who looks before the state is gone counts them twice.
         self.state.tally.seen.store(0, Ordering::Relaxed);
-        self.state.tally.absent.store(0, Ordering::Relaxed);
+        self.state.tally.asked.store(0, Ordering::Relaxed);
     }
 }

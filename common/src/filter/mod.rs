@@ -17,7 +17,7 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::hash::{IdHash, is_legal};
 use crate::memory::Buffer;
-use kernel::Asker;
+use kernel::Bits;
 pub use kernel::Kernel;
 pub use shape::Shape;
 
@@ -62,11 +62,8 @@ impl FromStr for Layout {
 /// It never gives a false negative; a false positive comes with about the fpp it was sized for.
 pub struct Filter {
     shape: Shape,
-    memory: Buffer,
-    body: Range<usize>,
     kernel: Kernel,
-    /// Layout, hash and kernel resolved to one function, so that a question decides nothing.
-    asker: Asker,
+    bits: Bits,
 }
 
 impl Filter {
@@ -75,9 +72,8 @@ impl Filter {
     /// # Panics
     /// When the body's length is not the shape's: callers check it before.
     pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>) -> Filter {
-        assert_eq!(body.len() as u64, shape.body_bytes(), "the body must have the shape's length");
         let kernel = Kernel::best();
-        Filter { shape, memory, body, kernel, asker: kernel.asker(shape.layout()) }
+        Filter { shape, kernel, bits: Bits::new(shape, memory, body, kernel) }
     }
 
     /// Its size and number of probes.
@@ -87,12 +83,17 @@ impl Filter {
 
     /// The serialized bits: what a blob holds between header and digest.
     pub fn body(&self) -> &[u8] {
-        &self.memory[self.body.clone()]
+        self.bits.body()
     }
 
     /// Everything the memory holds: for a filter read from a blob, all the blob's bytes.
-    pub fn memory(&self) -> &[u8] {
-        &self.memory
+    pub fn memory(&self) -> &Buffer {
+        self.bits.memory()
+    }
+
+    /// Gives the memory back, so that the next filter need not touch new memory.
+    pub fn into_memory(self) -> Buffer {
+        self.bits.into_memory()
     }
 
     /// The code that tests bits, chosen once when the filter was made.
@@ -103,7 +104,7 @@ impl Filter {
     /// The same filter asked through another kernel, for comparisons.
     pub fn with_kernel(mut self, kernel: Kernel) -> Filter {
         self.kernel = kernel;
-        self.asker = kernel.asker(self.shape.layout());
+        self.bits = self.bits.by(kernel);
         self
     }
 
@@ -113,25 +114,27 @@ impl Filter {
     /// Cost: one hash and one cache miss (`blocked`) or up to one a probe (`guava`).
     #[inline]
     pub fn contains(&self, id: &[u8]) -> bool {
-        is_legal(id) && self.asker.ask(self.body(), self.shape, id)
+        is_legal(id) && self.bits.ask(id)
     }
 
-    /// Answers many IDs at once: `answers[i]` becomes what [`Filter::contains`] says of `ids[i]`.
+    /// Answers many IDs at once: `answers[i]` becomes what [`Filter::contains`] says of `ids[i]`. Gives
+    /// the number answered "yes".
     ///
-    /// Cost: about half of a single question's, because the cache misses of neighbours overlap.
+    /// Cost: a fraction of a single question's, because the cache misses of neighbours overlap.
     ///
     /// # Panics
     /// When `ids` and `answers` differ in length.
-    pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        assert_eq!(ids.len(), answers.len(), "one answer a question");
+    #[inline]
+    pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) -> usize {
         match self.shape.layout() {
-            Layout::Blocked => {
-                self.kernel.blocked_batch(self.body(), self.shape.probes(), ids, answers)
-            }
+            Layout::Blocked => self.contains_batch_by(self.kernel, ids, answers),
             Layout::Guava => {
-                for (id, answer) in ids.iter().zip(answers) {
+                assert_eq!(ids.len(), answers.len(), "one answer a question");
+                let each = ids.iter().zip(answers).map(|(id, answer)| {
                     *answer = self.contains(id.as_ref());
-                }
+                    usize::from(*answer)
+                });
+                each.sum()
             }
         }
     }
@@ -145,10 +148,10 @@ impl Filter {
         kernel: Kernel,
         ids: &[T],
         answers: &mut [bool],
-    ) {
+    ) -> usize {
         assert_eq!(ids.len(), answers.len(), "one answer a question");
         assert_eq!(self.shape.layout(), Layout::Blocked, "`guava` has one kernel");
-        kernel.blocked_batch(self.body(), self.shape.probes(), ids, answers);
+        kernel.blocked_batch(self.body(), self.shape.probes(), ids, answers)
     }
 
     /// Hashes each ID and touches the cache line it would be in, but tests nothing: what the machine
@@ -253,7 +256,7 @@ impl FilterMut {
     pub fn slices(&mut self, parts: usize) -> Vec<Slice<'_>> {
         let shape = self.shape;
         if shape.layout() == Layout::Guava {
-            return vec![Slice { first_block: 0, bits: Bits::Guava(&mut self.memory), shape }];
+            return vec![Slice { first_block: 0, piece: Piece::Guava(&mut self.memory), shape }];
         }
         let (blocks, _) = self.memory.as_chunks_mut();
         let each = blocks.len().div_ceil(parts.max(1)).max(1);
@@ -261,7 +264,7 @@ impl FilterMut {
         blocks
             .chunks_mut(each)
             .map(|piece| {
-                let slice = Slice { first_block, shape, bits: Bits::Blocked(piece) };
+                let slice = Slice { first_block, shape, piece: Piece::Blocked(piece) };
                 first_block += each;
                 slice
             })
@@ -279,10 +282,10 @@ impl FilterMut {
 pub struct Slice<'a> {
     shape: Shape,
     first_block: usize,
-    bits: Bits<'a>,
+    piece: Piece<'a>,
 }
 
-enum Bits<'a> {
+enum Piece<'a> {
     Blocked(&'a mut [blocked::Block]),
     Guava(&'a mut [u8]),
 }
@@ -297,17 +300,12 @@ impl Slice<'_> {
     pub fn insert_own<H: IdHash>(&mut self, hashes: &[H]) {
         assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
         let probes = self.shape.probes();
-        match &mut self.bits {
-            Bits::Blocked(blocks) => {
-                for hash in hashes {
-                    let block = blocked::block_of(hash.leading(), self.shape.units());
-                    // A block before this slice wraps around to a huge index: `get_mut` says no.
-                    if let Some(block) = blocks.get_mut(block.wrapping_sub(self.first_block)) {
-                        blocked::insert(block, probes, hash.leading());
-                    }
-                }
+        match &mut self.piece {
+            Piece::Blocked(blocks) => {
+                let hashes = hashes.iter().map(|hash| hash.leading());
+                kernel::insert(blocks, self.first_block, self.shape.units(), probes, hashes);
             }
-            Bits::Guava(body) => {
+            Piece::Guava(body) => {
                 for hash in hashes {
                     guava::insert(body, self.shape, bytemuck::cast(*hash));
                 }
@@ -317,9 +315,9 @@ impl Slice<'_> {
 
     /// Which hashes belong to this slice.
     pub fn bounds(&self) -> Bounds {
-        let blocks = match &self.bits {
-            Bits::Blocked(blocks) => self.first_block..self.first_block + blocks.len(),
-            Bits::Guava(_) => 0..usize::MAX,
+        let blocks = match &self.piece {
+            Piece::Blocked(blocks) => self.first_block..self.first_block + blocks.len(),
+            Piece::Guava(_) => 0..usize::MAX,
         };
         Bounds { blocks, n_blocks: self.shape.units() }
     }

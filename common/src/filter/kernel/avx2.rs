@@ -2,29 +2,38 @@
 
 use std::arch::x86_64::*;
 
-use super::super::Shape;
-use super::super::blocked::{Block, SALTS, block_of};
-use super::batch_with;
+use super::batch;
+use super::bits::Asked;
+use crate::filter::blocked::{Block, SALTS, block_of};
 use crate::hash::{IdHash, Xxh3};
 
-#[target_feature(enable = "avx2")]
-pub(super) fn one(body: &[u8], shape: Shape, id: &[u8]) -> bool {
-    contains(body, shape.probes(), Xxh3::of(id).0)
+/// # Safety
+/// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
+    let Xxh3(hash) = Xxh3::of(id);
+    // SAFETY: as the caller promises.
+    test(unsafe { asked.block(hash) }, asked.probes(), hash)
 }
 
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,bmi2")]
 #[inline]
 pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
     let (blocks, _) = body.as_chunks();
     test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
 }
 
-#[target_feature(enable = "avx2")]
-pub(super) fn batch<T: AsRef<[u8]>>(body: &[u8], probes: u32, ids: &[T], answers: &mut [bool]) {
-    batch_with(body, ids, answers, |block, hash| test(block, probes, hash));
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) fn batch<T: AsRef<[u8]>>(
+    body: &[u8],
+    probes: u32,
+    ids: &[T],
+    answers: &mut [bool],
+) -> usize {
+    batch::ask(body, ids, answers, |block, hash| test(block, probes, hash))
 }
 
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,bmi2")]
 #[inline]
 fn test(block: &Block, probes: u32, hash: u64) -> bool {
     let (salts, _) = SALTS.as_chunks::<8>();
@@ -33,7 +42,7 @@ fn test(block: &Block, probes: u32, hash: u64) -> bool {
 }
 
 /// Tests the first `probes` (at most 8 count) of the probes with these salts.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,bmi2")]
 #[inline]
 fn test8(block: &Block, salts: &[u32; 8], probes: u32, hash: u64) -> bool {
     // SAFETY: two unaligned loads of 32 bytes each from a block of 64, one from 8 words of 4.

@@ -1,12 +1,16 @@
 //! Plain Rust: the definition that the other kernels must agree with.
 
-use super::super::Shape;
-use super::super::blocked::{Block, bit_of, block_of};
-use super::batch_with;
+use super::batch;
+use super::bits::Asked;
+use crate::filter::blocked::{Block, bit_of, block_of};
 use crate::hash::{IdHash, Xxh3};
 
-pub(super) fn one(body: &[u8], shape: Shape, id: &[u8]) -> bool {
-    contains(body, shape.probes(), Xxh3::of(id).0)
+/// # Safety
+/// The layout is `blocked`, and the memory lives.
+pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
+    let Xxh3(hash) = Xxh3::of(id);
+    // SAFETY: as the caller promises.
+    test(unsafe { asked.block(hash) }, asked.probes(), hash)
 }
 
 #[inline]
@@ -15,8 +19,13 @@ pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
     test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
 }
 
-pub(super) fn batch<T: AsRef<[u8]>>(body: &[u8], probes: u32, ids: &[T], answers: &mut [bool]) {
-    batch_with(body, ids, answers, |block, hash| test(block, probes, hash));
+pub(super) fn batch<T: AsRef<[u8]>>(
+    body: &[u8],
+    probes: u32,
+    ids: &[T],
+    answers: &mut [bool],
+) -> usize {
+    batch::ask(body, ids, answers, |block, hash| test(block, probes, hash))
 }
 
 #[inline(always)]

@@ -1,0 +1,124 @@
+//! [`Bits`]: a filter's memory, with all that one question needs resolved beforehand.
+
+use std::ops::Range;
+
+use super::{Form, Kernel, scalar};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use crate::filter::blocked::Block;
+use crate::filter::{Layout, Shape, guava};
+use crate::hash::{IdHash, Murmur3};
+use crate::memory::Buffer;
+
+/// The memory of a filter, and the one function that asks it: layout, hash, kernel and address are
+/// resolved when it is made, so that a question decides nothing.
+pub(crate) struct Bits {
+    asked: Asked,
+    one: One,
+    /// Owns what `asked` points into. Never written again and never handed out to be.
+    memory: Buffer,
+    body: Range<usize>,
+}
+
+/// What a question needs of a filter.
+pub(super) struct Asked {
+    first: *const Block,
+    /// Blocks; for `guava` words.
+    units: u64,
+    shape: Shape,
+    /// The lowest `probes` bits: the lanes of a kernel with 16 that count.
+    pub(super) lanes: u16,
+}
+
+/// A single question, resolved for a layout and a kernel.
+///
+/// # Safety
+/// Callable only where the kernel it came from may run, and while the memory behind `Asked` lives.
+type One = unsafe fn(&Asked, &[u8]) -> bool;
+
+// SAFETY: the pointer leads into `memory`, which moves with it and is only read.
+unsafe impl Send for Bits {}
+// SAFETY: as above; nothing here changes while it is shared.
+unsafe impl Sync for Bits {}
+
+impl Bits {
+    /// Resolves `memory[body]` for this shape and kernel.
+    ///
+    /// # Panics
+    /// When the body's length is not the shape's: callers check it before.
+    pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>, kernel: Kernel) -> Bits {
+        assert_eq!(body.len() as u64, shape.body_bytes(), "the body must have the shape's length");
+        let asked = Asked {
+            first: memory[body.clone()].as_ptr().cast(),
+            units: shape.units(),
+            shape,
+            lanes: (u32::MAX >> (32 - shape.probes().clamp(1, 16))) as u16,
+        };
+        Bits { asked, one: one(shape.layout(), kernel), memory, body }
+    }
+
+    /// The same bits asked through another kernel.
+    pub(crate) fn by(self, kernel: Kernel) -> Bits {
+        Bits { one: one(self.asked.shape.layout(), kernel), ..self }
+    }
+
+    #[inline]
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.memory[self.body.clone()]
+    }
+
+    pub(crate) fn memory(&self) -> &Buffer {
+        &self.memory
+    }
+
+    /// Gives the memory back, for another filter.
+    pub(crate) fn into_memory(self) -> Buffer {
+        self.memory
+    }
+
+    /// Whether a legal `id` may be in it.
+    #[inline(always)]
+    pub(crate) fn ask(&self, id: &[u8]) -> bool {
+        // SAFETY: `one` came from a kernel that may run here, and `self` owns the memory.
+        unsafe { (self.one)(&self.asked, id) }
+    }
+}
+
+/// The one function that answers questions to a layout through a kernel.
+fn one(layout: Layout, kernel: Kernel) -> One {
+    match (layout, kernel.0) {
+        (Layout::Guava, _) => guava_one,
+        (Layout::Blocked, Form::Scalar) => scalar::one,
+        #[cfg(target_arch = "x86_64")]
+        (Layout::Blocked, Form::Avx2) => avx2::one,
+        #[cfg(target_arch = "x86_64")]
+        (Layout::Blocked, Form::Avx512) => avx512::one,
+    }
+}
+
+impl Asked {
+    pub(super) fn probes(&self) -> u32 {
+        self.shape.probes()
+    }
+
+    /// The block of a hash.
+    ///
+    /// # Safety
+    /// The layout is `blocked`, and the memory lives.
+    #[inline(always)]
+    pub(super) unsafe fn block(&self, hash: u64) -> &Block {
+        let block = crate::filter::blocked::block_of(hash, self.units);
+        // SAFETY: fast-range gives less than `units`, and that many blocks follow `first`.
+        unsafe { &*self.first.add(block) }
+    }
+}
+
+/// # Safety
+/// The layout is `guava`, and the memory lives.
+unsafe fn guava_one(asked: &Asked, id: &[u8]) -> bool {
+    // SAFETY: that many bytes were checked to follow `first` when the `Asked` was made.
+    let body = unsafe {
+        std::slice::from_raw_parts(asked.first.cast::<u8>(), asked.shape.body_bytes() as usize)
+    };
+    guava::contains(body, asked.shape, Murmur3::of(id))
+}
