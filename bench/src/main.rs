@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+mod insert;
 mod lookup;
 mod measure;
 mod ours;
@@ -39,6 +40,8 @@ struct Arguments {
 enum Race {
     /// Everything.
     All,
+    /// Hashes on their way into a filter.
+    Insert,
     /// Lookups, one at a time, in batches and on two threads.
     Lookup,
 }
@@ -66,7 +69,8 @@ fn count(text: &str) -> Result<u64, String> {
 fn main() {
     let arguments = Arguments::parse();
     let options = Options { ids: arguments.ids, rounds: arguments.rounds };
-    let races: [(Race, fn(&Options) -> Vec<Outcome>); 1] = [(Race::Lookup, lookup::run)];
+    let races: [(Race, fn(&Options) -> Vec<Outcome>); 2] =
+        [(Race::Lookup, lookup::run), (Race::Insert, insert::run)];
     for (race, run) in races {
         if arguments.race == Race::All || arguments.race == race {
             for outcome in run(&options) {

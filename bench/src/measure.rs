@@ -3,7 +3,20 @@
 //! Machines are shared and their clocks drift. So contestants take turns, a ratio is taken within a
 //! round, where both saw the same machine, and what is told is the median over rounds with quartiles.
 
+use std::time::Instant;
+
+use cpu_time::ProcessTime;
 use serde_json::{Value, json};
+
+/// Runs `work` on all cores: seconds by the clock, and seconds that all threads of this process ran,
+/// divided by the number of cores. On a quiet machine with work well spread they are the same; on a
+/// busy one the second still tells what the work costs.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, [f64; 2]) {
+    let (clock, cpu) = (Instant::now(), ProcessTime::now());
+    let result = work();
+    let cores = crate::ours::threads() as f64;
+    (result, [clock.elapsed().as_secs_f64(), cpu.elapsed().as_secs_f64() / cores])
+}
 
 /// What one contestant took, a figure a round.
 #[derive(Clone, Default)]
