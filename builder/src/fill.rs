@@ -27,7 +27,15 @@ pub fn fill<H: IdHash>(
             scope.spawn(move || {
                 // The bounds are asked before `slice` is borrowed to be filled.
                 let bounds = slice.bounds();
-                distinct.for_some(|first, last| bounds.meet(first, last), |h| slice.insert_own(h))
+                let slice = std::cell::RefCell::new(&mut slice);
+                let wanted = |first, last| {
+                    let wanted = bounds.meet(first, last);
+                    if wanted {
+                        slice.borrow().expect(first, last);
+                    }
+                    wanted
+                };
+                distinct.for_some(wanted, |hashes| slice.borrow_mut().insert_own(hashes))
             })
         });
         let slices: Vec<_> = slices.collect();

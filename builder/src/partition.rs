@@ -1,78 +1,87 @@
 //! Hashes, partitioned by their leading bits and deduplicated: what is left of the day's IDs.
 //!
-//! A partition is an interval of hashes, so of blocks too: it is sorted and counted alone, and filled
-//! next to its neighbours. Memory has a budget; past it partitions go to a nameless file, which the
-//! system removes whatever happens to the process.
+//! A partition is an interval of hashes, so of blocks too: it is deduplicated and counted alone, in
+//! cache, and filled next to its neighbours. Memory has a budget; past it hashes go to a nameless file,
+//! which the system removes whatever happens to the process.
+//!
+//! | module | does |
+//! |---|---|
+//! | `feed` | takes hashes on one thread and writes them where their partition grows |
+//! | `dedup` | removes the duplicates of one partition |
+//! | `spill` | the nameless file |
 
-use std::fs::File;
+mod dedup;
+mod feed;
+mod spill;
+
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::hash::IdHash;
 
-/// 2^9 partitions: a partition of 300 million IDs is then 4.5 MiB, which sorts in cache.
-const PARTITION_BITS: u32 = 9;
+use self::dedup::Dedup;
+pub use self::feed::Feeder;
+use self::spill::{Extent, Spill};
+
+/// 2^11 partitions: a partition of 300 million IDs is then 1.1 MiB, which fits a core's cache.
+const PARTITION_BITS: u32 = 11;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
-/// How many hashes a feeding thread gathers for a partition before it hands them over: 2 KiB each,
-/// 1 MiB in all, so that the gathering stays in the L2 cache.
-const GATHERED: usize = 256;
+/// Hashes in a chunk: what a partition grows by. Small in tests, so that few hashes spill.
+const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
+/// Chunks in a slab, the piece in which memory is taken: 4 MiB of 64-bit hashes.
+const CHUNKS_A_SLAB: usize = 2048;
 
 /// Takes hashes from several threads at once.
 pub struct Partitions<H> {
-    parts: Vec<Mutex<Part<H>>>,
+    fed: Mutex<Vec<Fed<H>>>,
     spill: Spill,
     /// Bytes of hashes in memory, and how many there may be.
     held: AtomicU64,
     budget: u64,
 }
 
-/// The hashes of one partition: in memory, and in the spill file.
-struct Part<H> {
-    chunks: Vec<Vec<H>>,
+/// What one feeder gathered.
+struct Fed<H> {
+    slabs: Vec<Slab<H>>,
+    parts: Vec<Part>,
+}
+
+/// Of one partition, what one feeder gathered: chunks in its slabs, all of them full but the last;
+/// and places in the spill file.
+#[derive(Default)]
+struct Part {
+    chunks: Vec<u32>,
+    len: usize,
     spilled: Vec<Extent>,
 }
 
-#[derive(Clone, Copy)]
-struct Extent {
-    offset: u64,
-    bytes: u64,
+/// Memory for [`CHUNKS_A_SLAB`] chunks: zeroed by the system page by page as it is written, which leaves
+/// each page in cache. (Huge pages cost three times as much here: 2 MiB are zeroed, and out of the
+/// cache again, long before they are written.)
+struct Slab<H>(Vec<H>);
+
+impl<H: IdHash> Slab<H> {
+    const HASHES: usize = CHUNKS_A_SLAB * CHUNK;
+    const BYTES: usize = Slab::<H>::HASHES * size_of::<H>();
+
+    fn new() -> Slab<H> {
+        Slab(bytemuck::zeroed_vec(Slab::<H>::HASHES))
+    }
 }
 
 impl<H: IdHash> Partitions<H> {
-    /// No hashes yet. At most `budget` bytes of them are kept in memory; the rest goes to a nameless
-    /// file in `spill_folder`, which is not made before it is needed.
+    /// No hashes yet. About `budget` bytes of them are kept in memory, though at least a slab of 4 MiB
+    /// (8 for `guava`) for each feeder; the rest goes to a nameless file in `spill_folder`, which is not
+    /// made before it is needed.
     pub fn new(budget: u64, spill_folder: &Path) -> Partitions<H> {
-        let part = || Mutex::new(Part { chunks: Vec::new(), spilled: Vec::new() });
         Partitions {
-            parts: (0..PARTITIONS).map(|_| part()).collect(),
+            fed: Mutex::new(Vec::new()),
             spill: Spill::new(spill_folder),
             held: AtomicU64::new(0),
             budget,
         }
-    }
-
-    fn part(&self, index: usize) -> MutexGuard<'_, Part<H>> {
-        self.parts[index].lock().expect("no thread panics while it holds a partition")
-    }
-
-    /// Adds a gathered chunk to its partition; past the budget the partition goes to the file.
-    fn add(&self, index: usize, chunk: Vec<H>) -> io::Result<()> {
-        let bytes = size_of_val(&chunk[..]) as u64;
-        let mut part = self.part(index);
-        part.chunks.push(chunk);
-        if self.held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.budget {
-            return Ok(());
-        }
-        let all = part.chunks.concat();
-        part.chunks = Vec::new();
-        let extent = self.spill.append(&all)?;
-        part.spilled.push(extent);
-        self.held.fetch_sub(extent.bytes, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Removes duplicates, partition by partition on `threads` threads.
@@ -80,99 +89,103 @@ impl<H: IdHash> Partitions<H> {
     /// # Errors
     /// The system's, when a spilled partition cannot be read or written.
     pub fn distinct(self, threads: usize) -> io::Result<Distinct<H>> {
-        let in_turn = |index: usize| -> io::Result<Kept<H>> {
-            let (chunks, spilled) = {
-                let mut part = self.part(index);
-                (std::mem::take(&mut part.chunks), std::mem::take(&mut part.spilled))
+        let mut fed = self.fed.into_inner().expect("no feeder panics while it hands over");
+        let spilled = fed.iter().any(|fed| fed.parts.iter().any(|part| !part.spilled.is_empty()));
+        let parts = if spilled {
+            let in_turn = |dedup: &mut Dedup<H>, index: usize| {
+                let hashes = gather(&fed, index, &self.spill)?;
+                let kept = dedup.distinct(&[&hashes]);
+                self.spill.append(kept).map(|extent| vec![extent])
             };
-            let mut hashes = chunks.concat();
-            drop(chunks);
-            self.spill.read(&spilled, &mut hashes)?;
-            hashes.sort_unstable();
-            hashes.dedup();
-            if spilled.is_empty() {
-                hashes.shrink_to_fit();
-                Ok(Kept::InMemory(hashes))
-            } else {
-                self.spill.append(&hashes).map(Kept::Spilled)
-            }
+            let extents = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+            fed.clear();
+            let part = |spilled: Vec<Extent>| Part { spilled, ..Part::default() };
+            extents.into_iter().map(part).collect()
+        } else {
+            distinct_in_place(&mut fed, threads)?
         };
-        let kept = on_threads(threads, PARTITIONS, in_turn)?;
-        let n_ids = kept.iter().map(Kept::len).sum();
-        Ok(Distinct { kept, spill: self.spill, n_ids })
+        let in_file = |part: &Part| part.spilled.iter().map(Extent::len::<H>).sum::<usize>();
+        let n_ids = parts.iter().map(|part| (part.len + in_file(part)) as u64).sum();
+        let slabs = fed.into_iter().flat_map(|fed| fed.slabs).collect();
+        Ok(Distinct { parts, slabs, spill: self.spill, n_ids })
     }
 }
 
-/// One thread's way into the partitions. Dropped, it hands over what it still holds.
-pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
-    partitions: P,
-    gathered: Vec<Vec<H>>,
-    /// The first failure to spill; kept, because a sink cannot return it.
-    failed: Option<io::Error>,
+/// All hashes of a partition, wherever they are.
+fn gather<H: IdHash>(fed: &[Fed<H>], index: usize, spill: &Spill) -> io::Result<Vec<H>> {
+    let mut hashes = Vec::new();
+    for fed in fed {
+        let part = &fed.parts[index];
+        pieces(part, &fed.slabs).for_each(|piece| hashes.extend_from_slice(piece));
+        spill.read(&part.spilled, &mut hashes)?;
+    }
+    Ok(hashes)
 }
 
-impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
-    /// A feeder for one thread.
-    pub fn new(partitions: P) -> Feeder<H, P> {
-        let gathered = (0..PARTITIONS).map(|_| Vec::with_capacity(GATHERED)).collect();
-        Feeder { partitions, gathered, failed: None }
-    }
+/// The hashes of a partition that are in memory, piece by piece.
+fn pieces<'a, H: IdHash>(part: &'a Part, slabs: &'a [Slab<H>]) -> impl Iterator<Item = &'a [H]> {
+    let mut left = part.len;
+    part.chunks.iter().map_while(move |chunk| {
+        let (slab, start) = place(*chunk);
+        let len = left.min(CHUNK);
+        left -= len;
+        (len > 0).then(|| &slabs[slab].0[start..start + len])
+    })
+}
 
-    /// Takes one hash.
-    #[inline]
-    pub fn push(&mut self, hash: H) {
-        let index = (hash.leading() >> (u64::BITS - PARTITION_BITS)) as usize;
-        let chunk = &mut self.gathered[index];
-        chunk.push(hash);
-        if chunk.len() == GATHERED {
-            let full = std::mem::replace(chunk, Vec::with_capacity(GATHERED));
-            self.hand_over(index, full);
-        }
-    }
+/// The slab of a chunk, and where in it the chunk begins.
+fn place(chunk: u32) -> (usize, usize) {
+    let chunk = chunk as usize;
+    (chunk / CHUNKS_A_SLAB, chunk % CHUNKS_A_SLAB * CHUNK)
+}
 
-    /// Hands over everything.
-    ///
-    /// # Errors
-    /// The system's, when this or an earlier hand-over could not spill.
-    pub fn finish(mut self) -> io::Result<()> {
-        for index in 0..PARTITIONS {
-            let mut rest = std::mem::take(&mut self.gathered[index]);
-            rest.shrink_to_fit();
-            if !rest.is_empty() {
-                self.hand_over(index, rest);
+/// Deduplicates each partition and puts what is left back into its own chunks, so that no memory is
+/// needed beside them. The chunks of all feeders are then numbered as one.
+fn distinct_in_place<H: IdHash>(fed: &mut [Fed<H>], threads: usize) -> io::Result<Vec<Part>> {
+    let mut parts: Vec<Part> = (0..PARTITIONS).map(|_| Part::default()).collect();
+    // Of each partition its chunks, and how many hashes are in each.
+    let mut memory: Vec<Vec<(&mut [H], usize)>> = (0..PARTITIONS).map(|_| Vec::new()).collect();
+    let mut slabs_before = 0;
+    for fed in fed {
+        let n_slabs = fed.slabs.len();
+        let slabs = fed.slabs.iter_mut();
+        let mut chunks: Vec<Option<&mut [H]>> =
+            slabs.flat_map(|slab| slab.0.chunks_exact_mut(CHUNK)).map(Some).collect();
+        for (index, part) in std::mem::take(&mut fed.parts).into_iter().enumerate() {
+            let mut left = part.len;
+            for chunk in part.chunks {
+                let hashes = chunks[chunk as usize].take().expect("a chunk has one partition");
+                memory[index].push((hashes, left.min(CHUNK)));
+                left -= left.min(CHUNK);
+                parts[index].chunks.push(chunk + (slabs_before * CHUNKS_A_SLAB) as u32);
             }
         }
-        self.failed.map_or(Ok(()), Err)
+        slabs_before += n_slabs;
     }
-
-    fn hand_over(&mut self, index: usize, chunk: Vec<H>) {
-        // After the first failure the build is lost: take no more memory for it.
-        if self.failed.is_none() {
-            self.failed = self.partitions.add(index, chunk).err();
+    let memory: Vec<Mutex<Vec<_>>> = memory.into_iter().map(Mutex::new).collect();
+    let in_turn = |dedup: &mut Dedup<H>, index: usize| {
+        let mut chunks = memory[index].lock().expect("each is locked once");
+        let full: Vec<&[H]> = chunks.iter().map(|(hashes, len)| &hashes[..*len]).collect();
+        let kept = dedup.distinct(&full);
+        for (from, (to, _)) in kept.chunks(CHUNK).zip(chunks.iter_mut()) {
+            to[..from.len()].copy_from_slice(from);
         }
+        Ok(kept.len())
+    };
+    let lengths = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+    for (part, len) in parts.iter_mut().zip(lengths) {
+        part.len = len;
+        part.chunks.truncate(len.div_ceil(CHUNK));
     }
+    Ok(parts)
 }
 
-/// The distinct hashes of a day, in partitions, each sorted.
+/// The distinct hashes of a day, in partitions.
 pub struct Distinct<H> {
-    kept: Vec<Kept<H>>,
+    parts: Vec<Part>,
+    slabs: Vec<Slab<H>>,
     spill: Spill,
     n_ids: u64,
-}
-
-/// One deduplicated partition.
-enum Kept<H> {
-    InMemory(Vec<H>),
-    Spilled(Extent),
-}
-
-impl<H> Kept<H> {
-    fn len(&self) -> u64 {
-        match self {
-            Kept::InMemory(hashes) => hashes.len() as u64,
-            Kept::Spilled(extent) => extent.bytes / size_of::<H>() as u64,
-        }
-    }
 }
 
 impl<H: IdHash> Distinct<H> {
@@ -181,7 +194,8 @@ impl<H: IdHash> Distinct<H> {
         self.n_ids
     }
 
-    /// Calls `look` with every partition, in any order, on `threads` threads; results come in order.
+    /// Calls `look` with all hashes, piece by piece and in any order, on `threads` threads. What it
+    /// gives comes in the order of the partitions, so that neighbours are neighbours in the filter.
     ///
     /// # Errors
     /// The system's, when a spilled partition cannot be read.
@@ -190,7 +204,13 @@ impl<H: IdHash> Distinct<H> {
         threads: usize,
         look: impl Fn(&[H]) -> R + Sync,
     ) -> io::Result<Vec<R>> {
-        on_threads(threads, PARTITIONS, |index| self.with(index, &look))
+        let in_turn = |(): &mut (), index: usize| {
+            let mut found = Vec::new();
+            self.with(index, |piece| found.push(look(piece)))?;
+            Ok(found)
+        };
+        let found = on_threads(threads, PARTITIONS, || (), in_turn)?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Calls `look` with the partitions that hold hashes of `wanted`, one after the other.
@@ -212,82 +232,36 @@ impl<H: IdHash> Distinct<H> {
         Ok(())
     }
 
-    fn with<R>(&self, index: usize, mut look: impl FnMut(&[H]) -> R) -> io::Result<R> {
-        match &self.kept[index] {
-            Kept::InMemory(hashes) => Ok(look(hashes)),
-            Kept::Spilled(extent) => {
-                let mut hashes = Vec::new();
-                self.spill.read(&[*extent], &mut hashes)?;
-                Ok(look(&hashes))
-            }
-        }
-    }
-}
-
-/// The nameless file. Written at offsets that no two writers share, so it needs no lock.
-struct Spill {
-    folder: PathBuf,
-    file: Mutex<Option<Arc<File>>>,
-    end: AtomicU64,
-}
-
-impl Spill {
-    fn new(folder: &Path) -> Spill {
-        Spill { folder: folder.to_owned(), file: Mutex::new(None), end: AtomicU64::new(0) }
-    }
-
-    fn file(&self) -> io::Result<Arc<File>> {
-        let mut file = self.file.lock().expect("opening a file does not panic");
-        if let Some(file) = &*file {
-            return Ok(file.clone());
-        }
-        let made = Arc::new(tempfile::tempfile_in(&self.folder).map_err(|e| {
-            io::Error::new(e.kind(), format!("no temporary file in {}: {e}", self.folder.display()))
-        })?);
-        *file = Some(made.clone());
-        crash_point("spill-created");
-        Ok(made)
-    }
-
-    fn append<H: IdHash>(&self, hashes: &[H]) -> io::Result<Extent> {
-        let bytes: &[u8] = bytemuck::cast_slice(hashes);
-        let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file()?.write_all_at(bytes, offset).map_err(|e| self.named(e))?;
-        Ok(Extent { offset, bytes: bytes.len() as u64 })
-    }
-
-    fn read<H: IdHash>(&self, extents: &[Extent], hashes: &mut Vec<H>) -> io::Result<()> {
-        for extent in extents {
-            let before = hashes.len();
-            hashes.resize(before + extent.bytes as usize / size_of::<H>(), H::zeroed());
-            self.file()?
-                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)
-                .map_err(|e| self.named(e))?;
+    fn with(&self, index: usize, mut look: impl FnMut(&[H])) -> io::Result<()> {
+        let part = &self.parts[index];
+        pieces(part, &self.slabs).for_each(&mut look);
+        if !part.spilled.is_empty() {
+            let mut hashes = Vec::new();
+            self.spill.read(&part.spilled, &mut hashes)?;
+            look(&hashes);
         }
         Ok(())
     }
-
-    /// The nameless file's folder is what an operator can do something about.
-    fn named(&self, e: io::Error) -> io::Error {
-        io::Error::new(e.kind(), format!("the temporary file in {}: {e}", self.folder.display()))
-    }
 }
 
-/// Does `work` for `0..count` on `threads` threads, each taking the next number when it is free.
-fn on_threads<R: Send>(
+/// Does `work` for `0..count` on `threads` threads, each with a state of its own and taking the next
+/// number when it is free.
+fn on_threads<S, R: Send>(
     threads: usize,
     count: usize,
-    work: impl Fn(usize) -> io::Result<R> + Sync,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize) -> io::Result<R> + Sync,
 ) -> io::Result<Vec<R>> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(count));
     let one_thread = || -> io::Result<()> {
+        let mut state = state();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= count {
                 return Ok(());
             }
-            let result = work(index)?;
+            let result = work(&mut state, index)?;
             done.lock().expect("pushing does not panic").push((index, result));
         }
     };
@@ -301,67 +275,4 @@ fn on_threads<R: Send>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use bloomsday_common::hash::{Murmur3, Xxh3};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn collect<H: IdHash + std::fmt::Debug>(
-        hashes: &[H],
-        threads: usize,
-        budget: u64,
-    ) -> (u64, Vec<H>) {
-        let folder = tempfile::tempdir().unwrap();
-        let partitions = Partitions::new(budget, folder.path());
-        std::thread::scope(|scope| {
-            for part in hashes.chunks(hashes.len().div_ceil(threads).max(1)) {
-                let mut feeder = Feeder::new(&partitions);
-                scope.spawn(move || {
-                    part.iter().for_each(|hash| feeder.push(*hash));
-                    feeder.finish().unwrap();
-                });
-            }
-        });
-        let distinct = partitions.distinct(threads).unwrap();
-        assert_eq!(
-            std::fs::read_dir(folder.path()).unwrap().count(),
-            0,
-            "the spill file has a name"
-        );
-        let kept = distinct.for_each(threads, <[H]>::to_vec).unwrap().concat();
-        // A second look finds the same: verification streams over the partitions again.
-        assert_eq!(distinct.for_each(1, <[H]>::to_vec).unwrap().concat(), kept);
-        (distinct.n_ids(), kept)
-    }
-
-    proptest! {
-        #[test]
-        fn distinct_hashes_are_what_a_set_would_keep(
-            seed: u64,
-            n in 0usize..20_000,
-            distinct in 1u64..10_000,
-            threads in 1usize..4,
-            budget in prop_oneof![Just(0u64), Just(30_000), Just(u64::MAX)],
-        ) {
-            let spread = |i: u64| ((i % distinct) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let one: Vec<Xxh3> = (0..n as u64).map(|i| Xxh3(spread(i))).collect();
-            let two: Vec<Murmur3> = one.iter().map(|h| Murmur3(h.0, !h.0)).collect();
-            let expected: Vec<Xxh3> = one.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-            let (n_ids, kept) = collect(&one, threads, budget);
-            prop_assert_eq!(n_ids, expected.len() as u64);
-            prop_assert_eq!(kept, expected);
-            prop_assert_eq!(collect(&two, threads, budget).0, n_ids);
-        }
-    }
-
-    #[test]
-    fn a_folder_that_cannot_hold_the_spill_is_named() {
-        let partitions: Partitions<Xxh3> = Partitions::new(0, Path::new("/nowhere/at/all"));
-        let mut feeder = Feeder::new(&partitions);
-        (0..100_000).for_each(|i| feeder.push(Xxh3(i)));
-        assert!(feeder.finish().unwrap_err().to_string().contains("/nowhere/at/all"));
-    }
-}
+mod tests;

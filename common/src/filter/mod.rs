@@ -179,16 +179,23 @@ impl Filter {
         }
     }
 
-    /// How many bits are set. Cost: one pass over the body.
+    /// How many bits are set. Cost: one pass over the body, on up to four threads when it is large.
     pub fn count_ones(&self) -> u64 {
+        const LARGE: usize = 8 << 20;
         let bits = match self.shape.layout() {
             Layout::Blocked => self.body(),
             Layout::Guava => &self.body()[guava::HEADER_BYTES..],
         };
-        // Several words a step: the compiler turns this into the machine's widest population count.
-        let (words, rest) = bits.as_chunks::<8>();
-        let whole: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
-        whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
+        if bits.len() < LARGE {
+            return self.kernel.count_ones(bits);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        std::thread::scope(|scope| {
+            let pieces = bits.chunks(bits.len().div_ceil(threads));
+            let counts: Vec<_> =
+                pieces.map(|piece| scope.spawn(|| self.kernel.count_ones(piece))).collect();
+            counts.into_iter().map(|count| count.join().expect("counting does not panic")).sum()
+        })
     }
 
     /// The mean over blocks of (share of bits set)^probes: the fpp these very bits give.
@@ -302,14 +309,31 @@ impl Slice<'_> {
         let probes = self.shape.probes();
         match &mut self.piece {
             Piece::Blocked(blocks) => {
-                let hashes = hashes.iter().map(|hash| hash.leading());
-                kernel::insert(blocks, self.first_block, self.shape.units(), probes, hashes);
+                for hash in hashes {
+                    let block = blocked::block_of(hash.leading(), self.shape.units());
+                    // A block before this slice wraps around to a huge index: `get_mut` says no.
+                    if let Some(block) = blocks.get_mut(block.wrapping_sub(self.first_block)) {
+                        blocked::insert(block, probes, hash.leading());
+                    }
+                }
             }
             Piece::Guava(body) => {
                 for hash in hashes {
                     guava::insert(body, self.shape, bytemuck::cast(*hash));
                 }
             }
+        }
+    }
+
+    /// Says that hashes from `first` to `last`, by their leading bits, come next: their blocks are brought
+    /// into the cache one after the other, which memory does best.
+    pub fn expect(&self, first: u64, last: u64) {
+        if let Piece::Blocked(blocks) = &self.piece {
+            let block = |hash| blocked::block_of(hash, self.shape.units());
+            let start = block(first).saturating_sub(self.first_block).min(blocks.len());
+            let end = (block(last) + 1).saturating_sub(self.first_block).min(blocks.len());
+            let touched = blocks[start..end.max(start)].iter().fold(0, |sum, block| sum ^ block[0]);
+            std::hint::black_box(touched);
         }
     }
 

@@ -192,6 +192,11 @@ proptest! {
             answers.push(said);
         }
         prop_assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+        let ones: u32 = filter.body().iter().map(|byte| byte.count_ones()).sum();
+        for kernel in Kernel::all() {
+            filter = filter.with_kernel(kernel);
+            prop_assert_eq!(filter.count_ones(), u64::from(ones));
+        }
     }
 
     #[test]

@@ -34,6 +34,11 @@ pub(super) fn batch<T: AsRef<[u8]>>(
 }
 
 #[target_feature(enable = "avx2,bmi2")]
+pub(super) fn count_ones(bytes: &[u8]) -> u64 {
+    batch::count_ones(bytes)
+}
+
+#[target_feature(enable = "avx2,bmi2")]
 #[inline]
 fn test(block: &Block, probes: u32, hash: u64) -> bool {
     let (salts, _) = SALTS.as_chunks::<8>();

@@ -1,7 +1,7 @@
-//! The loops that hide memory's latency: ask many, insert many, and the limit of both. Shared by all
+//! The loops that hide memory's latency: ask many, and the limit of that. Shared by all
 //! forms: `#[inline(always)]`, so that each is compiled with the instruction set of its caller.
 
-use crate::filter::blocked::{self, Block, block_of};
+use crate::filter::blocked::{Block, block_of};
 use crate::hash::{IdHash, Xxh3, is_legal};
 
 /// How far ahead a loop prefetches: enough to keep every line-fill buffer busy.
@@ -112,27 +112,11 @@ pub(crate) fn touch<T: AsRef<[u8]>>(body: &[u8], ids: &[T]) -> u64 {
     ring.iter().fold(sum, |sum, due| sum.wrapping_add(touch(*due)))
 }
 
-/// Inserts the hashes whose blocks lie in `blocks`, the first of which is number `first` of `n_blocks`,
-/// and passes over the others.
-///
-/// Cost: a few ns while the blocks are in a cache; lines further away are prefetched.
-pub(crate) fn insert(
-    blocks: &mut [Block],
-    first: usize,
-    n_blocks: u64,
-    probes: u32,
-    hashes: impl Iterator<Item = u64> + Clone,
-) {
-    let mut ahead = hashes.clone().skip(AHEAD);
-    for hash in hashes {
-        if let Some(next) = ahead.next()
-            && let Some(block) = blocks.get(block_of(next, n_blocks).wrapping_sub(first))
-        {
-            prefetch(block);
-        }
-        // A block before these wraps around to a huge index: `get_mut` says no.
-        if let Some(block) = blocks.get_mut(block_of(hash, n_blocks).wrapping_sub(first)) {
-            blocked::insert(block, probes, hash);
-        }
-    }
+/// How many bits are set: several words a step, which the compiler makes vectors of where its caller
+/// may use them.
+#[inline(always)]
+pub(super) fn count_ones(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let whole: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
+    whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }

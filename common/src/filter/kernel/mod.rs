@@ -14,7 +14,7 @@ mod scalar;
 
 use std::fmt;
 
-pub(super) use batch::{insert, touch};
+pub(super) use batch::touch;
 pub(super) use bits::Bits;
 
 /// One form of the bit-testing code. A value exists only where the machine can run it.
@@ -77,6 +77,16 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
             Form::Avx512 => unsafe { avx512::contains(body, probes, hash) },
+        }
+    }
+
+    /// How many bits are set.
+    pub(super) fn count_ones(self, bytes: &[u8]) -> u64 {
+        match self.0 {
+            Form::Scalar => batch::count_ones(bytes),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Kernel` of these forms exists only after the CPU said that it has AVX2.
+            Form::Avx2 | Form::Avx512 => unsafe { avx2::count_ones(bytes) },
         }
     }
 

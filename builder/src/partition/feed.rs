@@ -1,0 +1,141 @@
+//! [`Feeder`]: takes hashes on one thread and writes them where their partition grows.
+//!
+//! A hash goes first into a line of its partition: all lines together fit a core's cache and its TLB. A
+//! full line goes to the partition's chunk in one piece.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use bloomsday_common::hash::IdHash;
+
+use super::{
+    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, place,
+};
+
+/// Hashes in a line: a cache line of 64-bit hashes.
+const LINE: usize = 8;
+
+/// One thread's way into the partitions.
+pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
+    partitions: P,
+    // Arrays, whose bounds an index of so many bits cannot leave.
+    lines: Box<[[H; LINE]; PARTITIONS]>,
+    /// How many hashes are in each line.
+    held: Box<[u8; PARTITIONS]>,
+    fed: Fed<H>,
+    /// Chunks given out of the slabs.
+    chunks_used: usize,
+    /// The first failure to spill; kept, because a sink cannot return it.
+    failed: Option<io::Error>,
+}
+
+impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
+    /// A feeder for one thread.
+    pub fn new(partitions: P) -> Feeder<H, P> {
+        let parts = (0..PARTITIONS).map(|_| Part::default()).collect();
+        let lines = vec![[H::zeroed(); LINE]; PARTITIONS];
+        Feeder {
+            partitions,
+            lines: lines.into_boxed_slice().try_into().ok().expect("as many as were made"),
+            held: Box::new([0; PARTITIONS]),
+            fed: Fed { slabs: Vec::new(), parts },
+            chunks_used: 0,
+            failed: None,
+        }
+    }
+
+    /// Takes one hash.
+    #[inline]
+    pub fn push(&mut self, hash: H) {
+        let index = (hash.leading() >> (u64::BITS - PARTITION_BITS)) as usize;
+        let held = &mut self.held[index];
+        self.lines[index][usize::from(*held) % LINE] = hash;
+        *held += 1;
+        if usize::from(*held) == LINE {
+            *held = 0;
+            self.hand_over(index, LINE);
+        }
+    }
+
+    /// Hands over everything.
+    ///
+    /// # Errors
+    /// The system's, when this or an earlier hand-over could not spill.
+    pub fn finish(mut self) -> io::Result<()> {
+        for index in 0..PARTITIONS {
+            let held = usize::from(std::mem::take(&mut self.held[index]));
+            if held > 0 {
+                self.hand_over(index, held);
+            }
+        }
+        match self.failed {
+            Some(error) => Err(error),
+            None => {
+                let mut all = self.partitions.fed.lock().expect("pushing does not panic");
+                all.push(self.fed);
+                Ok(())
+            }
+        }
+    }
+
+    fn hand_over(&mut self, index: usize, n: usize) {
+        // After the first failure the build is lost: take no more memory for it.
+        if self.failed.is_none() {
+            self.failed = self.write(index, n).err();
+        }
+    }
+
+    /// Writes a line to its partition's chunk. Only the last line of all may hold fewer hashes than
+    /// others, so no line is ever cut by the end of a chunk.
+    #[inline]
+    fn write(&mut self, index: usize, n: usize) -> io::Result<()> {
+        if self.fed.parts[index].len.is_multiple_of(CHUNK) {
+            self.grow(index)?;
+        }
+        let part = &mut self.fed.parts[index];
+        let chunk = *part.chunks.last().expect("it has just grown, or has room");
+        let within = part.len % CHUNK;
+        part.len += n;
+        let (slab, start) = place(chunk);
+        let to = &mut self.fed.slabs[slab].0[start + within..];
+        match to.first_chunk_mut() {
+            // The common case, as one move.
+            Some(whole) if n == LINE => *whole = self.lines[index],
+            _ => to[..n].copy_from_slice(&self.lines[index][..n]),
+        }
+        Ok(())
+    }
+
+    /// Gives a partition another chunk; when memory is used up, what there is goes to the file first.
+    fn grow(&mut self, index: usize) -> io::Result<()> {
+        if self.chunks_used == self.fed.slabs.len() * CHUNKS_A_SLAB {
+            let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
+            let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget;
+            if fits || self.fed.slabs.is_empty() {
+                self.fed.slabs.push(Slab::new());
+            } else {
+                held.fetch_sub(bytes, Ordering::Relaxed);
+                self.spill()?;
+            }
+        }
+        self.fed.parts[index].chunks.push(self.chunks_used as u32);
+        self.chunks_used += 1;
+        Ok(())
+    }
+
+    /// Writes all that is in memory to the file, partition by partition, and uses the memory again.
+    fn spill(&mut self) -> io::Result<()> {
+        let mut hashes = Vec::new();
+        for part in &mut self.fed.parts {
+            if part.len > 0 {
+                hashes.clear();
+                pieces(part, &self.fed.slabs).for_each(|piece| hashes.extend_from_slice(piece));
+                part.spilled.push(self.partitions.spill.append(&hashes)?);
+            }
+            part.chunks.clear();
+            part.len = 0;
+        }
+        self.chunks_used = 0;
+        Ok(())
+    }
+}

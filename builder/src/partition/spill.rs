@@ -1,0 +1,85 @@
+//! The nameless file that hashes go to when memory is used up. Knows no partitions.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::hash::IdHash;
+
+/// Where in the file some hashes are.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    offset: u64,
+    bytes: u64,
+}
+
+impl Extent {
+    /// How many hashes.
+    pub(super) fn len<H>(&self) -> usize {
+        self.bytes as usize / size_of::<H>()
+    }
+}
+
+/// Written at offsets that no two writers share, so it needs no lock.
+pub(super) struct Spill {
+    folder: PathBuf,
+    file: Mutex<Option<Arc<File>>>,
+    end: AtomicU64,
+}
+
+impl Spill {
+    pub(super) fn new(folder: &Path) -> Spill {
+        Spill { folder: folder.to_owned(), file: Mutex::new(None), end: AtomicU64::new(0) }
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        let mut file = self.file.lock().expect("opening a file does not panic");
+        if let Some(file) = &*file {
+            return Ok(file.clone());
+        }
+        let made = Arc::new(tempfile::tempfile_in(&self.folder).map_err(|e| {
+            io::Error::new(e.kind(), format!("no temporary file in {}: {e}", self.folder.display()))
+        })?);
+        *file = Some(made.clone());
+        crash_point("spill-created");
+        Ok(made)
+    }
+
+    /// Writes hashes somewhere.
+    pub(super) fn append<H: IdHash>(&self, hashes: &[H]) -> io::Result<Extent> {
+        let bytes: &[u8] = bytemuck::cast_slice(hashes);
+        let extent = self.reserve::<H>(hashes.len());
+        self.file()?.write_all_at(bytes, extent.offset).map_err(|e| self.named(e))?;
+        Ok(extent)
+    }
+
+    /// Reads hashes back and puts them behind `hashes`.
+    pub(super) fn read<H: IdHash>(
+        &self,
+        extents: &[Extent],
+        hashes: &mut Vec<H>,
+    ) -> io::Result<()> {
+        for extent in extents {
+            let before = hashes.len();
+            hashes.resize(before + extent.len::<H>(), H::zeroed());
+            self.file()?
+                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)
+                .map_err(|e| self.named(e))?;
+        }
+        Ok(())
+    }
+
+    /// The nameless file's folder is what an operator can do something about.
+    fn named(&self, e: io::Error) -> io::Error {
+        io::Error::new(e.kind(), format!("the temporary file in {}: {e}", self.folder.display()))
+    }
+
+    fn reserve<H>(&self, n: usize) -> Extent {
+        let bytes = (n * size_of::<H>()) as u64;
+        Extent { offset: self.end.fetch_add(bytes, Ordering::Relaxed), bytes }
+    }
+}

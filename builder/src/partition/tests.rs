@@ -1,0 +1,97 @@
+//! What is left is exactly the set, whatever the order, the threads and the budget.
+
+use std::collections::BTreeSet;
+
+use bloomsday_common::hash::{Murmur3, Xxh3};
+use proptest::prelude::*;
+
+use super::*;
+
+fn collect<H: IdHash + std::fmt::Debug>(
+    hashes: &[H],
+    threads: usize,
+    budget: u64,
+) -> (u64, Vec<H>) {
+    let folder = tempfile::tempdir().unwrap();
+    let partitions = Partitions::new(budget, folder.path());
+    std::thread::scope(|scope| {
+        for part in hashes.chunks(hashes.len().div_ceil(threads).max(1)) {
+            let mut feeder = Feeder::new(&partitions);
+            scope.spawn(move || {
+                part.iter().for_each(|hash| feeder.push(*hash));
+                feeder.finish().unwrap();
+            });
+        }
+    });
+    let distinct = partitions.distinct(threads).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the spill file has a name");
+    let look = |threads| {
+        let mut kept = distinct.for_each(threads, <[H]>::to_vec).unwrap().concat();
+        kept.sort_unstable();
+        kept
+    };
+    let kept = look(threads);
+    // A second look finds the same: verification streams over the partitions again.
+    assert_eq!(look(1), kept);
+    (distinct.n_ids(), kept)
+}
+
+proptest! {
+    #[test]
+    fn distinct_hashes_are_what_a_set_would_keep(
+        seed: u64,
+        n in 0usize..20_000,
+        distinct in 1u64..10_000,
+        threads in 1usize..4,
+        budget in prop_oneof![Just(0u64), Just(30_000), Just(u64::MAX)],
+    ) {
+        let spread = |i: u64| ((i % distinct) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let one: Vec<Xxh3> = (0..n as u64).map(|i| Xxh3(spread(i))).collect();
+        let two: Vec<Murmur3> = one.iter().map(|h| Murmur3(h.0, !h.0)).collect();
+        let expected: Vec<Xxh3> = one.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let (n_ids, kept) = collect(&one, threads, budget);
+        prop_assert_eq!(n_ids, expected.len() as u64);
+        prop_assert_eq!(kept, expected);
+        prop_assert_eq!(collect(&two, threads, budget).0, n_ids);
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_hold_the_spill_is_named() {
+    let partitions: Partitions<Xxh3> = Partitions::new(0, Path::new("/nowhere/at/all"));
+    let mut feeder = Feeder::new(&partitions);
+    (0..100_000).for_each(|i| feeder.push(Xxh3(i)));
+    assert!(feeder.finish().unwrap_err().to_string().contains("/nowhere/at/all"));
+}
+
+#[test]
+fn hashes_made_to_collide_are_still_counted_exactly_and_soon() {
+    // All in one partition and at one slot of its table, zero and each other's neighbours too.
+    let hashes: Vec<Xxh3> = (0..60_000).map(|i| Xxh3(i % 20_000)).collect();
+    let (n_ids, kept) = collect(&hashes, 2, u64::MAX);
+    assert_eq!(n_ids, 20_000);
+    assert!(kept.iter().map(|hash| hash.0).eq(0..20_000));
+}
+
+#[test]
+fn a_large_partition_is_split_and_stays_exact() {
+    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> PARTITION_BITS);
+    let mut hashes: Vec<Xxh3> = (0..300_000).map(|i| spread(i % 200_000)).collect();
+    let (n_ids, kept) = collect(&hashes, 2, u64::MAX);
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+}
+
+#[test]
+fn past_the_budget_hashes_lie_in_the_file_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let partitions: Partitions<Xxh3> = Partitions::new(0, folder.path());
+    let mut feeder = Feeder::new(&partitions);
+    let hashes = (0..100_000u64).map(|i| Xxh3((i % 50_000).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    hashes.for_each(|hash| feeder.push(hash));
+    feeder.finish().unwrap();
+    let distinct = partitions.distinct(2).unwrap();
+    assert!(distinct.parts.iter().any(|part| !part.spilled.is_empty()), "nothing was spilled");
+    assert_eq!(distinct.n_ids(), 50_000);
+}
