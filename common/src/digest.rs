@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use blake3::hazmat::{self, HasherExt};
 use serde::{Deserialize, Serialize};
 
 /// 32 bytes, written as 64 lower-case hex digits.
@@ -28,6 +29,65 @@ impl Digest {
     pub fn short(&self) -> String {
         self.to_string()[..8].to_owned()
     }
+}
+
+/// The digest of bytes that arrive in parts, each digested by whoever has it: BLAKE3 is a tree, and a
+/// part of 2^21 bytes at a multiple of that is a subtree.
+pub(crate) struct Parts {
+    len: usize,
+    values: Vec<[u8; Digest::BYTES]>,
+}
+
+impl Parts {
+    /// How many bytes each part has; the last may have fewer.
+    pub(crate) const BYTES: usize = 2 << 20;
+
+    /// For `len` bytes in all.
+    pub(crate) fn new(len: usize) -> Parts {
+        Parts { len, values: vec![[0; Digest::BYTES]; len.div_ceil(Parts::BYTES)] }
+    }
+
+    /// The value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len` in all.
+    pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> [u8; Digest::BYTES] {
+        if len <= Parts::BYTES {
+            return *blake3::hash(part).as_bytes();
+        }
+        blake3::Hasher::new().set_input_offset(offset as u64).update(part).finalize_non_root()
+    }
+
+    /// Takes the value of the part at `offset`.
+    pub(crate) fn set(&mut self, offset: usize, value: [u8; Digest::BYTES]) {
+        self.values[offset / Parts::BYTES] = value;
+    }
+
+    /// The digest of all, once every part is set.
+    pub(crate) fn finish(&self) -> Digest {
+        match self.values[..] {
+            [] => Digest(*blake3::hash(&[]).as_bytes()),
+            [whole] => Digest(whole),
+            _ => {
+                let (left, right) = halves(self.len, &self.values);
+                let root = hazmat::merge_subtrees_root(&left, &right, hazmat::Mode::Hash);
+                Digest(*root.as_bytes())
+            }
+        }
+    }
+}
+
+/// The values of the two subtrees below the root of `len` bytes: the left one is the largest power of
+/// two that leaves something for the right.
+fn halves(len: usize, values: &[[u8; 32]]) -> ([u8; 32], [u8; 32]) {
+    let left = hazmat::left_subtree_len(len as u64) as usize;
+    let (before, after) = values.split_at(left / Parts::BYTES);
+    (subtree(left, before), subtree(len - left, after))
+}
+
+fn subtree(len: usize, values: &[[u8; 32]]) -> [u8; 32] {
+    if let [value] = values {
+        return *value;
+    }
+    let (left, right) = halves(len, values);
+    hazmat::merge_subtrees_non_root(&left, &right, hazmat::Mode::Hash)
 }
 
 impl fmt::Display for Digest {
@@ -75,5 +135,27 @@ impl TryFrom<String> for Digest {
 impl From<Digest> for String {
     fn from(digest: Digest) -> String {
         digest.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_give_the_digest_of_the_whole() {
+        let bytes: Vec<u8> = (0..11 * Parts::BYTES + 5).map(|i| (i % 251) as u8).collect();
+        let part = Parts::BYTES;
+        let ends =
+            [0, 1, part - 1, part, part + 1, 2 * part, 3 * part + 7, 8 * part, 11 * part + 5];
+        for len in ends {
+            let mut parts = Parts::new(len);
+            // In any order.
+            for (i, bytes) in bytes[..len].chunks(part).enumerate().rev() {
+                parts.set(i * part, Parts::value(len, i * part, bytes));
+            }
+            let expected = Digest::new(*blake3::hash(&bytes[..len]).as_bytes());
+            assert_eq!(parts.finish(), expected, "{len} bytes");
+        }
     }
 }

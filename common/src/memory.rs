@@ -36,6 +36,50 @@ impl Buffer {
         }
         Ok(Buffer { map, start, len })
     }
+
+    /// `len` bytes of this memory when it has as many, else of new memory. What is in them is of no
+    /// meaning: write them all.
+    ///
+    /// The first touch of new memory can cost more than all the rest of a load.
+    ///
+    /// # Errors
+    /// As [`Buffer::zeroed`].
+    pub fn reuse(mut self, len: usize) -> io::Result<Buffer> {
+        if len > self.map.len() - self.start || self.map.len() / 2 > len.max(HUGE_PAGE) {
+            // Too small, or so large that it would waste more than it saves.
+            drop(self);
+            return Buffer::zeroed(len);
+        }
+        self.len = len;
+        Ok(self)
+    }
+
+    /// How many of its bytes really lie in huge pages, as the kernel says; `None` where it does not.
+    ///
+    /// Cost: the kernel walks the tables of the whole process; some milliseconds.
+    pub fn huge_bytes(&self) -> Option<u64> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let start = self.as_ptr() as usize;
+        Some(huge_bytes_in(&maps, start..start + self.len))
+    }
+}
+
+/// Adds up `AnonHugePages` of the mappings that `range` lies in, at most its length: the kernel joins
+/// neighbours into one mapping.
+fn huge_bytes_in(maps: &str, range: std::ops::Range<usize>) -> u64 {
+    let (mut inside, mut huge) = (false, 0);
+    for line in maps.lines() {
+        if let Some(size) = line.strip_prefix("AnonHugePages:") {
+            let kib = size.trim().trim_end_matches("kB").trim().parse::<u64>();
+            huge += if inside { kib.unwrap_or(0) << 10 } else { 0 };
+        } else if let Some((from, to)) = line.split(' ').next().and_then(|w| w.split_once('-')) {
+            let address = |text| usize::from_str_radix(text, 16).ok();
+            if let (Some(from), Some(to)) = (address(from), address(to)) {
+                inside = from < range.end && range.start < to;
+            }
+        }
+    }
+    huge.min(range.len() as u64)
 }
 
 impl Deref for Buffer {
@@ -67,6 +111,34 @@ mod tests {
             assert_eq!(buffer.as_ptr().align_offset(alignment), 0);
             buffer.fill(0xff);
         }
+    }
+
+    #[test]
+    fn memory_is_used_again_when_it_is_large_enough_and_not_far_too_large() {
+        let first = Buffer::zeroed(8 * HUGE_PAGE).unwrap();
+        let place = first.as_ptr();
+        let again = first.reuse(6 * HUGE_PAGE + 5).unwrap();
+        assert_eq!((again.as_ptr(), again.len()), (place, 6 * HUGE_PAGE + 5));
+        let again = again.reuse(8 * HUGE_PAGE).unwrap();
+        assert_eq!((again.as_ptr(), again.len()), (place, 8 * HUGE_PAGE));
+        assert_eq!(again.reuse(20 * HUGE_PAGE).unwrap().len(), 20 * HUGE_PAGE);
+        let small = Buffer::zeroed(8 * HUGE_PAGE).unwrap().reuse(100).unwrap();
+        assert_eq!((small.map.len(), small.len()), (100, 100), "16 MiB are kept for 100 bytes");
+    }
+
+    #[test]
+    fn huge_pages_are_counted_in_the_mappings_that_hold_the_memory() {
+        let maps = "7f0000000000-7f0000800000 rw-p 00000000 00:00 0 \nSize: 8192 kB\n\
+                    AnonHugePages:      6144 kB\nVmFlags: rd wr\n\
+                    7f0000800000-7f0000a00000 rw-p 00000000 00:00 0 [heap]\n\
+                    AnonHugePages:      2048 kB\n";
+        let at = 0x7f00_0000_0000;
+        assert_eq!(huge_bytes_in(maps, at + 4096..at + (7 << 20)), 6 << 20);
+        assert_eq!(huge_bytes_in(maps, at..at + (9 << 20)), 8 << 20);
+        assert_eq!(huge_bytes_in(maps, at..at + (1 << 20)), 1 << 20, "more than it has");
+        assert_eq!(huge_bytes_in(maps, 4096..8192), 0);
+        #[cfg(target_os = "linux")]
+        assert!(Buffer::zeroed(4 * HUGE_PAGE).unwrap().huge_bytes().is_some());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! success, and a conflict can mean our own retried request.
 
 mod elsewhere;
+mod fetch;
 pub mod heartbeat;
 mod history;
 mod local;
@@ -24,19 +25,17 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{
-    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
-    UpdateVersion, WriteMultipart,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion, WriteMultipart,
 };
 
 use crate::blob::Sealed;
 use crate::crash_point::crash_point;
 use crate::day::Day;
-use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
-use crate::memory::Buffer;
 use crate::pointer::{MAX_RECORD_BYTES, Pin, Pointer};
 use crate::protocol::{self, Followed, Seen, Step, Unclear};
+pub use fetch::Fetched;
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
 #[cfg(feature = "redis")]
@@ -98,14 +97,6 @@ struct Listed {
     /// By the store's clock.
     uploaded: Timestamp,
     bytes: u64,
-}
-
-/// What a fetch of a blob brought: its bytes and their digest, not yet checked.
-pub struct Fetched {
-    /// All bytes, in memory ready for a filter.
-    pub memory: Buffer,
-    /// BLAKE3 of all but the last 32, computed while they arrived.
-    pub digest: Digest,
 }
 
 /// Where a look for the blob to follow ended.
@@ -348,62 +339,6 @@ impl Store {
             progress(handed_over);
         }
         upload.finish().await.map(drop).map_err(failed)
-    }
-
-    /// Fetches a blob into memory that a filter can use as it is, and digests it on the way.
-    ///
-    /// Cost: ranged reads, a few at a time; no byte past the object's stated size is read.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::TooManyBytes`] past `limit`, [`Error::Memory`], or the store's;
-    /// an object replaced while it is read is an error, not a mixture.
-    pub async fn fetch(&self, blob: &BlobKey, limit: u64) -> Result<Fetched, Error> {
-        let key = blob.to_string();
-        let path = self.path(&key);
-        let failed = |e| self.error("read", &key, e);
-        if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
-        }
-        let head = self.objects.head(&path).await.map_err(failed)?;
-        let limit = limit.min(MAX_BLOB_BYTES);
-        if head.size > limit {
-            return Err(Error::TooManyBytes { key, bytes: head.size, limit });
-        }
-        let no_memory = |source| Error::Memory { bytes: head.size, source };
-        let bytes = usize::try_from(head.size)
-            .map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut memory = Buffer::zeroed(bytes).map_err(no_memory)?;
-
-        let content = bytes.saturating_sub(Digest::BYTES);
-        let mut hasher = blake3::Hasher::new();
-        let mut filled = 0;
-        let ranges = (0..head.size).step_by(PART_BYTES);
-        let mut parts = futures::stream::iter(ranges)
-            .map(|start| {
-                let end = head.size.min(start + PART_BYTES as u64);
-                let options = GetOptions {
-                    range: Some(GetRange::Bounded(start..end)),
-                    if_match: head.e_tag.clone(),
-                    ..GetOptions::default()
-                };
-                let path = &path;
-                async move { self.objects.get_opts(path, options).await?.bytes().await }
-            })
-            .buffered(PARTS_AT_ONCE);
-        while let Some(part) = parts.next().await {
-            let part = part.map_err(failed)?;
-            let end = filled + part.len();
-            let Some(place) = memory.get_mut(filled..end) else {
-                return Err(Error::Length { key, expected: head.size, got: end as u64 });
-            };
-            place.copy_from_slice(&part);
-            hasher.update(&part[..content.clamp(filled, end) - filled]);
-            filled = end;
-        }
-        if filled != bytes {
-            return Err(Error::Length { key, expected: head.size, got: filled as u64 });
-        }
-        Ok(Fetched { memory, digest: Digest::new(*hasher.finalize().as_bytes()) })
     }
 
     // ---- how -----------------------------------------------------------------------------------

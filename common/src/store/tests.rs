@@ -1,6 +1,7 @@
 //! The local store's own promises. The suite that every backend passes is in `tests/`.
 
 use super::*;
+use crate::digest::Digest;
 use crate::pointer::{Act, ActKind};
 use crate::protocol::FollowedBy;
 
