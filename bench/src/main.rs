@@ -7,8 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+mod build;
 mod ids;
 mod insert;
+mod load;
 mod lookup;
 mod measure;
 mod ours;
@@ -42,6 +44,10 @@ enum Race {
     All,
     /// Hashes on their way into a filter.
     Insert,
+    /// Parquet to a filled filter, and to a published one.
+    Build,
+    /// A published blob to memory that answers.
+    Load,
     /// Lookups, one at a time, in batches and on two threads.
     Lookup,
 }
@@ -69,8 +75,12 @@ fn count(text: &str) -> Result<u64, String> {
 fn main() {
     let arguments = Arguments::parse();
     let options = Options { ids: arguments.ids, rounds: arguments.rounds };
-    let races: [(Race, fn(&Options) -> Vec<Outcome>); 2] =
-        [(Race::Lookup, lookup::run), (Race::Insert, insert::run)];
+    let races: [(Race, fn(&Options) -> Vec<Outcome>); 4] = [
+        (Race::Lookup, lookup::run),
+        (Race::Insert, insert::run),
+        (Race::Build, build::run),
+        (Race::Load, load::run),
+    ];
     for (race, run) in races {
         if arguments.race == Race::All || arguments.race == race {
             for outcome in run(&options) {

@@ -1,0 +1,184 @@
+//! Builds: zstd Parquet in the page cache → a filled filter, beside decompression alone.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use bloomsday_builder::fill;
+use bloomsday_builder::partition::{Feeder, Partitions};
+use bloomsday_builder::{Job, build, scan, source};
+use bloomsday_common::filter::{Layout, Shape};
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::store::Store;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use crate::Options;
+use crate::ids;
+use crate::measure::{Bound, Outcome, Samples, timed};
+use crate::ours::{self, FPP, threads};
+
+/// More rows only take longer here: nothing but the fill depends on their number.
+const MAX_ROWS: u64 = 20_000_000;
+/// Rows of a file, and of a row group: as Spark writes them.
+const FILE_ROWS: u64 = 4_000_000;
+const GROUP_ROWS: usize = 1 << 20;
+const COLUMN: &str = "device_id";
+
+const DECOMPRESS: &str = "decompression alone";
+const SCAN: &str = "scan: every ID, kept nowhere";
+const FILLED: &str = "scan, hash, partition, deduplicate, fill";
+const WHOLE: &str = "the whole build: also publish, read back, verify";
+
+pub(crate) fn run(options: &Options) -> Vec<Outcome> {
+    let rows = options.ids.min(MAX_ROWS);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let input = folder.path().join("input");
+    let files = write(&input, rows);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let store = Store::create(&folder.path().join("store").display().to_string());
+    let store = store.expect("a store");
+
+    let names = [DECOMPRESS, SCAN, FILLED, WHOLE];
+    let mut samples = vec![[Samples::default(), Samples::default()]; names.len()];
+    for _ in 0..options.rounds.min(3) {
+        let steps: [&dyn Fn() -> u64; 4] = [
+            &|| decompress(&files),
+            &|| runtime.block_on(scan_only(&input)),
+            &|| runtime.block_on(filled(&input)),
+            &|| runtime.block_on(whole(&input, &store)),
+        ];
+        for (step, samples) in steps.iter().zip(&mut samples) {
+            let (seen, took) = timed(step);
+            assert_eq!(seen, rows, "rows were lost on the way");
+            for (samples, seconds) in samples.iter_mut().zip(took) {
+                samples.0.push(seconds * 1e9 / rows as f64);
+            }
+        }
+    }
+    let mut outcome = Outcome::of("builds", "ns a row");
+    for (clock, suffix) in ["", ", CPU time"].iter().enumerate() {
+        for (name, samples) in names.iter().zip(&samples) {
+            outcome.rows.push((format!("{name}{suffix}"), samples[clock].clone()));
+        }
+    }
+    // Rates are the inverse of times: at least 75 % of the rate.
+    outcome.compare(FILLED, DECOMPRESS, Bound::AtMost(1.0 / 0.75));
+    let cpu = |name: &str| format!("{name}, CPU time");
+    outcome.compare(&cpu(FILLED), &cpu(DECOMPRESS), Bound::None);
+    outcome.compare(WHOLE, SCAN, Bound::AtMost(1.5));
+    outcome.compare(&cpu(WHOLE), &cpu(SCAN), Bound::None);
+    let bytes: u64 = files.iter().map(|file| std::fs::metadata(file).map_or(0, |m| m.len())).sum();
+    outcome.note(format!(
+        "{rows} rows of 32 characters, zstd 1, {} MiB in {} files, in the page cache",
+        bytes >> 20,
+        files.len()
+    ));
+    vec![outcome]
+}
+
+/// Writes the rows as zstd Parquet, a file at a time.
+fn write(folder: &Path, rows: u64) -> Vec<PathBuf> {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let starts = (0..rows).step_by(FILE_ROWS as usize).enumerate();
+    let one = |(number, start): (usize, u64)| {
+        let path = folder.join(format!("part-{number}.parquet"));
+        let ids = ids::range(start, (rows - start).min(FILE_ROWS) as usize);
+        let texts = ids.iter().map(|id| std::str::from_utf8(id).expect("hex"));
+        let column: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
+        let batch = RecordBatch::try_from_iter([(COLUMN, column)]).expect("one column");
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_dictionary_enabled(false)
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .build();
+        let file = File::create(&path).expect("a file");
+        let mut writer =
+            ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+        writer.write(&batch).expect("rows are written");
+        writer.close().expect("the file is closed");
+        path
+    };
+    starts.map(one).collect()
+}
+
+/// Decompresses every page of every file on all cores, and does nothing with them.
+fn decompress(files: &[PathBuf]) -> u64 {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let one_thread = || {
+        let mut rows = 0;
+        while let Some(path) = files.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            let file = File::open(path).expect("it was written");
+            let reader = SerializedFileReader::new(file).expect("it is Parquet");
+            for group in 0..reader.num_row_groups() {
+                let group = reader.get_row_group(group).expect("it is there");
+                let mut pages = group.get_column_page_reader(0).expect("it has a column");
+                while let Some(page) = pages.get_next_page().expect("it is sound") {
+                    rows += u64::from(page.num_values());
+                }
+            }
+        }
+        rows
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads()).map(|_| scope.spawn(one_thread)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+    })
+}
+
+fn inputs(input: &Path) -> Vec<String> {
+    vec![input.display().to_string()]
+}
+
+async fn scan_only(input: &Path) -> u64 {
+    let files = source::find(&inputs(input), ours::day()).await.expect("files");
+    let sinks = (0..threads()).map(|_| |id: &[u8]| _ = std::hint::black_box(id)).collect();
+    let scanned = scan::scan(files, COLUMN, sinks, &|_| ()).await.expect("it is read");
+    scanned.0.rows
+}
+
+struct Keep(Feeder<Xxh3, Arc<Partitions<Xxh3>>>);
+
+impl scan::Sink for Keep {
+    #[inline]
+    fn take(&mut self, id: &[u8]) {
+        self.0.push(Xxh3::of(id));
+    }
+}
+
+async fn filled(input: &Path) -> u64 {
+    let files = source::find(&inputs(input), ours::day()).await.expect("files");
+    let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
+    let sinks = (0..threads()).map(|_| Keep(Feeder::new(partitions.clone()))).collect();
+    let (totals, sinks) = scan::scan(files, COLUMN, sinks, &|_| ()).await.expect("it is read");
+    sinks.into_iter().for_each(|sink| sink.0.finish().expect("nothing is spilled"));
+    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
+    let distinct = partitions.distinct(threads()).expect("nothing is spilled");
+    let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), FPP).expect("a size there is");
+    std::hint::black_box(fill::fill(&distinct, shape, threads()).expect("memory for a filter"));
+    assert_eq!(distinct.n_ids(), totals.rows);
+    totals.rows
+}
+
+async fn whole(input: &Path, store: &Store) -> u64 {
+    let job = Job {
+        filter: "rt".parse().expect("a good name"),
+        day: ours::day(),
+        inputs: inputs(input),
+        column: COLUMN.to_owned(),
+        fpp: FPP,
+        layout: Layout::Blocked,
+        memory: u64::MAX,
+        spill_folder: std::env::temp_dir(),
+        threads: threads(),
+        by: "bench".to_owned(),
+        accept_change: None,
+        dry_run: false,
+    };
+    let report = build(&job, store, &|_| ()).await.expect("it is built");
+    report.rows
+}
