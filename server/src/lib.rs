@@ -137,6 +137,8 @@ pub struct Bloomsday {
     slots: Arc<[Arc<Slot>]>,
     poller: Arc<Poller>,
     store: Store,
+    #[cfg(feature = "http")]
+    clock: Clock,
 }
 
 /// Starts serving, and returns once every filter answers.
@@ -183,8 +185,14 @@ pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsd
         .iter()
         .map(|filter| Arc::new(Slot::new(filter, meanwhile, clock.clone())))
         .collect();
-    let poller = Arc::new(Poller::start(config, store.clone(), slots.clone(), clock)?);
-    Ok(Bloomsday { slots: slots.into(), poller, store })
+    let poller = Arc::new(Poller::start(config, store.clone(), slots.clone(), clock.clone())?);
+    Ok(Bloomsday {
+        slots: slots.into(),
+        poller,
+        store,
+        #[cfg(feature = "http")]
+        clock,
+    })
 }
 
 impl Bloomsday {
@@ -242,6 +250,12 @@ impl Bloomsday {
     /// the store refuses the first write, which is one warning.
     pub async fn heartbeats(&self, server: String) {
         heartbeat::beat(self.clone(), server).await;
+    }
+
+    /// The time of day, by the clock that the poller goes by.
+    #[cfg(feature = "http")]
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
     }
 
     /// The store, for what the status page tells of it.

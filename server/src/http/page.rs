@@ -17,7 +17,6 @@ use bloomsday_common::store::heartbeat::Servers;
 use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
-use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -112,12 +111,12 @@ impl Page {
             shown["days"] = json!(days(&told.acts));
             if admin {
                 shown["acts"] = json!(told.acts.iter().take(SHOWN).collect::<Vec<_>>());
-                shown["servers"] = json!(told.servers);
+                shown["servers"] = json!(*told.servers);
                 shown["history_error"] = json!(told.error);
             }
             filters.insert(status.filter.to_string(), shown);
         }
-        let now = format!("{:.0}", Timestamp::now());
+        let now = format!("{:.0}", self.bloomsday.now());
         let page = json!({
             "version": env!("CARGO_PKG_VERSION"), "now": now, "admin": admin, "filters": filters,
         });
@@ -148,9 +147,10 @@ impl Page {
             return error(StatusCode::TOO_MANY_REQUESTS, why);
         };
         let (store, name) = (self.bloomsday.store().clone(), handle.name().clone());
+        let today = Day::of(self.bloomsday.now());
         let runtime = tokio::runtime::Handle::current();
         let asked = tokio::task::spawn_blocking(move || {
-            let asking = ask(store, name, id, n);
+            let asking = ask(store, name, id, today, n);
             runtime.block_on(tokio::time::timeout(WHY_DEADLINE, asking))
         });
         match asked.await {
@@ -192,7 +192,7 @@ impl Page {
         let store = self.bloomsday.store();
         let asking = async {
             let acts = store.recent_history(filter, HISTORY_RECORDS).await?;
-            Ok::<_, StoreError>((acts, store.servers(filter, Timestamp::now()).await?))
+            Ok::<_, StoreError>((acts, store.servers(filter, self.bloomsday.now()).await?))
         };
         let error = match tokio::time::timeout(HISTORY_DEADLINE, asking).await {
             Ok(Ok((acts, servers))) => {
@@ -250,9 +250,9 @@ async fn ask(
     store: Store,
     filter: FilterName,
     id: Vec<u8>,
+    today: Day,
     n: u32,
 ) -> Result<Vec<DayAnswer>, String> {
-    let today = Day::of(Timestamp::now());
     let mut answers = Vec::new();
     for back in 0..n {
         let answer = store.ask_day(&filter, today.minus(back), &id).await;
