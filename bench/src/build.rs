@@ -176,6 +176,8 @@ async fn whole(input: &Path, store: &Store) -> u64 {
         spill_folder: std::env::temp_dir(),
         threads: threads(),
         by: "bench".to_owned(),
+        gates: Default::default(),
+        retention: Default::default(),
         accept_change: None,
         dry_run: false,
     };

@@ -53,7 +53,7 @@ fn touch_plainly(body: &[u8], ids: &[&[u8]]) -> usize {
     let (lines, _) = body.as_chunks::<64>();
     let n = lines.len() as u128;
     let touched = ids.iter().map(|id| {
-        let line = (u128::from(Xxh3::of(id).0) * n >> 64) as usize;
+        let line = ((u128::from(Xxh3::of(id).0) * n) >> 64) as usize;
         usize::from(lines[line][0])
     });
     touched.fold(0, usize::wrapping_add)

@@ -75,7 +75,8 @@ fn count(text: &str) -> Result<u64, String> {
 fn main() {
     let arguments = Arguments::parse();
     let options = Options { ids: arguments.ids, rounds: arguments.rounds };
-    let races: [(Race, fn(&Options) -> Vec<Outcome>); 4] = [
+    type Run = fn(&Options) -> Vec<Outcome>;
+    let races: [(Race, Run); 4] = [
         (Race::Lookup, lookup::run),
         (Race::Insert, insert::run),
         (Race::Build, build::run),

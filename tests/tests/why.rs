@@ -53,8 +53,8 @@ fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other()
     assert_eq!((&said[0]["seen"], &said[0]["rolled_back"]), (&true.into(), &true.into()));
 
     let blobs = std::path::Path::new(&backend.store).join("rt/blobs");
-    let newest = std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path());
-    let newest = newest.filter(|path| path.display().to_string().contains(&day)).next().unwrap();
+    let mut newest = std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path());
+    let newest = newest.find(|path| path.display().to_string().contains(&day)).unwrap();
     let mut bytes = std::fs::read(&newest).unwrap();
     bytes[5_000] ^= 1;
     std::fs::write(&newest, bytes).unwrap();
