@@ -82,6 +82,8 @@ pub(super) struct Seen {
     pub(super) day: Option<Day>,
     pub(super) pointer_day: Option<Day>,
     pub(super) held: bool,
+    /// The blob that was judged last.
+    pub(super) judged: Option<Digest>,
     /// Whether the last look went well.
     pub(super) well: bool,
 }
@@ -98,6 +100,8 @@ pub(super) struct Oracle {
     pub(super) held_from: Option<Instant>,
     /// Since when something newer is kept from answering, breaks by a failing store included.
     kept_from: Option<Instant>,
+    /// The blob held back: it was verified, whatever becomes of it in the store.
+    holds: Option<Digest>,
     pub(super) forced_at: Option<Instant>,
     max_hold: Option<Duration>,
 }
@@ -114,6 +118,7 @@ impl Oracle {
             served: Vec::new(),
             held_from: None,
             kept_from: None,
+            holds: None,
             forced_at: None,
             max_hold,
         }
@@ -131,16 +136,17 @@ impl Oracle {
             // Only a server that has nothing goes a day back.
             targets.truncate(1);
         }
-        let at = Instant::now();
+        let (at, holds) = (Instant::now(), self.holds);
+        let is_usable = |key: &BlobKey| records.is_sound(key) || holds == Some(key.digest);
         let named = |key: &BlobKey| {
             targets.iter().any(|target| matches!(target, Target::Blob(named, _) if named == key))
         };
         for (key, ended) in &mut self.allowed {
-            *ended = if named(key) && records.is_sound(key) { None } else { ended.or(Some(at)) };
+            *ended = if named(key) && is_usable(key) { None } else { ended.or(Some(at)) };
         }
         for target in &targets {
             if let Target::Blob(key, _) = target
-                && records.is_sound(key)
+                && is_usable(key)
                 && !self.allowed.iter().any(|(known, _)| known == key)
             {
                 self.allowed.push((key.clone(), None));
@@ -176,6 +182,7 @@ impl Oracle {
         }
         self.last_followed = self.last_followed.max(seen.pointer_day);
         self.held_from = if seen.held { self.held_from.or(Some(now)) } else { None };
+        self.holds = seen.judged.filter(|_| seen.held);
         self.kept_from = match seen.well && !seen.held {
             true => None,
             false => self.kept_from.or(self.held_from),
