@@ -285,6 +285,7 @@ impl Runner {
             ..Act::new(ActKind::Build, Outcome::Failed, began, &self.job.by)
         };
         let filter = self.filter.as_str();
+        let mut ended = None;
         let status = match built {
             Ok(report) => {
                 act.outcome = report.outcome;
@@ -295,13 +296,14 @@ impl Runner {
                 tracing::info!(
                     filter, %day, outcome, ids, rows, overlap, seconds, reason, "run"
                 );
-                self.output.show(&report, || format!("{}\n", crate::build::describe(&report)));
                 self.gauge(&self.metrics.ids, ids as f64);
-                match report.outcome {
+                let status = match report.outcome {
                     Outcome::Superseded => exit::SUPERSEDED,
                     Outcome::Refused => exit::REFUSED,
                     _ => 0,
-                }
+                };
+                ended = Some(report);
+                status
             }
             Err(why) => {
                 tracing::error!(filter, %day, outcome = "failed", seconds, reason = why, "run");
@@ -319,6 +321,11 @@ impl Runner {
         }
         self.own.push(act.clone());
         self.known.acts.push(act);
+        // Last: who reads the report finds history and metrics that say the same.
+        self.report();
+        if let Some(report) = ended {
+            self.output.show(&report, || format!("{}\n", crate::build::describe(&report)));
+        }
         status
     }
 
