@@ -3,6 +3,11 @@
 
 use std::process::Stdio;
 
+use bloomsday_common::digest::Digest;
+use bloomsday_common::error::Kind;
+use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::pointer::Pointer;
+use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
@@ -68,7 +73,7 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
 }
 
 #[test]
-fn of_builds_that_race_for_a_day_one_wins_and_no_other_overwrites_it() {
+fn builds_that_race_for_a_day_end_published_or_superseded() {
     let redis = Redis::start();
     let backend = backend(&redis);
     let racing: Vec<_> = (0..4)
@@ -93,6 +98,49 @@ fn of_builds_that_race_for_a_day_one_wins_and_no_other_overwrites_it() {
     let now = redis.get(&key(1));
     assert!(published.iter().any(|digest| now.contains(digest.as_str())), "{outcomes:?} {now}");
     assert!(published.len() < 4, "the four never met: {outcomes:?}");
+}
+
+/// The builds above look once more before they write, which hides a write that does not compare. Here
+/// every writer has seen the same, and nothing but the script stands between them.
+#[test]
+fn of_writers_that_saw_the_same_exactly_one_writes() {
+    const WRITERS: u8 = 16;
+    let redis = Redis::start();
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = Store::create(folder.path().to_str().unwrap()).unwrap();
+    let store = store.with_pointers(&redis.address(), DEFAULT_TEMPLATE).unwrap();
+    let rt: FilterName = "rt".parse().unwrap();
+    let day = today();
+    let blob = |n: u8| BlobKey { filter: rt.clone(), day, digest: Digest::new([n; 32]) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    // First for a key that is absent, then for one that holds something.
+    for round in 0..3u8 {
+        let read = runtime.block_on(store.pointer(&rt, day)).unwrap();
+        assert_eq!(read.seen.found().is_some(), round > 0);
+        let writers = (0..WRITERS).map(|n| {
+            let (store, rt, read) = (store.clone(), rt.clone(), read.clone());
+            let pointer = Pointer::to(blob(round * WRITERS + n));
+            runtime.spawn(async move {
+                let wrote = store.point(&rt, day, &pointer, &read.version).await;
+                wrote.map(|()| pointer).map_err(|error| error.kind())
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let ended: Vec<_> =
+            writers.into_iter().map(|writer| runtime.block_on(writer).unwrap()).collect();
+        let won: Vec<&Pointer> = ended.iter().filter_map(|ended| ended.as_ref().ok()).collect();
+        assert_eq!(won.len(), 1, "round {round}: {ended:?}");
+        let lost = ended.iter().filter(|ended| **ended == Err(Kind::Superseded)).count();
+        assert_eq!(lost, usize::from(WRITERS) - 1, "round {round}: {ended:?}");
+        let now = runtime.block_on(store.pointer(&rt, day)).unwrap();
+        assert_eq!(now.seen.found(), Some(won[0]), "round {round}");
+    }
+    // What was read is gone, which is a change too.
+    let read = runtime.block_on(store.pointer(&rt, day)).unwrap();
+    redis.ask(&["FLUSHALL"]);
+    let late = runtime.block_on(store.point(&rt, day, &Pointer::to(blob(99)), &read.version));
+    assert_eq!(late.unwrap_err().kind(), Kind::Superseded);
+    assert_eq!(redis.ask(&["DBSIZE"]), ":0\r\n");
 }
 
 #[test]
