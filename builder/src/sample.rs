@@ -2,6 +2,9 @@
 //!
 //! Hashes alone could not show that an ID's bytes reach the right bit; these are asked from scratch.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use bloomsday_common::hash::IdHash;
 
 /// The IDs whose mixed hashes are the smallest: the same choice whatever the order of the input, and
@@ -11,7 +14,28 @@ pub struct Sample {
     /// Only IDs below this are still interesting.
     threshold: u64,
     entries: Vec<Entry>,
+    /// The ranks of `entries`: an ID that comes again is not kept again.
+    ranks: HashSet<u64, BuildHasherDefault<AsItIs>>,
     bytes: Vec<u8>,
+}
+
+/// Ranks are hashes already. The table looks at both ends of a hash, and the top bits of small ranks
+/// are zeros: so they are turned once.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a rank is one u64");
+    }
+
+    fn write_u64(&mut self, rank: u64) {
+        self.0 = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -22,9 +46,15 @@ struct Entry {
 }
 
 impl Sample {
-    /// An empty sample that will keep `wanted` IDs, and up to a quarter more while it is gathered.
+    /// An empty sample that will keep `wanted` IDs, and up to as many more while it is gathered.
     pub fn new(wanted: usize) -> Sample {
-        Sample { wanted, threshold: u64::MAX, entries: Vec::new(), bytes: Vec::new() }
+        Sample {
+            wanted,
+            threshold: u64::MAX,
+            entries: Vec::new(),
+            ranks: HashSet::default(),
+            bytes: Vec::new(),
+        }
     }
 
     /// Considers an ID. Cost: one comparison for nearly all.
@@ -44,20 +74,31 @@ impl Sample {
 
     #[cold]
     fn keep(&mut self, id: &[u8], rank: u64) {
+        if !self.ranks.insert(rank) {
+            return;
+        }
         self.entries.push(Entry { rank, start: self.bytes.len(), len: id.len() });
         self.bytes.extend_from_slice(id);
-        if self.entries.len() >= self.wanted + self.wanted / 4 + 16 {
+        if self.entries.len() >= 2 * self.wanted + 16 {
             self.shrink();
         }
     }
 
+    /// Keeps the smallest ranks. No sorting: which they are takes one pass, on average.
     fn shrink(&mut self) {
-        self.entries.sort_unstable_by_key(|entry| entry.rank);
-        self.entries.dedup_by_key(|entry| entry.rank);
-        if self.entries.len() > self.wanted {
-            self.entries.truncate(self.wanted);
-            self.threshold = self.entries.last().map_or(0, |entry| entry.rank);
+        if self.entries.len() <= self.wanted {
+            return;
         }
+        if self.wanted == 0 {
+            self.entries.clear();
+            self.threshold = 0;
+        } else {
+            self.entries.select_nth_unstable_by_key(self.wanted - 1, |entry| entry.rank);
+            self.threshold = self.entries[self.wanted - 1].rank;
+            self.entries.truncate(self.wanted);
+        }
+        self.ranks.clear();
+        self.ranks.extend(self.entries.iter().map(|entry| entry.rank));
         let mut bytes = Vec::with_capacity(self.bytes.len());
         for entry in &mut self.entries {
             let start = bytes.len();
@@ -78,6 +119,7 @@ mod tests {
         let mut sample = Sample::new(100);
         for id in order.map(|i| format!("user-{i}")) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
+            assert!(sample.entries.len() < 216, "more than twice the wanted ones are kept");
         }
         sample.shrink();
         let mut ids: Vec<_> =

@@ -18,7 +18,15 @@ pub fn path() -> &'static Path {
             deps.ancestors().nth(2).expect("a test lies in target/PROFILE/deps").to_owned();
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        build.args(["build", "--quiet", "--workspace", "--bin", "bloomsday"]);
+        build.args([
+            "build",
+            "--quiet",
+            "--workspace",
+            "--exclude",
+            "bloomsday-bench",
+            "--bin",
+            "bloomsday",
+        ]);
         if folder.ends_with("release") {
             build.arg("--release");
         }
