@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
 
 /// Partitions `n` hashes. Each is made of its number by two multiplications while the clock runs: less
 /// than the hash of an ID costs, and no 8 bytes an ID to be read from memory.
-fn partition(n: u64) -> Partitions<Xxh3> {
+pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
     let each = n.div_ceil(threads() as u64);
     std::thread::scope(|scope| {
@@ -132,7 +132,7 @@ fn one_by_one(n: u64, shape: Shape) -> [f64; 4] {
     took
 }
 
-fn check(filter: &Filter, n: u64) {
+pub(crate) fn check(filter: &Filter, n: u64) {
     let step = (n / 1_000_000).max(1) as usize;
     let lost = (0..n).step_by(step).filter(|i| !filter.contains_hash(hash(*i))).count();
     assert_eq!(lost, 0, "the filter lost IDs: its speed means nothing");

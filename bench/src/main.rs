@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod daemon;
+mod growth;
 mod ids;
 mod insert;
 mod load;
@@ -15,6 +17,10 @@ mod lookup;
 mod measure;
 mod ours;
 mod peers;
+mod plot;
+mod swap;
+
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
@@ -35,6 +41,9 @@ struct Arguments {
     /// One JSON object a race, for machines.
     #[arg(long)]
     json: bool,
+    /// Where to write plots of growth and of latency during swaps, as SVG.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
 }
 
 /// What can be raced.
@@ -48,14 +57,24 @@ enum Race {
     Build,
     /// A published blob to memory that answers.
     Load,
+    /// Lookups at a fixed rate while filters are swapped below them.
+    Swap,
+    /// The daemon over loopback, beside Redis.
+    Daemon,
+    /// The same figures at 1 million to 1 billion IDs, as far as --ids.
+    Growth,
     /// Lookups, one at a time, in batches and on two threads.
     Lookup,
 }
+
+/// Runs a race.
+type Run = fn(&Options) -> Vec<Outcome>;
 
 /// What every race is told.
 pub(crate) struct Options {
     pub(crate) ids: u64,
     pub(crate) rounds: usize,
+    pub(crate) plots: Option<PathBuf>,
 }
 
 /// Reads 300m as 300 million.
@@ -74,13 +93,15 @@ fn count(text: &str) -> Result<u64, String> {
 
 fn main() {
     let arguments = Arguments::parse();
-    let options = Options { ids: arguments.ids, rounds: arguments.rounds };
-    type Run = fn(&Options) -> Vec<Outcome>;
-    let races: [(Race, Run); 4] = [
+    let options = Options { ids: arguments.ids, rounds: arguments.rounds, plots: arguments.plots };
+    let races: [(Race, Run); 7] = [
         (Race::Lookup, lookup::run),
         (Race::Insert, insert::run),
         (Race::Build, build::run),
         (Race::Load, load::run),
+        (Race::Swap, swap::run),
+        (Race::Daemon, daemon::run),
+        (Race::Growth, growth::run),
     ];
     for (race, run) in races {
         if arguments.race == Race::All || arguments.race == race {
