@@ -250,7 +250,7 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
                     _ if full() => 1,
                     (0, 0) if !dull => 1,
                     // A store that takes no write any more, from each write on.
-                    (0, 2) if fault == Fault::Full => 1,
+                    (_, 2) if fault == Fault::Full => 1,
                     _ if k == (i + j) % 3 => 8,
                     _ => continue,
                 };
