@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let (header, filter) = ours::filter(0, options.ids);
         ours::publish(&store, &header, &filter).await;
         let bloomsday = ours::serve(folder.path()).await;
-        http::serve(bloomsday, anywhere, anywhere, None).await.expect("it listens")
+        http::serve(bloomsday, anywhere, anywhere, None, None).await.expect("it listens")
     });
     let redis = Redis::start(options.ids);
     let mut outcomes = Vec::new();

@@ -124,11 +124,32 @@ fn is_rollback(day: Day, pointer: &Pointer) -> bool {
 }
 
 /// The blobs that the pointer of `day` has named or may have named, by the history and by itself.
+///
+/// A build tells the history before it points, so a `pointing` record may be of a pointer that never
+/// moved. One that began after an operator's repoint, whose record the pointer still is, certainly
+/// did not: else the pointer would be another. So a mended build that fails at that very moment can
+/// simply be run again. A hand edit has no time of its own, and after one such records count.
 pub fn blobs_a_day_had(day: Day, history: &[Act], now: &Seen<Pointer>) -> BTreeSet<BlobKey> {
+    // A pointer copied by hand carries another day's record: only the day's own history dates it.
+    let repointed = |pointer: &Pointer, act: &&Act| {
+        act.act == ActKind::Repoint
+            && act.day == Some(day)
+            && act.blob.as_ref() == Some(&pointer.blob)
+            && pointer.act == Some(ActKind::Repoint)
+            && pointer.published_at == Some(act.at)
+    };
+    let since = now
+        .found()
+        .and_then(|pointer| history.iter().find(|act| repointed(pointer, act)))
+        .map(|act| act.at);
     let pointed = |act: &&Act| {
         let moves = matches!(act.act, ActKind::Build | ActKind::Repoint);
-        // `Pointing` is what a crash in the middle leaves: the pointer may have moved.
-        moves && matches!(act.outcome, Outcome::Published | Outcome::Pointing | Outcome::Unchanged)
+        moves
+            && match act.outcome {
+                Outcome::Published | Outcome::Unchanged => true,
+                Outcome::Pointing => since.is_none_or(|since| act.at <= since),
+                _ => false,
+            }
     };
     let told = history
         .iter()

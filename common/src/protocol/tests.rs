@@ -1,5 +1,7 @@
 //! Every case of every decision.
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::digest::Digest;
 
@@ -175,4 +177,32 @@ fn only_a_second_look_tells_what_became_of_a_write_that_failed() {
     assert_eq!(after_unclear_write(Some(&1), &2, Some(&3)), Unclear::Changed);
     assert_eq!(after_unclear_write(Some(&1), &2, None), Unclear::Changed);
     assert_eq!(after_unclear_write(None, &2, Some(&3)), Unclear::Changed);
+}
+
+#[test]
+fn a_mended_build_that_never_pointed_may_be_run_again_after_a_repoint() {
+    let (at, later): (Timestamp, Timestamp) =
+        ("2026-11-20T08:00:00Z".parse().unwrap(), "2026-11-20T09:00:00Z".parse().unwrap());
+    let act = |kind, outcome, at, blob| Act {
+        day: Some(today()),
+        blob: Some(blob),
+        ..Act::new(kind, outcome, at, "test")
+    };
+    let to = blob(today().minus(1), 9);
+    let repoint = act(ActKind::Repoint, Outcome::Published, at, to.clone());
+    let record =
+        Pointer { act: Some(ActKind::Repoint), published_at: Some(at), ..Pointer::to(to.clone()) };
+    let before = act(ActKind::Build, Outcome::Pointing, at, blob(today(), 1));
+    let after = act(ActKind::Build, Outcome::Pointing, later, blob(today(), 2));
+    let history = [repoint, before, after];
+    let had = blobs_a_day_had(today(), &history, &Seen::Found(record.clone()));
+    assert!(had.contains(&blob(today(), 1)), "it may have been live when the operator came");
+    assert!(!had.contains(&blob(today(), 2)), "the pointer is still the operator's");
+
+    // Copied by hand, the same record says nothing of when this day's pointer was written.
+    let copied = Pointer { published_at: Some(later), ..record };
+    let had = blobs_a_day_had(today(), &history, &Seen::Found(copied));
+    assert!(had.contains(&blob(today(), 2)));
+    let by_hand = Seen::Found(Pointer::to(to));
+    assert!(blobs_a_day_had(today(), &history, &by_hand).contains(&blob(today(), 2)));
 }

@@ -3,6 +3,7 @@
 
 mod blobs;
 mod cost;
+mod guarding;
 mod months;
 mod oracle;
 mod outages;

@@ -341,6 +341,13 @@ impl Month {
         let questions: Vec<_> = (0..1_500).map(user).collect();
         self.process.ask(&questions);
         self.oracle = Oracle::new(cached, max_hold(&self.config));
+        // A server with a cache knows the day it followed last, whatever its clock says.
+        if let Some(folder) = &self.config.cache_dir
+            && let Ok(bytes) = std::fs::read(folder.join("rt/followed"))
+            && let Ok(pointer) = Pointer::parse(&bytes, &rt(), &[])
+        {
+            self.oracle.last_followed = Some(pointer.day);
+        }
         self.seen = Instant::now();
         self.note();
     }
