@@ -51,7 +51,4 @@ say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --exclude bloomsday-bench --no-deps --quiet
 say "a short run of every fuzz target"
 fuzz/run.sh
-say "licences and sources of every dependency"
-command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny@0.20.2
-cargo deny --offline check --hide-inclusion-graph licenses bans sources
 say "everything holds"

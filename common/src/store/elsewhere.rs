@@ -4,9 +4,8 @@
 //! "not elsewhere".
 
 use bytes::Bytes;
-use object_store::UpdateVersion;
 
-use super::{Snapshot, Store, Version};
+use super::{Store, Version};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::FilterName;
@@ -91,8 +90,8 @@ impl Elsewhere {
             Ok(Value::NoString) => Bytes::from_static(NO_STRING.as_bytes()),
             Err(error) => return Some(Err(error)),
         };
-        let tag = UpdateVersion { e_tag: None, version: None };
-        Some(Ok(Version(Some(Snapshot { bytes, tag }))))
+        let tag = object_store::UpdateVersion { e_tag: None, version: None };
+        Some(Ok(Version(Some(super::Snapshot { bytes, tag }))))
     }
 
     /// Writes a record that lives elsewhere if it is still what was read.

@@ -137,7 +137,7 @@ fn an_address_that_is_no_store_is_explained() {
     for (address, expected) in [
         ("", "it is empty"),
         ("ftp://x/y", "ftp://x/y"),
-        ("/nowhere/at/all", "there is no folder"),
+        ("/nowhere/at/all", "there is no store at /nowhere"),
         ("http://user:hunter2@127.0.0.1/x?token=hunter2", "127.0.0.1/x"),
     ] {
         let error = Store::open(address).err().map(|e| e.to_string()).unwrap_or_default();

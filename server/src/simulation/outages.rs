@@ -99,7 +99,7 @@ fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_p
         (Sky::Forbids, "s3:ListBucket"),
         (Sky::Hangs, "does not answer"),
         (Sky::Slow(Duration::from_secs(400)), "does not answer"),
-        (Sky::Cuts, "JSON is wrong"),
+        (Sky::Cuts, "bytes arrived"),
         (Sky::Resets, "connection reset"),
         (Sky::Panics, "panicked"),
     ] {
