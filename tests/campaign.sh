@@ -11,9 +11,9 @@ export BLOOMSDAY_CAMPAIGN="${BLOOMSDAY_CAMPAIGN:-full}"
 
 # What there is: a name, the file without which it is passed over, and the command. A campaign prints
 # lines `CAMPAIGN what | how much | what came of it | seconds`; to add one is to add a line here.
-release="cargo test --locked --workspace --release --test"
+release="cargo test --locked --workspace --exclude bloomsday-bench --release --test"
 # Places to stop at exist only without --release.
-debug="cargo test --locked --workspace --test"
+debug="cargo test --locked --workspace --exclude bloomsday-bench --test"
 alone="-- --nocapture --test-threads 1"
 campaigns=(
   "crash      | tests/tests/crash.rs      | $debug crash $alone"
@@ -24,8 +24,8 @@ campaigns=(
   "races      | tests/tests/races.rs      | $release races $alone"
   "processes  | tests/tests/races.rs      | $debug races process $alone"
   "swaps      | tests/tests/swaps.rs      | $release swaps $alone"
-  "simulation | tests/tests/simulation.rs | $release simulation $alone"
-  "model      | tests/tests/model.rs      | $release model $alone"
+  "months     | server/src/simulation/months.rs | ${release/--test/--lib} months $alone"
+  "model      | tests/tests/model.rs      | $release model $alone --include-ignored"
   "fuzz       | fuzz/run.sh               | fuzz/run.sh $BLOOMSDAY_CAMPAIGN"
 )
 

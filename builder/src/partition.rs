@@ -72,8 +72,8 @@ impl<H: IdHash> Slab<H> {
 }
 
 impl<H: IdHash> Partitions<H> {
-    /// No hashes yet. About `budget` bytes of them are kept in memory, though at least a slab of 4 MiB
-    /// (8 for `guava`) for each feeder; the rest goes to a nameless file in `spill_folder`, which is not
+    /// No hashes yet. About `budget` bytes of them are kept in memory, though a feeder works with at least
+    /// a slab of 4 MiB (8 for `guava`); the rest goes to a nameless file in `spill_folder`, which is not
     /// made before it is needed.
     pub fn new(budget: u64, spill_folder: &Path) -> Partitions<H> {
         Partitions {

@@ -276,6 +276,13 @@ impl Served {
         let answer = daemon.post("/v1/filters/rt/query", ids.join("\n").as_bytes());
         assert_eq!(answer.status, 200, "{case}");
         assert_eq!(answer.body, "1\n".repeat(ids.len()), "{case}: users of {day} are lost");
+        if !down {
+            // The cache is written after the answer: a kill before that is another case.
+            let followed = Path::new(&cache).join("rt/followed");
+            daemon.until("it is cached", |_| {
+                std::fs::read_to_string(&followed).is_ok_and(|record| record.contains(&day))
+            });
+        }
         Some(day)
     }
 }

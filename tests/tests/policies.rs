@@ -215,6 +215,8 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
         ("s3:DeleteObject", "prod/filters/rt/pin", &["operator"]),
         ("s3:DeleteObject", "prod/filters/rt/pointers/x", &["pruner"]),
         ("s3:DeleteObject", "prod/filters/rt/history/x", &[]),
+        ("s3:PutObject", "prod/filters/rt/servers/x", &["reader"]),
+        ("s3:DeleteObject", "prod/filters/rt/servers/x", &["pruner"]),
         ("s3:PutObject", "prod/filters/opted-out/pointers/x", &[]),
         ("s3:GetObject", "prod/filters/opted-out/blobs/x", &[]),
         ("s3:PutObject", "dmp/x", &[]),

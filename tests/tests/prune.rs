@@ -160,6 +160,7 @@ fn an_operator_cannot_point_at_a_blob_that_may_be_gone_in_a_moment() {
 #[test]
 fn a_build_uploads_a_blob_again_that_prune_may_be_about_to_delete() {
     let kept = Kept::twenty_days();
+    fs::remove_file(kept.path(&format!("rt/pointers/{}", today().minus(19)))).unwrap();
     // The same IDs as then: the same blob, which is there already, and old.
     assert_eq!(build(&kept.backend, 19, 0..1_019), kept.blobs[19]);
     kept.prune(&[]);

@@ -25,6 +25,8 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     fed: Fed<H>,
     /// Chunks given out of the slabs.
     chunks_used: usize,
+    /// Whether its only slab was more than the budget had left.
+    beyond: bool,
     /// The first failure to spill; kept, because a sink cannot return it.
     failed: Option<io::Error>,
 }
@@ -40,6 +42,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             held: Box::new([0; PARTITIONS]),
             fed: Fed { slabs: Vec::new(), parts },
             chunks_used: 0,
+            beyond: false,
             failed: None,
         }
     }
@@ -67,6 +70,11 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             if held > 0 {
                 self.hand_over(index, held);
             }
+        }
+        if self.beyond && self.failed.is_none() {
+            // The one slab that work needs was not in the budget: what it holds is not kept there.
+            self.failed = self.spill().err();
+            self.fed.slabs.clear();
         }
         match self.failed {
             Some(error) => Err(error),
@@ -112,6 +120,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
             let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget;
             if fits || self.fed.slabs.is_empty() {
+                self.beyond |= !fits;
                 self.fed.slabs.push(Slab::new());
             } else {
                 held.fetch_sub(bytes, Ordering::Relaxed);
