@@ -361,8 +361,14 @@ pub(crate) async fn finish(
     began: Instant,
 ) -> Result<Report, Error> {
     report.seconds.total = began.elapsed().as_secs_f64();
-    let pin = store.pin(&report.filter).await?;
-    report.pinned = !matches!(protocol::follow_pin(&pin.seen, Timestamp::now()), Step::Further);
+    report.pinned = match store.pin(&report.filter).await {
+        Ok(pin) => !matches!(protocol::follow_pin(&pin.seen, Timestamp::now()), Step::Further),
+        // What was done is done: only the word about a pin is missing.
+        Err(error) => {
+            tracing::warn!("whether a pin holds the fleet is not known: {error}");
+            false
+        }
+    };
     let act = report.told_in(act);
     // An unchanged day is no event; a failed record must not turn a published day into an error.
     let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
