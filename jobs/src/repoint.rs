@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::day::Day;
-use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
 use bloomsday_common::protocol::{Retention, Seen, Target, target_of_day};
-use bloomsday_common::store::Store;
+use bloomsday_common::store::{Read, Store};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -97,23 +97,49 @@ pub(crate) async fn repoint(
             reason: reason.clone(),
             ..Pointer::to(blob.clone())
         };
-        store.point(filter, day, &pointer, &read.version).await?;
-        if let Err(error) = store.look_at_blob(&blob).await {
-            take_back(store, filter, day, &pointer, read.seen.found()).await?;
-            return Err(error.into());
-        }
         let act = Act {
             day: Some(day),
             blob: Some(blob.clone()),
             previous: previous.clone(),
             reason,
             ids: Some(header.ids),
-            ..Act::new(ActKind::Repoint, outcome, at, &by)
+            ..Act::new(ActKind::Repoint, Outcome::Pointing, at, &by)
         };
+        // Told before it is done: should this command be stopped in between, and the pointer then be
+        // edited by hand, a build still knows what the day has named.
         record(store, filter, &act).await;
+        let moved = point(store, filter, day, &pointer, &read).await;
+        let ended = match &moved {
+            Ok(()) => Some(Outcome::Published),
+            Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
+            // Its blob was gone, and it was taken back.
+            Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
+            // Nobody knows whether it moved; the record goes on saying that it may have.
+            Err(_) => None,
+        };
+        if let Some(outcome) = ended {
+            record(store, filter, &Act { outcome, ..act }).await;
+        }
+        moved?;
     }
     let rolled_back = blob.day != day;
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
+}
+
+/// Writes the pointer, and takes it back if its blob is gone by then.
+async fn point(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    pointer: &Pointer,
+    read: &Read<Pointer>,
+) -> Result<(), StoreError> {
+    store.point(filter, day, pointer, &read.version).await?;
+    if let Err(error) = store.look_at_blob(&pointer.blob).await {
+        take_back(store, filter, day, pointer, read.seen.found()).await?;
+        return Err(error);
+    }
+    Ok(())
 }
 
 /// Puts back what a pointer said, after the blob was deleted while it was pointed at: a prune that
@@ -124,7 +150,7 @@ async fn take_back(
     day: Day,
     written: &Pointer,
     before: Option<&Pointer>,
-) -> Result<(), Error> {
+) -> Result<(), StoreError> {
     let now = store.pointer(filter, day).await?;
     if let Some(before) = before.filter(|_| now.seen.found() == Some(written)) {
         store.point(filter, day, before, &now.version).await?;

@@ -9,7 +9,8 @@
 //! The bound, stated: three days, at most two builds of each builder (each of any day so far, with
 //! either of two sets of IDs), operator's acts and prunes as [`Bound`] says, one ambiguous write.
 //! Taken as one step: a whole poll of a server, and prune's last look with its delete. Assumed: nobody
-//! is stopped for a whole day between a look and the write that follows from it.
+//! is stopped for a whole day between a look and the write that follows from it. Not promised: that a
+//! build remembers a blob that only hand edits have named, since those leave no history.
 
 #[path = "model/actors.rs"]
 mod actors;

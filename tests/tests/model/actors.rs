@@ -231,8 +231,13 @@ pub(crate) struct Operator {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Operating {
     Idle,
-    /// The target was verified and is not doomed.
+    /// The target was verified and is not doomed; the history is to be told first.
     Checked {
+        day: u8,
+        to: B,
+        read: Option<Record>,
+    },
+    Told {
         day: u8,
         to: B,
         read: Option<Record>,
@@ -312,7 +317,7 @@ impl Operator {
                     actions.push(Action::Unpin);
                 }
             }
-            Operating::Checked { .. } => {
+            Operating::Told { .. } => {
                 actions.extend(writes(world).map(|write| Action::Operator { write }));
                 actions.push(Action::StopOperator);
             }
@@ -358,6 +363,12 @@ impl World {
         let stamp = self.operator.stamp();
         let before =
             self.pointers.insert(day, Record { blob: to, previous: None, by: None, stamp });
+        // What only hands ever named leaves no trace when a hand takes it away again.
+        let told = |blob| {
+            let names = |told: &(u8, B, Option<B>)| told.1 == blob || told.2 == Some(blob);
+            self.history.iter().any(|told| told.0 == day && names(told))
+        };
+        let before = before.filter(|before| told(before.blob));
         self.took_away(day, to, before);
         self.begin(Operating::Idle);
     }
@@ -374,6 +385,10 @@ impl World {
         self.operator.at = match at {
             Operating::Idle => unreachable!("an idle operator has no step"),
             Operating::Checked { day, to, read } => {
+                self.history.insert((day, to, read.map(|record| record.blob)));
+                Operating::Told { day, to, read }
+            }
+            Operating::Told { day, to, read } => {
                 let (previous, by) = (read.map(|record| record.blob), Some(By::Repoint));
                 let new = Record { blob: to, previous, by, stamp: self.operator.stamp() };
                 self.write_repointed(day, new, read, write)
@@ -387,10 +402,7 @@ impl World {
                 }
             }
             Operating::Pointed { day, new, before } => match before {
-                _ if self.blobs.contains_key(&new.blob) => {
-                    self.history.insert((day, new.blob, before.map(|record| record.blob)));
-                    Operating::Idle
-                }
+                _ if self.blobs.contains_key(&new.blob) => Operating::Idle,
                 Some(before) => Operating::TakingBack { day, new, before },
                 // There is nothing to put back: the command fails and says so.
                 None => {
