@@ -62,7 +62,7 @@ impl Prune {
 }
 
 fn describe(report: &PruneReport) -> String {
-    let Pruned { pointers, blobs, bytes, unreadable } = &report.pruned;
+    let Pruned { pointers, blobs, abandoned, bytes, unreadable } = &report.pruned;
     let verb = if report.dry_run { "would delete" } else { "deleted" };
     let mut rows = vec![
         ("filter", report.filter.to_string()),
@@ -73,6 +73,7 @@ fn describe(report: &PruneReport) -> String {
     ];
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));
+    rows.extend(abandoned.iter().map(|name| ("killed upload", name.clone())));
     let kept = |record: &String| ("kept every blob", format!("{record} cannot be read"));
     rows.extend(unreadable.iter().map(kept));
     pairs(&rows)

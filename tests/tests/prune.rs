@@ -169,6 +169,26 @@ fn a_build_uploads_a_blob_again_that_prune_may_be_about_to_delete() {
 }
 
 #[test]
+fn what_a_killed_upload_left_in_a_folder_goes_after_a_day() {
+    let kept = Kept::twenty_days();
+    kept.prune(&[]);
+    let (old, young) = (format!("{}#1", kept.blobs[0]), format!("{}#2", kept.blobs[0]));
+    for name in [&old, &young] {
+        fs::write(kept.path(name), [7; 100]).unwrap();
+    }
+    kept.age(&old, 2);
+    let name = old.rsplit_once('/').unwrap().1;
+    for dry_run in [&["--dry-run"][..], &[]] {
+        let report = kept.prune(dry_run);
+        assert_eq!(report["abandoned"], serde_json::json!([name]));
+        assert_eq!(report["bytes"], 100);
+        assert_eq!(kept.path(&old).exists(), !dry_run.is_empty());
+    }
+    assert!(kept.path(&young).exists(), "it may still be written to");
+    assert_eq!(kept.there(), (0..15).collect::<Vec<_>>());
+}
+
+#[test]
 fn prune_on_s3_deletes_nothing_young() {
     let backend = Backend::s3();
     let blob = build(&backend, 0, 0..1_000);

@@ -7,12 +7,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::crash_point::crash_point;
 use crate::error::Error;
 use crate::pointer::MAX_RECORD_BYTES;
+
+/// No upload takes so long.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
 /// Writes `new` at `key` if the file holds `expected` (or is absent, for `None`).
 ///
@@ -72,6 +76,31 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         File::open(&parent)?.sync_all()
     };
     write().map_err(failed("write"))
+}
+
+/// What uploads that never ended have left beside the blobs, and is older than a day: name and size.
+///
+/// A blob is written to `{name}#{number}` and then linked to its name; `kill -9` leaves the former, which
+/// no listing of a store shows.
+pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> io::Result<Vec<(String, u64)>> {
+    let files = match fs::read_dir(folder.join(blobs)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        files => files?,
+    };
+    let mut abandoned = Vec::new();
+    for file in files {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        let Some((blob, number)) = name.rsplit_once('#') else { continue };
+        let staged = blob.ends_with(".bloom") && number.bytes().all(|byte| byte.is_ascii_digit());
+        let about = file.metadata()?;
+        let age = about.modified()?.elapsed().unwrap_or_default();
+        if staged && about.is_file() && age > ABANDONED {
+            abandoned.push((name, about.len()));
+        }
+    }
+    abandoned.sort_unstable();
+    Ok(abandoned)
 }
 
 /// As much of a file as a look at a record reads: one byte more than a record may have, so that an

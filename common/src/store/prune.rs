@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-use super::{Store, Version};
+use super::{Store, Version, local};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
@@ -20,7 +20,9 @@ pub struct Pruned {
     pub pointers: Vec<Day>,
     /// The blobs that were deleted.
     pub blobs: Vec<BlobKey>,
-    /// Their size.
+    /// What killed uploads left in a local folder.
+    pub abandoned: Vec<String>,
+    /// The size of both.
     pub bytes: u64,
     /// Records that cannot be read: as they may name any blob, none was deleted.
     pub unreadable: Vec<String>,
@@ -66,6 +68,11 @@ impl Store {
                 pruned.blobs.push(blob);
             }
         }
+        for (name, bytes) in self.abandoned_uploads(filter)? {
+            self.delete_abandoned(filter, &name)?;
+            pruned.bytes += bytes;
+            pruned.abandoned.push(name);
+        }
         act.outcome = Outcome::Published;
         act.reason = Some(format!("deleted {pruned}"));
         self.record_act(filter, &act).await?;
@@ -92,7 +99,30 @@ impl Store {
             }
         }
         due.blobs.sort_unstable();
+        for (name, bytes) in self.abandoned_uploads(filter)? {
+            due.bytes += bytes;
+            due.abandoned.push(name);
+        }
         Ok(due)
+    }
+
+    fn abandoned_uploads(&self, filter: &FilterName) -> Result<Vec<(String, u64)>, Error> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let blobs = key::blobs(filter);
+        let failed = |source| Error::File { doing: "list", path: blobs.clone(), source };
+        local::abandoned_uploads(folder, &blobs).map_err(failed)
+    }
+
+    fn delete_abandoned(&self, filter: &FilterName, name: &str) -> Result<(), Error> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let path = folder.join(key::blobs(filter)).join(name);
+        let failed =
+            |source| Error::File { doing: "delete", path: path.display().to_string(), source };
+        // An upload that ended at this very moment has renamed it.
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(failed(e)),
+            _ => Ok(()),
+        }
     }
 
     /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may have
@@ -177,13 +207,17 @@ struct Records {
 
 impl Pruned {
     fn is_empty(&self) -> bool {
-        self.pointers.is_empty() && self.blobs.is_empty()
+        self.pointers.is_empty() && self.blobs.is_empty() && self.abandoned.is_empty()
     }
 }
 
 impl std::fmt::Display for Pruned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (pointers, blobs, mib) = (self.pointers.len(), self.blobs.len(), self.bytes >> 20);
-        write!(f, "{pointers} pointers and {blobs} blobs ({mib} MiB)")
+        write!(f, "{pointers} pointers and {blobs} blobs")?;
+        if !self.abandoned.is_empty() {
+            write!(f, " and what {} killed uploads left", self.abandoned.len())?;
+        }
+        write!(f, " ({mib} MiB)")
     }
 }
