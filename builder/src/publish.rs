@@ -52,7 +52,11 @@ pub async fn upload(
 }
 
 async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), StoreError> {
-    let fetched = store.fetch(key, u64::MAX).await?;
+    let fetched = match store.fetch(key, u64::MAX).await {
+        // Another build of the same IDs may have uploaded the same blob over it in the middle.
+        Err(error) if error.is_transient() => store.fetch(key, u64::MAX).await?,
+        other => other?,
+    };
     crash_point("read-back");
     blob::open(fetched.memory, fetched.digest, key)
 }
