@@ -3,9 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// How long one run may take, on the busiest machine and at full size.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The program, built from this checkout if need be.
 pub fn path() -> &'static Path {
@@ -97,7 +101,14 @@ impl Bloomsday {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"));
         let mut pipe = child.stdin.take().expect("stdin is piped");
         let writer = std::thread::spawn(move || pipe.write_all(&stdin));
-        let Output { status, stdout, stderr } = child.wait_with_output().expect("the program ends");
+        let (process, (ended, end)) = (child.id(), mpsc::channel());
+        std::thread::spawn(move || ended.send(child.wait_with_output()));
+        // A server that should have refused to start would run for ever.
+        let end = end.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+            let _ = Command::new("kill").args(["-9", &process.to_string()]).status();
+            panic!("{line} still runs after {} s", DEADLINE.as_secs())
+        });
+        let Output { status, stdout, stderr } = end.expect("the program can be waited for");
         // A program that did not read everything has its reasons.
         let _ = writer.join().expect("writing does not panic");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

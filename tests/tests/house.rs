@@ -108,7 +108,8 @@ fn every_unsafe_block_says_why_it_is_sound() {
 
 #[test]
 fn only_the_follower_swaps_and_only_the_store_touches_objects() {
-    assert_eq!(naming("slot.swap("), BTreeSet::from(["server/src/follower.rs".to_owned()]));
+    let swaps = naming("slot.swap(").into_iter().filter(|file| !file.ends_with("/tests.rs"));
+    assert_eq!(swaps.collect::<Vec<_>>(), ["server/src/follower.rs"]);
     for file in naming("object_store::") {
         let may = [
             "common/src/store/",

@@ -14,11 +14,13 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::Retention;
-use bloomsday_common::store::Store;
+use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
+use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::{Campaign, size};
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::redis::Redis;
 use bloomsday_tests::victim::Victim;
 
 const BUILDERS: usize = 8;
@@ -27,6 +29,10 @@ const USERS: u64 = 200;
 /// Where the races in a process of their own find their store, and the inputs.
 const STORE: &str = "BLOOMSDAY_TEST_STORE";
 const FOLDER: &str = "BLOOMSDAY_TEST_FOLDER";
+const POINTERS: &str = "BLOOMSDAY_TEST_POINTERS";
+/// And what they are called, and how many they are.
+const NAME: &str = "BLOOMSDAY_TEST_NAME";
+const ROUNDS: &str = "BLOOMSDAY_TEST_ROUNDS";
 
 fn users(builder: usize) -> std::ops::Range<u64> {
     let first = builder as u64 * USERS / 2;
@@ -37,14 +43,17 @@ fn input(folder: &std::path::Path, builder: usize) -> PathBuf {
     folder.join(format!("{builder}.parquet"))
 }
 
-/// Credentials come from the environment, so the races on a backend run in a process of their own.
-fn race_on(backend: &Backend) {
+/// Credentials come from the environment, so the races on a backend run in a process of their own: as
+/// many as `rounds` says, or 1,000 at full size.
+fn race_on(backend: &Backend, name: &str, rounds: u64) {
     (0..BUILDERS).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
     let races = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "the_races", "--nocapture"])
         .envs(backend.env.iter().map(|(name, value)| (*name, value)))
         .env(STORE, &backend.store)
         .env(FOLDER, backend.folder.path())
+        .env(NAME, name)
+        .env(ROUNDS, size(rounds, 1_000).to_string())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&races.stdout);
@@ -55,21 +64,40 @@ fn race_on(backend: &Backend) {
 
 #[test]
 fn one_of_eight_builders_wins_on_a_local_folder() {
-    race_on(&Backend::local());
+    race_on(&Backend::local(), "local", 15);
 }
 
 #[test]
 fn one_of_eight_builders_wins_on_s3() {
-    race_on(&Backend::s3());
+    race_on(&Backend::s3(), "S3", 6);
+}
+
+#[test]
+fn one_of_eight_builders_wins_on_azure() {
+    let azure = Azure::start();
+    race_on(&azure.backend("races"), "Azure", 6);
+}
+
+#[test]
+fn one_of_eight_builders_wins_with_pointers_in_redis() {
+    let redis = Redis::start();
+    let mut backend = Backend::local();
+    backend.env.push((POINTERS, redis.address()));
+    race_on(&backend, "pointers in Redis", 15);
 }
 
 #[test]
 #[ignore = "run by the tests above, on each backend"]
 fn the_races() {
-    let address = std::env::var(STORE).unwrap();
-    let local = !address.starts_with("s3://");
-    let campaign =
-        Campaign::new(if local { "8 builders race, local" } else { "8 builders race, S3" });
+    let given = |name: &str| std::env::var(name).unwrap();
+    let open = || {
+        let store = Store::create(&given(STORE)).unwrap();
+        match std::env::var(POINTERS) {
+            Ok(redis) => store.with_pointers(&redis, DEFAULT_TEMPLATE).unwrap(),
+            Err(_) => store,
+        }
+    };
+    let campaign = Campaign::new(&format!("8 builders race, {}", given(NAME)));
     let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
     // With the memory of one builder each, the runtimes are made once.
     let runtimes: Vec<_> = (0..BUILDERS)
@@ -79,8 +107,8 @@ fn the_races() {
         })
         .collect();
     // A store each, as if in a process each: no lock is shared but that of the file.
-    let stores: Vec<Store> = (0..BUILDERS).map(|_| Store::create(&address).unwrap()).collect();
-    let rounds = size(if local { 15 } else { 6 }, 1_000);
+    let stores: Vec<Store> = (0..BUILDERS).map(|_| open()).collect();
+    let rounds: u64 = given(ROUNDS).parse().unwrap();
     let (clock, mut equals) = (Instant::now(), 0);
     for round in 0..rounds {
         // A filter of its own for each round, so that histories stay short.
