@@ -147,12 +147,8 @@ pub struct Sealed<'a> {
 /// Cost: one digest pass over the body; the body is not copied.
 pub fn seal<'a>(header: &Header, filter: &'a Filter) -> Sealed<'a> {
     let head = encode_head(header, filter);
-    let digest = blake3::Hasher::new().update(&head).update(filter.body()).finalize();
-    let key = BlobKey {
-        filter: header.filter.clone(),
-        day: header.day,
-        digest: Digest::new(*digest.as_bytes()),
-    };
+    let digest = Digest::of(&head, filter.body());
+    let key = BlobKey { filter: header.filter.clone(), day: header.day, digest };
     Sealed { key, head, filter }
 }
 
@@ -467,8 +463,17 @@ fn header_of(record: &RecordV0) -> Result<Header, String> {
 /// The `i`th of the 64 fixed IDs of the probe vector: lengths 1 to 16, then every 21st up to 1,024, so
 /// that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
 pub fn probe_id(i: usize) -> Vec<u8> {
+    const LETTERS: [u8; PROBE_IDS + 1024] = {
+        let mut letters = [0; PROBE_IDS + 1024];
+        let mut j = 0;
+        while j < letters.len() {
+            letters[j] = b'a' + (j % 26) as u8;
+            j += 1;
+        }
+        letters
+    };
     let length = if i < 16 { i + 1 } else { 16 + (i - 15) * 21 };
-    (0..length).map(|j| b'a' + ((i + j) % 26) as u8).collect()
+    LETTERS[i..i + length].to_vec()
 }
 
 struct ProbeVector {
