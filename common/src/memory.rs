@@ -45,8 +45,7 @@ impl Buffer {
     /// # Errors
     /// As [`Buffer::zeroed`].
     pub fn reuse(mut self, len: usize) -> io::Result<Buffer> {
-        if len > self.map.len() - self.start || self.map.len() / 2 > len.max(HUGE_PAGE) {
-            // Too small, or so large that it would waste more than it saves.
+        if !self.fits(len) {
             drop(self);
             return Buffer::zeroed(len);
         }
@@ -54,10 +53,19 @@ impl Buffer {
         Ok(self)
     }
 
+    /// Whether [`Buffer::reuse`] takes this memory: it is not too small, nor so large that it would waste
+    /// more than it saves.
+    pub fn fits(&self, len: usize) -> bool {
+        len <= self.map.len() - self.start && self.map.len() / 2 <= len.max(HUGE_PAGE)
+    }
+
     /// How many of its bytes really lie in huge pages, as the kernel says; `None` where it does not.
     ///
     /// Cost: the kernel walks the tables of the whole process; some milliseconds.
     pub fn huge_bytes(&self) -> Option<u64> {
+        if self.len < HUGE_PAGE {
+            return Some(0);
+        }
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let start = self.as_ptr() as usize;
         Some(huge_bytes_in(&maps, start..start + self.len))

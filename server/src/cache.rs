@@ -12,6 +12,8 @@ use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::Pointer;
 use bloomsday_common::store::{Fetched, Store};
 
+use crate::loader::Spare;
+
 /// The file with the record last followed, in a filter's folder.
 const FOLLOWED: &str = "followed";
 
@@ -33,9 +35,14 @@ impl Cache {
         Ok(self.store.look_at_blob(key).await?.0)
     }
 
-    /// A blob's bytes, unchecked, if they are here.
-    pub(crate) async fn fetch(&self, key: &BlobKey, limit: u64) -> Result<Fetched, Error> {
-        self.store.fetch(key, limit).await
+    /// A blob's bytes, unchecked, if they are here; in `spare` memory if that fits.
+    pub(crate) async fn fetch(
+        &self,
+        key: &BlobKey,
+        limit: u64,
+        spare: Spare,
+    ) -> Result<Fetched, Error> {
+        self.store.fetch_into(key, limit, spare).await
     }
 
     /// What was followed last.

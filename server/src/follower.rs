@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::generations::{Generations, Next};
 use crate::handle::{Generation, Slot};
-use crate::loader::{Failure, Loader};
+use crate::loader::{Failure, Loader, Spare};
 use crate::pin::PinWatch;
 use crate::poller::Announce;
 use crate::status::{Core, ReloadOutcome, Reloaded};
@@ -47,6 +47,8 @@ pub(crate) struct Follower {
     pin: PinWatch,
     /// Filters that no longer answer, kept until no reader holds them: so no bidder's thread frees one.
     retired: Vec<Arc<Generation>>,
+    /// The memory of one that nobody holds any more, for the next.
+    spare: Spare,
     /// What the cache does not hold yet, and the write under way.
     uncached: Option<Arc<Generation>>,
     writing: Option<JoinHandle<Result<(), Arc<Generation>>>>,
@@ -78,6 +80,7 @@ impl Follower {
             watch: Watch::new(filter.guard, filter.guard_max_hold),
             pin: PinWatch::default(),
             retired: Vec::new(),
+            spare: None,
             uncached: None,
             writing: None,
         }
@@ -89,7 +92,7 @@ impl Follower {
 
     /// Looks, and loads and swaps if need be.
     pub(crate) async fn round(&mut self, loader: &Loader, asked: Asked, first: bool) -> Reloaded {
-        self.retired.retain(|generation| Arc::strong_count(generation) > 1);
+        self.reclaim();
         let old = self.slot.current().map(|generation| generation.key.digest);
         let mut core = Core::clone(&self.slot.core());
         let round = async {
@@ -136,7 +139,7 @@ impl Follower {
         let (slot, announce) = (self.slot.clone(), self.announce.clone());
         let meanwhile = async {
             tokio::time::sleep(CACHE_PATIENCE).await;
-            loader.load_cached(&cached).await
+            loader.load_cached(&cached, &mut None).await
         };
         // In a block, so that the look is over before its filter is touched again.
         let mut ended = {
@@ -159,7 +162,7 @@ impl Follower {
         };
         if ended.error.is_some() {
             if !self.slot.is_loaded()
-                && let Some(generation) = loader.load_cached(&cached).await
+                && let Some(generation) = loader.load_cached(&cached, &mut None).await
             {
                 self.swap(loader, Arc::new(generation));
             }
@@ -275,6 +278,17 @@ impl Follower {
         }
     }
 
+    /// Takes back the memory of retired filters that no reader holds any more, and keeps that of one: so
+    /// a server never has more memory than two filters need, and the next load touches none anew.
+    fn reclaim(&mut self) {
+        for generation in std::mem::take(&mut self.retired) {
+            match Arc::try_unwrap(generation) {
+                Ok(generation) => self.spare = Some(generation.filter.into_memory()),
+                Err(held) => self.retired.push(held),
+            }
+        }
+    }
+
     /// The filter to be swapped in: the one held back, if that is it, or a new one.
     async fn load(
         &mut self,
@@ -286,6 +300,7 @@ impl Follower {
         if let Some(held) = self.watch.take_held().filter(|held| held.key == followed.blob) {
             return Ok(held);
         }
+        self.reclaim();
         let alive = self.retired.len() + usize::from(self.slot.is_loaded());
         if alive >= self.max_generations {
             core.counts.loads_failed += 1;
@@ -296,7 +311,7 @@ impl Follower {
             )));
         }
         let clock = Instant::now();
-        let loaded = loader.load(followed).await;
+        let loaded = loader.load(followed, &mut self.spare).await;
         match &loaded {
             Ok(_) => {
                 core.counts.loads_ok += 1;
@@ -318,7 +333,7 @@ impl Follower {
         self.announce.loaded();
         crash_point("swapped");
         if before.is_none()
-            && let Err(why) = loader.room.check(bytes)
+            && let Err(why) = loader.room.check(bytes, false)
         {
             tracing::warn!(%filter, "the next filter of this size would be refused: {why}");
         }

@@ -27,6 +27,8 @@ pub(crate) struct Generation {
     pub(crate) header: Header,
     pub(crate) filter: Filter,
     pub(crate) bytes: u64,
+    /// How many of them really lie in huge pages, where the kernel tells.
+    pub(crate) huge_bytes: Option<u64>,
     pub(crate) loaded_at: Timestamp,
 }
 
@@ -356,3 +358,6 @@ impl Drop for Reader {
         self.state.tally.asked.store(0, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

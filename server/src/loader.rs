@@ -7,6 +7,7 @@ use std::time::Duration;
 use bloomsday_common::blob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
+use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::store::{Fetched, Store};
 use futures::FutureExt;
@@ -20,6 +21,9 @@ use crate::room::Room;
 const TRIES: u32 = 4;
 /// The pause before the first retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Memory that a filter no longer needs: to touch new memory costs as much as the rest of a load.
+pub(crate) type Spare = Option<Buffer>;
 
 /// Why a blob was not loaded.
 #[derive(Debug)]
@@ -50,9 +54,14 @@ enum Trouble {
 }
 
 impl Loader {
-    /// Loads and checks a blob. A panic on the way counts as poison: the poller lives.
-    pub(crate) async fn load(&self, followed: &Followed) -> Result<Generation, Failure> {
-        let loading = AssertUnwindSafe(self.load_with_retries(followed)).catch_unwind();
+    /// Loads and checks a blob, into memory that an older filter has left if there is some. A panic on
+    /// the way counts as poison: the poller lives.
+    pub(crate) async fn load(
+        &self,
+        followed: &Followed,
+        spare: &mut Spare,
+    ) -> Result<Generation, Failure> {
+        let loading = AssertUnwindSafe(self.load_with_retries(followed, spare)).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(_)) => Err(Failure::Poison(format!("loading {} panicked", followed.blob))),
@@ -63,14 +72,18 @@ impl Loader {
         }
     }
 
-    async fn load_with_retries(&self, followed: &Followed) -> Result<Generation, Failure> {
-        if let Some(generation) = self.load_cached(followed).await {
+    async fn load_with_retries(
+        &self,
+        followed: &Followed,
+        spare: &mut Spare,
+    ) -> Result<Generation, Failure> {
+        if let Some(generation) = self.load_cached(followed, spare).await {
             return Ok(generation);
         }
         let mut pause = FIRST_PAUSE;
         let mut damaged_before = false;
         for tries_left in (0..TRIES).rev() {
-            match self.load_once(followed).await {
+            match self.load_once(followed, spare).await {
                 Ok(generation) => return Ok(generation),
                 Err(Trouble::NoRoom(why)) => return Err(Failure::Passing(why)),
                 // Bytes can change on their way; what comes damaged twice is damaged.
@@ -97,14 +110,18 @@ impl Loader {
     }
 
     /// The cached copy, if there is one, it is sound, and there is room.
-    pub(crate) async fn load_cached(&self, followed: &Followed) -> Option<Generation> {
+    pub(crate) async fn load_cached(
+        &self,
+        followed: &Followed,
+        spare: &mut Spare,
+    ) -> Option<Generation> {
         let cache = self.cache.as_ref()?;
         let bytes = cache.blob_bytes(&followed.blob).await.ok()?;
-        if let Err(why) = self.room.check(bytes) {
+        if let Err(why) = self.room_for(bytes, spare) {
             tracing::warn!("the cached {} is not loaded: {why}", followed.blob);
             return None;
         }
-        let fetched = cache.fetch(&followed.blob, self.max_blob_bytes).await.ok()?;
+        let fetched = cache.fetch(&followed.blob, self.max_blob_bytes, spare.take()).await.ok()?;
         match self.open(fetched, followed) {
             Ok(generation) => Some(generation),
             Err(error) => {
@@ -115,16 +132,27 @@ impl Loader {
         }
     }
 
-    async fn load_once(&self, followed: &Followed) -> Result<Generation, Trouble> {
+    async fn load_once(
+        &self,
+        followed: &Followed,
+        spare: &mut Spare,
+    ) -> Result<Generation, Trouble> {
         let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
         // The pointer's size is a promise: more bytes than that are not even asked for.
         let limit = followed.bytes.unwrap_or(u64::MAX).min(self.max_blob_bytes);
         if bytes <= limit {
             let no_room = |why| Trouble::NoRoom(format!("{} is not loaded: {why}", followed.blob));
-            self.room.check(bytes).map_err(no_room)?;
+            self.room_for(bytes, spare).map_err(no_room)?;
         }
-        let fetched = self.store.fetch(&followed.blob, limit).await.map_err(Trouble::Fetch)?;
+        let fetching = self.store.fetch_into(&followed.blob, limit, spare.take());
+        let fetched = fetching.await.map_err(Trouble::Fetch)?;
         self.open(fetched, followed).map_err(Trouble::Open)
+    }
+
+    /// Whether there is memory for a blob; spare memory that does not fit it only takes away room.
+    fn room_for(&self, bytes: u64, spare: &mut Spare) -> Result<(), String> {
+        *spare = spare.take().filter(|memory| memory.fits(bytes as usize));
+        self.room.check(bytes, spare.is_some())
     }
 
     fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
@@ -133,6 +161,7 @@ impl Loader {
         let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
         crash_point("opened");
         let key = followed.blob.clone();
-        Ok(Generation { key, header, filter, bytes, loaded_at: self.clock.now() })
+        let huge_bytes = filter.memory().huge_bytes();
+        Ok(Generation { key, header, filter, bytes, huge_bytes, loaded_at: self.clock.now() })
     }
 }

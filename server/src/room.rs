@@ -36,13 +36,15 @@ impl Room {
         Room(Arc::new(move || Some(Available { bytes: tell(), by: "the test".into() })))
     }
 
-    /// Whether a blob of so many bytes fits beside what is in memory now.
+    /// Whether a blob of so many bytes fits beside what is in memory now; `spare` says that memory for it
+    /// is at hand already.
     ///
     /// # Errors
     /// A sentence with the numbers. Where the system does not tell, everything fits.
-    pub(crate) fn check(&self, blob_bytes: u64) -> Result<(), String> {
+    pub(crate) fn check(&self, blob_bytes: u64, spare: bool) -> Result<(), String> {
         let Some(available) = (self.0)() else { return Ok(()) };
-        let needed = blob_bytes.saturating_add(blob_bytes.min(IN_FLIGHT_BYTES));
+        let filter = if spare { 0 } else { blob_bytes };
+        let needed = filter.saturating_add(blob_bytes.min(IN_FLIGHT_BYTES));
         if needed <= available.bytes {
             return Ok(());
         }
@@ -144,9 +146,10 @@ mod tests {
     #[test]
     fn a_refusal_gives_the_numbers() {
         let room = Room::of(|| 1_500);
-        assert_eq!(room.check(750), Ok(()));
-        let why = room.check(751).unwrap_err();
+        assert_eq!(room.check(750, false), Ok(()));
+        let why = room.check(751, false).unwrap_err();
         assert!(why.contains("1502") && why.contains("1500"), "{why}");
+        assert_eq!(room.check(1_500, true), Ok(()), "memory is at hand, but for what is in flight");
     }
 
     #[test]

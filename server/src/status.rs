@@ -91,6 +91,8 @@ pub struct FilterStatus {
     pub ids: Option<u64>,
     /// Its size in memory.
     pub bytes: Option<u64>,
+    /// How many of them lie in huge pages, by the kernel; with few of them lookups are slower.
+    pub huge_bytes: Option<u64>,
     /// How its bits are arranged.
     pub layout: Option<&'static str>,
     /// The code that tests its bits.
@@ -264,6 +266,7 @@ impl FilterStatus {
             digest: generation.as_ref().map(|generation| generation.key.digest),
             ids: header.map(|header| header.ids),
             bytes: generation.as_ref().map(|generation| generation.bytes),
+            huge_bytes: generation.as_ref().and_then(|generation| generation.huge_bytes),
             layout: header.map(|header| header.shape.layout().name()),
             kernel: generation.as_ref().map(|generation| generation.filter.kernel().name()),
             fpp_target: header.map(|header| header.fpp_target),

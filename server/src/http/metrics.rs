@@ -38,6 +38,8 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         per_filter,
     )?;
     let bytes = gauge(&registry, "bloomsday_filter_bytes", "Size of the filter.", per_filter)?;
+    let huge = "bloomsday_filter_huge_bytes";
+    let huge = gauge(&registry, huge, "How much of the filter lies in huge pages.", per_filter)?;
     let ids = gauge(&registry, "bloomsday_filter_ids", "Distinct IDs in the filter.", per_filter)?;
     let fpp = float(
         &registry,
@@ -96,6 +98,9 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
             age.with_label_values(&[filter]).set(seconds);
         }
         bytes.with_label_values(&[filter]).set(status.bytes.unwrap_or(0) as i64);
+        if let Some(bytes) = status.huge_bytes {
+            huge.with_label_values(&[filter]).set(bytes as i64);
+        }
         ids.with_label_values(&[filter]).set(status.ids.unwrap_or(0) as i64);
         if let (Some(target), Some(measured)) = (status.fpp_target, status.fpp_measured) {
             fpp.with_label_values(&[filter, "target"]).set(target);

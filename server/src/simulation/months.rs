@@ -42,6 +42,7 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
     let months = if full { FULL } else { FEW };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -65,7 +66,11 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
             });
         }
     });
-    println!("{} months of some {} polls each held", done.into_inner(), DAYS * 144);
+    let (months, seconds) = (done.into_inner(), began.elapsed().as_secs_f64());
+    let size = format!("{months} months of some {} polls each", DAYS * 144);
+    println!(
+        "CAMPAIGN a server's life, simulated | {size} | every answer as it should | {seconds:.0}"
+    );
 }
 
 fn month(seed: u64) {

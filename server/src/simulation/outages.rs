@@ -248,6 +248,30 @@ fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
 }
 
 #[test]
+fn a_load_uses_the_memory_of_a_filter_that_nobody_holds_any_more() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        let place = |process: &Process| {
+            process.generation().map(|generation| generation.filter.memory().as_ptr())
+        };
+        let swap_to = async |kind| {
+            scene.publish(0, made(0, kind)).await;
+            assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+            place(&process)
+        };
+        let first = place(&process);
+        let second = swap_to(Kind::Good).await;
+        assert_ne!(second, first, "the first answered while the second was loaded");
+        assert_eq!(swap_to(Kind::Mended).await, first);
+        let reader = process.handle().reader();
+        assert_eq!(swap_to(Kind::Good).await, second);
+        let third = swap_to(Kind::Mended).await;
+        assert!(third != first && third != second, "a reader still holds what lies in the first");
+        drop(reader);
+    });
+}
+
+#[test]
 fn too_little_memory_is_a_refusal_before_the_download() {
     play(|scene| async move {
         let process = scene.settled().await;
