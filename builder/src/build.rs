@@ -317,7 +317,7 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
         origin: Origin::Built,
         ids: distinct.n_ids(),
         fpp_target: job.fpp,
-        fpp_hits: verify::count_false_positives::<H>(filter),
+        fpp_hits: verify::count_false_positives::<H>(filter, job.threads),
         fpp_asked: verify::ABSENT_ASKED,
         ones: filter.count_ones(),
     }

@@ -31,7 +31,7 @@ pub fn fill<H: IdHash>(
                 let wanted = |first, last| {
                     let wanted = bounds.meet(first, last);
                     if wanted {
-                        slice.borrow().expect(first, last);
+                        slice.borrow_mut().expect(first, last);
                     }
                     wanted
                 };

@@ -90,6 +90,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
 fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, String> {
     let shape = filter.shape();
     let ones = filter.count_ones();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let fill = ones as f64 / shape.bits() as f64;
     let rate = filter.fpp_of_bits();
     if ones == 0 {
@@ -109,7 +110,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         origin: Origin::Imported,
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,
-        fpp_hits: verify::count_false_positives::<Murmur3>(filter),
+        fpp_hits: verify::count_false_positives::<Murmur3>(filter, threads),
         fpp_asked: verify::ABSENT_ASKED,
         ones,
     })

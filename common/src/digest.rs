@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use blake3::hazmat::{self, HasherExt};
 use serde::{Deserialize, Serialize};
+
+/// Threads that digest: more would only wait for memory.
+const MAX_THREADS: usize = 4;
 
 /// 32 bytes, written as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,6 +27,37 @@ impl Digest {
     /// Its bytes, as a blob ends with them.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The digest of `head` and `body`, one after the other; of much, on up to four threads.
+    ///
+    /// # Panics
+    /// When `head` has more than 2 MiB.
+    pub(crate) fn of(head: &[u8], body: &[u8]) -> Digest {
+        let len = head.len() + body.len();
+        let room = Parts::BYTES.checked_sub(head.len()).expect("a head is far smaller");
+        let (beside, rest) = body.split_at(room.min(body.len()));
+        let mut parts = Parts::new(len);
+        if len > 0 {
+            parts.set(0, Parts::value(len, 0, &[head, beside].concat()));
+        }
+        let parts = Mutex::new(parts);
+        let pieces = Mutex::new(rest.chunks(Parts::BYTES).enumerate());
+        let next = || pieces.lock().expect("taking the next does not panic").next();
+        let one_thread = || {
+            while let Some((i, piece)) = next() {
+                let offset = (i + 1) * Parts::BYTES;
+                let value = Parts::value(len, offset, piece);
+                parts.lock().expect("setting a value does not panic").set(offset, value);
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let threads = threads.min(rest.len().div_ceil(Parts::BYTES));
+        std::thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(one_thread)));
+            one_thread();
+        });
+        parts.into_inner().expect("all threads have ended").finish()
     }
 
     /// Its first 8 hex digits, for names and for people.
@@ -156,6 +191,8 @@ mod tests {
             }
             let expected = Digest::new(*blake3::hash(&bytes[..len]).as_bytes());
             assert_eq!(parts.finish(), expected, "{len} bytes");
+            let (head, body) = bytes[..len].split_at(len.min(4_096));
+            assert_eq!(Digest::of(head, body), expected, "a head and a body, {len} bytes");
         }
     }
 }
