@@ -132,6 +132,8 @@ impl Slot {
     /// until it is its sole holder, so that no bidder's thread frees it.
     pub(crate) fn swap(&self, next: Arc<Generation>) -> Option<Arc<Generation>> {
         let before = self.current.swap(Some(next));
+        #[cfg(test)]
+        tests::at_the_worst_moment();
         // After the swap: a reader that sees the new epoch finds the new generation.
         self.epoch.fetch_add(1, Ordering::Release);
         before
