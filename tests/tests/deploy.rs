@@ -27,6 +27,33 @@ fn every_file_is_accepted_by_the_tool_that_reads_it() {
     assert!(read("deploy/kubernetes/builder-cronjob.yaml").contains("concurrencyPolicy: Forbid\n"));
 }
 
+#[test]
+fn every_alert_is_seen_firing_seen_silent_and_explained() {
+    let (rules, tests, runbook) = (
+        read("deploy/prometheus/rules.yml"),
+        read("deploy/prometheus/rules_test.yml"),
+        read("RUNBOOK.md"),
+    );
+    let named = |line: &str| line.trim().strip_prefix("- alert: ").map(str::to_owned);
+    let alerts: Vec<String> = rules.lines().filter_map(named).collect();
+    assert!(alerts.len() >= 16, "{alerts:?}");
+    // Each expectation begins with its alert's name and ends where the next one begins.
+    let expected: Vec<(&str, &str)> = tests
+        .split("alertname: ")
+        .skip(1)
+        .map(|text| text.split_at(text.find([',', '\n']).unwrap()))
+        .collect();
+    for alert in alerts {
+        let of_it = || expected.iter().filter(|(name, _)| *name == alert);
+        let fires = of_it().any(|(_, text)| text.contains("- exp_labels: {"));
+        let is_silent = of_it().any(|(_, text)| text.contains("exp_alerts: []"));
+        assert!(fires && is_silent, "{alert}: fires {fires}, silent {is_silent}");
+        assert!(runbook.contains(&format!("\n## {alert}\n**Means** ")), "no entry for {alert}");
+        let link = format!("runbook: RUNBOOK.md#{}\n", alert.to_lowercase());
+        assert!(rules.contains(&link), "{alert} does not lead to its entry");
+    }
+}
+
 /// The metrics that a text names, without the suffixes of recorded ones.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
