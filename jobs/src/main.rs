@@ -162,7 +162,7 @@ fn main() -> ExitCode {
                 Job::Export(job) => job.run(&settings, &output).await,
                 Job::Import(job) => job.run(&settings, &output).await,
                 Job::Plan(job) => job.run(&output),
-                Job::Health(job) => job.run(),
+                Job::Health(job) => job.run().await,
                 Job::Completions(job) => job.run(Cli::command()),
                 Job::Man(job) => job.run(Cli::command()),
                 Job::Config(job) => job.run(&settings, &output).await,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,11 +12,17 @@ use std::time::Duration;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::{Run, bloomsday};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::ServerName;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ServerConfig, ServerConnection};
 
 /// An authority that a client trusts, and files with what it issued.
 struct Authority {
@@ -268,4 +274,100 @@ fn curl_agrees() {
     let verified = run(&["-sS", "--noproxy", "*", "--cacert", &trusted]);
     assert_eq!(String::from_utf8_lossy(&verified.stdout), "live\n", "{verified:?}");
     assert!(!run(&["-sS", "--noproxy", "*"]).status.success(), "curl took it from a stranger");
+}
+
+/// Runs `bloomsday health` with these words.
+fn health(words: &[&str]) -> Run {
+    bloomsday(&[&["health"], words].concat()).run()
+}
+
+#[test]
+fn health_asks_over_tls_and_trusts_whom_it_was_told_to() {
+    let site = Site::new();
+    let (_daemon, public, admin) = site.serve();
+    site.authority.ask(&admin, RELOAD).unwrap();
+    let url = format!("https://{public}");
+    let named = format!("https://localhost:{}", public.rsplit_once(':').unwrap().1);
+    let authority = site.backend.folder.path().join("authority.pem");
+    fs::write(&authority, &site.authority.pem).unwrap();
+    let (authority, cert) = (authority.display().to_string(), site.cert.display().to_string());
+
+    let live = health(&[&url, "--ca", &cert]).expect(0);
+    assert_eq!(live.stdout, "live\n");
+    health(&[&url, "--ready", "--ca", &cert]).expect(0);
+    health(&[&url, "--ca", &authority, "--name", "localhost"]).expect(0);
+    health(&[&named, "--ca", &authority]).expect(0);
+    // The certificate is for `localhost`, and says nothing of 127.0.0.1.
+    health(&[&url, "--ca", &authority]).expect(1).complains(&["not valid for name", "--name NAME"]);
+
+    // Without --ca the system decides, as OpenSSL's variable names it.
+    let other = site.backend.folder.path().join("other-authority.pem");
+    fs::write(&other, Authority::new().pem).unwrap();
+    let other = other.display().to_string();
+    let system = |file: &str| {
+        let env = [("SSL_CERT_FILE", file.to_owned()), ("SSL_CERT_DIR", String::new())];
+        bloomsday(&["health", &named]).envs(&env).run()
+    };
+    system(&authority).expect(0);
+    system(&other).expect(1).complains(&["invalid peer certificate", "--ca FILE"]);
+    health(&[&named, "--ca", &other]).expect(1).complains(&["invalid peer certificate"]);
+
+    // The one takes the other for what it is not.
+    let plain = Daemon::ready(&site.backend, &[]);
+    let plain = plain.public.strip_prefix("http://").unwrap().to_owned();
+    let wrong = health(&[&format!("https://{plain}"), "--ca", &cert]).expect(1);
+    wrong.complains(&["does it speak TLS?"]);
+    assert!(health(&[&public]).expect(1).stdout.contains("HTTPS"));
+    health(&[&public, "--ca", &cert]).expect(2).complains(&["https://HOST:PORT"]);
+    let key = site.key.display().to_string();
+    health(&[&url, "--ca", &key]).expect(2).complains(&["key.pem", "holds no certificate"]);
+    health(&[&url, "--ca", "/nowhere.pem"]).expect(2).complains(&["/nowhere.pem"]);
+
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("https://{}", silent.local_addr().unwrap());
+    health(&[&silent, "--ca", &cert]).expect(1).complains(&["no answer within 2 s"]);
+}
+
+/// Shows this pair to everybody, whether the two belong together or not.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shows {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn health_does_not_take_a_certificate_from_one_who_lacks_its_key() {
+    let site = Site::new();
+    let certificate = CertificateDer::from_pem_file(&site.cert).unwrap();
+    let (_, other) = site.authority.issue(2);
+    let asked_with = |key: PrivateKeyDer| {
+        let key = any_supported_type(&key).unwrap();
+        let shown = Arc::new(CertifiedKey::new(vec![certificate.clone()], key));
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Shows(shown)));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let connection = ServerConnection::new(Arc::new(config)).unwrap();
+            let mut stream = StreamOwned::new(connection, listener.accept().unwrap().0);
+            // One who is not trusted is hung up on.
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nlive\n");
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        });
+        let run = health(&[&url, "--ca", site.cert.to_str().unwrap()]);
+        server.join().unwrap();
+        run
+    };
+    asked_with(PrivateKeyDer::from_pem_file(&site.key).unwrap()).expect(0);
+    asked_with(PrivateKeyDer::from_pem_slice(other.as_bytes()).unwrap())
+        .expect(1)
+        .complains(&["BadSignature"]);
 }
