@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::config::{FPP, Settings};
 use crate::error::{Error, exit};
-use crate::output::{Output, mebibytes, or_dash, pairs, thousands, who};
+use crate::output::{Output, complain, mebibytes, or_dash, pairs, thousands, who};
 
 /// Build one day: read, count, fill, verify, publish, point.
 ///
@@ -62,7 +62,7 @@ impl Build {
         let report = build(&job, &store, &output.build_progress()).await?;
         output.show(&report, || describe(&report));
         if let Some(reason) = &report.reason {
-            eprintln!("{}: {reason}", report.outcome.name());
+            complain(report.outcome.name(), reason);
         }
         Ok(match report.outcome {
             Outcome::Published | Outcome::Unchanged | Outcome::Pointing => ExitCode::SUCCESS,

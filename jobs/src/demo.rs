@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::config::FPP;
 use crate::error::Error;
-use crate::output::{Output, print, thousands, who};
+use crate::output::{Output, print, state, thousands, who};
 use crate::repoint::repoint;
 use crate::serve::Signals;
 
@@ -192,7 +192,7 @@ impl Story<'_> {
         self.output.show(&report, || {
             format!(
                 "   {day} {}: {ids} IDs from {rows} rows, fpp {fpp:.4} measured{overlap}\n",
-                report.outcome.name()
+                state(report.outcome.name())
             )
         });
         if let Some(reason) = report.reason.as_ref().filter(|_| !self.output.is_json()) {

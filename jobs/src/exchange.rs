@@ -15,7 +15,7 @@ use crate::build::describe;
 use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
-use crate::output::{Output, who};
+use crate::output::{Output, complain, who};
 
 /// Another system's form of a filter.
 #[derive(Clone, Copy, ValueEnum)]
@@ -104,7 +104,7 @@ impl Import {
         let report = import(job, &store).await?;
         output.show(&report, || describe(&report));
         if let Some(reason) = &report.reason {
-            eprintln!("{}: {reason}", report.outcome.name());
+            complain(report.outcome.name(), reason);
         }
         Ok(match report.outcome {
             Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),

@@ -26,7 +26,6 @@ mod status;
 mod why;
 
 use std::fmt;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -175,7 +174,7 @@ fn main() -> ExitCode {
             // Our own messages may have several lines; what they quote has been made to have one.
             let lines: Vec<String> =
                 error.to_string().lines().map(|line| plain(line, MAX_LINE_CHARS)).collect();
-            eprintln!("error: {}", lines.join("\n"));
+            output::complain("error", &lines.join("\n"));
             error.exit_code()
         }
     }
@@ -208,11 +207,10 @@ fn start_logging(global: &Global) {
         }
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(colours)
+        .with_ansi(output::is_coloured(&std::io::stderr()))
         .with_target(false)
         .fmt_fields(format::debug_fn(one_line).delimited(" "))
         // It would say on stderr that stderr cannot be written to, and panic: a full disk under a log

@@ -1,11 +1,14 @@
 //! How things are shown: data on stdout, people's tables or one line of JSON an object; progress on
-//! stderr, and only on a terminal.
+//! stderr, and only on a terminal. What a colour says, the word beside it says too.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+use anstyle::AnsiColor;
 use bloomsday_builder::Progress;
 use bloomsday_common::shown::plain;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -100,6 +103,64 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// Writes `WORD: TEXT` to stderr, the word in its colour when a person looks there.
+pub(crate) fn complain(word: &str, text: &str) {
+    eprintln!("{}: {text}", paint("outcome", word, is_coloured(&io::stderr())));
+}
+
+/// Whether a stream shows colours: a terminal that has them, and nobody said `NO_COLOR`.
+pub(crate) fn is_coloured<S: RawStream>(stream: &S) -> bool {
+    // Forced colours are for terminals too: what is piped is for programs.
+    stream.is_terminal() && AutoStream::choice(stream) != ColorChoice::Never
+}
+
+/// A state in a sentence on stdout.
+pub(crate) fn state(word: &str) -> String {
+    paint("state", word, is_coloured(&io::stdout()))
+}
+
+/// The rows and columns that tell a state.
+const TELL_STATES: [&str; 5] = ["gates", "note", "outcome", "standing", "state"];
+/// All is as it should be; somebody or something decided otherwise; somebody should look.
+const GOOD: &[&str] = &["done", "ok", "passed", "published", "released", "unchanged"];
+const NOTABLE: &[&str] = &[
+    "empty",
+    "held",
+    "loading",
+    "pinned",
+    "pointing",
+    "rolled back",
+    "rolled_back",
+    "stale",
+    "superseded",
+];
+const BAD: &[&str] = &["error", "failed", "failing", "given up", "late", "refused"];
+
+/// Colours the word of `text` that tells a state, if the row or column `name` has one.
+fn paint(name: &str, text: &str, is_coloured: bool) -> String {
+    if !is_coloured || !TELL_STATES.contains(&name) {
+        return text.to_owned();
+    }
+    let style = |colour: AnsiColor| colour.on_default();
+    let bad = || BAD.iter().map(|word| (*word, style(AnsiColor::Red).bold()));
+    let others = GOOD.iter().map(|word| (*word, style(AnsiColor::Green)));
+    let others = others.chain(NOTABLE.iter().map(|word| (*word, style(AnsiColor::Yellow))));
+    // A state comes first; `2 of 5 failed` and `to be built, late` end with it.
+    let first = bad().chain(others).find(|(word, _)| is_word_at_start(text, word));
+    let found = first.map(|(word, style)| (0, word, style)).or_else(|| {
+        let trimmed = text.trim_end();
+        let (word, style) = bad().find(|(word, _)| trimmed.ends_with(&format!(" {word}")))?;
+        Some((trimmed.len() - word.len(), word, style))
+    });
+    let Some((at, word, style)) = found else { return text.to_owned() };
+    let (before, after) = (&text[..at], &text[at + word.len()..]);
+    format!("{before}{style}{word}{style:#}{after}")
+}
+
+fn is_word_at_start(text: &str, word: &str) -> bool {
+    text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+}
+
 /// What a cell shows of a text, which somebody may have written to drive a terminal.
 fn cell(text: &str) -> String {
     plain(text, MAX_CELL_CHARS)
@@ -108,12 +169,19 @@ fn cell(text: &str) -> String {
 /// Lines of `name: value`, the values in one column.
 pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| format!("{name:<width$}  {}\n", cell(value));
+    let is_coloured = is_coloured(&io::stdout());
+    let line = |(name, value): &(&str, String)| {
+        format!("{name:<width$}  {}\n", paint(name, &cell(value), is_coloured))
+    };
     rows.iter().map(line).collect()
 }
 
 /// A table: each column as wide as its widest cell.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    coloured_table(head, rows, is_coloured(&io::stdout()))
+}
+
+fn coloured_table(head: &[&str], rows: &[Vec<String>], is_coloured: bool) -> String {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
     let width = |column: usize| {
@@ -121,16 +189,20 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
+    // Painted once it is padded: what colours a terminal has no width.
+    let line = |cells: Vec<&str>, is_coloured: bool| {
         let padded: Vec<String> = cells
             .iter()
             .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}", width = *width))
+            .zip(head)
+            .map(|((cell, width), name)| paint(name, &format!("{cell:<width$}"), is_coloured))
             .collect();
         padded.join("  ").trim_end().to_owned() + "\n"
     };
-    let head = line(head.to_vec());
-    rows.iter().fold(head, |page, row| page + &line(row.iter().map(String::as_str).collect()))
+    let first = line(head.to_vec(), false);
+    rows.iter().fold(first, |page, row| {
+        page + &line(row.iter().map(String::as_str).collect(), is_coloured)
+    })
 }
 
 /// `300000000` as `300,000,000`.
@@ -183,8 +255,25 @@ mod tests {
     fn columns_line_up() {
         let rows = [vec!["2026-11-19".into(), "1".into()], vec!["x".into(), "–".into()]];
         assert_eq!(
-            table(&["day", "ids"], &rows),
+            coloured_table(&["day", "ids"], &rows, false),
             "day         ids\n2026-11-19  1\nx           –\n"
         );
+    }
+
+    #[test]
+    fn colours_add_nothing_but_colours() {
+        let head = ["outcome", "day", "standing", "why"];
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row(["published", "1", "done", "failed"]),
+            row(["refused", "2", "to be built, late", "ok"]),
+            row(["dry run", "3", "okapi", ""]),
+        ];
+        let coloured = coloured_table(&head, &rows, true);
+        let stripped = anstream::adapter::strip_str(&coloured).to_string();
+        assert_eq!(stripped, coloured_table(&head, &rows, false));
+        let painted = coloured.lines().map(|line| line.matches("\u{1b}[0m").count());
+        assert_eq!(painted.collect::<Vec<_>>(), [0, 2, 2, 0], "{coloured:?}");
+        assert!(coloured.contains("\u{1b}[32mpublished\u{1b}[0m  1"), "{coloured:?}");
     }
 }
