@@ -38,6 +38,20 @@ impl Azure {
         Azure { process, url: format!("http://127.0.0.1:{port}"), _folder: folder }
     }
 
+    /// The same store for a server whose shared access signature may read and list, and nothing else.
+    pub fn reader(&self, backend: &Backend) -> Backend {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/azure_sas.py");
+        let container = backend.store.trim_start_matches("az://").split('/').next().expect("one");
+        let signed = Command::new("python3").args([script, container]).output();
+        let signed = signed.expect("python3 runs");
+        assert!(signed.status.success(), "{}", String::from_utf8_lossy(&signed.stderr));
+        let signature = String::from_utf8(signed.stdout).expect("text").trim().to_owned();
+        let mut env = backend.env.clone();
+        env.push(("AZURE_STORAGE_SAS_KEY", signature));
+        let folder = TempDir::new().expect("a temporary folder");
+        Backend { store: backend.store.clone(), env, folder }
+    }
+
     /// A store in a container of its own.
     pub fn backend(&self, container: &str) -> Backend {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/azure_container.py");

@@ -1,6 +1,8 @@
 //! Runs `bloomsday serve` and asks it over HTTP.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,16 @@ pub struct Answer {
 impl Daemon {
     /// Starts serving `rt` from the backend's store, polling hourly, and returns when it listens.
     pub fn start(backend: &Backend, more: &[&str]) -> Daemon {
+        Daemon::of(Daemon::command(backend, more))
+    }
+
+    /// As [`Daemon::start`], with what it logs in a file.
+    pub fn logging(backend: &Backend, more: &[&str], log: &Path) -> Daemon {
+        let log = File::create(log).expect("a log file is made");
+        Daemon::spawn(Daemon::command(backend, more), log.into())
+    }
+
+    fn command(backend: &Backend, more: &[&str]) -> Command {
         let mut words = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         if !more.contains(&"--filter") {
             words.extend(["--filter", "rt"]);
@@ -41,15 +53,19 @@ impl Daemon {
             words.extend(["--poll-interval", "1h"]);
         }
         words.extend(more);
-        Daemon::of(backend.bloomsday(&words).into_command())
+        backend.bloomsday(&words).into_command()
     }
 
     /// Runs a command that serves, and returns when it listens.
-    pub fn of(mut command: Command) -> Daemon {
+    pub fn of(command: Command) -> Daemon {
+        Daemon::spawn(command, Stdio::inherit())
+    }
+
+    fn spawn(mut command: Command, stderr: Stdio) -> Daemon {
         let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(stderr)
             .spawn()
             .expect("the daemon starts");
         let stdout = process.stdout.take().expect("stdout is piped");

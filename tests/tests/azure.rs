@@ -1,6 +1,8 @@
 //! The daily loop on Azure Blob Storage, as azurite implements it.
 
+use std::fs;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
@@ -57,4 +59,56 @@ fn of_builds_that_race_for_a_day_none_overwrites_another() {
     let codes: Vec<Option<i32>> = ended.iter().map(|ended| ended.status.code()).collect();
     assert!(codes.iter().all(|code| matches!(code, Some(0 | 5))), "{codes:?}");
     assert!(codes.contains(&Some(0)) && codes.contains(&Some(5)), "they never met: {codes:?}");
+}
+
+/// Waits until the store was told that the one server that may write answers from `digest`; nobody else
+/// told it anything.
+#[track_caller]
+fn until_told(backend: &Backend, digest: &serde_json::Value) {
+    let start = Instant::now();
+    loop {
+        let fleet = backend.bloomsday(&["status", "rt"]).run().expect(0).json()["fleet"].clone();
+        let servers = fleet["servers"].as_array().unwrap();
+        assert!(servers.len() <= 1, "one of them may not write: {fleet}");
+        if servers.iter().any(|server| server["digest"] == *digest) {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain for {digest}: {fleet}");
+    }
+}
+
+#[test]
+fn a_server_that_may_only_read_says_so_once_and_follows() {
+    let azure = Azure::start();
+    let backend = azure.backend("readers");
+    backend.bloomsday(&words(&backend, 3, 0..1_000)).run().expect(0);
+    // The signature does let read, and does not let write.
+    let reader = azure.reader(&backend);
+    reader.bloomsday(&["status", "rt"]).run().expect(0);
+    let refused = reader.bloomsday(&words(&reader, 2, 0..1_100)).run();
+    assert!(refused.code != 0 && refused.stderr.contains("403"), "{}", refused.stderr);
+
+    let log = reader.folder.path().join("log");
+    let server = Daemon::logging(&reader, &[], &log);
+    server.until("it is ready", |server| server.get("/readyz").status == 200);
+    let warnings = || {
+        let log = fs::read_to_string(&log).unwrap();
+        (log.matches("may not be written to").count(), log)
+    };
+    server.until("it was refused", |_| warnings().0 > 0);
+    // Two swaps later it would have written twice more. A server that may write is the clock: between
+    // two of its heartbeats lies at least one look of the other's.
+    let writer = Daemon::ready(&backend, &[]);
+    for (back, n) in [(2, 1_100), (1, 1_200)] {
+        backend.bloomsday(&words(&backend, back, 0..n)).run().expect(0);
+        for daemon in [&server, &writer] {
+            assert_eq!(daemon.reload("").0, 200);
+            assert!(daemon.seen(&user(n - 1)), "it did not follow");
+        }
+        until_told(&backend, &writer.status()["digest"]);
+    }
+    assert_eq!(server.status()["state"], "ok");
+    let (count, log) = warnings();
+    assert_eq!(count, 1, "{log}");
+    assert_eq!(log.matches("WARN").count(), 1, "{log}");
 }
