@@ -12,6 +12,13 @@ use bloomsday_tests::input::{today, user, write_users};
 
 const TOKEN: &str = "correct-horse-battery";
 
+/// How far apart two colours are in brightness alone (WCAG 2): 1 is not at all.
+const CONTRAST: &str = r"const lum = (c) => c.match(/\d+/g).slice(0, 3).map((v) => v / 255)
+           .map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+           .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+         const contrast = (x, y) => { const a = lum(x), b = lum(y);
+           return (Math.max(a, b) + .05) / (Math.min(a, b) + .05); };";
+
 fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
     let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
     write_users(&folder.join("a.parquet"), users);
@@ -133,20 +140,24 @@ fn a_phone_in_the_dark_shows_all_of_it_and_the_keyboard_reaches_everything() {
         assert!(reached.iter().any(|tag| tag == wanted), "{wanted} is not reached: {reached:?}");
     }
     // Every text against what it stands on: 4.5 to 1 or more.
-    let contrast = browser.run(
-        "const lum = (c) => c.match(/\\d+/g).slice(0, 3).map((v) => v / 255)
-           .map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-           .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
-         const back = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
-           if (!c.endsWith(', 0)')) return c; } return 'rgb(255, 255, 255)'; };
+    let contrast = browser.run(&format!(
+        "{CONTRAST}
+         const back = (e) => {{ for (; e; e = e.parentElement) {{ const c = getComputedStyle(e).backgroundColor;
+           if (!c.endsWith(', 0)')) return c; }} return 'rgb(255, 255, 255)'; }};
          let worst = 99;
-         for (const e of document.querySelectorAll('h1, h2, h3, dt, dd, td, th, p, label, button, .state, figcaption')) {
-           if (!e.offsetParent) continue;
-           const a = lum(getComputedStyle(e).color), b = lum(back(e));
-           worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)); }
+         for (const e of document.querySelectorAll('h1, h2, h3, dt, dd, td, th, p, label, button, .state, figcaption'))
+           if (e.offsetParent) worst = Math.min(worst, contrast(getComputedStyle(e).color, back(e)));
          return worst",
-    );
+    ));
     assert!(contrast.as_f64().unwrap() >= 4.5, "contrast {contrast}");
+    // Without any colour the two bars are as bright as each other: an edge must part them.
+    let edge = browser.run(&format!(
+        "{CONTRAST}
+         const inner = getComputedStyle(document.querySelector('svg .two')), edge = inner.stroke;
+         const outer = getComputedStyle(document.querySelector('svg .one'));
+         return edge === 'none' ? 1 : Math.min(contrast(edge, inner.fill), contrast(edge, outer.fill))",
+    ));
+    assert!(edge.as_f64().unwrap() >= 3.0, "the edge between the bars {edge}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod admin;
 mod ids;
 mod listen;
 mod metrics;
+mod minutes;
 mod page;
 mod query;
 mod reply;

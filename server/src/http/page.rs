@@ -4,8 +4,8 @@
 //! why, and which days hold an ID, are the admin address's to say, behind its token. Asking the days
 //! fetches a blob a day: one such question at a time, off the threads that answer lookups.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
@@ -20,15 +20,12 @@ use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_P
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
+use super::minutes::{Counters, Minutes};
 use super::reply::{Reply, error, json as json_reply, of};
 use crate::{Bloomsday, FilterStatus};
 
 const HTML: &str = include_str!("page.html");
-/// How often lookups are noted for the charts, and how many notes are kept: an hour of minutes.
-const NOTE_EVERY: Duration = Duration::from_secs(60);
-const NOTES: usize = 61;
 /// How old a history may be that is shown, and how many of its records are read.
 const HISTORY_AGE: Duration = Duration::from_secs(30);
 const HISTORY_RECORDS: usize = 200;
@@ -43,18 +40,9 @@ const WHY_DEADLINE: Duration = Duration::from_secs(120);
 /// What both addresses' pages show.
 pub(super) struct Page {
     bloomsday: Bloomsday,
-    notes: Arc<Mutex<HashMap<FilterName, VecDeque<Note>>>>,
+    minutes: Minutes,
     histories: tokio::sync::Mutex<HashMap<FilterName, Told>>,
     asking: Semaphore,
-    noting: JoinHandle<()>,
-}
-
-/// The counters at one moment.
-#[derive(Clone, Copy)]
-struct Note {
-    at: Instant,
-    seen: u64,
-    absent: u64,
 }
 
 /// A history as it was last read, or why it could not be.
@@ -70,16 +58,10 @@ struct Told {
 
 impl Page {
     pub(super) fn new(bloomsday: Bloomsday) -> Page {
-        let notes = Arc::new(Mutex::new(HashMap::new()));
-        let (noted, noting) = (notes.clone(), bloomsday.clone());
-        let noting = tokio::spawn(async move {
-            loop {
-                note(&noted, &noting.status());
-                tokio::time::sleep(NOTE_EVERY).await;
-            }
-        });
+        let counting = bloomsday.clone();
+        let minutes = Minutes::of(move || counting.status().iter().map(counters).collect());
         let histories = Default::default();
-        Page { bloomsday, notes, histories, asking: Semaphore::new(1), noting }
+        Page { bloomsday, minutes, histories, asking: Semaphore::new(1) }
     }
 
     /// The page itself, which holds nothing yet.
@@ -107,7 +89,7 @@ impl Page {
         for status in self.bloomsday.status() {
             let told = self.history(&status).await;
             let mut shown = json!(status);
-            shown["lookups"] = json!(self.minutes(&status));
+            shown["lookups"] = json!(self.minutes.last_hour(&counters(&status)));
             shown["days"] = json!(days(&told.acts));
             if admin {
                 shown["acts"] = json!(told.acts.iter().take(SHOWN).collect::<Vec<_>>());
@@ -163,22 +145,6 @@ impl Page {
         }
     }
 
-    /// Questions by the minute: seen, absent, and how many seconds that minute had.
-    fn minutes(&self, status: &FilterStatus) -> Vec<(u64, u64, f64)> {
-        let notes = self.notes.lock().expect("noting does not panic");
-        let mut notes: Vec<Note> =
-            notes.get(&status.filter).into_iter().flatten().copied().collect();
-        let (seen, absent) = (status.lookups_seen, status.lookups_absent);
-        notes.push(Note { at: Instant::now(), seen, absent });
-        let pairs = notes.windows(2).map(|pair| {
-            let seconds = pair[1].at.duration_since(pair[0].at).as_secs_f64().max(0.001);
-            let seen = pair[1].seen.saturating_sub(pair[0].seen);
-            (seen, pair[1].absent.saturating_sub(pair[0].absent), seconds)
-        });
-        // The first moments of a minute would show wild rates.
-        pairs.filter(|(.., seconds)| *seconds > 1.0).collect()
-    }
-
     async fn history(&self, status: &FilterStatus) -> Told {
         let (filter, digest) = (&status.filter, status.digest);
         // Held while the store is asked, so that however many look, it is asked once.
@@ -212,22 +178,9 @@ impl Page {
     }
 }
 
-impl Drop for Page {
-    fn drop(&mut self) {
-        self.noting.abort();
-    }
-}
-
-fn note(notes: &Mutex<HashMap<FilterName, VecDeque<Note>>>, filters: &[FilterStatus]) {
-    let mut notes = notes.lock().expect("noting does not panic");
-    for status in filters {
-        let of_filter = notes.entry(status.filter.clone()).or_default();
-        if of_filter.len() >= NOTES {
-            of_filter.pop_front();
-        }
-        let (seen, absent) = (status.lookups_seen, status.lookups_absent);
-        of_filter.push_back(Note { at: Instant::now(), seen, absent });
-    }
+fn counters(status: &FilterStatus) -> Counters {
+    let (seen, absent) = (status.lookups_seen, status.lookups_absent);
+    Counters { filter: status.filter.clone(), seen, absent }
 }
 
 /// What became of each day, newest first, by the last build of it.
