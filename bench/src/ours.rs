@@ -60,7 +60,7 @@ pub(crate) fn filter(first: u64, n: u64) -> (Header, Filter) {
         origin: Origin::Built,
         ids: n,
         fpp_target: FPP,
-        fpp_hits: verify::count_false_positives::<Xxh3>(&filter),
+        fpp_hits: verify::count_false_positives::<Xxh3>(&filter, threads()),
         fpp_asked: verify::ABSENT_ASKED,
         ones: filter.count_ones(),
     };

@@ -86,7 +86,10 @@ impl Settings {
     pub(crate) fn open_store(&self, create: bool) -> Result<Store, Error> {
         let address = self.store()?;
         let store = if create { Store::create(address)? } else { Store::open(address)? };
-        let Some(pointers) = self.pointers() else { return Ok(store) };
+        let Some(pointers) = self.pointers() else {
+            refuse_pointers_on_hdfs(address)?;
+            return Ok(store);
+        };
         let template = self.file.pointers_key.as_deref().unwrap_or(DEFAULT_TEMPLATE);
         Ok(store.with_pointers(&pointers, template)?)
     }
@@ -184,6 +187,23 @@ struct Value {
     from: &'static str,
 }
 
+/// HDFS cannot replace a pointer only if it is what was read, and the client refuses to pretend: the first
+/// rollback or second build of a day would fail. Better to say so before the first.
+fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
+    if !is_hdfs(address) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} cannot hold pointers: HDFS has no conditional write over a record, so none could be \
+         changed safely. Keep the blobs there and the pointers in Redis: `pointers = \"redis://HOST\"`",
+        address_without_secrets(address)
+    )))
+}
+
+fn is_hdfs(address: &str) -> bool {
+    address.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("hdfs:"))
+}
+
 impl ConfigJob {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let ConfigJob::Check { dry_run } = self;
@@ -204,7 +224,12 @@ impl ConfigJob {
                 "not tried (--dry-run)"
             } else {
                 store.check_conditional_writes().await?;
-                "honoured"
+                match settings.store()? {
+                    address if is_hdfs(address) => {
+                        "honoured by Redis; a pin on HDFS cannot be replaced: unpin first"
+                    }
+                    _ => "honoured",
+                }
             };
             let result = Value {
                 name: "conditional writes".into(),
@@ -319,5 +344,22 @@ fn add_gates(add: &mut impl FnMut(String, Option<String>, &str), key: &str, gate
         };
         let own = (limits != default).then(|| show(limits));
         add(format!("{key}.{name}"), own, &show(default));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_on_hdfs_are_refused_with_what_to_do() {
+        for address in ["hdfs://u:secret@namenode:9000/ads", "HDFS://u:secret@namenode:9000/ads"] {
+            let why = refuse_pointers_on_hdfs(address).unwrap_err().to_string();
+            assert!(why.contains("namenode:9000/ads") && why.contains("redis://"), "{why}");
+            assert!(!why.contains("secret"), "{why}");
+        }
+        for address in ["s3://hdfs/ads", "hdfs", "/hdfs:/ads", "ä://x"] {
+            assert!(refuse_pointers_on_hdfs(address).is_ok(), "{address}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::Seen;
 use bloomsday_common::store::{Following, Store};
 use bloomsday_tests::backend::Backend;
+use bloomsday_tests::program::bloomsday;
 use jiff::Timestamp;
 
 /// Where the suite finds its store.
@@ -40,6 +41,13 @@ fn a_local_folder_keeps_the_promises_of_a_store() {
 #[test]
 fn s3_keeps_the_promises_of_a_store() {
     run_on(&Backend::s3());
+}
+
+#[test]
+fn hdfs_which_is_not_compiled_in_is_refused_by_name() {
+    let status = bloomsday(&["status", "rt", "--store", "hdfs://u:secret@namenode:9000/ads"]);
+    let status = status.run().expect(2).complains(&["hdfs://namenode:9000/ads", "feature `hdfs`"]);
+    assert!(!status.stderr.contains("secret"), "{}", status.stderr);
 }
 
 #[test]

@@ -51,21 +51,38 @@ impl Store {
     /// # Errors
     /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
     pub async fn check_conditional_writes(&self) -> Result<(), Error> {
-        self.check_one(&format!(".bloomsday-check-{}", std::process::id())).await?;
-        if self.pointers_name().is_some() {
+        let elsewhere = self.pointers_name().is_some();
+        // Where no pointers are kept, records need not be replaced.
+        self.check_one(&format!(".bloomsday-check-{}", std::process::id()), !elsewhere).await?;
+        if elsewhere {
             // No filter's name begins or ends like this, and the day is long past.
-            self.check_one("0-bloomsday-check-0/pointers/1970-01-01").await?;
+            self.check_one("0-bloomsday-check-0/pointers/1970-01-01", true).await?;
         }
         Ok(())
     }
 
-    async fn check_one(&self, key: &str) -> Result<(), Error> {
+    /// Two writers that both saw no record; then, if one `replaces` it, two that saw the same one. Some
+    /// gateways honour only the former.
+    async fn check_one(&self, key: &str, replaces: bool) -> Result<(), Error> {
         let before = self.version(key).await?;
         let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
         self.put_if(key, text(1), &before).await?;
-        let again = self.put_if(key, text(2), &before).await;
+        let tried = async {
+            self.must_refuse(self.put_if(key, text(2), &before).await)?;
+            if replaces {
+                let written = self.version(key).await?;
+                self.put_if(key, text(3), &written).await?;
+                self.must_refuse(self.put_if(key, text(4), &written).await)?;
+            }
+            Ok(())
+        };
+        let tried = tried.await;
         self.delete(key).await?;
-        match again {
+        tried
+    }
+
+    fn must_refuse(&self, second: Result<(), Error>) -> Result<(), Error> {
+        match second {
             Err(Error::Changed { .. }) => Ok(()),
             Err(other) => Err(other),
             Ok(()) => Err(Error::StoreUrl {

@@ -80,6 +80,10 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         });
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
+    if url.scheme() == "hdfs" {
+        let path = Path::from_url_path(url.path()).map_err(|e| wrong(&shown(&url), e))?;
+        return Ok(Location { objects: hdfs(&url)?, path, name: shown(&url), folder: None });
+    }
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
     let objects = remote(&scheme, &url)?;
     Ok(Location { objects, path, name: shown(&url), folder: None })
@@ -173,6 +177,30 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
     }
 }
 
+/// HDFS by its own protocol. The Hadoop configuration that `HADOOP_CONF_DIR` names tells of name services
+/// and Kerberos.
+///
+/// It writes a new object atomically and never over another, but cannot replace one only if it is
+/// unchanged: a record that is changed in place needs another home.
+#[cfg(feature = "hdfs")]
+fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(wrong(
+            &shown(url),
+            "write hdfs://NAMENODE:PORT/PATH or hdfs://NAMESERVICE/PATH",
+        ));
+    }
+    let mut base = url.clone();
+    base.set_path("");
+    let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new().with_url(base.as_str());
+    Ok(Arc::new(builder.build().map_err(|e| wrong(&shown(url), e))?))
+}
+
+#[cfg(not(feature = "hdfs"))]
+fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
+    Err(wrong(&shown(url), "HDFS is not compiled in: build with the feature `hdfs`"))
+}
+
 /// Settings from the environment whose names begin with `prefix` and mean something to the backend.
 ///
 /// Not `std::env::vars()`: it panics on a variable that is not UTF-8.
@@ -200,4 +228,24 @@ fn wrong(address: &str, why: impl ToString) -> Error {
     let url = address_without_secrets(address);
     let why = without_secrets(&why.to_string().replace(address, &url));
     Error::StoreUrl { url, why }
+}
+
+#[cfg(all(test, feature = "hdfs"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_on_hdfs_is_read_and_a_namenode_that_is_not_there_is_an_error() {
+        let location = open_objects("hdfs://nobody:secret@127.0.0.1:1/ads/prod%20one/").unwrap();
+        assert_eq!(location.path.as_ref(), "ads/prod one");
+        assert_eq!(location.name, "hdfs://127.0.0.1:1/ads/prod%20one/");
+        for wrong in ["hdfs:///ads", "hdfs://", "hdfs://no-such-name-service/ads"] {
+            let error = open_objects(wrong).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("cannot be used as a store"), "{error}");
+        }
+        let store = Store::open("hdfs://127.0.0.1:1/ads").unwrap();
+        let error = store.filters().await.unwrap_err();
+        assert!(error.to_string().contains("hdfs://127.0.0.1:1/ads"), "{error}");
+        assert!(error.is_transient(), "{error}");
+    }
 }
