@@ -24,9 +24,6 @@ const MAX_WAITING: usize = 1024;
 /// How much each poll interval is lengthened or shortened at most: so that a fleet that was started
 /// at once does not look at once for ever.
 const JITTER_PERCENT: u64 = 10;
-/// The least of all shares of a core that is wanted by others, too.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 19;
 
 /// The polling thread; dropped, it ends after the round it is in.
 pub(crate) struct Poller {
@@ -54,14 +51,6 @@ pub(crate) struct Request {
     reply: oneshot::Sender<Vec<Reloaded>>,
 }
 
-/// Makes way for the threads that answer: a load may take a second longer, a lookup may not wait for it.
-/// The threads that read and digest a blob are started by this one and inherit it.
-fn step_aside() {
-    // Without it, or elsewhere than on Linux, where niceness is a process's, everything works.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::nice(NICENESS);
-}
-
 impl Poller {
     pub(crate) fn start(
         config: Config,
@@ -78,10 +67,7 @@ impl Poller {
         let (rounds, outlet) = Rounds::new(config, store, slots, clock, Room::system(), random)?;
         let thread = std::thread::Builder::new()
             .name("bloomsday-poller".into())
-            .spawn(move || {
-                step_aside();
-                runtime.block_on(rounds.run());
-            })
+            .spawn(move || runtime.block_on(rounds.run()))
             .map_err(system("start the polling thread"))?;
         let (requests, thread) = (Mutex::new(Some(outlet.requests)), Mutex::new(Some(thread)));
         Ok(Poller { requests, ready: outlet.ready, thread })

@@ -230,6 +230,11 @@ fn only_a_post_with_the_whole_token_and_no_origin_reloads() {
     let address = daemon.admin.strip_prefix("http://").unwrap().to_owned();
     let send = |method: &str, path: &str, headers: &str| raw(&address, method, path, headers);
     let right = "Authorization: Bearer correct-horse\r\n";
+    // It answers before its first round is counted.
+    daemon.until("the first round is over", |daemon| {
+        let metrics = daemon.get("/metrics").body;
+        metrics.lines().any(|l| l.contains("polls_total") && l.ends_with(" 1"))
+    });
     let before = polls(reloads());
     for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT", "BREW"] {
         let answer = send(method, "/admin/reload", right);
