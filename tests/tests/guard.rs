@@ -58,19 +58,21 @@ fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
     assert_eq!((code, &rt["outcome"]), (409, &"held".into()), "{body}");
     assert_eq!(rt["old"], rt["new"]);
     let reason = rt["reason"].as_str().unwrap();
-    assert!(reason.contains("50.") || reason.contains("51."), "no old rate: {reason}");
     let status = daemon.status();
     assert_eq!((&status["state"], &status["day"]), (&"held".into(), &before.into()));
     assert_eq!((&status["held"], &status["judged"]["verdict"]), (&true.into(), &"held".into()));
     let ratio = |side: &str| status["judged"][side].as_f64().unwrap();
-    assert!((0.45..0.58).contains(&ratio("hit_ratio_old")), "{status}");
+    // Half were known; which of them were sampled is by chance, the more so on a busy machine.
+    let old = ratio("hit_ratio_old");
+    assert!((0.4..0.65).contains(&old), "{status}");
+    assert!(reason.contains(&format!("{:.2} %", 100.0 * old)), "no old rate: {reason}");
     assert!(ratio("hit_ratio_new") < 0.06, "{status}");
     assert!(!status["judged"]["held_until"].is_null());
     assert!(daemon.seen(&user(1)));
     let metrics = daemon.get("/metrics").body;
     for line in [
         "bloomsday_guard_held{filter=\"rt\"} 1",
-        "bloomsday_guard_hit_ratio{filter=\"rt\",side=\"old\"} 0.5",
+        "bloomsday_guard_hit_ratio{filter=\"rt\",side=\"old\"} 0.",
         "bloomsday_guard_hit_ratio{filter=\"rt\",side=\"new\"} 0.0",
         "bloomsday_guard_verdicts_total{filter=\"rt\",verdict=\"held\"} 1",
     ] {
