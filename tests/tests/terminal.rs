@@ -34,7 +34,10 @@ fn on_a_terminal(line: &str, variables: &[(&str, &str)]) -> String {
     let mut script = Command::new("script");
     script.args(["-qec", line, "/dev/null"]).stdin(Stdio::null());
     script.env("b", path()).env("TERM", "xterm-256color").env("SHELL", "/bin/sh");
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "BLOOMSDAY_STORE", "BLOOMSDAY_CONFIG"] {
+    // `CI` too: whoever sets it gets colours from any terminal.
+    for name in
+        ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "BLOOMSDAY_STORE", "BLOOMSDAY_CONFIG"]
+    {
         script.env_remove(name);
     }
     let output =
