@@ -1,5 +1,6 @@
 //! [`Digest`]: BLAKE3 of a blob's bytes, its name and its proof.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -7,7 +8,7 @@ use std::sync::Mutex;
 use blake3::hazmat::{self, HasherExt};
 use serde::{Deserialize, Serialize};
 
-/// Threads that digest: more would only wait for memory.
+/// Threads that digest, or read and digest: more would only wait for memory.
 const MAX_THREADS: usize = 4;
 
 /// 32 bytes, written as 64 lower-case hex digits.
@@ -41,23 +42,13 @@ impl Digest {
         if len > 0 {
             parts.set(0, Parts::value(len, 0, &[head, beside].concat()));
         }
-        let parts = Mutex::new(parts);
-        let pieces = Mutex::new(rest.chunks(Parts::BYTES).enumerate());
-        let next = || pieces.lock().expect("taking the next does not panic").next();
-        let one_thread = || {
-            while let Some((i, piece)) = next() {
-                let offset = (i + 1) * Parts::BYTES;
-                let value = Parts::value(len, offset, piece);
-                parts.lock().expect("setting a value does not panic").set(offset, value);
-            }
+        let pieces = rest.chunks(Parts::BYTES).enumerate();
+        let value = |i: usize, piece: &[u8]| {
+            let offset = (i + 1) * Parts::BYTES;
+            Ok::<_, Infallible>(Some((offset, Parts::value(len, offset, piece))))
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = threads.min(rest.len().div_ceil(Parts::BYTES));
-        std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(one_thread)));
-            one_thread();
-        });
-        parts.into_inner().expect("all threads have ended").finish()
+        let Ok(digest) = parts.complete(pieces, value);
+        digest
     }
 
     /// Its first 8 hex digits, for names and for people.
@@ -93,6 +84,37 @@ impl Parts {
     /// Takes the value of the part at `offset`.
     pub(crate) fn set(&mut self, offset: usize, value: [u8; Digest::BYTES]) {
         self.values[offset / Parts::BYTES] = value;
+    }
+
+    /// Takes the values of `pieces`, each with its offset, as `value` gives them on up to four threads;
+    /// then the digest of all. A piece that lies past the end has no value.
+    ///
+    /// # Errors
+    /// The first of each thread's that `value` gives; that thread ends with it.
+    pub(crate) fn complete<P, E: Send>(
+        self,
+        pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
+        value: impl Fn(usize, P) -> Result<Option<(usize, [u8; Digest::BYTES])>, E> + Sync,
+    ) -> Result<Digest, E> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let threads = threads.min(pieces.len());
+        let (parts, pieces) = (Mutex::new(self), Mutex::new(pieces));
+        let next = || pieces.lock().expect("taking the next does not panic").next();
+        let one_thread = || -> Result<(), E> {
+            while let Some((i, piece)) = next() {
+                if let Some((offset, value)) = value(i, piece)? {
+                    parts.lock().expect("setting a value does not panic").set(offset, value);
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
+            let own = one_thread();
+            let joined = others.into_iter().map(|t| t.join().expect("digesting does not panic"));
+            joined.chain([own]).collect::<Result<(), E>>()
+        })?;
+        Ok(parts.into_inner().expect("all threads have ended").finish())
     }
 
     /// The digest of all, once every part is set.

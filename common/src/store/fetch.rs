@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -15,9 +14,6 @@ use crate::digest::{Digest, Parts};
 use crate::error::Error;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
-
-/// Threads that read and digest a local file: more would only wait for memory.
-const MAX_THREADS: usize = 4;
 
 /// What a fetch of a blob brought: its bytes and their digest, not yet checked.
 pub struct Fetched {
@@ -153,32 +149,16 @@ fn read_file(path: &std::path::Path, memory: &mut [u8]) -> io::Result<Digest> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let content = memory.len().saturating_sub(Digest::BYTES);
-    let digests = Mutex::new(Parts::new(content));
-    let places = Mutex::new(memory.chunks_mut(Parts::BYTES).enumerate());
-    let next = || places.lock().expect("taking the next does not panic").next();
-    let one_thread = || -> io::Result<()> {
-        while let Some((i, place)) = next() {
-            let offset = i * Parts::BYTES;
-            file.read_exact_at(place, offset as u64)?;
-            let inside = place.len().min(content.saturating_sub(offset));
-            if inside > 0 {
-                let value = Parts::value(content, offset, &place[..inside]);
-                digests.lock().expect("setting a value does not panic").set(offset, value);
-            }
-        }
-        Ok(())
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let threads = threads.min(content.div_ceil(Parts::BYTES)).max(1);
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
-        let own = one_thread();
-        let joined = others.into_iter().map(|t| t.join().expect("reading does not panic"));
-        joined.chain([own]).collect::<io::Result<()>>()
+    let pieces = memory.chunks_mut(Parts::BYTES).enumerate();
+    let digest = Parts::new(content).complete(pieces, |i, place| -> io::Result<_> {
+        let offset = i * Parts::BYTES;
+        file.read_exact_at(place, offset as u64)?;
+        let inside = place.len().min(content.saturating_sub(offset));
+        Ok((inside > 0).then(|| (offset, Parts::value(content, offset, &place[..inside]))))
     })?;
     let after = file.metadata()?;
     if (after.len(), after.modified()?) != (before.len(), before.modified()?) {
         return Err(io::Error::other("it was written to while it was read"));
     }
-    Ok(digests.into_inner().expect("all threads have ended").finish())
+    Ok(digest)
 }
