@@ -82,25 +82,50 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
 ///
 /// A blob is written to `{name}#{number}` and then linked to its name; `kill -9` leaves the former, which
 /// no listing of a store shows.
-pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> io::Result<Vec<(String, u64)>> {
-    let files = match fs::read_dir(folder.join(blobs)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        files => files?,
-    };
-    let mut abandoned = Vec::new();
-    for file in files {
-        let file = file?;
-        let name = file.file_name().to_string_lossy().into_owned();
-        let Some((blob, number)) = name.rsplit_once('#') else { continue };
-        let staged = blob.ends_with(".bloom") && number.bytes().all(|byte| byte.is_ascii_digit());
-        let about = file.metadata()?;
-        let age = about.modified()?.elapsed().unwrap_or_default();
-        if staged && about.is_file() && age > ABANDONED {
-            abandoned.push((name, about.len()));
+pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(String, u64)>, Error> {
+    let list = || -> io::Result<Vec<(String, u64)>> {
+        let files = match fs::read_dir(folder.join(blobs)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files?,
+        };
+        let mut abandoned = Vec::new();
+        for file in files {
+            let file = file?;
+            let name = file.file_name().to_string_lossy().into_owned();
+            let Some((blob, number)) = name.rsplit_once('#') else { continue };
+            let staged =
+                blob.ends_with(".bloom") && number.bytes().all(|byte| byte.is_ascii_digit());
+            let about = file.metadata()?;
+            let age = about.modified()?.elapsed().unwrap_or_default();
+            if staged && about.is_file() && age > ABANDONED {
+                abandoned.push((name, about.len()));
+            }
         }
+        abandoned.sort_unstable();
+        Ok(abandoned)
+    };
+    list().map_err(|source| Error::File { doing: "list", path: blobs.to_owned(), source })
+}
+
+/// Deletes one of the [`abandoned_uploads`]; its size, or `None` if it has just gone by itself: an
+/// upload that ended at this very moment has renamed it.
+pub(super) fn delete_abandoned(
+    folder: &Path,
+    blobs: &str,
+    name: &str,
+) -> Result<Option<u64>, Error> {
+    let path = folder.join(blobs).join(name);
+    let delete = || {
+        let bytes = fs::metadata(&path)?.len();
+        fs::remove_file(&path).map(|()| bytes)
+    };
+    match delete() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        deleted => deleted.map(Some).map_err(|source| {
+            let path = path.display().to_string();
+            Error::File { doing: "delete", path, source }
+        }),
     }
-    abandoned.sort_unstable();
-    Ok(abandoned)
 }
 
 /// As much of a file as a look at a record reads: one byte more than a record may have, so that an

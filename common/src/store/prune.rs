@@ -68,10 +68,12 @@ impl Store {
                 pruned.blobs.push(blob);
             }
         }
-        for (name, bytes) in self.abandoned_uploads(filter)? {
-            self.delete_abandoned(filter, &name)?;
-            pruned.bytes += bytes;
-            pruned.abandoned.push(name);
+        for name in due.abandoned {
+            let Some(folder) = &self.folder else { break };
+            if let Some(bytes) = local::delete_abandoned(folder, &key::blobs(filter), &name)? {
+                pruned.bytes += bytes;
+                pruned.abandoned.push(name);
+            }
         }
         act.outcome = Outcome::Published;
         act.reason = Some(format!("deleted {pruned}"));
@@ -99,30 +101,13 @@ impl Store {
             }
         }
         due.blobs.sort_unstable();
-        for (name, bytes) in self.abandoned_uploads(filter)? {
-            due.bytes += bytes;
-            due.abandoned.push(name);
+        if let Some(folder) = &self.folder {
+            for (name, bytes) in local::abandoned_uploads(folder, &key::blobs(filter))? {
+                due.bytes += bytes;
+                due.abandoned.push(name);
+            }
         }
         Ok(due)
-    }
-
-    fn abandoned_uploads(&self, filter: &FilterName) -> Result<Vec<(String, u64)>, Error> {
-        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
-        let blobs = key::blobs(filter);
-        let failed = |source| Error::File { doing: "list", path: blobs.clone(), source };
-        local::abandoned_uploads(folder, &blobs).map_err(failed)
-    }
-
-    fn delete_abandoned(&self, filter: &FilterName, name: &str) -> Result<(), Error> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        let path = folder.join(key::blobs(filter)).join(name);
-        let failed =
-            |source| Error::File { doing: "delete", path: path.display().to_string(), source };
-        // An upload that ended at this very moment has renamed it.
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(failed(e)),
-            _ => Ok(()),
-        }
     }
 
     /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may have
