@@ -1,7 +1,6 @@
 //! The daily loop on Azure Blob Storage, as azurite implements it.
 
 use std::fs;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use bloomsday_tests::azure::Azure;
@@ -42,23 +41,6 @@ fn days_are_built_served_rolled_back_and_explained() {
     assert_eq!(daemon.reload("").0, 200);
     assert!(daemon.seen(&user(2_500)));
     backend.bloomsday(&["unpin", "rt"]).run().expect(0);
-}
-
-#[test]
-fn of_builds_that_race_for_a_day_none_overwrites_another() {
-    let azure = Azure::start();
-    let backend = azure.backend("race");
-    let racing: Vec<_> = (0..3)
-        .map(|n| backend.bloomsday(&words(&backend, 1, 0..20_000 + n)).into_command())
-        .map(|mut command| {
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.spawn().unwrap()
-        })
-        .collect();
-    let ended: Vec<_> = racing.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
-    let codes: Vec<Option<i32>> = ended.iter().map(|ended| ended.status.code()).collect();
-    assert!(codes.iter().all(|code| matches!(code, Some(0 | 5))), "{codes:?}");
-    assert!(codes.contains(&Some(0)) && codes.contains(&Some(5)), "they never met: {codes:?}");
 }
 
 /// Waits until the store was told that the one server that may write answers from `digest`; nobody else
