@@ -14,6 +14,16 @@ use super::Store;
 use crate::error::Error;
 use crate::shown::{address_without_secrets, without_secrets};
 
+/// How often a call to a store over a network is tried again before it is an error.
+#[cfg(any(
+    feature = "aws",
+    feature = "azure",
+    feature = "gcp",
+    feature = "http",
+    feature = "hdfs"
+))]
+const MAX_RETRIES: usize = 4;
+
 /// Where an address leads: a backend, and a place in it.
 #[derive(Clone)]
 pub struct Location {
@@ -121,7 +131,7 @@ fn retries() -> object_store::RetryConfig {
             max_backoff: Duration::from_secs(5),
             base: 2.0,
         },
-        max_retries: 4,
+        max_retries: MAX_RETRIES,
         retry_timeout: Duration::from_secs(60),
     }
 }
@@ -192,7 +202,11 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     }
     let mut base = url.clone();
     base.set_path("");
-    let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new().with_url(base.as_str());
+    // Its own default is 15, with pauses of up to 15 s: minutes until a dead namenode is an error.
+    let limits = [("dfs.client.failover.max.attempts", MAX_RETRIES.to_string())];
+    let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new()
+        .with_url(base.as_str())
+        .with_config(limits);
     Ok(Arc::new(builder.build().map_err(|e| wrong(&shown(url), e))?))
 }
 
