@@ -5,45 +5,58 @@
 # Environment: none needed. As root it installs Debian packages itself; otherwise it uses sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Where Debian puts servers.
+export PATH="$PATH:/usr/sbin"
 
 say() { printf '\n== %s\n' "$*"; }
 
-# 1. What the tests need: a C linker, Python (moto is an S3 server written in it), Java with Guava, Redis, a
-# browser, promtool, mandoc, systemd-analyze; npm brings azurite, an Azure Blob server.
-need=()
-command -v cc >/dev/null || need+=(gcc libc6-dev)
-python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
-command -v javac >/dev/null || need+=(default-jdk-headless)
-[ -e /usr/share/java/guava.jar ] || need+=(libguava-java)
-command -v redis-server >/dev/null || need+=(redis-server)
-command -v chromedriver >/dev/null || need+=(chromium chromium-driver)
-command -v promtool >/dev/null || need+=(prometheus)
-command -v mandoc >/dev/null || need+=(mandoc)
-command -v systemd-analyze >/dev/null || need+=(systemd)
-command -v npm >/dev/null || need+=(npm)
-if [ ${#need[@]} -gt 0 ]; then
-  say "installing ${need[*]}"
-  root=(); [ "$(id -u)" = 0 ] || root=(sudo)
+# 1. What compiling needs: a C compiler.
+debian() {
+  local root=(); [ "$(id -u)" = 0 ] || root=(sudo)
+  say "installing $*"
   "${root[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}"
-fi
-tools=target/test-tools
-if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then
-  say "installing moto into $tools"
-  python3 -m venv "$tools"
-  "$tools/bin/pip" install --quiet --disable-pip-version-check \
-    'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0
-fi
-if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
-  say "installing azurite into $tools"
-  npm install --silent --no-audit --no-fund --prefix "$tools" azurite@3.37.0
-fi
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "$@"
+}
+command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
-# 2. The program and its tests.
+# 2. What the tests need: Python (moto is an S3 server written in it), Java with Guava, Redis, a browser,
+# nginx, promtool, mandoc, systemd-analyze; npm brings azurite, an Azure Blob server. Fetched while the lints compile.
+install_tools() {
+  local need=() tools=target/test-tools
+  python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
+  command -v javac >/dev/null || need+=(default-jdk-headless)
+  [ -e /usr/share/java/guava.jar ] || need+=(libguava-java)
+  command -v redis-server >/dev/null || need+=(redis-server)
+  command -v chromedriver >/dev/null || need+=(chromium chromium-driver)
+  command -v promtool >/dev/null || need+=(prometheus)
+  command -v nginx >/dev/null || need+=(nginx-light)
+  command -v mandoc >/dev/null || need+=(mandoc)
+  command -v systemd-analyze >/dev/null || need+=(systemd)
+  command -v npm >/dev/null || need+=(npm)
+  [ ${#need[@]} = 0 ] || debian "${need[@]}"
+  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then
+    say "installing moto into $tools"
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check \
+      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0
+  fi
+  if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
+    say "installing azurite into $tools"
+    npm install --silent --no-audit --no-fund --prefix "$tools" azurite@3.37.0
+  fi
+}
+installing_log=$(mktemp)
+trap 'rm -f "$installing_log"' EXIT
+install_tools >"$installing_log" 2>&1 &
+installing=$!
+
+# 3. The program and its tests.
 say "formatting"
 cargo fmt --all --check
 say "lints"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+wait "$installing" || { cat "$installing_log"; exit 1; }
+cat "$installing_log"
 say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 cargo test --locked --workspace --exclude bloomsday-bench --quiet
