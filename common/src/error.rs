@@ -168,6 +168,19 @@ pub enum Error {
         /// The store's own words.
         source: Box<object_store::Error>,
     },
+    /// A plain HTTP server was asked for more than a file.
+    #[error(
+        "cannot {doing} {key} in {store}: over HTTP a store is only read, by servers that follow its \
+         pointers; name it by the address it is written at"
+    )]
+    OverHttp {
+        /// What was asked.
+        doing: &'static str,
+        /// The key.
+        key: String,
+        /// Where.
+        store: String,
+    },
     /// The store failed.
     #[error("cannot {doing} {key} in {store}: {}", words(.source))]
     Store {
@@ -283,6 +296,7 @@ impl Error {
             | Error::FilterName { .. }
             | Error::BlobKey { .. }
             | Error::SeveralBlobs { .. }
+            | Error::OverHttp { .. }
             | Error::StoreUrl { .. } => Kind::Usage,
             Error::NotFound { .. } | Error::NoStore { .. } => Kind::NotFound,
             Error::Changed { .. } => Kind::Superseded,

@@ -31,7 +31,11 @@ pub(crate) async fn beat(bloomsday: Bloomsday, server: String) {
             let put = bloomsday.store().put_heartbeat(&status.filter, &beat);
             match tokio::time::timeout(DEADLINE, put).await {
                 Ok(Ok(())) => (*last, *at) = (Some(beat), Instant::now()),
-                Ok(Err(StoreError::Forbidden { .. } | StoreError::File { .. })) => {
+                Ok(Err(
+                    StoreError::Forbidden { .. }
+                    | StoreError::OverHttp { .. }
+                    | StoreError::File { .. },
+                )) => {
                     tracing::warn!(
                         "the store may not be written to, so `bloomsday status` will not list this \
                          server; `heartbeats = false` in the configuration says that this is meant"

@@ -12,6 +12,7 @@
 //! | [`campaign`] | sizes, seeds and results of campaigns |
 //! | [`liar`] | a store that lies |
 //! | [`victim`] | programs that are killed at a named place |
+//! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
@@ -26,6 +27,7 @@ pub mod daemon;
 pub mod input;
 pub mod liar;
 pub mod made;
+pub mod nginx;
 pub mod program;
 pub mod redis;
 pub mod victim;

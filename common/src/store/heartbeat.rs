@@ -64,6 +64,7 @@ impl Store {
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
+        self.must_do_more_than_read("write", &key)?;
         let put = self.objects.put(&self.path(&key), bytes.into()).await;
         put.map(drop).map_err(|e| self.error("write", &key, e))
     }

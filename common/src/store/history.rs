@@ -20,6 +20,7 @@ impl Store {
     pub async fn record_act(&self, filter: &FilterName, act: &Act) -> Result<(), Error> {
         let digest = act.blob.as_ref().map(|blob| blob.digest);
         let key = key::history(filter, act.at, act.act.name(), digest);
+        self.must_do_more_than_read("write", &key)?;
         let put = self.objects.put(&self.path(&key), act.to_bytes().into()).await;
         put.map(drop).map_err(|e| self.error("write", &key, e))
     }

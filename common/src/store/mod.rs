@@ -61,6 +61,8 @@ pub struct Store {
     names: Vec<String>,
     /// The folder of a local store, which has no conditional writes of its own.
     folder: Option<PathBuf>,
+    /// A plain HTTP server: it gives files, and is asked for nothing else.
+    over_http: bool,
     elsewhere: elsewhere::Elsewhere,
 }
 
@@ -136,7 +138,8 @@ impl Store {
     /// `objects` must honour conditional writes. `name` is for messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Store {
         let (root, names) = (Path::default(), vec![name.to_owned()]);
-        Store { objects, root, names, folder: None, elsewhere: Default::default() }
+        let (folder, over_http, elsewhere) = (None, false, Default::default());
+        Store { objects, root, names, folder, over_http, elsewhere }
     }
 
     /// What to call the store in a message; it holds no secret.
@@ -266,6 +269,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn filters(&self) -> Result<Vec<FilterName>, Error> {
+        self.must_do_more_than_read("list", "filters")?;
         let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
         let folders = match listed.map_err(|e| self.error("list", "filters", e)) {
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),
@@ -316,6 +320,7 @@ impl Store {
     /// The store's; then nothing, or a blob that will not verify, may be there.
     pub async fn put_blob(&self, blob: &Sealed<'_>, progress: &dyn Fn(u64)) -> Result<(), Error> {
         let key = blob.key().to_string();
+        self.must_do_more_than_read("write", &key)?;
         let path = self.path(&key);
         let failed = |e| self.error("write", &key, e);
         if blob.len() <= PART_BYTES as u64 {
@@ -351,6 +356,16 @@ impl Store {
         Error::from_store(doing, key, self.name(), source)
     }
 
+    /// Refuses what no plain HTTP server can do, and what one that could should not be trusted with: its
+    /// writes have no conditions.
+    fn must_do_more_than_read(&self, doing: &'static str, key: &str) -> Result<(), Error> {
+        if self.over_http {
+            let (key, store) = (key.to_owned(), self.name().to_owned());
+            return Err(Error::OverHttp { doing, key, store });
+        }
+        Ok(())
+    }
+
     /// The names directly in a folder.
     async fn list(&self, folder: &str) -> Result<Vec<String>, Error> {
         Ok(self.list_objects(folder).await?.into_iter().map(|object| object.name).collect())
@@ -358,6 +373,7 @@ impl Store {
 
     /// What lies directly in a folder.
     async fn list_objects(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        self.must_do_more_than_read("list", folder)?;
         let path = self.path(folder);
         let depth = path.parts().count() + 1;
         let listed = self.objects.list(Some(&path));
@@ -377,6 +393,7 @@ impl Store {
         if let Some(deleted) = self.elsewhere.delete(key).await {
             return deleted;
         }
+        self.must_do_more_than_read("delete", key)?;
         let deleted = self.objects.delete(&self.path(key)).await;
         match deleted.map_err(|e| self.error("delete", key, e)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -443,6 +460,7 @@ impl Store {
         for _ in 0..WRITE_TRIES {
             match self.put_if_once(key, new.clone(), read).await {
                 Ok(()) => return Ok(()),
+                Err(error @ Error::OverHttp { .. }) => return Err(error),
                 Err(error) => {
                     let now = self.version(key).await?;
                     let bytes = |version: &Version| version.0.as_ref().map(|v| v.bytes.clone());
@@ -469,6 +487,7 @@ impl Store {
         if let Some(put) = self.elsewhere.put_if(key, &new, read).await {
             return put;
         }
+        self.must_do_more_than_read("write", key)?;
         if let Some(folder) = &self.folder {
             let expected = read.0.as_ref().map(|snapshot| snapshot.bytes.clone());
             return local::put_if(folder.clone(), key.to_owned(), new, expected).await;

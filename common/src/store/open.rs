@@ -35,6 +35,8 @@ pub struct Location {
     pub name: String,
     /// The local folder that `objects` begins at, when it is one.
     pub folder: Option<PathBuf>,
+    /// Whether it is a plain HTTP server, which gives files and nothing else.
+    pub over_http: bool,
 }
 
 pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
@@ -42,7 +44,8 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
         let location = open_objects(address)?;
         let names = vec![location.name.trim_end_matches('/').to_owned()];
         let (objects, root) = (location.objects, location.path);
-        return Ok(Store { objects, root, names, folder: None, elsewhere: Default::default() });
+        let store = Store::over(objects, "");
+        return Ok(Store { root, names, over_http: location.over_http, ..store });
     };
     let shown = folder.display().to_string();
     if create {
@@ -64,8 +67,7 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
     let mut names = vec![real.display().to_string()];
     names.extend(Url::from_directory_path(&real).map(String::from).ok());
     names.push(shown);
-    let (root, folder) = (Path::default(), Some(real));
-    Ok(Store { objects, root, names, folder, elsewhere: Default::default() })
+    Ok(Store { names, folder: Some(real), ..Store::over(objects, "") })
 }
 
 /// Opens what an address means: a local path or a URL, of a folder or of a single object.
@@ -82,21 +84,19 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
         let root = PathBuf::from("/");
         let objects = local(&root, address)?;
-        return Ok(Location {
-            objects,
-            path,
-            name: address_without_secrets(address),
-            folder: Some(root),
-        });
+        let name = address_without_secrets(address);
+        return Ok(Location { objects, path, name, folder: Some(root), over_http: false });
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
     if url.scheme() == "hdfs" {
         let path = Path::from_url_path(url.path()).map_err(|e| wrong(&shown(&url), e))?;
-        return Ok(Location { objects: hdfs(&url)?, path, name: shown(&url), folder: None });
+        let objects = hdfs(&url)?;
+        return Ok(Location { objects, path, name: shown(&url), folder: None, over_http: false });
     }
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
     let objects = remote(&scheme, &url)?;
-    Ok(Location { objects, path, name: shown(&url), folder: None })
+    let over_http = matches!(scheme, ObjectStoreScheme::Http);
+    Ok(Location { objects, path, name: shown(&url), folder: None, over_http })
 }
 
 /// The path of an address that is no URL, or a `file:` one.
@@ -173,8 +173,10 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             }
             let mut base = url.clone();
             base.set_path("/");
+            // Whoever writes http:// means it; otherwise the client would take https:// only.
+            let options = object_store::ClientOptions::new().with_allow_http(true);
             let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
-            let store = builder.with_retry(retries()).build();
+            let store = builder.with_client_options(options).with_retry(retries()).build();
             Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
         }
         other => {

@@ -1,0 +1,82 @@
+//! A store that a plain web server shows: servers follow it, and nothing else is asked of it.
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::nginx::Nginx;
+
+fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
+    let file = backend.folder.path().join(format!("{back}.parquet"));
+    write_users(&file, users);
+    let (day, input) = (today().minus(back).to_string(), file.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+}
+
+/// The same store as whoever has only the web server sees it.
+fn over_http(backend: &Backend) -> (Nginx, Backend) {
+    let nginx = Nginx::of(backend.folder.path());
+    let path = std::path::Path::new(&backend.store).strip_prefix(backend.folder.path()).unwrap();
+    let store = nginx.url(&path.display().to_string());
+    let folder = tempfile::tempdir().unwrap();
+    (nginx, Backend { store, env: Vec::new(), folder })
+}
+
+fn only_gets(nginx: &Nginx) {
+    let methods = nginx.methods();
+    assert!(methods.iter().all(|method| method == "GET" || method == "HEAD"), "{methods:?}");
+}
+
+#[test]
+fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
+    let backend = Backend::local();
+    build(&backend, 2, 0..3_000);
+    let (nginx, reader) = over_http(&backend);
+    let log = reader.folder.path().join("log");
+    let server = Daemon::logging(&reader, &[], &log);
+    server.until("it is ready", |server| server.get("/readyz").status == 200);
+    let seen = |id: u64| server.seen(&user(id));
+    assert!(seen(0) && seen(2_999) && !seen(9_000_000));
+
+    build(&backend, 1, 500..3_500);
+    assert_eq!(server.reload("").0, 200);
+    assert_eq!(server.status()["day"], today().minus(1).to_string());
+    assert!(seen(500) && seen(3_499) && !seen(9_000_000));
+
+    let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
+    backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
+    assert_eq!(server.reload("").0, 200);
+    assert_eq!(server.status()["state"], "rolled_back");
+
+    // It wanted to say that it is there, once; and was told by ourselves, not by the web server.
+    server.until("it says that it cannot be seen", |_| {
+        std::fs::read_to_string(&log).unwrap().contains("the store may not be written to")
+    });
+    drop(server);
+    assert_eq!(std::fs::read_to_string(&log).unwrap().matches("may not be written").count(), 1);
+    only_gets(&nginx);
+}
+
+#[test]
+fn whatever_lists_or_writes_says_that_a_store_over_http_is_only_read() {
+    let backend = Backend::local();
+    build(&backend, 2, 0..1_000);
+    build(&backend, 1, 0..1_100);
+    let (nginx, reader) = over_http(&backend);
+    let file = backend.folder.path().join("1.parquet").display().to_string();
+    let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
+    let days = ["build", "rt", "--day", &day, "--input", &file, "--column", "device_id"];
+    for words in [
+        &days[..],
+        &["repoint", "rt", &day, "--to", &before],
+        &["pin", "rt", "--to", &before],
+        &["status", "rt"],
+        &["history", "rt"],
+        &["why", "rt", "x"],
+        &["prune"],
+    ] {
+        let run = reader.bloomsday(words).run().expect(2);
+        run.complains(&["over HTTP a store is only read", &reader.store]);
+    }
+    only_gets(&nginx);
+}
