@@ -22,16 +22,14 @@ const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
 
 /// Asks a fixed sequence of IDs that no input can hold, and counts those answered "yes".
 ///
-/// They have one byte more than a legal ID, so they are absent from every filter by construction,
-/// and the count is the same for the same set of IDs, whatever the number of threads.
+/// They are longer than a legal ID, so they are absent from every filter by construction, and the count
+/// is the same for the same set of IDs, whatever the number of threads. Cost: some 40 ns each, since
+/// they differ only at their ends.
 pub fn count_false_positives<H: IdHash>(filter: &Filter, threads: usize) -> u64 {
     let count = |range: Range<u64>| {
-        let mut id = vec![0u8; ID_BYTES.end() + 1];
-        let is_hit = |i: &u64| {
-            id[..8].copy_from_slice(&i.to_le_bytes());
-            filter.contains_hash(H::of(&id))
-        };
-        range.filter(is_hit).count() as u64
+        let head = vec![0; ID_BYTES.end() + 1];
+        let mut of_end = H::of_ends(&head);
+        range.filter(|i| filter.contains_hash(of_end(i.to_le_bytes()))).count() as u64
     };
     let each = ABSENT_ASKED.div_ceil(threads.max(1) as u64);
     std::thread::scope(|scope| {
