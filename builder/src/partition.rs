@@ -15,23 +15,26 @@ mod feed;
 mod spill;
 
 use std::io;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bloomsday_common::hash::IdHash;
+use bloomsday_common::memory::Buffer;
 
 use self::dedup::Dedup;
 pub use self::feed::Feeder;
 use self::spill::{Extent, Spill};
 
-/// 2^11 partitions: a partition of 300 million IDs is then 1.1 MiB, which fits a core's cache.
-const PARTITION_BITS: u32 = 11;
+/// 2^12 partitions: one of 100 million IDs is deduplicated by one table, and the lines of all of them
+/// together, 256 KiB, fit a core's cache.
+const PARTITION_BITS: u32 = 12;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// Hashes in a chunk: what a partition grows by. Small in tests, so that few hashes spill.
 const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
-/// Chunks in a slab, the piece in which memory is taken: 4 MiB of 64-bit hashes.
-const CHUNKS_A_SLAB: usize = 2048;
+/// Chunks in a slab, the piece in which memory is taken, one for each partition: 8 MiB of 64-bit hashes.
+const CHUNKS_A_SLAB: usize = PARTITIONS;
 
 /// Takes hashes from several threads at once.
 pub struct Partitions<H> {
@@ -57,23 +60,35 @@ struct Part {
     spilled: Vec<Extent>,
 }
 
-/// Memory for [`CHUNKS_A_SLAB`] chunks: zeroed by the system page by page as it is written, which leaves
-/// each page in cache. (Huge pages cost three times as much here: 2 MiB are zeroed, and out of the
-/// cache again, long before they are written.)
-struct Slab<H>(Vec<H>);
+/// Memory for [`CHUNKS_A_SLAB`] chunks, in huge pages: partitions grow all at once, so that with small ones
+/// nearly every line would miss the TLB; and their first touch costs half as much.
+struct Slab<H> {
+    memory: Buffer,
+    of: PhantomData<H>,
+}
 
 impl<H: IdHash> Slab<H> {
     const HASHES: usize = CHUNKS_A_SLAB * CHUNK;
     const BYTES: usize = Slab::<H>::HASHES * size_of::<H>();
 
-    fn new() -> Slab<H> {
-        Slab(bytemuck::zeroed_vec(Slab::<H>::HASHES))
+    fn new() -> io::Result<Slab<H>> {
+        Ok(Slab { memory: Buffer::zeroed(Slab::<H>::BYTES)?, of: PhantomData })
+    }
+
+    #[inline]
+    fn hashes(&self) -> &[H] {
+        bytemuck::cast_slice(&self.memory)
+    }
+
+    #[inline]
+    fn hashes_mut(&mut self) -> &mut [H] {
+        bytemuck::cast_slice_mut(&mut self.memory)
     }
 }
 
 impl<H: IdHash> Partitions<H> {
     /// No hashes yet. About `budget` bytes of them are kept in memory, though a feeder works with at least
-    /// a slab of 4 MiB (8 for `guava`); the rest goes to a nameless file in `spill_folder`, which is not
+    /// a slab of 8 MiB (16 for `guava`); the rest goes to a nameless file in `spill_folder`, which is not
     /// made before it is needed.
     pub fn new(budget: u64, spill_folder: &Path) -> Partitions<H> {
         Partitions {
@@ -129,8 +144,20 @@ fn pieces<'a, H: IdHash>(part: &'a Part, slabs: &'a [Slab<H>]) -> impl Iterator<
         let (slab, start) = place(*chunk);
         let len = left.min(CHUNK);
         left -= len;
-        (len > 0).then(|| &slabs[slab].0[start..start + len])
+        (len > 0).then(|| &slabs[slab].hashes()[start..start + len])
     })
+}
+
+impl<H: IdHash> Fed<H> {
+    /// The next `N` places of a partition, in its last chunk.
+    #[inline(always)]
+    fn places<const N: usize>(&mut self, index: usize) -> &mut [H; N] {
+        let part = &mut self.parts[index];
+        let (slab, start) = place(*part.chunks.last().expect("it was given a chunk"));
+        let at = start + part.len % CHUNK;
+        part.len += N;
+        self.slabs[slab].hashes_mut()[at..].first_chunk_mut().expect("a chunk is whole lines")
+    }
 }
 
 /// The slab of a chunk, and where in it the chunk begins.
@@ -150,7 +177,7 @@ fn distinct_in_place<H: IdHash>(fed: &mut [Fed<H>], threads: usize) -> io::Resul
         let n_slabs = fed.slabs.len();
         let slabs = fed.slabs.iter_mut();
         let mut chunks: Vec<Option<&mut [H]>> =
-            slabs.flat_map(|slab| slab.0.chunks_exact_mut(CHUNK)).map(Some).collect();
+            slabs.flat_map(|slab| slab.hashes_mut().chunks_exact_mut(CHUNK)).map(Some).collect();
         for (index, part) in std::mem::take(&mut fed.parts).into_iter().enumerate() {
             let mut left = part.len;
             for chunk in part.chunks {

@@ -1,7 +1,8 @@
 //! [`Feeder`]: takes hashes on one thread and writes them where their partition grows.
 //!
 //! A hash goes first into a line of its partition: all lines together fit a core's cache and its TLB. A
-//! full line goes to the partition's chunk in one piece.
+//! full line goes to the partition's chunk in one piece. Its last hash never enters the line: a line that
+//! is read right after it was written waits for that write, and for all before it.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 use bloomsday_common::hash::IdHash;
 
 use super::{
-    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, place,
+    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces,
 };
 
 /// Hashes in a line: a cache line of 64-bit hashes.
@@ -52,11 +53,12 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     pub fn push(&mut self, hash: H) {
         let index = (hash.leading() >> (u64::BITS - PARTITION_BITS)) as usize;
         let held = &mut self.held[index];
-        self.lines[index][usize::from(*held) % LINE] = hash;
-        *held += 1;
-        if usize::from(*held) == LINE {
+        if usize::from(*held) < LINE - 1 {
+            self.lines[index][usize::from(*held)] = hash;
+            *held += 1;
+        } else {
             *held = 0;
-            self.hand_over(index, LINE);
+            self.hand_over(index, hash);
         }
     }
 
@@ -67,8 +69,10 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     pub fn finish(mut self) -> io::Result<()> {
         for index in 0..PARTITIONS {
             let held = usize::from(std::mem::take(&mut self.held[index]));
-            if held > 0 {
-                self.hand_over(index, held);
+            if held > 0 && self.has_room(index) {
+                let to: &mut [H; LINE] = self.fed.places(index);
+                *to = self.lines[index];
+                self.fed.parts[index].len -= LINE - held;
             }
         }
         if self.beyond && self.failed.is_none() {
@@ -86,42 +90,38 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         }
     }
 
-    fn hand_over(&mut self, index: usize, n: usize) {
-        // After the first failure the build is lost: take no more memory for it.
-        if self.failed.is_none() {
-            self.failed = self.write(index, n).err();
+    /// Writes a line, with its last hash, to its partition's chunk.
+    #[inline(never)]
+    fn hand_over(&mut self, index: usize, last: H) {
+        if self.has_room(index) {
+            let line = &self.lines[index];
+            // Arrays, whose copies are moves of known size.
+            let to: &mut [H; LINE] = self.fed.places(index);
+            to[..LINE - 1].copy_from_slice(&line[..LINE - 1]);
+            to[LINE - 1] = last;
         }
     }
 
-    /// Writes a line to its partition's chunk. Only the last line of all may hold fewer hashes than
-    /// others, so no line is ever cut by the end of a chunk.
-    #[inline]
-    fn write(&mut self, index: usize, n: usize) -> io::Result<()> {
-        if self.fed.parts[index].len.is_multiple_of(CHUNK) {
-            self.grow(index)?;
+    /// Whether a partition has room for a line, or could be given some. Only the last line of all may
+    /// hold fewer hashes than others, so no line is ever cut by the end of a chunk.
+    #[inline(always)]
+    fn has_room(&mut self, index: usize) -> bool {
+        // After the first failure the build is lost: take no more memory for it.
+        if self.failed.is_none() && self.fed.parts[index].len.is_multiple_of(CHUNK) {
+            self.failed = self.grow(index).err();
         }
-        let part = &mut self.fed.parts[index];
-        let chunk = *part.chunks.last().expect("it has just grown, or has room");
-        let within = part.len % CHUNK;
-        part.len += n;
-        let (slab, start) = place(chunk);
-        let to = &mut self.fed.slabs[slab].0[start + within..];
-        match to.first_chunk_mut() {
-            // The common case, as one move.
-            Some(whole) if n == LINE => *whole = self.lines[index],
-            _ => to[..n].copy_from_slice(&self.lines[index][..n]),
-        }
-        Ok(())
+        self.failed.is_none()
     }
 
     /// Gives a partition another chunk; when memory is used up, what there is goes to the file first.
+    #[cold]
     fn grow(&mut self, index: usize) -> io::Result<()> {
         if self.chunks_used == self.fed.slabs.len() * CHUNKS_A_SLAB {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
             let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget;
             if fits || self.fed.slabs.is_empty() {
                 self.beyond |= !fits;
-                self.fed.slabs.push(Slab::new());
+                self.fed.slabs.push(Slab::new()?);
             } else {
                 held.fetch_sub(bytes, Ordering::Relaxed);
                 self.spill()?;
