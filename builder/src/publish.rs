@@ -1,6 +1,7 @@
 //! Filter → store: upload, read back, and let the protocol decide about the pointer.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bloomsday_common::blob::{self, Header, Sealed};
 use bloomsday_common::crash_point::crash_point;
@@ -17,6 +18,9 @@ use crate::error::Error;
 
 /// How often a blob that reads back damaged is uploaded again before the build gives up.
 const UPLOADS: u32 = 2;
+/// How often a blob is read back that somebody replaces while it is read, and the pause between.
+const READ_BACKS: u32 = 20;
+const READ_BACK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Brings a blob into the store and reads it back whole.
 ///
@@ -52,10 +56,16 @@ pub async fn upload(
 }
 
 async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), StoreError> {
-    let fetched = match store.fetch(key, u64::MAX).await {
-        // Another build of the same IDs may have uploaded the same blob over it in the middle.
-        Err(error) if error.is_transient() => store.fetch(key, u64::MAX).await?,
-        other => other?,
+    let mut tries = 0;
+    let fetched = loop {
+        tries += 1;
+        match store.fetch(key, u64::MAX).await {
+            // Other builds of the same IDs upload the same blob over it, each of them once.
+            Err(error) if error.was_replaced() && tries < READ_BACKS => {
+                tokio::time::sleep(READ_BACK_PAUSE).await;
+            }
+            other => break other?,
+        }
     };
     crash_point("read-back");
     blob::open(fetched.memory, fetched.digest, key)

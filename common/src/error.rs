@@ -322,6 +322,12 @@ impl Error {
         self.kind() == Kind::Transient
     }
 
+    /// Whether an object was replaced while it was read: a next try may find it at rest.
+    pub fn was_replaced(&self) -> bool {
+        let Error::Store { source, .. } = self else { return false };
+        matches!(**source, object_store::Error::Precondition { .. })
+    }
+
     /// The error of a store call, sorted: only a missing key is "not found".
     pub(crate) fn from_store(
         doing: &'static str,

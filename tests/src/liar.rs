@@ -50,11 +50,13 @@ pub enum Fault {
     Refused,
     /// Half of a blob is stored, and success is reported.
     Torn,
+    /// Somebody uploads a blob again while it is read.
+    Replaced,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Fault; 12] = [
+    pub const ALL: [Fault; 13] = [
         Fault::Down,
         Fault::Full,
         Fault::Forbidden,
@@ -67,6 +69,7 @@ impl Fault {
         Fault::Conflict,
         Fault::Refused,
         Fault::Torn,
+        Fault::Replaced,
     ];
 
     /// Whether the fault can befall such a call at all; others are not counted.
@@ -76,6 +79,7 @@ impl Fault {
             Fault::Full => !matches!(call, Call::Get | Call::Head | Call::List),
             Fault::Missing => matches!(call, Call::Get | Call::Head),
             Fault::Short | Fault::Broken => call == Call::Get,
+            Fault::Replaced => call == Call::Get && path.as_ref().contains("/blobs/"),
             Fault::Unsaid => {
                 matches!(call, Call::Put | Call::Part | Call::Complete | Call::Delete)
             }
@@ -203,7 +207,7 @@ fn refusal(fault: Fault, path: &Path) -> Option<Error> {
         Fault::Down | Fault::Full => Some(down()),
         Fault::Forbidden => Some(Error::PermissionDenied { path, source }),
         Fault::Missing => Some(Error::NotFound { path, source }),
-        Fault::Refused => Some(Error::Precondition { path, source }),
+        Fault::Refused | Fault::Replaced => Some(Error::Precondition { path, source }),
         _ => None,
     }
 }
