@@ -147,6 +147,22 @@ fn a_store_that_fails_only_in_the_body_is_retried_within_a_load() {
 }
 
 #[test]
+fn a_blob_that_fails_past_all_tries_of_a_load_is_fetched_at_a_later_poll() {
+    play(|scene| async move {
+        let process = scene.settled().await;
+        let new = made(0, Kind::Good);
+        scene.publish(0, new).await;
+        scene.weather.turn(Sky::HidesBlobs);
+        sleep(A_POLL * 3).await;
+        assert!(error(&process.status()).contains("503"), "{:?}", process.status());
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+        scene.weather.turn(Sky::Fine);
+        sleep(A_POLL).await;
+        assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
+    });
+}
+
+#[test]
 fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
     play(|scene| async move {
         let (old, new) = (made(-1, Kind::Good), made(0, Kind::Good));

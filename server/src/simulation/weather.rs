@@ -34,6 +34,8 @@ pub(crate) enum Sky {
     Resets,
     /// Every other call fails.
     Flaky,
+    /// Records are read, blobs fail.
+    HidesBlobs,
     /// Reading a blob panics.
     Panics,
 }
@@ -106,6 +108,7 @@ impl ObjectStore for Weather {
         let sky = self.sky();
         match sky {
             Sky::Fails => return Err(failure("503 Slow Down")),
+            Sky::HidesBlobs if is_blob => return Err(failure("503 Slow Down")),
             Sky::Flaky if nth % 2 == 0 => return Err(failure("connection refused")),
             Sky::Forbids => {
                 let (path, source) = (location.to_string(), "403 Forbidden".into());
