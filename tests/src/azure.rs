@@ -1,12 +1,11 @@
 //! An Azure Blob server: azurite, Microsoft's own emulator.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, free_port};
 
 /// A running server; dropped, it is killed.
 pub struct Azure {
@@ -18,9 +17,7 @@ pub struct Azure {
 impl Azure {
     /// Starts one on a free port.
     pub fn start() -> Azure {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let folder = TempDir::new().expect("a temporary folder");
         let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools");
         let mut process = Command::new(format!("{tools}/node_modules/.bin/azurite-blob"))

@@ -1,6 +1,7 @@
 //! The stores every test runs against: a local folder, and S3 as moto implements it.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 
@@ -60,6 +61,12 @@ impl Backend {
         all.extend(["--store", &self.store, "--json"]);
         bloomsday(&all).envs(&self.env)
     }
+}
+
+/// A port that nobody listens on, for a server that cannot choose one itself.
+pub(crate) fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("an address").port()
 }
 
 /// The address of the S3 server, started at the first call and stopped with this process.

@@ -1,12 +1,14 @@
 //! A real nginx that serves a folder's files, for servers that follow a store over HTTP.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::backend::free_port;
 
 /// How long it may take to listen.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,9 +23,7 @@ pub struct Nginx {
 impl Nginx {
     /// Serves the files of a folder on a free port.
     pub fn of(folder: &Path) -> Nginx {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let own = TempDir::new().expect("a temporary folder");
         let (at, root) = (own.path().display(), folder.display());
         // One process, as whoever runs the test: a temporary folder is for its owner only.

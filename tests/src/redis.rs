@@ -1,10 +1,12 @@
 //! A real Redis, started for one test, stopped and killed as the test likes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
+
+use crate::backend::free_port;
 
 /// A running server; dropped, it is killed.
 pub struct Redis {
@@ -16,9 +18,7 @@ pub struct Redis {
 impl Redis {
     /// Starts one on a free port.
     pub fn start() -> Redis {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("an address").port();
-        drop(free);
+        let port = free_port();
         let folder = TempDir::new().expect("a temporary folder");
         let mut redis = Redis { process: None, port, folder };
         redis.again(&[]);
