@@ -150,6 +150,7 @@ impl Follower {
                     if let Some(generation) = generation.filter(|_| !slot.is_loaded()) {
                         let why = "the store has not answered yet; the cached copy answers";
                         tracing::warn!(filter = %slot.name(), "{why}");
+                        // Before it answers: nobody is told that all is well meanwhile.
                         let last_error = Some(why.to_owned());
                         slot.set_core(Core { last_error, ..Core::clone(&slot.core()) });
                         // Nothing answered before, so nothing is retired.
@@ -164,12 +165,16 @@ impl Follower {
             if !self.slot.is_loaded()
                 && let Some(generation) = loader.load_cached(&cached, &mut None).await
             {
-                self.swap(loader, Arc::new(generation));
+                core.last_error.clone_from(&ended.error);
+                self.swap(loader, Arc::new(generation), &cached, core);
             }
-            // Whatever the look put in place by itself is known already.
-            if self.slot.current().is_some_and(|answers| answers.key == cached.blob) {
-                self.generations.loaded_instead(&cached);
+            let answers = self.slot.current().is_some_and(|answers| answers.key == cached.blob);
+            if answers {
                 self.uncached = None;
+            }
+            // What the look put in place by itself is known already, by the pointer that names it.
+            if answers && ended.followed.is_none() {
+                self.generations.loaded_instead(&cached);
                 ended.outcome = ReloadOutcome::Swapped;
                 ended.followed = Some(cached);
             }
@@ -213,7 +218,8 @@ impl Follower {
             }
             match self.load(loader, &followed, core).await {
                 Ok(generation) if rejected_newer.is_some() => {
-                    self.swap(loader, generation);
+                    core.last_error.clone_from(&rejected_newer);
+                    self.swap(loader, generation, &followed, core);
                     self.generations.loaded_instead(&followed);
                     let outcome = ReloadOutcome::Swapped;
                     let followed = Some(followed);
@@ -255,7 +261,8 @@ impl Follower {
             }
         }
         self.watch.release(core);
-        self.swap(loader, generation);
+        core.last_error = None;
+        self.swap(loader, generation, &followed, core);
         self.generations.loaded(&followed);
         Ended::well(ReloadOutcome::Swapped, followed)
     }
@@ -323,7 +330,18 @@ impl Follower {
         loaded.map(Arc::new)
     }
 
-    fn swap(&mut self, loader: &Loader, generation: Arc<Generation>) {
+    /// Lets the filter answer that `followed` names. `core` is the status from then on, and is shown
+    /// first: a filter that answers in another's stead is never said to be well, however short.
+    fn swap(
+        &mut self,
+        loader: &Loader,
+        generation: Arc<Generation>,
+        followed: &Followed,
+        core: &mut Core,
+    ) {
+        core.followed = Some(followed.clone());
+        core.held = self.watch.is_holding();
+        self.slot.set_core(core.clone());
         let (filter, day, digest) = (self.slot.name(), generation.key.day, generation.key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         let bytes = generation.bytes;

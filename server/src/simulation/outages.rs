@@ -8,11 +8,10 @@ use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{Pin, Pointer};
 use jiff::Timestamp;
-use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
 use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
-use super::process::{Process, Sundial};
+use super::process::{Process, Sundial, on_a_paused_clock};
 use super::weather::{Sky, Weather};
 use crate::status::{FilterStatus, ReloadOutcome, State};
 use crate::{Config, FilterConfig};
@@ -28,14 +27,9 @@ const POLL: Duration = Duration::from_secs(600);
 /// Longer than any poll interval with its jitter.
 pub(super) const A_POLL: Duration = Duration::from_secs(661);
 
-/// Plays a scene on a paused clock: a month of waiting takes no time.
+/// Plays a scene on a paused clock.
 pub(super) fn play<F: Future<Output = ()>>(scene: impl FnOnce(Scene) -> F) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    on_a_paused_clock(async {
         let noon: Timestamp = format!("{FIRST_DAY}T12:00:00Z").parse().unwrap();
         let config = Config::new("", vec![FilterConfig::new(rt())]);
         assert_eq!(config.poll_interval, POLL);
@@ -482,6 +476,29 @@ fn a_clock_stepped_back_takes_no_stopgap_away() {
         scene.dial.step(-2 * 86_400);
         sleep(POLL * 10).await;
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
+#[test]
+fn a_stopgap_that_was_cached_too_is_shown_with_the_pointer_that_names_it() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        let older = made(-2, Kind::Good);
+        scene.upload(older).await;
+        scene.point(-1, &older.key).await;
+        drop({
+            let process = scene.start();
+            until_cached(folder.path()).await;
+            process
+        });
+        scene.damage(made(0, Kind::Good)).await;
+        scene.point(0, &made(0, Kind::Good).key).await;
+        let process = scene.start();
+        sleep(Duration::from_secs(5)).await;
+        let FilterStatus { day: answers, pointer_day, rolled_back, .. } = process.status();
+        assert_eq!((answers, pointer_day), (Some(older.key.day), Some(day(-1))));
+        assert!(rolled_back, "a pointer names another day's blob");
     });
 }
 

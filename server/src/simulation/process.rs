@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use bloomsday_common::store::Store;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::weather::Weather;
@@ -42,6 +42,16 @@ fn jitter() -> u64 {
     let random = next_random(&mut state);
     JITTER.set(state);
     random
+}
+
+/// Plays on a clock that goes on only when everybody waits: a month takes no time.
+pub(crate) fn on_a_paused_clock(play: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, play);
 }
 
 /// The time of day of a simulated machine.
