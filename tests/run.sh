@@ -20,7 +20,7 @@ debian() {
 command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
 # 2. What the tests need: Python (moto is an S3 server written in it), Java with Guava, Redis, a browser,
-# nginx, promtool, mandoc, systemd-analyze; npm brings azurite, an Azure Blob server. Fetched while the lints compile.
+# nginx, promtool, mandoc, systemd-analyze, valgrind; npm brings azurite, an Azure Blob server. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -32,6 +32,7 @@ install_tools() {
   command -v nginx >/dev/null || need+=(nginx-light)
   command -v mandoc >/dev/null || need+=(mandoc)
   command -v systemd-analyze >/dev/null || need+=(systemd)
+  command -v valgrind >/dev/null || need+=(valgrind)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
   if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then

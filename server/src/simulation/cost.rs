@@ -1,22 +1,15 @@
 //! What counting and sampling cost a question: a [`Reader`](crate::Reader) beside the same code
 //! without them, in one run, interleaved.
-//! `cargo test --release --workspace --lib cost -- --ignored --nocapture`.
+//! `cargo test --release -p bloomsday-server --lib cost -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bloomsday_common::blob::{self, Header, Origin};
-use bloomsday_common::filter::{FilterMut, Layout, Shape};
-use bloomsday_common::hash::{IdHash, Xxh3};
-use bloomsday_common::pointer::Pointer;
-use tokio::task::LocalSet;
-
-use super::blobs::{FIRST_DAY, day, rt, user};
-use super::process::{Process, Sundial};
-use super::weather::Weather;
+use super::process::on_a_paused_clock;
+use super::steady::{id, serve};
+use crate::Guard;
 use crate::handle::Generation;
-use crate::{Config, FilterConfig, Guard};
 
 /// Questions a round, and rounds.
 const QUESTIONS: u64 = 1 << 20;
@@ -82,22 +75,11 @@ fn time(ids: &[[u8; 32]], mut contains: impl FnMut(&[u8]) -> bool) -> f64 {
     elapsed.as_nanos() as f64 / ids.len() as f64
 }
 
-fn id(n: u64) -> [u8; 32] {
-    let mut id = [b'x'; 32];
-    id[..16].copy_from_slice(&user(n));
-    id
-}
-
 #[test]
 #[ignore = "a measurement: by hand, with --release"]
 fn counting_and_sampling_beside_neither() {
     for ids in [1_000u64, 20_000_000] {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        LocalSet::new().block_on(&runtime, measure(ids));
+        on_a_paused_clock(measure(ids));
     }
 }
 
@@ -180,27 +162,4 @@ fn compare(what: &str, mut with: impl FnMut() -> f64, mut without: impl FnMut() 
         "{what}: {dear:.2} ns with it, {cheap:.2} without, ratio {ratio:.3} \
          (median of {ROUNDS} rounds of {QUESTIONS})"
     );
-}
-
-async fn serve(ids: u64, guard: Guard) -> Process {
-    let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
-    let mut filter = FilterMut::new(shape).unwrap();
-    (0..ids).for_each(|n| filter.insert(Xxh3::of(&id(n))));
-    let filter = filter.freeze();
-    let (day, origin, ones) = (day(0), Origin::Built, filter.count_ones());
-    let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
-    let header =
-        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
-    let sealed = blob::seal(&header, &filter);
-    let weather = Arc::new(Weather::new());
-    weather.write(&sealed.key().to_string(), sealed.parts().concat()).await;
-    let pointer = Pointer::to(sealed.key().clone()).to_bytes();
-    weather.write(&format!("rt/pointers/{day}"), pointer).await;
-    let dial = Sundial::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
-    let filter = FilterConfig { guard, ..FilterConfig::new(rt()) };
-    let process = Process::start(&weather, &dial, &Config::new("", vec![filter]));
-    while process.generation().is_none() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    process
 }

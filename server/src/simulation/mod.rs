@@ -4,8 +4,10 @@
 mod blobs;
 mod cost;
 mod guarding;
+mod instructions;
 mod months;
 mod oracle;
 mod outages;
 mod process;
+mod steady;
 mod weather;

@@ -1,0 +1,67 @@
+//! How many instructions a question takes, counted: time on a shared machine says nothing, this does.
+//!
+//! The test runs this program again under callgrind, which counts what the functions `ask_…` below
+//! execute. Valgrind knows no AVX-512, so the kernel is AVX2's or the scalar one.
+
+use std::process::Command;
+
+use super::process::on_a_paused_clock;
+use super::steady::{id, serve};
+use crate::{Guard, Reader};
+
+const QUESTIONS: u64 = 1 << 13;
+
+/// Function, and the most instructions a question may take in it: a tenth more than were counted on
+/// 2026-11-21, compiled as tests are. Less is a reason to write the smaller number here.
+const MOST: [(&str, u64); 2] = [("ask_one_at_a_time", 160), ("ask_in_batches", 160)];
+
+#[test]
+fn a_question_takes_no_more_instructions_than_it_did() {
+    let itself = std::env::current_exe().expect("a program has a path");
+    for (function, most) in MOST {
+        let counted = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+            .arg(format!("--toggle-collect=*instructions::{function}*"))
+            .arg(&itself)
+            .args(["--exact", "simulation::instructions::questions", "--ignored"])
+            .output()
+            .expect("valgrind runs: tests/run.sh installs it");
+        let said = String::from_utf8_lossy(&counted.stderr);
+        assert!(counted.status.success(), "{said}");
+        let total = said.lines().find_map(|line| line.split_once("Collected : "));
+        let (_, total) = total.unwrap_or_else(|| panic!("callgrind counted nothing: {said}"));
+        let each = total.trim().parse::<u64>().expect("a count") / QUESTIONS;
+        println!("{function}: {each} instructions a question");
+        assert!(each > most / 2, "{function}: {each}: was it called at all?");
+        assert!(each <= most, "{function}: {each} instructions a question, at most {most} before");
+    }
+}
+
+/// What is counted.
+#[test]
+#[ignore = "runs under valgrind, started by the test above"]
+fn questions() {
+    on_a_paused_clock(async {
+        let process = serve(1_000, Guard::Warn).await;
+        let ids: Vec<[u8; 32]> = (0..QUESTIONS).map(|n| id(n % 2_000)).collect();
+        let mut reader = process.handle().reader();
+        let seen = ask_one_at_a_time(&mut reader, &ids);
+        assert_eq!(ask_in_batches(&mut reader, &ids), seen);
+    });
+}
+
+#[inline(never)]
+fn ask_one_at_a_time(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
+    ids.iter().filter(|id| reader.contains(&id[..])).count()
+}
+
+#[inline(never)]
+fn ask_in_batches(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
+    let mut answers = [false; 1024];
+    let mut seen = 0;
+    for ids in ids.chunks_exact(answers.len()) {
+        reader.contains_batch(ids, &mut answers);
+        seen += answers.iter().filter(|seen| **seen).count();
+    }
+    seen
+}

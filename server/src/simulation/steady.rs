@@ -1,0 +1,45 @@
+//! A server that goes on answering from one filter of any size: what measurements ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::filter::{FilterMut, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::pointer::Pointer;
+
+use super::blobs::{FIRST_DAY, day, rt, user};
+use super::process::{Process, Sundial};
+use super::weather::Weather;
+use crate::{Config, FilterConfig, Guard};
+
+/// An ID as long as a device's.
+pub(super) fn id(n: u64) -> [u8; 32] {
+    let mut id = [b'x'; 32];
+    id[..16].copy_from_slice(&user(n));
+    id
+}
+
+/// A server whose filter holds the first `ids` of them.
+pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
+    let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
+    let mut filter = FilterMut::new(shape).unwrap();
+    (0..ids).for_each(|n| filter.insert(Xxh3::of(&id(n))));
+    let filter = filter.freeze();
+    let (day, origin, ones) = (day(0), Origin::Built, filter.count_ones());
+    let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
+    let header =
+        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
+    let sealed = blob::seal(&header, &filter);
+    let weather = Arc::new(Weather::new());
+    weather.write(&sealed.key().to_string(), sealed.parts().concat()).await;
+    let pointer = Pointer::to(sealed.key().clone()).to_bytes();
+    weather.write(&format!("rt/pointers/{day}"), pointer).await;
+    let dial = Sundial::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
+    let filter = FilterConfig { guard, ..FilterConfig::new(rt()) };
+    let process = Process::start(&weather, &dial, &Config::new("", vec![filter]));
+    while process.generation().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    process
+}
