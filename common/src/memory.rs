@@ -1,13 +1,18 @@
-//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them.
+//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them; and [`available`]:
+//! how much there is.
 //!
 //! A lookup touches a random cache line of a few hundred MiB: with 4 KiB pages nearly every one
 //! also misses the TLB. The memory is anonymous, never a mapped file: a file that somebody
 //! truncates would kill the process.
 
+mod available;
+
 use std::io;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::{MmapMut, MmapOptions};
+
+pub use self::available::{Available, available};
 
 /// The size and alignment of a huge page on x86-64 and on most arm64 systems.
 const HUGE_PAGE: usize = 2 << 20;
