@@ -2,10 +2,12 @@
 //! shown or written, and has no `Debug`.
 //!
 //! A question pays one multiplication and a branch to learn that it is not sampled. One in 128 is
-//! copied; a reader copies into room of its own and hands over 32 at a time. Nobody waits: whoever
-//! finds the sample taken by another thread lets its questions go.
+//! copied; a reader copies into room of its own and hands over 32 at a time. Batches, once the sample is
+//! full, offer as few as it can use. Nobody waits: whoever finds the sample taken by another thread lets
+//! its questions go.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,9 @@ const STAGED: usize = 32;
 /// Once the sample is full, a question is replaced no more often than this: so that it spans some
 /// ten minutes, however many ask, and one burst cannot take it over.
 const REPLACE_EVERY: Duration = Duration::from_millis(150);
+
+/// Batches offer at least one question in so many times [`ONE_IN`], as a power of two.
+const MOST_THINNED: u32 = 10;
 
 /// 2^64 divided by the golden ratio: its multiples spread evenly and follow no caller's rhythm.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -51,7 +56,12 @@ impl Question {
 }
 
 /// The recent questions of one filter, from all threads.
-pub(crate) struct Sample(Mutex<Kept>);
+pub(crate) struct Sample {
+    kept: Mutex<Kept>,
+    /// How many times batches halve what they offer: a full sample takes few, and a lock and a look at
+    /// the clock for each batch would cost more than its smallest questions.
+    thinned: AtomicU32,
+}
 
 struct Kept {
     questions: Vec<Question>,
@@ -63,7 +73,8 @@ impl Sample {
     pub(crate) fn new() -> Sample {
         // All the room now: no question allocates.
         let questions = Vec::with_capacity(KEPT);
-        Sample(Mutex::new(Kept { questions, replaced: Instant::now(), random: GOLDEN }))
+        let kept = Mutex::new(Kept { questions, replaced: Instant::now(), random: GOLDEN });
+        Sample { kept, thinned: AtomicU32::new(0) }
     }
 
     /// Takes some of these questions in, unless another thread is at it.
@@ -77,20 +88,35 @@ impl Sample {
     ///
     /// Cost: nothing for an ID that is not sampled, not even a look.
     pub(crate) fn offer_batch<T: AsRef<[u8]>>(&self, ids: &[T], before: u64) {
-        let due = (before + ids.len() as u64) / ONE_IN - before / ONE_IN;
-        if due == 0 {
-            return;
+        let thinned = self.thinned.load(Ordering::Relaxed);
+        let one_in = ONE_IN.ilog2() + thinned;
+        let due = ((before + ids.len() as u64) >> one_in) - (before >> one_in);
+        if due > 0 {
+            self.offer_some(ids, before, due, thinned);
         }
+    }
+
+    #[cold]
+    fn offer_some<T: AsRef<[u8]>>(&self, ids: &[T], before: u64, due: u64, thinned: u32) {
         let step = (ids.len() / due as usize).max(1);
         let first = before.wrapping_mul(GOLDEN) as usize % step;
         let ids = ids.iter().skip(first).step_by(step).take(KEPT);
-        self.offer(ids.filter_map(|id| Question::of(id.as_ref())));
+        let questions = ids.filter_map(|id| Question::of(id.as_ref()));
+        let Some(wanted) = self.try_lock().and_then(|mut kept| kept.take_in(questions)) else {
+            return;
+        };
+        // Too early: the next comes later. Late: so many times sooner.
+        let thinned = match wanted.checked_ilog2() {
+            None => (thinned + 1).min(MOST_THINNED),
+            Some(late) => thinned.saturating_sub(late),
+        };
+        self.thinned.store(thinned, Ordering::Relaxed);
     }
 
     /// Every distinct ID among the recent questions: a caller that asks the same one all day long
     /// counts once.
     pub(crate) fn distinct(&self) -> Vec<Question> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let questions = kept.questions.clone();
         // A question that comes meanwhile is not kept waiting, nor lost for long.
         drop(kept);
@@ -98,7 +124,7 @@ impl Sample {
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Kept>> {
-        match self.0.try_lock() {
+        match self.kept.try_lock() {
             Ok(kept) => Some(kept),
             // Whatever a panic left behind is still whole questions.
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -108,20 +134,23 @@ impl Sample {
 }
 
 impl Kept {
-    fn take_in(&mut self, mut questions: impl Iterator<Item = Question>) {
+    /// Gives how many it could use, once it is full.
+    fn take_in(&mut self, mut questions: impl Iterator<Item = Question>) -> Option<usize> {
         let room = KEPT - self.questions.len();
         if room > 0 {
             self.questions.extend(questions.by_ref().take(room));
-            return;
+            return None;
         }
         let now = Instant::now();
         let waited = now.duration_since(self.replaced).as_nanos() / REPLACE_EVERY.as_nanos();
-        for question in questions.take(waited.min(KEPT as u128) as usize) {
+        let wanted = waited.min(KEPT as u128) as usize;
+        for question in questions.take(wanted) {
             self.replaced = now;
             // Any of them, so that the sample fades instead of ending at a moment.
             self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(GOLDEN);
             self.questions[(self.random >> 33) as usize % KEPT] = question;
         }
+        Some(wanted)
     }
 }
 
@@ -213,9 +242,28 @@ mod tests {
     }
 
     #[test]
+    fn batches_offer_a_full_sample_less_and_one_that_waits_more() {
+        let sample = Sample::new();
+        let ids: Vec<[u8; 8]> = (0..ONE_IN).map(id).collect();
+        let mut asked = 0;
+        let mut ask = |batches: u64| {
+            for _ in 0..batches {
+                sample.offer_batch(&ids, asked);
+                asked += ONE_IN;
+            }
+            sample.thinned.load(Ordering::Relaxed)
+        };
+        assert_eq!(ask(KEPT as u64), 0, "until it is full it takes what it gets");
+        assert_eq!(ask(1 << (MOST_THINNED + 1)), MOST_THINNED);
+        sample.kept.lock().unwrap().replaced -= REPLACE_EVERY * (1 << MOST_THINNED);
+        let least = (0..=1 << MOST_THINNED).map(|_| ask(1)).min();
+        assert_eq!(least, Some(0), "halved ten times, given back at once");
+    }
+
+    #[test]
     fn nobody_waits_for_the_sample() {
         let sample = Sample::new();
-        let taken = sample.0.lock().unwrap();
+        let taken = sample.kept.lock().unwrap();
         // On this very thread: a lock that waits would hang here for ever.
         sample.offer([Question::of(b"x").unwrap()].into_iter());
         drop(taken);
