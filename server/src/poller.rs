@@ -32,6 +32,16 @@ pub(crate) struct Poller {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
+/// Gives this thread, and those that a load starts from it, the lowest priority: reading and checking
+/// a filter keeps every core busy for a tenth of a second, and a bidder's thread that asks meanwhile
+/// must not wait its turn.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
+        tracing::warn!("loads run at the priority of lookups: {error}");
+    }
+}
+
 /// An operator's wish to look again now: at which filter, and past the guard or not.
 #[derive(Clone, Default)]
 pub(crate) struct Wish {
@@ -67,7 +77,10 @@ impl Poller {
         let (rounds, outlet) = Rounds::new(config, store, slots, clock, Room::system(), random)?;
         let thread = std::thread::Builder::new()
             .name("bloomsday-poller".into())
-            .spawn(move || runtime.block_on(rounds.run()))
+            .spawn(move || {
+                give_way();
+                runtime.block_on(rounds.run());
+            })
             .map_err(system("start the polling thread"))?;
         let (requests, thread) = (Mutex::new(Some(outlet.requests)), Mutex::new(Some(thread)));
         Ok(Poller { requests, ready: outlet.ready, thread })

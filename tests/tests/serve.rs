@@ -393,3 +393,26 @@ fn a_client_that_never_finishes_its_request_is_cut_off() {
         assert!(daemon.seen(&user(2_500)), "others are answered meanwhile");
     });
 }
+
+#[test]
+fn loads_run_at_the_lowest_priority() {
+    let backend = Backend::local();
+    two_days(&backend);
+    let daemon = Daemon::ready(&backend, &[]);
+    let threads = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+    let nice = threads.filter_map(|thread| {
+        let thread = thread.unwrap().path();
+        let name = fs::read_to_string(thread.join("comm")).ok()?;
+        let stat = fs::read_to_string(thread.join("stat")).ok()?;
+        // The 19th field, counted after the name, which may have spaces in it.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        Some((name.trim().to_owned(), fields.split(' ').nth(16)?.to_owned()))
+    });
+    let nice: Vec<(String, String)> = nice.collect();
+    let of = |prefix: &str| nice.iter().find(|(name, _)| name.starts_with(prefix)).cloned();
+    assert_eq!(of("bloomsday-polle").map(|(_, nice)| nice).as_deref(), Some("19"), "{nice:?}");
+    assert!(
+        nice.iter().any(|(_, nice)| nice == "0"),
+        "questions are answered at another: {nice:?}"
+    );
+}
