@@ -306,19 +306,9 @@ impl Slice<'_> {
     /// When the hashes belong to another layout.
     pub fn insert_own<H: IdHash>(&mut self, hashes: &[H]) {
         assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
-        let probes = self.shape.probes();
         match &mut self.piece {
             Piece::Blocked(blocks) => {
-                let (first, n_blocks) = (self.first_block, self.shape.units());
-                let insert = match probes {
-                    4 => insert_known::<4, H>,
-                    5 => insert_known::<5, H>,
-                    6 => insert_known::<6, H>,
-                    7 => insert_known::<7, H>,
-                    8 => insert_known::<8, H>,
-                    _ => insert_any,
-                };
-                insert(blocks, first, n_blocks, probes, hashes);
+                blocked::insert_own(blocks, self.first_block, self.shape, hashes);
             }
             Piece::Guava(body) => {
                 for hash in hashes {
@@ -349,35 +339,6 @@ impl Slice<'_> {
             Piece::Guava(_) => 0..usize::MAX,
         };
         Bounds { blocks, n_blocks: self.shape.units() }
-    }
-}
-
-/// [`insert_any`] for one number of probes, unrolled: 6.2 ns a hash in place of 7.4.
-fn insert_known<const PROBES: u32, H: IdHash>(
-    blocks: &mut [blocked::Block],
-    first: usize,
-    n_blocks: u64,
-    _: u32,
-    hashes: &[H],
-) {
-    insert_any(blocks, first, n_blocks, PROBES, hashes);
-}
-
-/// Inserts the hashes whose blocks are `blocks`, of which the first is the filter's block `first`.
-#[inline(always)]
-fn insert_any<H: IdHash>(
-    blocks: &mut [blocked::Block],
-    first: usize,
-    n_blocks: u64,
-    probes: u32,
-    hashes: &[H],
-) {
-    for hash in hashes {
-        let block = blocked::block_of(hash.leading(), n_blocks);
-        // A block before the first wraps around to a huge index: `get_mut` says no.
-        if let Some(block) = blocks.get_mut(block.wrapping_sub(first)) {
-            blocked::insert(block, probes, hash.leading());
-        }
     }
 }
 
