@@ -64,6 +64,8 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
             Err(error) if error.was_replaced() && tries < READ_BACKS => {
                 tokio::time::sleep(READ_BACK_PAUSE).await;
             }
+            // A body that breaks off is not read again by the store's client.
+            Err(error) if error.is_transient() && tries == 1 => {}
             other => break other?,
         }
     };
