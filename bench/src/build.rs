@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use bloomsday_builder::budget::Budget;
 use bloomsday_builder::fill;
 use bloomsday_builder::partition::{Feeder, Partitions};
 use bloomsday_builder::{Job, build, scan, source};
@@ -21,10 +22,10 @@ use crate::ids;
 use crate::measure::{Bound, Outcome, Samples, timed};
 use crate::ours::{self, FPP, threads};
 
-/// More rows only take longer here: nothing but the fill depends on their number.
-const MAX_ROWS: u64 = 20_000_000;
-/// Rows of a file, and of a row group: as Spark writes them.
-const FILE_ROWS: u64 = 4_000_000;
+/// More rows only take longer here: little depends on their number, and a sample's start weighs less.
+const MAX_ROWS: u64 = 40_000_000;
+/// Rows of a file, many enough to occupy every thread to the end, and of a row group.
+const FILE_ROWS: u64 = 2_000_000;
 const GROUP_ROWS: usize = 1 << 20;
 const COLUMN: &str = "device_id";
 
@@ -134,10 +135,15 @@ fn inputs(input: &Path) -> Vec<String> {
     vec![input.display().to_string()]
 }
 
+/// Bytes of compressed chunks, as a build with memory to spare has them.
+fn in_flight() -> u32 {
+    Budget::of(u64::MAX, Layout::Blocked, FPP, threads()).expect("a possible rate").in_flight
+}
+
 async fn scan_only(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
     let sinks = (0..threads()).map(|_| |id: &[u8]| _ = std::hint::black_box(id)).collect();
-    let scanned = scan::scan(files, COLUMN, sinks, &|_| ()).await.expect("it is read");
+    let scanned = scan::scan(files, COLUMN, in_flight(), sinks, &|_| ()).await.expect("it is read");
     scanned.0.rows
 }
 
@@ -154,7 +160,8 @@ async fn filled(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
     let sinks = (0..threads()).map(|_| Keep(Feeder::new(partitions.clone()))).collect();
-    let (totals, sinks) = scan::scan(files, COLUMN, sinks, &|_| ()).await.expect("it is read");
+    let (totals, sinks) =
+        scan::scan(files, COLUMN, in_flight(), sinks, &|_| ()).await.expect("it is read");
     sinks.into_iter().for_each(|sink| sink.0.finish().expect("nothing is spilled"));
     let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
     let distinct = partitions.distinct(threads()).expect("nothing is spilled");

@@ -17,6 +17,7 @@ use bloomsday_common::store::Store;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::budget::{self, Budget};
 use crate::error::Error;
 use crate::gates::{self, Counts, Gates, Norms, Verdict};
 use crate::partition::{Distinct, Feeder, Partitions};
@@ -24,8 +25,6 @@ use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
 use crate::{fill, publish, source, verify};
 
-/// How many raw IDs are asked of the published bytes, beside all hashes.
-const SAMPLED_IDS: usize = 1_000_000;
 /// How many days back an earlier filter is looked for, to compare with.
 const OVERLAP_DAYS: u32 = 7;
 
@@ -44,7 +43,8 @@ pub struct Job {
     pub fpp: f64,
     /// How bits are arranged.
     pub layout: Layout,
-    /// How many bytes of hashes may be in memory at once; more go to a file in `spill_folder`.
+    /// How many bytes of memory all of it may take. Hashes that do not fit go to a file in
+    /// `spill_folder`; the filter and its copy must fit.
     pub memory: u64,
     /// Where partitions are spilled.
     pub spill_folder: PathBuf,
@@ -195,6 +195,7 @@ async fn run<H: IdHash>(
     let clock = Instant::now();
     progress(Progress::Fill);
     let shape = Shape::for_ids(job.layout, distinct.n_ids(), job.fpp)?;
+    budget::refuse_too_large(shape)?;
     let filter = fill::fill(&distinct, shape, job.threads)?;
     crash_point("filled");
     let header = measure::<H>(job, &distinct, &filter);
@@ -267,13 +268,16 @@ async fn gather<H: IdHash>(
 ) -> Result<Option<(Distinct<H>, Vec<Sample>)>, Error> {
     let clock = Instant::now();
     let files = source::find(&job.inputs, job.day).await?;
-    let partitions = Arc::new(Partitions::<H>::new(job.memory, &job.spill_folder));
+    let threads = job.threads.max(1);
+    let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
+    let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
     let sink = |_| IdSink {
         feeder: Feeder::new(partitions.clone()),
-        sample: Sample::new(SAMPLED_IDS / job.threads.max(1)),
+        sample: Sample::new(budget.sample / threads),
     };
-    let sinks = (0..job.threads.max(1)).map(sink).collect();
-    let scanned = scan::scan(files, &job.column, sinks, &|p| progress(Progress::Scan(p))).await?;
+    let sinks = (0..threads).map(sink).collect();
+    let watch = |scanned| progress(Progress::Scan(scanned));
+    let scanned = scan::scan(files, &job.column, budget.in_flight, sinks, &watch).await?;
     let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;
     (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
     let mut samples = Vec::new();

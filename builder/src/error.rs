@@ -55,8 +55,21 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
-    /// The spill file failed.
-    #[error("cannot keep partitions on disk: {source}; free some space or give more --memory")]
+    /// A filter that would not fit into memory together with its copy.
+    #[error(
+        "the filter and the copy that is read back need {needed} bytes of memory, and {available} are \
+         available ({by}): build where there is more, or with a larger --fpp"
+    )]
+    TooLarge {
+        /// Bytes of both.
+        needed: u64,
+        /// Bytes there are.
+        available: u64,
+        /// Who says so.
+        by: String,
+    },
+    /// There was no memory for partitions, or the spill file failed.
+    #[error("cannot keep partitions: {source}; free some memory or disk space, or change --memory")]
     Spill {
         /// The system's words.
         source: std::io::Error,
@@ -193,7 +206,7 @@ impl Error {
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,
             Error::Unsound { .. } | Error::Lost { .. } | Error::Spill { .. } => Kind::Failed,
-            Error::Memory { .. } => Kind::Transient,
+            Error::Memory { .. } | Error::TooLarge { .. } => Kind::Transient,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | [`source`] | which files a day's input is |
 //! | [`scan`] | files → row groups → IDs, on all cores |
 //! | [`ids`] | Parquet columns → the bytes of IDs; the only file that knows arrow types |
+//! | [`budget`] | one figure for memory, shared out among all that a build holds |
 //! | [`partition`] | hashes, partitioned, deduplicated and counted within a memory budget |
 //! | [`sample`] | a fair choice of raw IDs to verify with |
 //! | [`fill`] | distinct hashes → a filter |
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 mod build;
 pub mod error;
 pub mod fill;

@@ -72,7 +72,10 @@ impl<H: IdHash> Slab<H> {
     const BYTES: usize = Slab::<H>::HASHES * size_of::<H>();
 
     fn new() -> io::Result<Slab<H>> {
-        Ok(Slab { memory: Buffer::zeroed(Slab::<H>::BYTES)?, of: PhantomData })
+        let memory = Buffer::zeroed(Slab::<H>::BYTES).map_err(|e| {
+            io::Error::new(e.kind(), format!("no memory for {} bytes ({e})", Slab::<H>::BYTES))
+        })?;
+        Ok(Slab { memory, of: PhantomData })
     }
 
     #[inline]

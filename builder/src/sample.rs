@@ -7,10 +7,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use bloomsday_common::hash::IdHash;
 
-/// The IDs whose mixed hashes are the smallest: the same choice whatever the order of the input, and
-/// each distinct ID as likely as any other.
+/// The IDs whose mixed hashes are below a threshold, which is halved whenever they take too much
+/// memory: the same choice whatever the order of the input, and each distinct ID as likely as any other.
 pub struct Sample {
-    wanted: usize,
+    /// How much memory it may take.
+    most_bytes: usize,
     /// Only IDs below this are still interesting.
     threshold: u64,
     entries: Vec<Entry>,
@@ -18,6 +19,9 @@ pub struct Sample {
     ranks: HashSet<u64, BuildHasherDefault<AsItIs>>,
     bytes: Vec<u8>,
 }
+
+/// What an entry takes beside its bytes: itself, and its rank in a table that is never quite full.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 20;
 
 /// Ranks are hashes already. The table looks at both ends of a hash, and the top bits of small ranks
 /// are zeros: so they are turned once.
@@ -46,10 +50,10 @@ struct Entry {
 }
 
 impl Sample {
-    /// An empty sample that will keep `wanted` IDs, and up to as many more while it is gathered.
-    pub fn new(wanted: usize) -> Sample {
+    /// An empty sample; full, it will hold between half of `most_bytes` and all of them.
+    pub fn new(most_bytes: usize) -> Sample {
         Sample {
-            wanted,
+            most_bytes,
             threshold: u64::MAX,
             entries: Vec::new(),
             ranks: HashSet::default(),
@@ -79,33 +83,27 @@ impl Sample {
         }
         self.entries.push(Entry { rank, start: self.bytes.len(), len: id.len() });
         self.bytes.extend_from_slice(id);
-        if self.entries.len() >= 2 * self.wanted + 16 {
-            self.shrink();
+        while self.entries.len() * ENTRY_BYTES + self.bytes.len() > self.most_bytes {
+            self.halve();
         }
     }
 
-    /// Keeps the smallest ranks. No sorting: which they are takes one pass, on average.
-    fn shrink(&mut self) {
-        if self.entries.len() <= self.wanted {
-            return;
-        }
-        if self.wanted == 0 {
-            self.entries.clear();
-            self.threshold = 0;
-        } else {
-            self.entries.select_nth_unstable_by_key(self.wanted - 1, |entry| entry.rank);
-            self.threshold = self.entries[self.wanted - 1].rank;
-            self.entries.truncate(self.wanted);
-        }
-        self.ranks.clear();
-        self.ranks.extend(self.entries.iter().map(|entry| entry.rank));
-        let mut bytes = Vec::with_capacity(self.bytes.len());
-        for entry in &mut self.entries {
-            let start = bytes.len();
-            bytes.extend_from_slice(&self.bytes[entry.start..entry.start + entry.len]);
-            entry.start = start;
-        }
-        self.bytes = bytes;
+    /// Drops the entries of the upper half, about every second one; the others move up, in order.
+    fn halve(&mut self) {
+        self.threshold /= 2;
+        let (threshold, bytes) = (self.threshold, &mut self.bytes);
+        let mut end = 0;
+        self.entries.retain_mut(|entry| {
+            let stays = entry.rank < threshold;
+            if stays {
+                bytes.copy_within(entry.start..entry.start + entry.len, end);
+                entry.start = end;
+                end += entry.len;
+            }
+            stays
+        });
+        bytes.truncate(end);
+        self.ranks.retain(|rank| *rank < threshold);
     }
 }
 
@@ -115,13 +113,15 @@ mod tests {
 
     use super::*;
 
+    const MOST_BYTES: usize = 16 << 10;
+
     fn sample(order: impl Iterator<Item = u32>) -> Vec<String> {
-        let mut sample = Sample::new(100);
+        let mut sample = Sample::new(MOST_BYTES);
         for id in order.map(|i| format!("user-{i}")) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
-            assert!(sample.entries.len() < 216, "more than twice the wanted ones are kept");
+            let bytes: usize = sample.ids().map(|id| id.len() + ENTRY_BYTES).sum();
+            assert!(bytes <= MOST_BYTES, "{bytes} bytes are kept");
         }
-        sample.shrink();
         let mut ids: Vec<_> =
             sample.ids().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
         ids.sort();
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_choice_depends_on_the_set_alone() {
         let forward = sample(0..10_000);
-        assert_eq!(forward.len(), 100);
+        assert!((100..300).contains(&forward.len()), "{} are kept", forward.len());
         assert_eq!(sample((0..10_000).rev()), forward);
         assert_eq!(
             sample((0..30_000).map(|i| i % 10_000)),

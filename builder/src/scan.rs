@@ -30,10 +30,7 @@ pub use self::footer::{MAX_CHUNK_BYTES, MAX_FOOTER_BYTES};
 use crate::error::Error;
 use crate::source::InputFile;
 
-/// Compressed column chunks in memory at a time; a single larger one is there alone.
-pub const MAX_BYTES_IN_FLIGHT: u32 = 256 << 20;
-
-/// What a small chunk counts as, so that there are at most 256 in flight.
+/// What a small chunk counts as, so that there are not too many in flight.
 const LEAST_BYTES: u32 = 1 << 20;
 
 /// Footers read, or chunks fetched, at the same time.
@@ -84,9 +81,9 @@ impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
 /// Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
 /// after the footers, then about every 65,536 rows of each thread, and at the end.
 ///
-/// Cost: a thread for each sink; of memory, [`MAX_BYTES_IN_FLIGHT`], and what each thread unpacks:
-/// a page or two of usually 1 MB. A page that claims more than 1 GiB is refused unopened, so that a
-/// small file cannot ask for all memory.
+/// Cost: a thread for each sink; of memory, `in_flight` bytes of compressed column chunks (or a single
+/// larger one), and what each thread unpacks: a page or two of usually 1 MB. A page that claims more than
+/// 1 GiB is refused unopened, so that a small file cannot ask for all memory.
 ///
 /// An error ends the scan at once, and every thread with it. Dropping the future does the same,
 /// except that a thread may be unpacking one more page by then. A panic of a sink is passed on.
@@ -99,6 +96,7 @@ impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
 pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
+    in_flight: u32,
     sinks: Vec<S>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Totals, Vec<S>), Error> {
@@ -122,7 +120,7 @@ pub async fn scan<S: Sink>(
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
     let crew = Crew::start(sinks, waiting, report)?;
-    let fetching = fetch_chunks(plans, work);
+    let fetching = fetch_chunks(plans, in_flight.max(LEAST_BYTES), work);
     let watching = async {
         // Ends when the last thread does.
         while let Some(event) = reports.recv().await {
@@ -168,10 +166,11 @@ async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Pla
 /// Fetches every chunk and hands it on. Ends, and with it the threads, when all are handed on.
 async fn fetch_chunks(
     plans: Vec<Arc<Plan>>,
+    in_flight: u32,
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {
     // The channel needs no bound of its own: what is in it holds a part of this.
-    let room = Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT as usize));
+    let room = Arc::new(Semaphore::new(in_flight as usize));
     let chunks = plans.iter().flat_map(|plan| {
         let read = (0..plan.chunks.len()).filter(|&group| plan.chunks[group].rows > 0);
         read.map(move |group| (plan, group))
@@ -180,7 +179,7 @@ async fn fetch_chunks(
         .then(|(plan, group)| {
             let range = &plan.chunks[group].range;
             let bytes = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
-            let share = bytes.clamp(LEAST_BYTES, MAX_BYTES_IN_FLIGHT);
+            let share = bytes.clamp(LEAST_BYTES, in_flight);
             let room = Arc::clone(&room);
             async move {
                 let share = room.acquire_many_owned(share).await;

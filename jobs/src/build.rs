@@ -1,6 +1,5 @@
 //! `bloomsday build`: one day, from Parquet to pointer.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bloomsday_builder::{Job, Report, build};
@@ -13,6 +12,7 @@ use clap::Args;
 use crate::config::{FPP, Settings};
 use crate::error::{Error, exit};
 use crate::output::{Output, complain, mebibytes, or_dash, pairs, thousands, who};
+use crate::resources::Resources;
 
 /// Build one day: read, count, fill, verify, publish, point.
 ///
@@ -38,15 +38,8 @@ pub(crate) struct Build {
     /// How bits are arranged: blocked or guava [default: blocked].
     #[arg(long)]
     layout: Option<Layout>,
-    /// How much memory hashes may take before they go to disk [default: 4GiB].
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<bytesize::ByteSize>,
-    /// Where they go then [default: the system's folder for temporary files].
-    #[arg(long, value_name = "DIR")]
-    spill: Option<PathBuf>,
-    /// How many threads work [default: one a core].
-    #[arg(long)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    resources: Resources,
     /// Let a suspicious day pass, and record why.
     #[arg(long, value_name = "WHY")]
     accept_change: Option<String>,
@@ -81,9 +74,7 @@ impl Build {
             column: None,
             fpp: None,
             layout: None,
-            memory: None,
-            spill: None,
-            threads: None,
+            resources: Resources::default(),
             accept_change: None,
             dry_run: false,
         }
@@ -106,7 +97,6 @@ impl Build {
             return Err(missing("input"));
         }
         let column = self.column.or(configured.column).ok_or_else(|| missing("column"))?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Job {
             filter: self.filter,
             day: self.day,
@@ -114,13 +104,9 @@ impl Build {
             column,
             fpp: self.fpp.or(configured.fpp).unwrap_or(FPP),
             layout: self.layout.or(configured.layout).unwrap_or(Layout::Blocked),
-            memory: self
-                .memory
-                .or(configured.memory)
-                .unwrap_or(bytesize::ByteSize::gib(4))
-                .as_u64(),
-            spill_folder: self.spill.unwrap_or_else(std::env::temp_dir),
-            threads: self.threads.unwrap_or(cores).max(1),
+            memory: self.resources.memory(configured.memory),
+            spill_folder: self.resources.spill_folder(),
+            threads: self.resources.threads(),
             by: who(),
             gates: configured.gates,
             accept_change: self.accept_change,

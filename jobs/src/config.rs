@@ -274,7 +274,11 @@ impl Settings {
             add(key("column"), filter.column.clone(), "none (--column)");
             add(key("fpp"), filter.fpp.map(|fpp| fpp.to_string()), "0.03");
             add(key("layout"), filter.layout.map(|layout| layout.to_string()), "blocked");
-            add(key("memory"), filter.memory.map(|memory| memory.to_string()), "4 GiB");
+            add(
+                key("memory"),
+                filter.memory.map(|memory| memory.to_string()),
+                "3/4 of what is left",
+            );
             add(key("max_age_days"), filter.max_age_days.map(|days| days.to_string()), "3");
             add(key("keep_days"), filter.keep_days.map(|days| days.to_string()), "14");
             filter.gates.check().map_err(|why| Error::Usage(format!("filters.{name}.{why}")))?;

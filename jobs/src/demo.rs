@@ -1,12 +1,9 @@
 //! `bloomsday demo`: the whole story on sample data, in a folder, on this machine.
 
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::day::Day;
@@ -17,15 +14,14 @@ use bloomsday_common::store::Store;
 use bloomsday_server::{Bloomsday, Config, FilterConfig, http, start};
 use clap::Args;
 use jiff::Timestamp;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
-use parquet::file::properties::WriterProperties;
 use serde_json::json;
 
 use crate::config::FPP;
 use crate::error::Error;
 use crate::output::{Output, print, state, thousands, who};
 use crate::repoint::repoint;
+use crate::resources::Resources;
+use crate::sample_data::{self, COLUMN, user};
 use crate::serve::Signals;
 
 /// How many users a day of the sample has.
@@ -168,16 +164,17 @@ impl Story<'_> {
     }
 
     async fn build(&self, day: Day) -> Result<Report, Error> {
+        let resources = Resources::default();
         let job = Job {
             filter: self.filter.clone(),
             day,
             inputs: vec![self.input.join("dt={day}").display().to_string()],
-            column: "device_id".into(),
+            column: COLUMN.into(),
             fpp: FPP,
             layout: Layout::Blocked,
             memory: 1 << 30,
-            spill_folder: std::env::temp_dir(),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            spill_folder: resources.spill_folder(),
+            threads: resources.threads(),
             by: who(),
             gates: Gates::default(),
             accept_change: None,
@@ -236,31 +233,13 @@ impl Story<'_> {
     }
 }
 
-/// The `n`th user's device ID: 32 hex characters that look random and are always the same.
-fn user(n: u64) -> String {
-    let mix = |i: u64| {
-        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z ^ (z >> 31)
-    };
-    format!("{:016x}{:016x}", mix(2 * n + 1), mix(2 * n + 2))
-}
-
 /// Writes the `index`th day as Parquet. Users come and go: each day's are the day before's, less the
 /// longest known, plus new ones.
 fn write_day(input: &Path, day: Day, index: u64) -> Result<(), Error> {
     let folder = input.join(format!("dt={day}"));
     let failed = |source| Error::System { doing: format!("write {}", folder.display()), source };
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let file = File::create(folder.join("part-0.parquet")).map_err(failed)?;
     let first = index * NEW_A_DAY;
     let visits = (0..USERS_A_DAY * VISITS).map(|visit| user(first + visit % USERS_A_DAY));
-    let ids: ArrayRef = Arc::new(StringArray::from_iter_values(visits));
-    let batch =
-        RecordBatch::try_from_iter([("device_id", ids)]).expect("one column has one length");
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
-    writer.close()?;
-    Ok(())
+    sample_data::write(&folder.join("part-0.parquet"), visits)
 }

@@ -20,6 +20,8 @@ mod plan;
 mod prune;
 mod query;
 mod repoint;
+mod resources;
+mod sample_data;
 mod schedule;
 mod serve;
 mod status;
@@ -160,7 +162,7 @@ fn main() -> ExitCode {
                 Job::Prune(job) => job.run(&settings, &output).await,
                 Job::Export(job) => job.run(&settings, &output).await,
                 Job::Import(job) => job.run(&settings, &output).await,
-                Job::Plan(job) => job.run(&output),
+                Job::Plan(job) => job.run(&output).await,
                 Job::Health(job) => job.run().await,
                 Job::Completions(job) => job.run(Cli::command()),
                 Job::Man(job) => job.run(Cli::command()),

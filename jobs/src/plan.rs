@@ -1,4 +1,7 @@
-//! `bloomsday plan`: size, probes and memory for each layout, before building anything.
+//! `bloomsday plan`: size, probes and memory for each layout, and what a build takes here, before any day
+//! is built.
+
+mod forecast;
 
 use std::process::ExitCode;
 
@@ -7,13 +10,17 @@ use bloomsday_common::filter::{Layout, Shape};
 use clap::Args;
 use serde_json::{Value, json};
 
+use self::forecast::{Forecast, Question};
 use crate::config::FPP;
 use crate::error::Error;
 use crate::output::{Output, table, thousands};
+use crate::resources::Resources;
 
-/// Show size, probes and memory for each layout, before building anything.
+/// Show size, probes and memory for each layout, and the time and memory that a build takes here.
 ///
-/// Example: bloomsday plan --ids 300m --fpp 0.03
+/// Builds some million IDs in a temporary folder to find out, which takes some seconds.
+///
+/// Example: bloomsday plan --ids 300m --fpp 0.03 --memory 1GiB
 #[derive(Args)]
 pub(crate) struct Plan {
     /// How many distinct IDs: a number, or with k, m, g for thousands, millions, billions.
@@ -22,6 +29,14 @@ pub(crate) struct Plan {
     /// The false-positive probability to size for.
     #[arg(long, value_name = "P", default_value_t = FPP)]
     fpp: f64,
+    /// How many rows the input has [default: one for each ID].
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    rows: Option<u64>,
+    #[command(flatten)]
+    resources: Resources,
+    /// Only sizes: build nothing to find out about time and memory.
+    #[arg(long)]
+    sizes_only: bool,
 }
 
 struct Row {
@@ -33,7 +48,7 @@ struct Row {
 }
 
 impl Plan {
-    pub(crate) fn run(self, output: &Output) -> Result<ExitCode, Error> {
+    pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
         let (ids, fpp) = (self.ids, self.fpp);
         // The one layout that takes every target; refuses an impossible one with the remedy.
         let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
@@ -59,10 +74,19 @@ impl Plan {
         rows.push(of(guava));
 
         let (choice, why) = recommend(fpp);
+        let chosen = match (choice, &blocked) {
+            (Layout::Blocked, Ok(shape)) => *shape,
+            _ => guava,
+        };
+        let forecast = match self.sizes_only {
+            true => None,
+            false => Some(forecast::forecast(self.question(chosen)).await?),
+        };
         let report: Vec<Value> = rows.iter().map(|row| row.json(ids)).collect();
         let report = json!({
             "ids": ids, "fpp_target": fpp, "layouts": report,
             "recommended": choice.name(), "because": why,
+            "build": forecast.as_ref().map(Forecast::json),
         });
         output.show(&report, || {
             let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits an ID", "fpp"];
@@ -72,9 +96,22 @@ impl Plan {
             if let Err(error) = &blocked {
                 page += &format!("\nblocked: {error}\n");
             }
-            page + &format!("\nchoose --layout {choice}: {why}\n")
+            page += &format!("\nchoose --layout {choice}: {why}\n");
+            page + &forecast.map_or(String::new(), |forecast| forecast.page())
         });
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn question(self, shape: Shape) -> Question {
+        Question {
+            rows: self.rows.unwrap_or(self.ids),
+            ids: self.ids,
+            shape,
+            fpp: self.fpp,
+            memory: self.resources.memory(None),
+            threads: self.resources.threads(),
+            spill_folder: self.resources.spill_folder(),
+        }
     }
 }
 

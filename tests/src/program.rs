@@ -3,13 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{OnceLock, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use serde_json::Value;
 
 /// How long one run may take, on the busiest machine and at full size.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The program, built from this checkout if need be.
 pub fn path() -> &'static Path {
@@ -96,12 +97,31 @@ impl Bloomsday {
 
     /// Runs it to its end.
     pub fn run(self) -> Run {
+        self.run_beside(|_| ())
+    }
+
+    /// Runs it to its end, and gives the most memory that it ever had, in bytes.
+    pub fn weigh(self) -> (Run, u64) {
+        let most = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&most);
+        let run = self.run_beside(move |process| {
+            // It only grows, so the last look before the end counts.
+            while let Some(bytes) = high_water(process) {
+                seen.store(bytes, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        (run, most.load(Ordering::Relaxed))
+    }
+
+    fn run_beside(self, watch: impl FnOnce(u32) + Send + 'static) -> Run {
         let Bloomsday { mut command, line, stdin } = self;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"));
         let mut pipe = child.stdin.take().expect("stdin is piped");
         let writer = std::thread::spawn(move || pipe.write_all(&stdin));
         let (process, (ended, end)) = (child.id(), mpsc::channel());
+        std::thread::spawn(move || watch(process));
         std::thread::spawn(move || ended.send(child.wait_with_output()));
         // A server that should have refused to start would run for ever.
         let end = end.recv_timeout(DEADLINE).unwrap_or_else(|_| {
@@ -120,6 +140,14 @@ impl Bloomsday {
     pub fn into_command(self) -> Command {
         self.command
     }
+}
+
+/// The most memory a process has had, while there is one.
+fn high_water(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib << 10)
 }
 
 impl Run {

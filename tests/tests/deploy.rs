@@ -103,7 +103,8 @@ fn memory_limits_fit_the_filter_they_were_stated_for() {
             value.trim_matches('"').to_owned()
         };
         let ids = after("bloomsday/ids:");
-        let words = ["plan", "--ids", &ids, "--fpp", &after("bloomsday/fpp:"), "--json"];
+        let fpp = after("bloomsday/fpp:");
+        let words = ["plan", "--ids", &ids, "--fpp", &fpp, "--sizes-only", "--json"];
         let plan = bloomsday(&words).run().expect(0).json();
         let bytes = plan["bytes"].as_u64().or_else(|| plan["layouts"][0]["bytes"].as_u64());
         let blob = bytes.unwrap_or_else(|| panic!("{plan}")).div_ceil(1 << 20);

@@ -268,7 +268,10 @@ fn a_rate_that_guava_misses_with_so_few_ids_is_not_published() {
 #[test]
 fn the_plan_recommends_a_layout_and_shows_the_classic_numbers() {
     let plan = |ids: &str, fpp: &str| {
-        bloomsday(&["plan", "--ids", ids, "--fpp", fpp, "--json"]).run().expect(0).json()
+        bloomsday(&["plan", "--ids", ids, "--fpp", fpp, "--sizes-only", "--json"])
+            .run()
+            .expect(0)
+            .json()
     };
     assert_eq!(plan("300m", "0.03")["recommended"], "blocked");
     assert_eq!(plan("300m", "1e-9")["recommended"], "guava");

@@ -1,5 +1,6 @@
-//! The loop at a size that matters: 20 million IDs built, served, and every one asked back. Ignored in
-//! daily runs; prints the figures that the README quotes:
+//! The loop at sizes that matter: 20 million IDs built, served, and every one asked back; a day of
+//! `BLOOMSDAY_IDS` (300 million) within a gibibyte. Ignored in daily runs; prints the figures that the
+//! README quotes:
 //!
 //! ```sh
 //! cargo test --release --workspace --test large -- --ignored --nocapture
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
+use bloomsday_tests::campaign::on_threads;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
 
@@ -79,4 +81,29 @@ fn twenty_million_ids_are_built_and_every_one_is_asked_back() {
     let rate = yes as f64 / absent.len() as f64;
     assert!(rate < 0.0305, "{rate} of the absent IDs were answered yes");
     println!("measured fpp: {rate:.5}");
+}
+
+#[test]
+#[ignore = "takes minutes and 33 bytes of disk an ID; prints figures"]
+fn a_whole_day_is_built_within_a_gibibyte_and_without() {
+    const A_FILE: u64 = 5_000_000;
+    let number = std::env::var("BLOOMSDAY_IDS").ok();
+    let ids: u64 = number.map_or(300_000_000, |ids| ids.parse().expect("a number of IDs"));
+    let backend = Backend::local();
+    let input = backend.folder.path().join("input");
+    on_threads(2, ids.div_ceil(A_FILE), |file| {
+        let users = file * A_FILE..ids.min((file + 1) * A_FILE);
+        write_users(&input.join(format!("part-{file}.parquet")), users);
+    });
+    let (day, input) = (today().to_string(), input.display().to_string());
+    let mut digests = Vec::new();
+    for memory in [&["--memory", "1GiB"][..], &[]] {
+        let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+        let (run, most) = backend.bloomsday(&[&words[..], memory].concat()).weigh();
+        let report = run.expect(0).json();
+        assert_eq!(report["ids"], ids);
+        println!("{memory:?}: at most {} MiB; {}", most >> 20, report["seconds"]);
+        digests.push(report["digest"].clone());
+    }
+    assert_eq!(digests[0], digests[1]);
 }

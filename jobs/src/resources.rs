@@ -1,0 +1,38 @@
+//! What of this machine a build may take.
+
+use std::path::PathBuf;
+
+use bloomsday_builder::budget::default_memory;
+use bytesize::ByteSize;
+use clap::Args;
+
+/// Options of every command that builds.
+#[derive(Args, Default)]
+pub(crate) struct Resources {
+    /// How much memory the build may take; what does not fit goes to disk [default: three quarters of
+    /// what the machine or its cgroup has left].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+    /// Where it goes then [default: the system's folder for temporary files].
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
+    /// How many threads work [default: one a core].
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+impl Resources {
+    /// Bytes of memory, as the command says, or the configuration.
+    pub(crate) fn memory(&self, configured: Option<ByteSize>) -> u64 {
+        self.memory.or(configured).map_or_else(default_memory, |memory| memory.as_u64())
+    }
+
+    pub(crate) fn spill_folder(&self) -> PathBuf {
+        self.spill.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).max(1)
+    }
+}

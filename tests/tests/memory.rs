@@ -1,0 +1,60 @@
+//! `--memory` is a budget for all that a build holds, and `plan` foretells what a day takes.
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::program::bloomsday;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const FILES: u64 = 12;
+const USERS_A_FILE: u64 = 500_000;
+
+/// Builds, and gives the report and the most memory that it took.
+fn build(backend: &Backend, more: &[&str]) -> (Value, u64) {
+    let (day, input) = (today().to_string(), backend.folder.path().join("input"));
+    let input = input.display().to_string();
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    let (run, most) = backend.bloomsday(&[&words[..], more].concat()).weigh();
+    (run.expect(0).json(), most)
+}
+
+#[test]
+fn a_build_stays_within_its_memory_and_makes_the_same_blob() {
+    let (small, large) = (Backend::local(), Backend::local());
+    for file in 0..FILES {
+        let users = file * USERS_A_FILE..(file + 1) * USERS_A_FILE;
+        write_users(&small.folder.path().join(format!("input/part-{file}.parquet")), users);
+    }
+    let input = |backend: &Backend| backend.folder.path().join("input");
+    std::os::unix::fs::symlink(input(&small), input(&large)).unwrap();
+    let (tight, least) = build(&small, &["--memory", "256MiB"]);
+    let (loose, most) = build(&large, &["--memory", "4GiB"]);
+    println!("{} MiB with a budget of 256, {} without need", least / MIB, most / MIB);
+    assert_eq!(tight["ids"], FILES * USERS_A_FILE);
+    assert_eq!(tight["digest"], loose["digest"]);
+    assert!(least <= 256 * MIB, "{} MiB were taken", least / MIB);
+    assert!(most > 256 * MIB, "{} MiB: the budget was never in the way", most / MIB);
+}
+
+#[test]
+fn the_plan_foretells_time_and_memory_and_says_when_a_day_does_not_fit() {
+    let plan = |memory: &str| {
+        let words = ["plan", "--ids", "300m", "--memory", memory, "--threads", "2", "--json"];
+        bloomsday(&words).run().expect(0).json()["build"].clone()
+    };
+    let tight = plan("1GiB");
+    assert_eq!((&tight["fits"], &tight["threads"]), (&true.into(), &2.into()), "{tight}");
+    assert!(tight["memory_bytes"].as_u64().unwrap() <= 1 << 30, "{tight}");
+    assert!(tight["spilled_bytes"].as_u64().unwrap() > 0, "{tight}");
+    let seconds = tight["seconds"]["total"].as_f64().unwrap();
+    let parts = ["scan", "count", "fill", "publish", "verify"];
+    let sum: f64 = parts.iter().map(|part| tight["seconds"][part].as_f64().unwrap()).sum();
+    assert!(seconds > 1.0 && (sum - seconds).abs() < 1e-6, "{tight}");
+
+    let none = plan("256MiB");
+    assert_eq!(none["fits"], false, "{none}");
+    assert!(none["because"].as_str().unwrap().contains("read back"), "{none}");
+
+    let words = ["plan", "--ids", "300m", "--sizes-only", "--json"];
+    assert_eq!(bloomsday(&words).run().expect(0).json()["build"], Value::Null);
+}
