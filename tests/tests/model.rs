@@ -10,7 +10,8 @@
 //! either of two sets of IDs), operator's acts and prunes as [`Bound`] says, one ambiguous write.
 //! Taken as one step: a whole poll of a server, and prune's last look with its delete. Assumed: nobody
 //! is stopped for a whole day between a look and the write that follows from it. Not promised: that a
-//! build remembers a blob that only hand edits have named, since those leave no history.
+//! build remembers a blob that only hand edits have named, since those leave no history; nor that a day
+//! remembers its rollback once prune has dropped its pointer.
 
 #[path = "model/actors.rs"]
 mod actors;
@@ -127,6 +128,12 @@ fn a_pruner_among_them_deletes_nothing_that_is_needed() {
 #[test]
 #[ignore = "takes long: BLOOMSDAY_CAMPAIGN=full"]
 fn more_of_everything() {
-    explore(bound(2, [2, 2], 2, 0, 1), "four builds, two acts, two days");
-    explore(bound(3, [2, 1], 2, 1, 1), "three builds, two acts, one prune, three days");
+    explore(bound(2, [2, 2], 1, 0, 0), "four builds, one act, two days");
+    explore(bound(2, [2, 1], 1, 0, 1), "three builds, one act, one unclear write, two days");
+    explore(bound(2, [1, 1], 2, 0, 1), "two builds, two acts, one unclear write, two days");
+    explore(
+        bound(3, [1, 1], 1, 1, 1),
+        "two builds, one act, one prune, one unclear write, three days",
+    );
+    explore(bound(3, [2, 1], 1, 1, 0), "three builds, one act, one prune, three days");
 }

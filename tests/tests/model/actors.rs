@@ -500,6 +500,8 @@ impl World {
         let Some((mut pointers, mut blobs)) = self.pruner.due.take() else { return };
         if let Some(day) = pointers.pop() {
             self.pointers.remove(&day);
+            // With its pointer the day forgets that it was rolled back: nobody is to follow it any more.
+            self.taken_away.retain(|(taken, _)| *taken != day);
         } else if let Some(blob) = blobs.pop() {
             let references = self.references(&[]);
             let uploaded = self.blobs.get(&blob).copied();
