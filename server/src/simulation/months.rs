@@ -392,13 +392,12 @@ impl Month {
         self.turn(Sky::Fine);
         // A look or load that hangs ends at its deadline, then comes a poll.
         let round = self.config.load_deadline * 3 + Duration::from_secs(60);
-        let target =
-            |month: &Month| month.records.target(month.dial.shown(), month.oracle.last_followed);
+        let target = |month: &Month| month.oracle.target(&month.records, month.dial.shown());
         self.pass(round).await;
-        let expected = target(self);
+        let Some(expected) = target(self) else { return };
         let before = self.process.status().digest;
         self.pass(self.config.poll_interval * 11 / 10 + Duration::from_secs(1)).await;
-        if target(self) != expected {
+        if target(self).as_ref() != Some(&expected) {
             return;
         }
         let status = self.process.status();

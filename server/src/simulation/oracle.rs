@@ -48,7 +48,7 @@ impl Records {
 
     /// What a look at `now` leads to, by the machine's own clock; `last` is the newest pointer's day
     /// that this process followed.
-    pub(super) fn target(&self, now: Timestamp, last: Option<Day>) -> Target {
+    fn target(&self, now: Timestamp, last: Option<Day>) -> Target {
         self.targets(now, last).into_iter().next().unwrap_or(Target::Keep)
     }
 
@@ -94,7 +94,10 @@ pub(super) struct Oracle {
     allowed: Vec<(BlobKey, Option<Instant>)>,
     /// The blob that answered when last seen.
     pub(super) answers: Option<&'static Made>,
+    /// The newest pointer's day that it was seen to follow.
     pub(super) last_followed: Option<Day>,
+    /// The newest that it may have followed unseen: in a poll between two looks at it.
+    may_have_followed: Option<Day>,
     served: Vec<BlobKey>,
     /// Since when a filter is held back without a break.
     pub(super) held_from: Option<Instant>,
@@ -115,6 +118,7 @@ impl Oracle {
             allowed,
             answers: None,
             last_followed: None,
+            may_have_followed: None,
             served: Vec::new(),
             held_from: None,
             kept_from: None,
@@ -124,6 +128,13 @@ impl Oracle {
         }
     }
 
+    /// What a look at `now` should lead to; nothing when it depends on what was followed unseen.
+    pub(super) fn target(&self, records: &Records, now: Timestamp) -> Option<Target> {
+        let last = self.may_have_followed.max(self.last_followed);
+        let target = records.target(now, self.last_followed);
+        (target == records.target(now, last)).then_some(target)
+    }
+
     /// What the cache may hold when this process ends.
     pub(super) fn cacheable(&self) -> Vec<BlobKey> {
         self.served.iter().rev().take(3).cloned().collect()
@@ -131,10 +142,16 @@ impl Oracle {
 
     /// Takes note of what may answer now; called before and after everything that changes it.
     pub(super) fn note(&mut self, records: &Records, now: Timestamp) {
-        let mut targets = records.targets(now, self.last_followed);
-        if self.answers.is_some() {
-            // Only a server that has nothing goes a day back.
-            targets.truncate(1);
+        self.may_have_followed = self.may_have_followed.max(self.last_followed);
+        // Only a server that has nothing goes a day back.
+        let looks = if self.answers.is_some() { 1 } else { usize::MAX };
+        let [seen, unseen] = [self.last_followed, self.may_have_followed]
+            .map(|last| records.targets(now, last).into_iter().take(looks));
+        let targets: Vec<Target> = seen.chain(unseen).collect();
+        for target in &targets {
+            if let Target::Blob(_, day) = target {
+                self.may_have_followed = self.may_have_followed.max(*day);
+            }
         }
         let (at, holds) = (Instant::now(), self.holds);
         let is_usable = |key: &BlobKey| records.is_sound(key) || holds == Some(key.digest);
