@@ -181,7 +181,7 @@ impl Oracle {
             if seen.digest.is_none() {
                 return Err("a filter was lost".into());
             }
-            self.judge_guard(before, seen, now)?;
+            self.judge_guard(before, seen, (since, now))?;
         }
         match seen.digest {
             Some(digest) if self.answers.is_none_or(|before| before.key.digest != digest) => {
@@ -211,7 +211,12 @@ impl Oracle {
     }
 
     /// A day of strangers after a good one, by its own pointer, answers only after the longest hold.
-    fn judge_guard(&self, before: &Made, seen: &Seen, now: Instant) -> Result<(), String> {
+    fn judge_guard(
+        &self,
+        before: &Made,
+        seen: &Seen,
+        (since, now): (Instant, Instant),
+    ) -> Result<(), String> {
         let Some(max_hold) = self.max_hold else { return Ok(()) };
         let next = seen.digest.and_then(|digest| {
             let (key, _) = self.allowed.iter().find(|(key, _)| key.digest == digest)?;
@@ -221,8 +226,14 @@ impl Oracle {
         let strangers = |made: &Made| matches!(made.kind, Kind::Strangers | Kind::OtherStrangers);
         let newer_by_own_pointer =
             next.key.day > before.key.day && seen.pointer_day == Some(next.key.day);
+        // Other strangers may have answered in between, unseen: under a pin that ended, say.
+        let may_have_answered =
+            |ended: &Option<Instant>| ended.is_none_or(|at| at + UNDER_WAY >= since);
+        let strangers_between = self.allowed.iter().any(|(key, ended)| {
+            *key != next.key && may_have_answered(ended) && find(key).is_some_and(strangers)
+        });
         // Good days weeks apart differ as well, so only this change is one that must be held.
-        if strangers(before) || !strangers(next) || !newer_by_own_pointer {
+        if strangers(before) || strangers_between || !strangers(next) || !newer_by_own_pointer {
             return Ok(());
         }
         // Looks are ten minutes apart, and what is seen of them up to forty.
