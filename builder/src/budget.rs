@@ -6,7 +6,7 @@
 
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{Murmur3, Xxh3};
-use bloomsday_common::memory::available;
+use bloomsday_common::memory::{Available, available};
 
 use crate::error::Error;
 
@@ -94,13 +94,13 @@ pub fn default_memory() -> u64 {
 }
 
 /// Whether memory for a filter, and for its copy that is read back, is there: the system would grant
-/// more, and kill the process at the first touch.
+/// more, and kill the process at the first touch. One that does not tell refuses nothing.
 ///
 /// # Errors
 /// [`TooLarge`](Error::TooLarge), with the numbers.
-pub(crate) fn refuse_too_large(filter: Shape) -> Result<(), Error> {
+pub(crate) fn refuse_too_large(filter: Shape, available: Option<Available>) -> Result<(), Error> {
     let needed = 2 * filter.body_bytes();
-    match available().filter(|available| available.bytes < needed) {
+    match available.filter(|available| available.bytes < needed) {
         None => Ok(()),
         Some(there) => Err(Error::TooLarge { needed, available: there.bytes, by: there.by }),
     }
@@ -140,6 +140,19 @@ mod tests {
         };
         assert!(needs(GIB).spilled > 0 && needs(GIB).memory <= GIB);
         assert!(needs(4 * GIB).spilled == 0 && needs(4 * GIB).memory <= 4 * GIB);
+    }
+
+    #[test]
+    fn a_filter_whose_copy_does_not_fit_is_refused_with_the_numbers() {
+        let shape = Shape::for_ids(Layout::Blocked, 1_000_000, 0.03).unwrap();
+        let needed = 2 * shape.body_bytes();
+        let there = |bytes| Some(Available { bytes, by: "the cgroup's limit".into() });
+        let refused = refuse_too_large(shape, there(needed - 1)).unwrap_err().to_string();
+        for part in [&needed.to_string(), &(needed - 1).to_string(), "the cgroup's limit"] {
+            assert!(refused.contains(part), "no `{part}` in {refused}");
+        }
+        assert!(refuse_too_large(shape, there(needed)).is_ok());
+        assert!(refuse_too_large(shape, None).is_ok());
     }
 
     #[test]

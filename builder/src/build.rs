@@ -11,6 +11,7 @@ use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{Act, ActKind, Outcome};
 use bloomsday_common::protocol::{self, Publish, Retention, Seen, Step};
 use bloomsday_common::store::Store;
@@ -195,7 +196,7 @@ async fn run<H: IdHash>(
     let clock = Instant::now();
     progress(Progress::Fill);
     let shape = Shape::for_ids(job.layout, distinct.n_ids(), job.fpp)?;
-    budget::refuse_too_large(shape)?;
+    budget::refuse_too_large(shape, available())?;
     let filter = fill::fill(&distinct, shape, job.threads)?;
     crash_point("filled");
     let header = measure::<H>(job, &distinct, &filter);

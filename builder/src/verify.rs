@@ -79,8 +79,12 @@ pub fn check_complete<H: IdHash>(
     threads: usize,
 ) -> Result<(), Error> {
     let lost = count_missing(filter, distinct, threads)?;
-    let lost_samples =
-        samples.iter().flat_map(Sample::ids).filter(|id| !filter.contains(id)).count();
+    let lost_of = |sample: &Sample| sample.ids().filter(|id| !filter.contains(id)).count();
+    // A sample for each thread that gathered one.
+    let lost_samples: usize = std::thread::scope(|scope| {
+        let asked: Vec<_> = samples.iter().map(|sample| scope.spawn(|| lost_of(sample))).collect();
+        asked.into_iter().map(|lost| lost.join().expect("asking does not panic")).sum()
+    });
     if lost > 0 || lost_samples > 0 {
         return Err(Error::Lost { lost, of: distinct.n_ids(), lost_samples: lost_samples as u64 });
     }
