@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bloomsday_common::blob;
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::{Fetched, Store};
+use bloomsday_common::store::Store;
 
 use crate::Options;
 use crate::measure::{Bound, Outcome, contestant, race};
@@ -32,8 +32,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let fetched = runtime.block_on(store.fetch_into(&key, u64::MAX, spare));
         fetched.expect("the blob is read")
     };
-    let checked =
-        |Fetched { memory, digest }| blob::open(memory, digest, &key).expect("it is sound").1;
+    let checked = |fetched| blob::open(fetched, &key).expect("it is sound").1;
     let millis = |clock: Instant| clock.elapsed().as_secs_f64() * 1e3;
     let mut huge = None;
     let mut plain = vec![0; bytes as usize];

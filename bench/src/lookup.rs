@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let key = ours::publish(&store, &header, &filter).await;
         drop(filter);
         let fetched = store.fetch(&key, u64::MAX).await.expect("the blob is read");
-        let (_, bare) = blob::open(fetched.memory, fetched.digest, &key).expect("it is sound");
+        let (_, bare) = blob::open(fetched, &key).expect("it is sound");
         (bare, ours::serve(folder.path()).await)
     });
     let mut field = Field {

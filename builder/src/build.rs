@@ -342,7 +342,7 @@ async fn overlap<H: IdHash>(
         let Seen::Found(pointer) = pointer.seen else { continue };
         let earlier = async {
             let fetched = store.fetch(&pointer.blob, u64::MAX).await?;
-            blob::open(fetched.memory, fetched.digest, &pointer.blob)
+            blob::open(fetched, &pointer.blob)
         };
         return match earlier.await {
             Ok((header, _)) if header.shape.layout() != H::LAYOUT => None,

@@ -70,7 +70,7 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
         }
     };
     crash_point("read-back");
-    blob::open(fetched.memory, fetched.digest, key)
+    blob::open(fetched, key)
 }
 
 /// How the attempt to move a pointer ended.

@@ -73,7 +73,7 @@ use bincode::{Decode, Encode, config};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::filter::{Filter, Kernel, Layout, Shape, blocked, guava};
+use crate::filter::{self, Filter, Kernel, Layout, Shape, blocked, guava};
 use crate::hash::{IdHash, Murmur3, XXH3_SEED, Xxh3};
 use crate::key::{BlobKey, FilterName};
 use crate::memory::Buffer;
@@ -174,17 +174,35 @@ impl Sealed<'_> {
     }
 }
 
+/// All bytes of what should be a blob, and what was computed of them while they arrived. Nothing is
+/// checked yet: that is for [`open`].
+pub struct Fetched {
+    /// The bytes, in memory ready for a filter.
+    pub memory: Buffer,
+    /// BLAKE3 of all but the last 32 (see [`digest_of`]).
+    pub digest: Digest,
+    /// How many bits of all of them are set.
+    pub ones: u64,
+}
+
+impl Fetched {
+    /// Bytes that are here already. Cost: a pass to digest them, and one to count.
+    pub fn of(memory: Buffer) -> Fetched {
+        let (digest, ones) = (digest_of(&memory), filter::count_ones(&memory));
+        Fetched { memory, digest, ones }
+    }
+}
+
 /// Checks a fetched blob in every way there is and views it as a filter.
 ///
-/// `digest` is BLAKE3 of all but the last 32 bytes (see [`digest_of`]), which a caller computes while
-/// the bytes arrive.
-///
-/// Cost: one pass to count bits; no copy. Shape: as the module describes, and nothing more.
+/// Cost: microseconds, since whoever fetched it has digested and counted; no copy. Shape: as the module
+/// describes, and nothing more.
 ///
 /// # Errors
 /// [`Error::Digest`]: fetch again; if it repeats, repoint.
 /// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Unsound`]: rebuild the day.
-pub fn open(memory: Buffer, digest: Digest, key: &BlobKey) -> Result<(Header, Filter), Error> {
+pub fn open(fetched: Fetched, key: &BlobKey) -> Result<(Header, Filter), Error> {
+    let Fetched { memory, digest, ones } = fetched;
     let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
     let trailer = memory.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
     if digest != key.digest || trailer != Some(digest) {
@@ -213,7 +231,7 @@ pub fn open(memory: Buffer, digest: Digest, key: &BlobKey) -> Result<(Header, Fi
         }
     }
     let filter = Filter::new(header.shape, memory, body);
-    let ones = filter.count_ones();
+    let ones = ones - filter.count_ones_outside();
     if ones != header.ones {
         let stated = header.ones;
         return Err(unsound(format!("{ones} bits are set where its header says {stated}")));

@@ -75,10 +75,9 @@ impl Parts {
 
     /// The value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len` in all.
     pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> [u8; Digest::BYTES] {
-        if len <= Parts::BYTES {
-            return *blake3::hash(part).as_bytes();
-        }
-        blake3::Hasher::new().set_input_offset(offset as u64).update(part).finalize_non_root()
+        let mut value = PartValue::begin(len, offset);
+        value.update(part);
+        value.finish()
     }
 
     /// Takes the value of the part at `offset`.
@@ -127,6 +126,33 @@ impl Parts {
                 let root = hazmat::merge_subtrees_root(&left, &right, hazmat::Mode::Hash);
                 Digest(*root.as_bytes())
             }
+        }
+    }
+}
+
+/// The value of one part, whose bytes come one after the other.
+pub(crate) struct PartValue {
+    hasher: blake3::Hasher,
+    /// Whether the part is all there is.
+    is_whole: bool,
+}
+
+impl PartValue {
+    /// Of the part that begins at `offset`, of `len` bytes in all.
+    pub(crate) fn begin(len: usize, offset: usize) -> PartValue {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(offset as u64);
+        PartValue { hasher, is_whole: len <= Parts::BYTES }
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> [u8; Digest::BYTES] {
+        match self.is_whole {
+            true => *self.hasher.finalize().as_bytes(),
+            false => self.hasher.finalize_non_root(),
         }
     }
 }

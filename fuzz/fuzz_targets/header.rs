@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use bloomsday_common::blob;
+use bloomsday_common::blob::{self, Fetched};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::Buffer;
@@ -35,11 +35,11 @@ fuzz_target!(|content: &[u8]| {
             day: "2026-11-19".parse().expect("a day"),
             digest,
         };
-        assert!(blob::open(memory, digest, &key).is_err());
+        assert!(blob::open(Fetched::of(memory), &key).is_err());
         return;
     };
     assert_eq!(key.digest, digest);
-    let Ok((header, filter)) = blob::open(memory, digest, &key) else { return };
+    let Ok((header, filter)) = blob::open(Fetched::of(memory), &key) else { return };
     // Every answer is an answer, the batch's too, and the header says what the filter is.
     assert_eq!((header.shape, header.ones), (filter.shape(), filter.count_ones()));
     let mut answers = [false; 40];

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::blob::{self, Fetched, Header, Origin};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::Fetched;
 use clap::Args;
 use serde_json::json;
 
@@ -87,17 +86,16 @@ pub(crate) async fn open(
     settings: &Settings,
 ) -> Result<(BlobKey, Header, Filter), Error> {
     let path = Path::new(text);
-    let (key, Fetched { memory, digest }) = if path.is_file() {
+    let (key, fetched) = if path.is_file() {
         let memory = read(path)?;
-        let digest = blob::digest_of(&memory);
-        (blob::key_of(&memory, text)?, Fetched { memory, digest })
+        (blob::key_of(&memory, text)?, Fetched::of(memory))
     } else {
         let store = settings.open_store(false)?;
         let key = key(text, store.roots())?;
         let fetched = store.fetch(&key, u64::MAX).await?;
         (key, fetched)
     };
-    let (header, filter) = blob::open(memory, digest, &key)?;
+    let (header, filter) = blob::open(fetched, &key)?;
     Ok((key, header, filter))
 }
 

@@ -67,7 +67,7 @@ async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Resu
     match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => {
             let fetched = store.fetch(&followed.blob, u64::MAX).await?;
-            Ok(blob::open(fetched.memory, fetched.digest, &followed.blob)?.1)
+            Ok(blob::open(fetched, &followed.blob)?.1)
         }
         Following::Keep(why) => Err(Error::Corrupt(why)),
         Following::Nothing(days) => {

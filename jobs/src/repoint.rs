@@ -199,6 +199,6 @@ pub(crate) async fn verified_target(
     store.refuse_doomed(&key, retention).await?;
     let fetched = store.fetch(&key, u64::MAX).await?;
     let bytes = fetched.memory.len() as u64;
-    let (header, _) = blob::open(fetched.memory, fetched.digest, &key)?;
+    let (header, _) = blob::open(fetched, &key)?;
     Ok((key, bytes, header))
 }

@@ -6,11 +6,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use bloomsday_common::blob::Fetched;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::Error;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::Pointer;
-use bloomsday_common::store::{Fetched, Store};
+use bloomsday_common::store::Store;
 
 use crate::loader::Spare;
 

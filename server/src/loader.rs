@@ -4,12 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bloomsday_common::blob;
+use bloomsday_common::blob::{self, Fetched};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Followed;
-use bloomsday_common::store::{Fetched, Store};
+use bloomsday_common::store::Store;
 use futures::FutureExt;
 
 use crate::cache::Cache;
@@ -158,7 +158,7 @@ impl Loader {
     fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
         let bytes = fetched.memory.len() as u64;
         crash_point("fetched");
-        let (header, filter) = blob::open(fetched.memory, fetched.digest, &followed.blob)?;
+        let (header, filter) = blob::open(fetched, &followed.blob)?;
         crash_point("opened");
         let key = followed.blob.clone();
         let huge_bytes = filter.memory().huge_bytes();

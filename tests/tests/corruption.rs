@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, Header};
+use bloomsday_common::blob::{self, Fetched, Header};
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::error::{Error, Kind};
@@ -32,7 +32,7 @@ fn good() -> Vec<(BlobKey, Vec<u8>)> {
 }
 
 fn open(key: &BlobKey, bytes: &[u8]) -> Result<(Header, Filter), Error> {
-    blob::open(buffer(bytes), blob::digest_of(bytes), key)
+    blob::open(Fetched::of(buffer(bytes)), key)
 }
 
 /// Makes the last 32 bytes, and the name, what the damaged bytes digest to.

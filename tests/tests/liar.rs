@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
-use bloomsday_common::blob;
+use bloomsday_common::blob::{self, Fetched};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::filter::Layout;
@@ -161,7 +161,7 @@ impl Story {
         let key = pointer.unwrap_or_else(|e| panic!("{case}: torn pointer: {e}")).blob;
         let stored = liar.stored(&key.to_string()).await;
         let stored = stored.unwrap_or_else(|| panic!("{case}: {key} is not there"));
-        let opened = blob::open(buffer(&stored), blob::digest_of(&stored), &key);
+        let opened = blob::open(Fetched::of(buffer(&stored)), &key);
         let (_, filter) = opened.unwrap_or_else(|e| panic!("{case}: {e}"));
         if key == self.ends_at && key.day == self.job.day {
             for n in self.users.clone() {

@@ -169,7 +169,7 @@ fn the_races() {
             blobs.dedup();
             for key in blobs {
                 let fetched = store.fetch(&key, u64::MAX).await.unwrap();
-                let (_, won) = blob::open(fetched.memory, fetched.digest, &key).unwrap();
+                let (_, won) = blob::open(fetched, &key).unwrap();
                 if key == named {
                     let users = users(if all_equal { 0 } else { winner });
                     assert!(users.map(user).all(|id| won.contains(id.as_bytes())), "{round}");

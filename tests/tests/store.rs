@@ -177,7 +177,7 @@ async fn small_and_large_blobs_come_back_whole(store: &Store) {
         assert_eq!(store.look_at_blob(sealed.key()).await.unwrap().0, sealed.len());
         assert!(store.blobs(&rt(), Some(day())).await.unwrap().contains(sealed.key()));
         let fetched = store.fetch(sealed.key(), u64::MAX).await.unwrap();
-        let (read, back) = blob::open(fetched.memory, fetched.digest, sealed.key()).unwrap();
+        let (read, back) = blob::open(fetched, sealed.key()).unwrap();
         assert_eq!(read, header);
         assert!(back.body() == filter.body());
         let too_large = store.fetch(sealed.key(), sealed.len() - 1).await;

@@ -44,7 +44,7 @@ fn open_bytes(bytes: &[u8]) -> Result<(Header, Filter), Error> {
     let digest = bytes.last_chunk().map_or(Digest::new([0; 32]), |chunk| Digest::new(*chunk));
     let mut memory = Buffer::zeroed(bytes.len()).unwrap();
     memory.copy_from_slice(bytes);
-    open(memory, digest_of(bytes), &BlobKey { filter: rt(), day: day(), digest })
+    open(Fetched::of(memory), &BlobKey { filter: rt(), day: day(), digest })
 }
 
 /// Makes the digest fit again, so that the checks behind it are reached.

@@ -1,30 +1,30 @@
-//! Fetching a blob: ranged reads, a few at a time, digested side by side while others arrive.
+//! Fetching a blob: ranged reads, a few at a time, digested and counted side by side while others arrive.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
 use super::{MAX_BLOB_BYTES, PART_BYTES, PARTS_AT_ONCE, Store, local};
-use crate::digest::{Digest, Parts};
+use crate::blob::Fetched;
+use crate::digest::{Digest, PartValue, Parts};
 use crate::error::Error;
+use crate::filter::count_ones;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
 
-/// What a fetch of a blob brought: its bytes and their digest, not yet checked.
-pub struct Fetched {
-    /// All bytes, in memory ready for a filter.
-    pub memory: Buffer,
-    /// BLAKE3 of all but the last 32, computed while they arrived.
-    pub digest: Digest,
-}
+/// What is read, digested and counted at a stretch, while a core's own cache holds it.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The digests of some parts, each with its offset.
+type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
 
 impl Store {
-    /// Fetches a blob into memory that a filter can use as it is, and digests it on the way.
+    /// Fetches a blob into memory that a filter can use as it is, and digests and counts it on the way.
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
@@ -67,19 +67,19 @@ impl Store {
         if let Some(folder) = &self.folder {
             let file = folder.join(&key);
             let read = move || {
-                let digest = read_file(&file, &mut memory);
-                (memory, digest)
+                let sums = read_file(&file, &mut memory);
+                (memory, sums)
             };
             let done = tokio::task::spawn_blocking(read).await;
-            let (given_back, digest) = done.expect("reading a file does not panic");
+            let (given_back, sums) = done.expect("reading a file does not panic");
             memory = given_back;
-            if let Ok(digest) = digest {
-                return Ok(Fetched { memory, digest });
+            if let Ok((digest, ones)) = sums {
+                return Ok(Fetched { memory, digest, ones });
             }
             // The general way fails too, and says why as for every store.
         }
-        let digest = self.read_ranges(&key, &path, &head, &mut memory).await?;
-        Ok(Fetched { memory, digest })
+        let (digest, ones) = self.read_ranges(&key, &path, &head, &mut memory).await?;
+        Ok(Fetched { memory, digest, ones })
     }
 
     async fn read_ranges(
@@ -88,12 +88,12 @@ impl Store {
         path: &Path,
         head: &ObjectMeta,
         memory: &mut [u8],
-    ) -> Result<Digest, Error> {
+    ) -> Result<(Digest, u64), Error> {
         let length = |got| Error::Length { key: key.to_owned(), expected: head.size, got };
         let content = memory.len().saturating_sub(Digest::BYTES);
         let mut digests = Parts::new(content);
         let ranges = (0..head.size).step_by(PART_BYTES);
-        let mut parts = futures::stream::iter(ranges)
+        let mut arriving = futures::stream::iter(ranges)
             .map(|start| {
                 let end = head.size.min(start + PART_BYTES as u64);
                 let options = GetOptions {
@@ -102,63 +102,95 @@ impl Store {
                     ..GetOptions::default()
                 };
                 async move {
-                    let part = self.objects.get_opts(path, options).await?.bytes().await?;
+                    let range = self.objects.get_opts(path, options).await?.bytes().await?;
                     // On a thread of its own: digesting takes as long as the bytes take to arrive.
-                    let task = move || (digest_part(&part, start as usize, content), part);
+                    let task = move || (sum_range(&range, start as usize, content), range);
                     let done = tokio::task::spawn_blocking(task).await;
                     Ok(done.expect("digesting does not panic"))
                 }
             })
             .buffered(PARTS_AT_ONCE);
-        let mut filled = 0;
-        while let Some(part) = parts.next().await {
-            let (values, part): (_, Bytes) = part.map_err(|e| self.error("read", key, e))?;
-            let end = filled + part.len();
+        let (mut filled, mut ones) = (0, 0);
+        while let Some(range) = arriving.next().await {
+            let ((values, more_ones), range) = range.map_err(|e| self.error("read", key, e))?;
+            let end = filled + range.len();
             let Some(place) = memory.get_mut(filled..end) else { return Err(length(end as u64)) };
-            place.copy_from_slice(&part);
-            if end < memory.len() && part.len() != PART_BYTES {
+            place.copy_from_slice(&range);
+            if end < memory.len() && range.len() != PART_BYTES {
                 return Err(length(end as u64));
             }
             values.into_iter().for_each(|(offset, value)| digests.set(offset, value));
+            ones += more_ones;
             filled = end;
         }
         if filled != memory.len() {
             return Err(length(filled as u64));
         }
-        Ok(digests.finish())
+        Ok((digests.finish(), ones))
     }
 }
 
-/// The digests of a download's parts, each with its offset; what lies past the content has none.
-fn digest_part(part: &[u8], start: usize, content: usize) -> Vec<(usize, [u8; Digest::BYTES])> {
-    let inside = &part[..part.len().min(content.saturating_sub(start))];
-    let parts = inside.chunks(Parts::BYTES).enumerate();
-    parts
-        .map(|(i, bytes)| {
-            let offset = start + i * Parts::BYTES;
-            (offset, Parts::value(content, offset, bytes))
-        })
-        .collect()
+/// What is computed of a part of [`Parts::BYTES`], piece by piece.
+struct Sums {
+    /// How many bytes the digest is of.
+    content: usize,
+    value: PartValue,
+    ones: u64,
 }
 
-/// Reads a file that fills `memory` exactly, and digests all but its last 32 bytes.
-fn read_file(path: &std::path::Path, memory: &mut [u8]) -> io::Result<Digest> {
+impl Sums {
+    /// Of the part that begins at `start`.
+    fn begin(content: usize, start: usize) -> Sums {
+        Sums { content, value: PartValue::begin(content, start), ones: 0 }
+    }
+
+    /// Takes the piece at `offset`; what lies past the content is only counted.
+    fn take(&mut self, offset: usize, piece: &[u8]) {
+        let inside = piece.len().min(self.content.saturating_sub(offset));
+        self.value.update(&piece[..inside]);
+        self.ones += count_ones(piece);
+    }
+}
+
+/// The digests of the parts in a range of a download, each with its offset, and the range's ones.
+fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
+    let (mut values, mut ones) = (Vec::new(), 0);
+    for (start, part) in (start..).step_by(Parts::BYTES).zip(range.chunks(Parts::BYTES)) {
+        let mut sums = Sums::begin(content, start);
+        let pieces = (start..).step_by(PIECE_BYTES).zip(part.chunks(PIECE_BYTES));
+        pieces.for_each(|(offset, piece)| sums.take(offset, piece));
+        ones += sums.ones;
+        if start < content {
+            values.push((start, sums.value.finish()));
+        }
+    }
+    (values, ones)
+}
+
+/// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many bits
+/// are set.
+fn read_file(path: &std::path::Path, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
     let file = File::open(path)?;
     let before = file.metadata()?;
     if before.len() != memory.len() as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let content = memory.len().saturating_sub(Digest::BYTES);
-    let pieces = memory.chunks_mut(Parts::BYTES).enumerate();
-    let digest = Parts::new(content).complete(pieces, |i, place| -> io::Result<_> {
-        let offset = i * Parts::BYTES;
-        file.read_exact_at(place, offset as u64)?;
-        let inside = place.len().min(content.saturating_sub(offset));
-        Ok((inside > 0).then(|| (offset, Parts::value(content, offset, &place[..inside]))))
+    let ones = AtomicU64::new(0);
+    let parts = memory.chunks_mut(Parts::BYTES).enumerate();
+    let digest = Parts::new(content).complete(parts, |i, part| -> io::Result<_> {
+        let start = i * Parts::BYTES;
+        let mut sums = Sums::begin(content, start);
+        for (offset, piece) in (start..).step_by(PIECE_BYTES).zip(part.chunks_mut(PIECE_BYTES)) {
+            file.read_exact_at(piece, offset as u64)?;
+            sums.take(offset, piece);
+        }
+        ones.fetch_add(sums.ones, Ordering::Relaxed);
+        Ok((start < content).then(|| (start, sums.value.finish())))
     })?;
     let after = file.metadata()?;
     if (after.len(), after.modified()?) != (before.len(), before.modified()?) {
         return Err(io::Error::other("it was written to while it was read"));
     }
-    Ok(digest)
+    Ok((digest, ones.into_inner()))
 }

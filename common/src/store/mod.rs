@@ -35,7 +35,6 @@ use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 use crate::pointer::{MAX_RECORD_BYTES, Pin, Pointer};
 use crate::protocol::{self, Followed, Seen, Step, Unclear};
-pub use fetch::Fetched;
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
 #[cfg(feature = "redis")]

@@ -73,7 +73,7 @@ impl Store {
 
     async fn ask_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
         let fetched = self.fetch(blob, u64::MAX).await?;
-        let (header, filter) = blob::open(fetched.memory, fetched.digest, blob)?;
+        let (header, filter) = blob::open(fetched, blob)?;
         Ok((filter.contains(id), header.fpp_measured()))
     }
 }
