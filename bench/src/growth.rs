@@ -24,12 +24,13 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let sizes = SIZES.iter().filter(|size| **size <= options.ids);
     let (mut lookups, mut insertions) = (Vec::new(), Vec::new());
     for &n in sizes {
-        let (partitions, partition) = timed(|| insert::partition(n));
+        let (partitions, partition) = timed(insert::memory(n), || insert::partition(n));
         let (distinct, deduplicate) =
-            timed(|| partitions.distinct(threads()).expect("nothing is spilled"));
+            timed(0, || partitions.distinct(threads()).expect("nothing is spilled"));
         let shape = Shape::for_ids(Layout::Blocked, n, FPP).expect("a size there is");
-        let (filter, fill) =
-            timed(|| fill::fill(&distinct, shape, threads()).expect("memory for a filter"));
+        let (filter, fill) = timed(shape.body_bytes(), || {
+            fill::fill(&distinct, shape, threads()).expect("memory for a filter")
+        });
         assert_eq!(distinct.n_ids(), n, "hashes of different numbers differ");
         drop(distinct);
         insert::check(&filter, n);
