@@ -18,7 +18,7 @@ const A_THREAD: u64 = 16 << 20;
 /// Compressed column chunks in memory at a time; what is on its way is there twice for a moment.
 const MOST_IN_FLIGHT: u64 = 128 << 20;
 /// Enough for a million IDs of 32 characters.
-const MOST_SAMPLED: u64 = 128 << 20;
+const MOST_SAMPLED: u64 = 160 << 20;
 /// What a small budget still gives to each of the two.
 const LEAST: u64 = 4 << 20;
 

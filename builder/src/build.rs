@@ -272,11 +272,12 @@ async fn gather<H: IdHash>(
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
-    let sink = |_| IdSink {
-        feeder: Feeder::new(partitions.clone()),
-        sample: Sample::new(budget.sample / threads),
+    let sink = |_| {
+        let feeder = Feeder::new(partitions.clone());
+        let sample = Sample::new(budget.sample / threads).map_err(Error::spill)?;
+        Ok::<_, Error>(IdSink { feeder, sample })
     };
-    let sinks = (0..threads).map(sink).collect();
+    let sinks = (0..threads).map(sink).collect::<Result<_, _>>()?;
     let watch = |scanned| progress(Progress::Scan(scanned));
     let scanned = scan::scan(files, &job.column, budget.in_flight, sinks, &watch).await?;
     let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;

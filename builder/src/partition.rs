@@ -32,7 +32,7 @@ use self::spill::{Extent, Spill};
 const PARTITION_BITS: u32 = 12;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// Hashes in a chunk: what a partition grows by. Small in tests, so that few hashes spill.
-const CHUNK: usize = if cfg!(test) { 8 } else { 256 };
+const CHUNK: usize = if cfg!(test) { 16 } else { 256 };
 /// Chunks in a slab, the piece in which memory is taken, one for each partition: 8 MiB of 64-bit hashes.
 const CHUNKS_A_SLAB: usize = PARTITIONS;
 
@@ -149,18 +149,6 @@ fn pieces<'a, H: IdHash>(part: &'a Part, slabs: &'a [Slab<H>]) -> impl Iterator<
         left -= len;
         (len > 0).then(|| &slabs[slab].hashes()[start..start + len])
     })
-}
-
-impl<H: IdHash> Fed<H> {
-    /// The next `N` places of a partition, in its last chunk.
-    #[inline(always)]
-    fn places<const N: usize>(&mut self, index: usize) -> &mut [H; N] {
-        let part = &mut self.parts[index];
-        let (slab, start) = place(*part.chunks.last().expect("it was given a chunk"));
-        let at = start + part.len % CHUNK;
-        part.len += N;
-        self.slabs[slab].hashes_mut()[at..].first_chunk_mut().expect("a chunk is whole lines")
-    }
 }
 
 /// The slab of a chunk, and where in it the chunk begins.

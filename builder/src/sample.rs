@@ -2,10 +2,10 @@
 //!
 //! Hashes alone could not show that an ID's bytes reach the right bit; these are asked from scratch.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
 
 use bloomsday_common::hash::IdHash;
+use bloomsday_common::memory::Buffer;
 
 /// The IDs whose mixed hashes are below a threshold, which is halved whenever they take too much
 /// memory: the same choice whatever the order of the input, and each distinct ID as likely as any other.
@@ -16,56 +16,47 @@ pub struct Sample {
     threshold: u64,
     entries: Vec<Entry>,
     /// The ranks of `entries`: an ID that comes again is not kept again.
-    ranks: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    ranks: Ranks,
     bytes: Vec<u8>,
 }
 
-/// What an entry takes beside its bytes: itself, and its rank in a table that is never quite full.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 20;
-
-/// Ranks are hashes already. The table looks at both ends of a hash, and the top bits of small ranks
-/// are zeros: so they are turned once.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a rank is one u64");
-    }
-
-    fn write_u64(&mut self, rank: u64) {
-        self.0 = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
+/// What an entry takes beside its bytes: itself, and four slots for its rank, as many as there are at most.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 4 * size_of::<u64>();
 
 #[derive(Clone, Copy)]
 struct Entry {
     rank: u64,
-    start: usize,
-    len: usize,
+    start: u32,
+    len: u16,
+}
+
+impl Entry {
+    fn place(&self) -> std::ops::Range<usize> {
+        let start = self.start as usize;
+        start..start + usize::from(self.len)
+    }
 }
 
 impl Sample {
     /// An empty sample; full, it will hold between half of `most_bytes` and all of them.
-    pub fn new(most_bytes: usize) -> Sample {
-        Sample {
-            most_bytes,
+    ///
+    /// # Errors
+    /// The system's, when it has no memory to begin with.
+    pub fn new(most_bytes: usize) -> io::Result<Sample> {
+        Ok(Sample {
+            most_bytes: most_bytes.min(u32::MAX as usize),
             threshold: u64::MAX,
             entries: Vec::new(),
-            ranks: HashSet::default(),
+            ranks: Ranks::new(1 << 10)?,
             bytes: Vec::new(),
-        }
+        })
     }
 
     /// Considers an ID. Cost: one comparison for nearly all.
     #[inline]
     pub fn consider<H: IdHash>(&mut self, id: &[u8], hash: H) {
-        // Reversed, so that the choice is spread over all blocks: those go by the leading bits.
-        let rank = hash.leading().reverse_bits();
+        // Turned round, so that the choice is spread over all blocks: those go by the leading bits.
+        let rank = hash.leading().swap_bytes();
         if rank < self.threshold {
             self.keep(id, rank);
         }
@@ -73,7 +64,7 @@ impl Sample {
 
     /// The chosen IDs.
     pub fn ids(&self) -> impl Iterator<Item = &[u8]> {
-        self.entries.iter().map(|entry| &self.bytes[entry.start..entry.start + entry.len])
+        self.entries.iter().map(|entry| &self.bytes[entry.place()])
     }
 
     #[cold]
@@ -81,10 +72,19 @@ impl Sample {
         if !self.ranks.insert(rank) {
             return;
         }
-        self.entries.push(Entry { rank, start: self.bytes.len(), len: id.len() });
+        // Both fit: an ID is short, and all of them together take less than 4 GiB.
+        let (start, len) = (self.bytes.len() as u32, id.len() as u16);
+        self.entries.push(Entry { rank, start, len });
         self.bytes.extend_from_slice(id);
         while self.entries.len() * ENTRY_BYTES + self.bytes.len() > self.most_bytes {
             self.halve();
+        }
+        if self.ranks.is_full(self.entries.len()) {
+            match Ranks::new(2 * self.ranks.n_slots()) {
+                Ok(larger) => self.ranks = larger.with(&self.entries),
+                // Fewer IDs are better than no build.
+                Err(_) => self.halve(),
+            }
         }
     }
 
@@ -96,14 +96,68 @@ impl Sample {
         self.entries.retain_mut(|entry| {
             let stays = entry.rank < threshold;
             if stays {
-                bytes.copy_within(entry.start..entry.start + entry.len, end);
-                entry.start = end;
-                end += entry.len;
+                let place = entry.place();
+                entry.start = end as u32;
+                end += place.len();
+                bytes.copy_within(place, entry.start as usize);
             }
             stays
         });
         bytes.truncate(end);
-        self.ranks.retain(|rank| *rank < threshold);
+        self.ranks.clear();
+        self.entries.iter().for_each(|entry| _ = self.ranks.insert(entry.rank));
+    }
+}
+
+/// A set of ranks, open addressing in huge pages: a rank finds its slot by one miss of the cache, and none
+/// of the TLB.
+struct Ranks(Buffer);
+
+impl Ranks {
+    /// Ranks that find no place within so many slots were made to collide, and are not kept.
+    const MAX_STEPS: usize = 64;
+
+    /// Room for half as many ranks as slots, a power of two.
+    fn new(n_slots: usize) -> io::Result<Ranks> {
+        Buffer::zeroed(n_slots * size_of::<u64>()).map(Ranks)
+    }
+
+    fn with(mut self, entries: &[Entry]) -> Ranks {
+        entries.iter().for_each(|entry| _ = self.insert(entry.rank));
+        self
+    }
+
+    fn n_slots(&self) -> usize {
+        self.0.len() / size_of::<u64>()
+    }
+
+    fn is_full(&self, n_ranks: usize) -> bool {
+        2 * n_ranks >= self.n_slots()
+    }
+
+    /// Whether the rank was not there.
+    #[inline]
+    fn insert(&mut self, rank: u64) -> bool {
+        // Zero means that a slot is free.
+        let rank = rank.max(1);
+        let slots: &mut [u64] = bytemuck::cast_slice_mut(&mut self.0);
+        let mask = slots.len() - 1;
+        // A threshold limits the leading bits only.
+        for step in 0..Ranks::MAX_STEPS {
+            let slot = &mut slots[(rank as usize).wrapping_add(step) & mask];
+            if *slot == rank {
+                return false;
+            }
+            if *slot == 0 {
+                *slot = rank;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn clear(&mut self) {
+        self.0.fill(0);
     }
 }
 
@@ -115,13 +169,14 @@ mod tests {
 
     const MOST_BYTES: usize = 16 << 10;
 
-    fn sample(order: impl Iterator<Item = u32>) -> Vec<String> {
-        let mut sample = Sample::new(MOST_BYTES);
+    fn sample(most_bytes: usize, order: impl Iterator<Item = u32>) -> Vec<String> {
+        let mut sample = Sample::new(most_bytes).unwrap();
         for id in order.map(|i| format!("user-{i}")) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
-            let bytes: usize = sample.ids().map(|id| id.len() + ENTRY_BYTES).sum();
-            assert!(bytes <= MOST_BYTES, "{bytes} bytes are kept");
         }
+        let bytes: usize = sample.ids().map(|id| id.len() + ENTRY_BYTES).sum();
+        assert!(bytes <= most_bytes, "{bytes} bytes are kept");
+        assert!(sample.ranks.0.len() <= 4 * size_of::<u64>() * sample.entries.len().max(256));
         let mut ids: Vec<_> =
             sample.ids().map(|id| String::from_utf8(id.to_vec()).unwrap()).collect();
         ids.sort();
@@ -130,18 +185,19 @@ mod tests {
 
     #[test]
     fn the_choice_depends_on_the_set_alone() {
-        let forward = sample(0..10_000);
+        let forward = sample(MOST_BYTES, 0..10_000);
         assert!((100..300).contains(&forward.len()), "{} are kept", forward.len());
-        assert_eq!(sample((0..10_000).rev()), forward);
+        assert_eq!(sample(MOST_BYTES, (0..10_000).rev()), forward);
         assert_eq!(
-            sample((0..30_000).map(|i| i % 10_000)),
+            sample(MOST_BYTES, (0..30_000).map(|i| i % 10_000)),
             forward,
             "duplicates changed the choice"
         );
     }
 
     #[test]
-    fn a_small_day_is_kept_whole() {
-        assert_eq!(sample(0..50).len(), 50);
+    fn a_small_day_is_kept_whole_and_each_id_once() {
+        assert_eq!(sample(MOST_BYTES, 0..50).len(), 50);
+        assert_eq!(sample(1 << 20, (0..30_000).map(|i| i % 10_000)).len(), 10_000);
     }
 }

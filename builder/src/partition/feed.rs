@@ -15,6 +15,10 @@ use super::{
 
 /// Hashes in a line: a cache line of 64-bit hashes.
 const LINE: usize = 8;
+const LINES_A_CHUNK: usize = CHUNK / LINE;
+const LINES_A_SLAB: usize = LINES_A_CHUNK * CHUNKS_A_SLAB;
+/// Whose lines are counted in 32 bits: 256 GiB a thread.
+const MOST_SLABS: usize = u32::MAX as usize / LINES_A_SLAB;
 
 /// One thread's way into the partitions.
 pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
@@ -23,6 +27,9 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     lines: Box<[[H; LINE]; PARTITIONS]>,
     /// How many hashes are in each line.
     held: Box<[u8; PARTITIONS]>,
+    /// Where the next line of each partition goes, counted in lines from the start of the slabs; at the
+    /// start of a chunk it has no room. Small, so that it stays in cache where the lists of chunks do not.
+    next: Box<[u32; PARTITIONS]>,
     fed: Fed<H>,
     /// Chunks given out of the slabs.
     chunks_used: usize,
@@ -41,6 +48,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             partitions,
             lines: lines.into_boxed_slice().try_into().ok().expect("as many as were made"),
             held: Box::new([0; PARTITIONS]),
+            next: Box::new([0; PARTITIONS]),
             fed: Fed { slabs: Vec::new(), parts },
             chunks_used: 0,
             beyond: false,
@@ -70,11 +78,14 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         for index in 0..PARTITIONS {
             let held = usize::from(std::mem::take(&mut self.held[index]));
             if held > 0 && self.has_room(index) {
-                let to: &mut [H; LINE] = self.fed.places(index);
-                *to = self.lines[index];
-                self.fed.parts[index].len -= LINE - held;
+                // Only whole lines: the rest is one of its own hashes again, and goes with the duplicates.
+                let mut line = self.lines[index];
+                let again = line[0];
+                line[held..].fill(again);
+                *self.place(index) = line;
             }
         }
+        (0..PARTITIONS).for_each(|index| self.note_len(index));
         if self.beyond && self.failed.is_none() {
             // The one slab that work needs was not in the budget: what it holds is not kept there.
             self.failed = self.spill().err();
@@ -94,20 +105,37 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     #[inline(never)]
     fn hand_over(&mut self, index: usize, last: H) {
         if self.has_room(index) {
-            let line = &self.lines[index];
             // Arrays, whose copies are moves of known size.
-            let to: &mut [H; LINE] = self.fed.places(index);
-            to[..LINE - 1].copy_from_slice(&line[..LINE - 1]);
-            to[LINE - 1] = last;
+            let mut line = self.lines[index];
+            line[LINE - 1] = last;
+            *self.place(index) = line;
         }
     }
 
-    /// Whether a partition has room for a line, or could be given some. Only the last line of all may
-    /// hold fewer hashes than others, so no line is ever cut by the end of a chunk.
+    /// The place of a partition's next line, which it has room for.
+    #[inline(always)]
+    fn place(&mut self, index: usize) -> &mut [H; LINE] {
+        let line = self.next[index] as usize;
+        self.next[index] += 1;
+        let (lines, _) = self.fed.slabs[line / LINES_A_SLAB].hashes_mut().as_chunks_mut();
+        &mut lines[line % LINES_A_SLAB]
+    }
+
+    /// Writes down how many hashes a partition has, all of its lines being full.
+    fn note_len(&mut self, index: usize) {
+        let part = &mut self.fed.parts[index];
+        let in_last = (self.next[index] as usize).wrapping_sub(1) % LINES_A_CHUNK + 1;
+        part.len = match part.chunks.len() {
+            0 => 0,
+            chunks => (chunks - 1) * CHUNK + in_last * LINE,
+        };
+    }
+
+    /// Whether a partition has room for a line, or could be given some.
     #[inline(always)]
     fn has_room(&mut self, index: usize) -> bool {
         // After the first failure the build is lost: take no more memory for it.
-        if self.failed.is_none() && self.fed.parts[index].len.is_multiple_of(CHUNK) {
+        if self.next[index].is_multiple_of(LINES_A_CHUNK as u32) && self.failed.is_none() {
             self.failed = self.grow(index).err();
         }
         self.failed.is_none()
@@ -118,7 +146,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     fn grow(&mut self, index: usize) -> io::Result<()> {
         if self.chunks_used == self.fed.slabs.len() * CHUNKS_A_SLAB {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
-            let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget;
+            let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget
+                && self.fed.slabs.len() < MOST_SLABS;
             if fits || self.fed.slabs.is_empty() {
                 self.beyond |= !fits;
                 self.fed.slabs.push(Slab::new()?);
@@ -128,6 +157,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             }
         }
         self.fed.parts[index].chunks.push(self.chunks_used as u32);
+        self.next[index] = (self.chunks_used * LINES_A_CHUNK) as u32;
         self.chunks_used += 1;
         Ok(())
     }
@@ -135,7 +165,9 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// Writes all that is in memory to the file, partition by partition, and uses the memory again.
     fn spill(&mut self) -> io::Result<()> {
         let mut hashes = Vec::new();
-        for part in &mut self.fed.parts {
+        for index in 0..PARTITIONS {
+            self.note_len(index);
+            let part = &mut self.fed.parts[index];
             if part.len > 0 {
                 hashes.clear();
                 pieces(part, &self.fed.slabs).for_each(|piece| hashes.extend_from_slice(piece));
@@ -143,6 +175,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             }
             part.chunks.clear();
             part.len = 0;
+            self.next[index] = 0;
         }
         self.chunks_used = 0;
         Ok(())
