@@ -164,7 +164,7 @@ async fn scan_only(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
     let sinks = (0..threads()).map(|_| |id: &[u8]| _ = std::hint::black_box(id)).collect();
     let scanned =
-        scan::scan(files, COLUMN, budget().in_flight, sinks, &|_| ()).await.expect("it is read");
+        scan::scan(files, COLUMN, budget().scan, sinks, &|_| ()).await.expect("it is read");
     scanned.0.rows
 }
 
@@ -182,7 +182,7 @@ async fn filled(input: &Path) -> u64 {
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
     let sinks = (0..threads()).map(|_| Keep(Feeder::new(partitions.clone()))).collect();
     let (totals, sinks) =
-        scan::scan(files, COLUMN, budget().in_flight, sinks, &|_| ()).await.expect("it is read");
+        scan::scan(files, COLUMN, budget().scan, sinks, &|_| ()).await.expect("it is read");
     sinks.into_iter().for_each(|sink| sink.0.finish().expect("nothing is spilled"));
     let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
     let distinct = partitions.distinct(threads()).expect("nothing is spilled");

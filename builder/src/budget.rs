@@ -1,7 +1,7 @@
 //! [`Budget`]: one figure for memory, shared out among all that a build holds.
 //!
-//! While the input is read these are hashes, compressed column chunks and a sample of raw IDs; after that
-//! what is left of the hashes, the filter, and the filter as it was read back or yesterday's. Hashes that
+//! While the input is read these are hashes, column chunks, what of them is unpacked, and a sample of raw
+//! IDs; after that what is left of the hashes, the filter, and the filter as it was read back or yesterday's. Hashes that
 //! stay in memory leave room for two filters; those that were spilled are no longer there by then.
 
 use bloomsday_common::filter::{Layout, Shape};
@@ -9,12 +9,16 @@ use bloomsday_common::hash::{Murmur3, Xxh3};
 use bloomsday_common::memory::{Available, available};
 
 use crate::error::Error;
+use crate::scan::Room;
 
 /// The program itself with its libraries, and what its allocator does not give back: up to 190 MB were
 /// measured with two threads.
 const ITSELF: u64 = 208 << 20;
-/// What a thread decodes, and the slab of hashes that it cannot work without.
+/// What a thread works with, and the slab of hashes that it cannot work without.
 const A_THREAD: u64 = 16 << 20;
+/// What all threads together unpack: most need some megabytes, and a thread with more waits for the others.
+const LEAST_UNPACKED: u64 = 64 << 20;
+const MOST_UNPACKED: u64 = 4 << 30;
 /// Compressed column chunks in memory at a time; what is on its way is there twice for a moment.
 const MOST_IN_FLIGHT: u64 = 128 << 20;
 /// Enough for a million IDs of 32 characters.
@@ -27,8 +31,8 @@ const LEAST: u64 = 4 << 20;
 pub struct Budget {
     /// Bytes of hashes in memory at once; more go to disk.
     pub hashes: u64,
-    /// Bytes of compressed chunks.
-    pub in_flight: u32,
+    /// Bytes of compressed chunks, and of what is unpacked.
+    pub scan: Room,
     /// Bytes of sampled IDs.
     pub sample: usize,
     /// Bytes of everything else.
@@ -57,10 +61,11 @@ impl Budget {
         let in_flight = (memory / 16).clamp(LEAST, MOST_IN_FLIGHT);
         let sample = (memory / 8).clamp(LEAST, MOST_SAMPLED);
         let rest = ITSELF + A_THREAD.saturating_mul(threads as u64);
-        let left = memory.saturating_sub(rest.saturating_add(2 * in_flight + sample));
+        let unpacked = (memory / 8).clamp(LEAST_UNPACKED, MOST_UNPACKED);
+        let left = memory.saturating_sub(rest.saturating_add(2 * in_flight + unpacked + sample));
         Ok(Budget {
             hashes: (left as f64 * hash / (hash + 2.0 * filter)) as u64,
-            in_flight: in_flight as u32,
+            scan: Room { in_flight: in_flight as u32, unpacked },
             sample: sample as usize,
             rest,
         })
@@ -72,7 +77,8 @@ impl Budget {
         let spills = hashes > self.hashes;
         let held = if spills { 0 } else { hashes };
         let filters = 2 * filter.body_bytes();
-        let reading = hashes.min(self.hashes) + 2 * u64::from(self.in_flight);
+        let Room { in_flight, unpacked } = self.scan;
+        let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
         let memory = self.rest + self.sample as u64 + reading.max(held + filters);
         // As they came, and once more without duplicates.
         Needs { memory, spilled: if spills { 2 * hashes } else { 0 } }
@@ -158,6 +164,6 @@ mod tests {
     #[test]
     fn a_tiny_budget_still_works() {
         let budget = Budget::of(0, Layout::Blocked, 0.03, 2).unwrap();
-        assert_eq!((budget.hashes, budget.in_flight as u64), (0, LEAST));
+        assert_eq!((budget.hashes, budget.scan.in_flight as u64), (0, LEAST));
     }
 }

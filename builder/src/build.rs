@@ -279,7 +279,7 @@ async fn gather<H: IdHash>(
     };
     let sinks = (0..threads).map(sink).collect::<Result<_, _>>()?;
     let watch = |scanned| progress(Progress::Scan(scanned));
-    let scanned = scan::scan(files, &job.column, budget.in_flight, sinks, &watch).await?;
+    let scanned = scan::scan(files, &job.column, budget.scan, sinks, &watch).await?;
     let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;
     (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
     let mut samples = Vec::new();

@@ -7,6 +7,7 @@
 //! | `delta` | bounds the counts inside such a chunk's pages |
 //! | `thrift` | looks through a footer before the parquet crate does |
 //! | `decode` | a column chunk → its IDs, on a thread of its own |
+//! | `room` | how much memory all of that may take |
 //!
 //! Nothing here knows what becomes of an ID.
 
@@ -14,6 +15,7 @@ mod decode;
 mod delta;
 mod footer;
 mod pages;
+mod room;
 mod thrift;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +29,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use self::decode::Event;
 use self::footer::Plan;
 pub use self::footer::{MAX_CHUNK_BYTES, MAX_FOOTER_BYTES};
+pub use self::room::Room;
+use self::room::Unpacked;
 use crate::error::Error;
 use crate::source::InputFile;
 
@@ -81,9 +85,9 @@ impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
 /// Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
 /// after the footers, then about every 65,536 rows of each thread, and at the end.
 ///
-/// Cost: a thread for each sink; of memory, `in_flight` bytes of compressed column chunks (or a single
-/// larger one), and what each thread unpacks: a page or two of usually 1 MB. A page that claims more than
-/// 1 GiB is refused unopened, so that a small file cannot ask for all memory.
+/// Cost: a thread for each sink; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a
+/// row group whose pages claim more than there is room for is refused unopened, so that a small file
+/// cannot ask for all memory.
 ///
 /// An error ends the scan at once, and every thread with it. Dropping the future does the same,
 /// except that a thread may be unpacking one more page by then. A panic of a sink is passed on.
@@ -92,11 +96,11 @@ impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
 /// [`Error::NotParquet`], [`Error::Corrupt`]: the file is none, or damaged.
 /// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: sound, but not with these IDs.
 /// [`Error::Replaced`]: a file changed meanwhile. [`Error::Input`]: the store failed.
-/// [`Error::TooMany`]: a footer or column chunk beyond its limit.
+/// [`Error::TooMany`]: a footer or column chunk beyond its limit, or pages beyond `room`.
 pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
-    in_flight: u32,
+    room: Room,
     sinks: Vec<S>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Totals, Vec<S>), Error> {
@@ -119,8 +123,8 @@ pub async fn scan<S: Sink>(
 
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
-    let crew = Crew::start(sinks, waiting, report)?;
-    let fetching = fetch_chunks(plans, in_flight.max(LEAST_BYTES), work);
+    let crew = Crew::start(sinks, room.unpacked, waiting, report)?;
+    let fetching = fetch_chunks(plans, room.in_flight.max(LEAST_BYTES), work);
     let watching = async {
         // Ends when the last thread does.
         while let Some(event) = reports.recv().await {
@@ -223,18 +227,20 @@ struct Crew<S> {
 impl<S: Sink> Crew<S> {
     fn start(
         sinks: Vec<S>,
+        unpacked: u64,
         waiting: mpsc::UnboundedReceiver<Work>,
         report: mpsc::UnboundedSender<Event>,
     ) -> Result<Crew<S>, Error> {
         let waiting = Arc::new(Mutex::new(waiting));
+        let room = Arc::new(Unpacked::new(unpacked));
         let stop = Stop(Arc::new(AtomicBool::new(false)));
         let mut threads = Vec::with_capacity(sinks.len());
         for (number, sink) in sinks.into_iter().enumerate() {
-            let (waiting, stop, report) =
-                (Arc::clone(&waiting), Arc::clone(&stop.0), report.clone());
+            let (waiting, room) = (Arc::clone(&waiting), Arc::clone(&room));
+            let (stop, report) = (Arc::clone(&stop.0), report.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("decode-{number}"))
-                .spawn(move || decode::run(sink, &waiting, &stop, &report))
+                .spawn(move || decode::run(sink, &waiting, &room, &stop, &report))
                 // Those that did start end by themselves: their channel closes.
                 .map_err(|source| Error::Thread { source })?;
             threads.push(thread);

@@ -8,8 +8,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
 use tokio::sync::mpsc;
 
+use super::room::Unpacked;
 use super::{Sink, Work, delta, pages};
 use crate::error::Error;
 use crate::ids::Counts;
@@ -31,6 +33,7 @@ pub(super) enum Event {
 pub(super) fn run<S: Sink>(
     mut sink: S,
     waiting: &Mutex<mpsc::UnboundedReceiver<Work>>,
+    room: &Unpacked,
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
 ) -> (Counts, S) {
@@ -40,7 +43,7 @@ pub(super) fn run<S: Sink>(
         // One thread waits for work and the others for that one; nobody panics in between.
         let next = waiting.lock().expect("receiving does not panic").blocking_recv();
         let Some(work) = next else { break };
-        match guarded(&work, &mut sink, stop, &mut meter) {
+        match guarded(&work, &mut sink, room, stop, &mut meter) {
             Ok(more) => {
                 counts.rows += more.rows;
                 counts.nulls += more.nulls;
@@ -61,6 +64,7 @@ pub(super) fn run<S: Sink>(
 fn guarded<S: Sink>(
     work: &Work,
     sink: &mut S,
+    room: &Unpacked,
     stop: &AtomicBool,
     meter: &mut Meter<'_>,
 ) -> Result<Counts, Error> {
@@ -71,9 +75,9 @@ fn guarded<S: Sink>(
         in_sink.set(false);
     };
     // After a panic the counts, the reader and the batch are gone, and the sink is not called.
-    let decoded = catch_unwind(AssertUnwindSafe(|| decode(work, &mut take, stop, meter)));
+    let decoded = catch_unwind(AssertUnwindSafe(|| decode(work, &mut take, room, stop, meter)));
     match decoded {
-        Ok(decoded) => decoded.map_err(|why| work.plan.corrupt(work.group, why)),
+        Ok(decoded) => decoded,
         // Not the file's fault.
         Err(panic) if in_sink.get() => {
             stop.store(true, Ordering::Relaxed);
@@ -86,28 +90,39 @@ fn guarded<S: Sink>(
 fn decode(
     work: &Work,
     take: &mut impl FnMut(&[u8]),
+    room: &Unpacked,
     stop: &AtomicBool,
     meter: &mut Meter<'_>,
-) -> Result<Counts, String> {
+) -> Result<Counts, Error> {
     let (plan, chunk) = (&work.plan, &work.plan.chunks[work.group]);
-    let pages = pages::check(&work.bytes, chunk.codec)?;
-    let differ = |rows| format!("its column has {rows} rows, and {} were promised", chunk.rows);
+    let corrupt = |why: String| plan.corrupt(work.group, why);
+    let damaged = |e: ParquetError| corrupt(e.to_string());
+    let differ =
+        |rows| corrupt(format!("its column has {rows} rows, and {} were promised", chunk.rows));
+    let pages = pages::check(&work.bytes, chunk.codec, room.all()).map_err(corrupt)?;
     if pages.values != chunk.rows {
         return Err(differ(pages.values));
     }
+    let _share = room.take(pages.unpacked).ok_or_else(|| Error::TooMany {
+        name: format!("{}: row group {}", plan.file.name, work.group),
+        what: "bytes in memory at once when its pages are unpacked",
+        got: pages.unpacked,
+        limit: room.all(),
+        remedy: "give the build more --memory, or write smaller pages",
+    })?;
     if pages.lengths {
         let column = plan.reader.metadata().row_group(work.group).column(0);
-        delta::check(&work.bytes, column, chunk.rows)?;
+        delta::check(&work.bytes, column, chunk.rows).map_err(corrupt)?;
     }
     let reader =
         ParquetRecordBatchReaderBuilder::new_with_metadata(work.bytes.clone(), plan.reader.clone())
             .with_row_groups(vec![work.group])
             .with_batch_size(pages.batch_rows)
             .build()
-            .map_err(|e| e.to_string())?;
+            .map_err(damaged)?;
     let mut counts = Counts::default();
     for batch in reader {
-        let batch = batch.map_err(|e| e.to_string())?;
+        let batch = batch.map_err(|e| corrupt(e.to_string()))?;
         let more = plan.column.for_each_id(&batch, take);
         counts.rows += more.rows;
         counts.nulls += more.nulls;

@@ -13,7 +13,7 @@ use super::thrift::Thrift;
 /// The most bytes that one page may unpack to.
 pub(super) const MAX_PAGE_BYTES: u64 = 1 << 30;
 
-/// The bytes that the pages lying wholly within one batch may unpack to together.
+/// The bytes that the rows of one batch may have together.
 const MAX_BATCH_BYTES: u64 = 256 << 20;
 
 /// The most rows of a batch: few enough that its views stay in the cache of a core.
@@ -30,22 +30,26 @@ pub(super) struct Pages {
     pub(super) values: u64,
     /// How many rows a batch may have.
     pub(super) batch_rows: usize,
+    /// How many bytes of it are in memory at once.
+    pub(super) unpacked: u64,
     /// Whether a page begins with a list of lengths, for `delta` to check.
     pub(super) lengths: bool,
 }
 
 /// Walks the page headers of a whole column chunk.
 ///
-/// Once this has passed, decoding batches of `batch_rows` holds no more than the dictionary page,
-/// the page at each end of a batch, and 256 MiB between them; each page has at most
-/// [`MAX_PAGE_BYTES`]. Counts inside the compressed part of a page are for `delta` to check.
+/// Once this has passed, decoding batches of `batch_rows` holds `unpacked` bytes: the dictionary page,
+/// the page at each end of a batch, and the rows between them, of which a quarter of `room` is enough.
+/// Each page has at most [`MAX_PAGE_BYTES`]. Counts inside the compressed part of a page are for `delta`
+/// to check.
 ///
 /// Cost: a few hundred nanoseconds a page; a gzip page of more than 1 MB is unpacked once more.
 ///
 /// # Errors
 /// What is wrong with which page, as text.
-pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> {
+pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Pages, String> {
     let (mut at, mut number, mut values, mut worst) = (0, 0_u64, 0_u64, 1_u64);
+    let (mut dictionary, mut largest) = (0, 0);
     let mut lengths = false;
     while at < chunk.len() {
         let named = |why: String| format!("page {number} {why}");
@@ -62,12 +66,16 @@ pub(super) fn check(chunk: &Bytes, codec: Compression) -> Result<Pages, String> 
             worst = worst.max(header.bytes_per_row());
             let encodings = [Header::DELTA_LENGTH_BYTE_ARRAY, Header::DELTA_BYTE_ARRAY];
             lengths |= encodings.contains(&header.encoding);
+            largest = largest.max(header.uncompressed as u64);
+        } else {
+            dictionary = dictionary.max(header.uncompressed as u64);
         }
         at += body.len();
         number += 1;
     }
-    let batch_rows = (MAX_BATCH_BYTES / worst).clamp(1, MAX_BATCH_ROWS) as usize;
-    Ok(Pages { values, batch_rows, lengths })
+    let batch_rows = (MAX_BATCH_BYTES.min(room / 4) / worst).clamp(1, MAX_BATCH_ROWS);
+    let unpacked = dictionary + 2 * largest + batch_rows * worst;
+    Ok(Pages { values, batch_rows: batch_rows as usize, unpacked, lengths })
 }
 
 /// Of a page header what says how much memory the page needs. All of it is as claimed.
@@ -209,7 +217,7 @@ mod tests {
     }
 
     fn check_plain(chunk: &[u8]) -> Result<Pages, String> {
-        check(&Bytes::copy_from_slice(chunk), Compression::UNCOMPRESSED)
+        check(&Bytes::copy_from_slice(chunk), Compression::UNCOMPRESSED, 1 << 30)
     }
 
     #[test]
@@ -218,7 +226,10 @@ mod tests {
         assert_eq!((read.kind, read.uncompressed, read.compressed), (0, 10, 5));
         assert_eq!((read.values, read.encoding, length), (4, 7, 17));
         let two = [header(20, 4, 0), vec![1, 2], header(20, 2, 0), vec![1]].concat();
-        assert_eq!(check_plain(&two), Ok(Pages { values: 8, batch_rows: 8192, lengths: false }));
+        assert_eq!(
+            check_plain(&two),
+            Ok(Pages { values: 8, batch_rows: 8192, unpacked: 20 + 2 * 8192, lengths: false })
+        );
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-const IN_FLIGHT: u32 = 256 << 20;
+const ROOM: Room = Room { in_flight: 256 << 20, unpacked: 1 << 30 };
 
 fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
     let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
@@ -43,7 +43,7 @@ fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
     let sinks = (0..threads).map(sink).collect();
     let totals = block_on(async {
         let files = find(&inputs, "2026-11-19".parse().unwrap()).await?;
-        let (totals, sinks) = scan(files, column, IN_FLIGHT, sinks, &|_| ()).await?;
+        let (totals, sinks) = scan(files, column, ROOM, sinks, &|_| ()).await?;
         assert_eq!(sinks.len(), threads);
         Ok::<_, Error>(totals)
     })?;
@@ -167,14 +167,14 @@ fn a_file_without_the_column_fails_before_any_id_is_taken() {
     let inputs = [good, without];
     let files = block_on(find(&inputs, "2026-11-19".parse().unwrap())).unwrap();
     let sinks = vec![|_: &[u8]| panic!("an ID was taken")];
-    let error = block_on(scan(files, "id", IN_FLIGHT, sinks, &|_| ())).err().expect("no column");
+    let error = block_on(scan(files, "id", ROOM, sinks, &|_| ())).err().expect("no column");
     let text = error.to_string();
     assert!(text.contains("pyarrow-special.parquet") && text.contains("`s`, `b`"), "{text}");
 }
 
 #[test]
 fn no_files_and_no_rows_give_nothing() {
-    let (totals, sinks) = block_on(scan(vec![], "id", IN_FLIGHT, vec![|_: &[u8]| ()], &|_| ()))
+    let (totals, sinks) = block_on(scan(vec![], "id", ROOM, vec![|_: &[u8]| ()], &|_| ()))
         .map_err(|e| e.to_string())
         .unwrap();
     assert_eq!((totals, sinks.len()), (Totals::default(), 1));
@@ -195,7 +195,7 @@ fn progress_counts_up_to_the_totals_that_the_footers_gave() {
     let told = StdMutex::new(Vec::new());
     let progress = |now: Progress| told.lock().unwrap().push(now);
     let sinks = vec![|_: &[u8]| (); 2];
-    let (totals, _) = block_on(scan(files, "id", IN_FLIGHT, sinks, &progress)).unwrap();
+    let (totals, _) = block_on(scan(files, "id", ROOM, sinks, &progress)).unwrap();
     let told = told.into_inner().unwrap();
     assert!(told.len() >= 4 && told.len() <= 8, "{told:?}");
     assert!(told.iter().all(|now| now.rows_total == 300_000), "{told:?}");
@@ -267,7 +267,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
     }
     // Gone, at any time.
     std::fs::remove_file(&path).unwrap();
-    let error = block_on(scan(files, "id", IN_FLIGHT, vec![|_: &[u8]| ()], &|_| ())).err().unwrap();
+    let error = block_on(scan(files, "id", ROOM, vec![|_: &[u8]| ()], &|_| ())).err().unwrap();
     assert_eq!(error.kind(), Kind::NotFound);
     assert!(error.to_string().contains("a.parquet"), "{error}");
 }
@@ -348,7 +348,7 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
     let body = told.length + told.compressed as usize;
     let check = |chunk: &[u8]| {
         let chunk = Bytes::copy_from_slice(&chunk[..body.min(header_end)]);
-        pages::check(&chunk, Compression::GZIP(GzipLevel::default()))
+        pages::check(&chunk, Compression::GZIP(GzipLevel::default()), ROOM.unpacked)
     };
     assert_eq!(check(chunk).unwrap().values, ids.len() as u64);
     let why = check(&small).unwrap_err();
@@ -360,7 +360,7 @@ fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
     let path = format!("{FIXTURES}/pyarrow-string.parquet");
     let files = block_on(find(&[path], "2026-11-19".parse().unwrap())).unwrap();
     let sinks = vec![|_: &[u8]| panic!("out of luck")];
-    let scan = || block_on(scan(files, "id", IN_FLIGHT, sinks, &|_| ())).map(|_| ());
+    let scan = || block_on(scan(files, "id", ROOM, sinks, &|_| ())).map(|_| ());
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scan)).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of luck"));
 }
@@ -388,7 +388,7 @@ fn dropping_a_scan_ends_its_threads() {
             }
         };
         let sinks = (0..3).map(sink).collect();
-        let running = scan(files, "id", IN_FLIGHT, sinks, &|_| ());
+        let running = scan(files, "id", ROOM, sinks, &|_| ());
         tokio::select! {
             _ = running => panic!("the scan was not stopped"),
             _ = first.recv() => (),
