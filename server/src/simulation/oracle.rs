@@ -54,25 +54,31 @@ impl Records {
 
     /// The same, and what follows if each should prove damaged.
     fn targets(&self, now: Timestamp, last: Option<Day>) -> Vec<Target> {
-        let pinned = self.pin.as_ref().filter(|(_, until)| until.is_none_or(|until| now < until));
-        match pinned {
-            Some((Record::Names(key), _)) => return vec![Target::Blob(key.clone(), None)],
-            Some((Record::Garbage, _)) => return vec![Target::Keep],
-            None => {}
-        }
-        let today = Day::of(now);
-        let newest = if last.is_some_and(|last| last > today) { last.unwrap() } else { today };
         let mut targets = Vec::new();
-        for (day, record) in self.pointers.range(newest.minus(3)..=newest).rev() {
+        for (place, record) in self.read_in_turn(now, last) {
             match record {
-                Record::Names(key) => targets.push(Target::Blob(key.clone(), Some(*day))),
-                Record::Garbage => {
-                    targets.push(Target::Keep);
-                    break;
-                }
+                Some(Record::Names(key)) => targets.push(Target::Blob(key.clone(), place)),
+                Some(Record::Garbage) => targets.push(Target::Keep),
+                None => continue,
+            }
+            if place.is_none() || record == Some(&Record::Garbage) {
+                break;
             }
         }
         targets
+    }
+
+    /// What a look reads, in this order: the pin, as no day, and the pointers.
+    fn read_in_turn(
+        &self,
+        now: Timestamp,
+        last: Option<Day>,
+    ) -> impl Iterator<Item = (Option<Day>, Option<&Record>)> {
+        let pin = self.pin.as_ref().filter(|(_, until)| until.is_none_or(|until| now < until));
+        let newest = last.map_or(Day::of(now), |last| last.max(Day::of(now)));
+        let pointers = (0..=3).map(move |age| newest.minus(age));
+        let pointers = pointers.map(|day| (Some(day), self.pointers.get(&day)));
+        std::iter::once((None, pin.map(|(record, _)| record))).chain(pointers)
     }
 }
 
@@ -98,6 +104,8 @@ pub(super) struct Oracle {
     pub(super) last_followed: Option<Day>,
     /// The newest that it may have followed unseen: in a poll between two looks at it.
     may_have_followed: Option<Day>,
+    /// When each pointer, or the pin, was missing last.
+    missing: BTreeMap<Option<Day>, Instant>,
     served: Vec<BlobKey>,
     /// Since when a filter is held back without a break.
     pub(super) held_from: Option<Instant>,
@@ -119,6 +127,7 @@ impl Oracle {
             answers: None,
             last_followed: None,
             may_have_followed: None,
+            missing: BTreeMap::new(),
             served: Vec::new(),
             held_from: None,
             kept_from: None,
@@ -147,7 +156,20 @@ impl Oracle {
         let looks = if self.answers.is_some() { 1 } else { usize::MAX };
         let [seen, unseen] = [self.last_followed, self.may_have_followed]
             .map(|last| records.targets(now, last).into_iter().take(looks));
-        let targets: Vec<Target> = seen.chain(unseen).collect();
+        let mut targets: Vec<Target> = seen.chain(unseen).collect();
+        // A look takes its time: what it found missing may be there by now, when it reads what comes next.
+        for last in [self.last_followed, self.may_have_followed] {
+            for (place, record) in records.read_in_turn(now, last) {
+                match record {
+                    None => _ = self.missing.insert(place, Instant::now()),
+                    Some(Record::Names(key)) => targets.push(Target::Blob(key.clone(), place)),
+                    Some(Record::Garbage) => {}
+                }
+                if self.missing.get(&place).is_none_or(|at| at.elapsed() > UNDER_WAY) {
+                    break;
+                }
+            }
+        }
         for target in &targets {
             if let Target::Blob(_, day) = target {
                 self.may_have_followed = self.may_have_followed.max(*day);
