@@ -161,23 +161,23 @@ impl Follower {
                 }
             }
         };
-        if ended.error.is_some() {
-            if !self.slot.is_loaded()
-                && let Some(generation) = loader.load_cached(&cached, &mut None).await
-            {
-                core.last_error.clone_from(&ended.error);
-                self.swap(loader, Arc::new(generation), &cached, core);
-            }
-            let answers = self.slot.current().is_some_and(|answers| answers.key == cached.blob);
-            if answers {
-                self.uncached = None;
-            }
-            // What the look put in place by itself is known already, by the pointer that names it.
-            if answers && ended.followed.is_none() {
-                self.generations.loaded_instead(&cached);
+        if ended.error.is_some()
+            && !self.slot.is_loaded()
+            && let Some(generation) = loader.load_cached(&cached, &mut None).await
+        {
+            core.last_error.clone_from(&ended.error);
+            self.swap(loader, Arc::new(generation), &cached, core);
+        }
+        let answers = self.slot.current().is_some_and(|answers| answers.key == cached.blob);
+        // What the look put in place by itself is known already, by the pointer that names it. Else the
+        // look failed, or the guard held back what it found: either way this one is not to be given up.
+        if answers && ended.followed.is_none() {
+            self.uncached = None;
+            self.generations.loaded_instead(&cached);
+            if ended.error.is_some() {
                 ended.outcome = ReloadOutcome::Swapped;
-                ended.followed = Some(cached);
             }
+            ended.followed = Some(cached);
         }
         ended
     }

@@ -14,7 +14,7 @@ use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
 use super::process::{Process, Sundial, on_a_paused_clock};
 use super::weather::{Sky, Weather};
 use crate::status::{FilterStatus, ReloadOutcome, State};
-use crate::{Config, FilterConfig};
+use crate::{Config, FilterConfig, Guard};
 
 /// A store, a clock at noon of the month's first day, and how to serve.
 pub(super) struct Scene {
@@ -499,6 +499,36 @@ fn a_stopgap_that_was_cached_too_is_shown_with_the_pointer_that_names_it() {
         let FilterStatus { day: answers, pointer_day, rolled_back, .. } = process.status();
         assert_eq!((answers, pointer_day), (Some(older.key.day), Some(day(-1))));
         assert!(rolled_back, "a pointer names another day's blob");
+    });
+}
+
+#[test]
+fn a_cached_blob_that_answers_while_another_is_held_is_never_given_up_for_an_older_day() {
+    play(|mut scene| async move {
+        let folder = tempfile::TempDir::new().unwrap();
+        scene.config.cache_dir = Some(folder.path().to_owned());
+        scene.config.filters[0].guard = Guard::Hold;
+        let (good, older) = (made(-1, Kind::Good), made(-2, Kind::Good));
+        let process = scene.settled().await;
+        until_cached(folder.path()).await;
+        drop(process);
+
+        scene.publish(-1, older).await;
+        scene.publish(0, made(0, Kind::Strangers)).await;
+        scene.weather.turn(Sky::Slow(Duration::from_secs(5)));
+        let process = scene.start();
+        let questions: Vec<_> = (0..2_000).map(user).collect();
+        process.ask(&questions);
+        sleep(Duration::from_secs(60)).await;
+        let status = process.status();
+        assert_eq!((status.digest, status.state), (Some(good.key.digest), State::Held));
+        assert_eq!(status.pointer_day, Some(day(-1)), "by the record that was cached with it");
+
+        scene.damage(made(0, Kind::Good)).await;
+        scene.point(0, &made(0, Kind::Good).key).await;
+        sleep(3 * A_POLL).await;
+        let status = process.status();
+        assert_eq!((status.digest, status.state), (Some(good.key.digest), State::Failing));
     });
 }
 
