@@ -330,8 +330,9 @@ impl Follower {
         loaded.map(Arc::new)
     }
 
-    /// Lets the filter answer that `followed` names. `core` is the status from then on, and is shown
-    /// first: a filter that answers in another's stead is never said to be well, however short.
+    /// Lets the filter answer that `followed` names; `core` is the status from then on. A first filter's is
+    /// shown before, while all is said to be loading still: one in another's stead is never said to be
+    /// well. Another's is shown after: whoever waits for a state finds the filter that goes with it.
     fn swap(
         &mut self,
         loader: &Loader,
@@ -341,13 +342,16 @@ impl Follower {
     ) {
         core.followed = Some(followed.clone());
         core.held = self.watch.is_holding();
-        self.slot.set_core(core.clone());
+        if !self.slot.is_loaded() {
+            self.slot.set_core(core.clone());
+        }
         let (filter, day, digest) = (self.slot.name(), generation.key.day, generation.key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         let bytes = generation.bytes;
         self.uncached = Some(generation.clone());
         crash_point("swapping");
         let before = self.slot.swap(generation);
+        self.slot.set_core(core.clone());
         self.announce.loaded();
         crash_point("swapped");
         if before.is_none()
