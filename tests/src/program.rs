@@ -142,8 +142,8 @@ impl Bloomsday {
     }
 }
 
-/// The most memory a process has had, while there is one.
-fn high_water(process: u32) -> Option<u64> {
+/// The most memory a process has had, in bytes, while there is one.
+pub fn high_water(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;

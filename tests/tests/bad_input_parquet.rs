@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user};
+use bloomsday_tests::program::high_water;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -47,14 +48,12 @@ fn build(backend: &Backend, file: &Path) -> Ran {
     }
     command.env("MALLOC_ARENA_MAX", "2").stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let status_file = format!("/proc/{}/status", child.id());
+    let process = child.id();
     let watcher = std::thread::spawn(move || {
         // The kernel keeps the peak itself, so that looking now and then is enough.
         let mut touched = 0;
-        while let Ok(text) = fs::read_to_string(&status_file) {
-            let line = text.lines().find(|line| line.starts_with("VmHWM:"));
-            let Some(line) = line else { break };
-            touched = line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+        while let Some(bytes) = high_water(process) {
+            touched = bytes >> 10;
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         touched

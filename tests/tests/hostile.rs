@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::program::high_water;
 use serde_json::Value;
 
 fn build(backend: &Backend, filter: &str, day: &str, users: std::ops::Range<u64>) -> String {
@@ -342,13 +343,6 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
 }
 
-/// The peak of a process's memory, in bytes.
-fn peak_memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
 #[test]
 fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
     let backend = Backend::local();
@@ -410,7 +404,7 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
         stop.store(true, Ordering::Relaxed);
         assert!(asked > 50, "only {asked} questions were answered in 8 seconds");
     });
-    let peak = peak_memory(daemon.id());
+    let peak = high_water(daemon.id()).expect("it still runs");
     assert!(peak < 3 << 30, "it took {} MiB", peak >> 20);
     // Room comes back: the same body, read this time.
     let ids = "x\n".repeat(1_000);
