@@ -230,8 +230,11 @@ pub fn open(fetched: Fetched, key: &BlobKey) -> Result<(Header, Filter), Error> 
             return Err(unsound("its body is of another shape than its header".into()));
         }
     }
+    // What is left are the header, what `guava` puts before its bits, and the trailer.
+    let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
+    let outside = [&memory[..first_bit_byte], &memory[body.end..]];
+    let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
     let filter = Filter::new(header.shape, memory, body);
-    let ones = ones - filter.count_ones_outside();
     if ones != header.ones {
         let stated = header.ones;
         return Err(unsound(format!("{ones} bits are set where its header says {stated}")));

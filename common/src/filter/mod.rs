@@ -182,7 +182,10 @@ impl Filter {
     /// How many bits are set. Cost: one pass over the body, on up to four threads when it is large.
     pub fn count_ones(&self) -> u64 {
         const LARGE: usize = 8 << 20;
-        let bits = self.bits_of_body();
+        let bits = match self.shape.layout() {
+            Layout::Blocked => self.body(),
+            Layout::Guava => &self.body()[guava::HEADER_BYTES..],
+        };
         if bits.len() < LARGE {
             return self.kernel.count_ones(bits);
         }
@@ -193,21 +196,6 @@ impl Filter {
                 pieces.map(|piece| scope.spawn(|| self.kernel.count_ones(piece))).collect();
             counts.into_iter().map(|count| count.join().expect("counting does not panic")).sum()
         })
-    }
-
-    /// How many bits are set in its memory beside the filter's own.
-    pub(crate) fn count_ones_outside(&self) -> u64 {
-        let (memory, bits) = (self.memory(), self.bits_of_body());
-        let start = bits.as_ptr().addr() - memory.as_ptr().addr();
-        count_ones(&memory[..start]) + count_ones(&memory[start + bits.len()..])
-    }
-
-    /// The body without what `guava` puts before its bits.
-    fn bits_of_body(&self) -> &[u8] {
-        match self.shape.layout() {
-            Layout::Blocked => self.body(),
-            Layout::Guava => &self.body()[guava::HEADER_BYTES..],
-        }
     }
 
     /// The mean over blocks of (share of bits set)^probes: the fpp these very bits give.
