@@ -1,8 +1,9 @@
 //! [`Budget`]: one figure for memory, shared out among all that a build holds.
 //!
 //! While the input is read these are hashes, column chunks, what of them is unpacked, and a sample of raw
-//! IDs; after that what is left of the hashes, the filter, and the filter as it was read back or yesterday's. Hashes that
-//! stay in memory leave room for two filters; those that were spilled are no longer there by then.
+//! IDs; after that what is left of the hashes, the filter, and the filter as it was read back or
+//! yesterday's. Hashes that stay in memory leave room for two filters; those that were spilled are no
+//! longer there by then.
 
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{Murmur3, Xxh3};
@@ -23,7 +24,7 @@ const MOST_UNPACKED: u64 = 4 << 30;
 const MOST_IN_FLIGHT: u64 = 128 << 20;
 /// Enough for a million IDs of 32 characters.
 const MOST_SAMPLED: u64 = 160 << 20;
-/// What a small budget still gives to each of the two.
+/// What a small budget still gives to chunks, and to the sample.
 const LEAST: u64 = 4 << 20;
 
 /// How memory is shared out.

@@ -81,7 +81,10 @@ impl Sample {
         }
         if self.ranks.is_full(self.entries.len()) {
             match Ranks::new(2 * self.ranks.n_slots()) {
-                Ok(larger) => self.ranks = larger.with(&self.entries),
+                Ok(larger) => {
+                    self.ranks = larger;
+                    self.ranks.insert_all(&self.entries);
+                }
                 // Fewer IDs are better than no build.
                 Err(_) => self.halve(),
             }
@@ -105,7 +108,7 @@ impl Sample {
         });
         bytes.truncate(end);
         self.ranks.clear();
-        self.entries.iter().for_each(|entry| _ = self.ranks.insert(entry.rank));
+        self.ranks.insert_all(&self.entries);
     }
 }
 
@@ -120,11 +123,6 @@ impl Ranks {
     /// Room for half as many ranks as slots, a power of two.
     fn new(n_slots: usize) -> io::Result<Ranks> {
         Buffer::zeroed(n_slots * size_of::<u64>()).map(Ranks)
-    }
-
-    fn with(mut self, entries: &[Entry]) -> Ranks {
-        entries.iter().for_each(|entry| _ = self.insert(entry.rank));
-        self
     }
 
     fn n_slots(&self) -> usize {
@@ -154,6 +152,10 @@ impl Ranks {
             }
         }
         false
+    }
+
+    fn insert_all(&mut self, entries: &[Entry]) {
+        entries.iter().for_each(|entry| _ = self.insert(entry.rank));
     }
 
     fn clear(&mut self) {

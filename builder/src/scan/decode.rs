@@ -122,7 +122,7 @@ fn decode(
             .map_err(damaged)?;
     let mut counts = Counts::default();
     for batch in reader {
-        let batch = batch.map_err(|e| corrupt(e.to_string()))?;
+        let batch = batch.map_err(|e| damaged(e.into()))?;
         let more = plan.column.for_each_id(&batch, take);
         counts.rows += more.rows;
         counts.nulls += more.nulls;
