@@ -55,6 +55,14 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+    /// Not enough memory for a part of a file.
+    #[error("no memory for {bytes} bytes of one column in one row group: {source}")]
+    ChunkMemory {
+        /// How many they are.
+        bytes: u64,
+        /// The system's words.
+        source: std::io::Error,
+    },
     /// A filter that would not fit into memory together with its copy.
     #[error(
         "the filter and the copy that is read back need {needed} bytes of memory, and {available} are \
@@ -206,7 +214,9 @@ impl Error {
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,
             Error::Unsound { .. } | Error::Lost { .. } | Error::Spill { .. } => Kind::Failed,
-            Error::Memory { .. } | Error::TooLarge { .. } => Kind::Transient,
+            Error::Memory { .. } | Error::ChunkMemory { .. } | Error::TooLarge { .. } => {
+                Kind::Transient
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `thrift` | looks through a footer before the parquet crate does |
 //! | `decode` | a column chunk → its IDs, on a thread of its own |
 //! | `room` | how much memory all of that may take |
+//! | `spare` | memory of one chunk, for the next one |
 //!
 //! Nothing here knows what becomes of an ID.
 
@@ -16,6 +17,7 @@ mod delta;
 mod footer;
 mod pages;
 mod room;
+mod spare;
 mod thrift;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +33,7 @@ use self::footer::Plan;
 pub use self::footer::{MAX_CHUNK_BYTES, MAX_FOOTER_BYTES};
 pub use self::room::Room;
 use self::room::Unpacked;
+use self::spare::Spare;
 use crate::error::Error;
 use crate::source::InputFile;
 
@@ -175,6 +178,7 @@ async fn fetch_chunks(
 ) -> Result<(), Error> {
     // The channel needs no bound of its own: what is in it holds a part of this.
     let room = Arc::new(Semaphore::new(in_flight as usize));
+    let spare = Arc::new(Spare::default());
     let chunks = plans.iter().flat_map(|plan| {
         let read = (0..plan.chunks.len()).filter(|&group| plan.chunks[group].rows > 0);
         read.map(move |group| (plan, group))
@@ -190,9 +194,12 @@ async fn fetch_chunks(
                 (plan, group, share.expect("nobody closes this semaphore"))
             }
         })
-        .map(|(plan, group, share)| async move {
-            let bytes = plan.fetch(&plan.chunks[group]).await.map_err(Some)?;
-            Ok(Work { plan: Arc::clone(plan), group, bytes, _share: share })
+        .map(|(plan, group, share)| {
+            let fetched = plan.fetch(&plan.chunks[group], &spare);
+            async move {
+                let bytes = fetched.await.map_err(Some)?;
+                Ok(Work { plan: Arc::clone(plan), group, bytes, _share: share })
+            }
         })
         .buffer_unordered(FETCHES_AT_ONCE)
         // With no thread left to take it, why is already reported.

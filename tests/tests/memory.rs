@@ -6,7 +6,7 @@ use bloomsday_tests::program::bloomsday;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-const FILES: u64 = 12;
+const FILES: u64 = 20;
 const USERS_A_FILE: u64 = 500_000;
 
 /// Builds, and gives the report and the most memory that it took.

@@ -2,12 +2,15 @@
 //!
 //! Every request for a part of a file is made here. Nothing is decoded here.
 
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, TryStreamExt};
-use object_store::{GetOptions, GetRange};
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use object_store::{GetOptions, GetRange, GetResult, GetResultPayload};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
@@ -16,6 +19,7 @@ use parquet::file::metadata::{
     ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
+use super::spare::Spare;
 use super::thrift;
 use crate::error::Error;
 use crate::ids::Column;
@@ -78,25 +82,43 @@ impl Plan {
         })
     }
 
-    /// Fetches one row group's bytes of the column, and nothing else.
-    pub(super) async fn fetch(&self, chunk: &Chunk) -> Result<Bytes, Error> {
+    /// Fetches one row group's bytes of the column, and nothing else, into memory that is spare.
+    pub(super) async fn fetch(&self, chunk: &Chunk, spare: &Arc<Spare>) -> Result<Bytes, Error> {
         let Range { start, end } = chunk.range;
-        let parts = (start..end).step_by(PART_BYTES as usize);
-        let mut parts = futures::stream::iter(parts)
-            .map(|at| fetch(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref()))
-            .buffered(PARTS_AT_ONCE);
-        let (mut all, _) = parts.try_next().await?.unwrap_or_default();
-        if all.len() as u64 == end - start {
-            return Ok(all);
-        }
-        let mut whole = BytesMut::with_capacity((end - start) as usize);
-        loop {
-            whole.extend_from_slice(&all);
-            match parts.try_next().await? {
-                Some((part, _)) => all = part,
-                None => return Ok(whole.freeze()),
+        let bytes = end - start;
+        let mut memory =
+            spare.lend(bytes as usize).map_err(|source| Error::ChunkMemory { bytes, source })?;
+        let part = |at| request(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref());
+        let first = match part(start).await?.payload {
+            GetResultPayload::Stream(first) => first,
+            // An open local file, in which the other parts are as well.
+            GetResultPayload::File(file, _) => {
+                let read = move || file.read_exact_at(&mut memory, start).map(|()| memory);
+                let read = tokio::task::spawn_blocking(read).await;
+                let memory = read.expect("reading a file does not panic");
+                return Ok(Bytes::from_owner(memory.map_err(|e| self.unread(e))?));
             }
+        };
+        let (place, rest) = memory.split_at_mut(bytes.min(PART_BYTES) as usize);
+        let others = (start..end).step_by(PART_BYTES as usize).skip(1);
+        let others = others.zip(rest.chunks_mut(PART_BYTES as usize)).map(|(at, place)| {
+            let part = part(at);
+            async move { receive(&self.file, part.await?.into_stream(), place).await }
+                .right_future()
+        });
+        let first = receive(&self.file, first, place).left_future();
+        let parts = futures::stream::iter(std::iter::once(first).chain(others));
+        parts.buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
+        Ok(Bytes::from_owner(memory))
+    }
+
+    /// What reading an open local file failed with.
+    fn unread(&self, error: io::Error) -> Error {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return replaced(&self.file);
         }
+        let source = object_store::Error::Generic { store: "local folder", source: error.into() };
+        unreadable(&self.file, source)
     }
 
     pub(super) fn corrupt(&self, group: usize, why: impl std::fmt::Display) -> Error {
@@ -143,34 +165,66 @@ async fn fetch_footer(file: &InputFile) -> Result<(Bytes, Option<String>, u64), 
     Ok((footer, seen, fetched))
 }
 
-/// Fetches a range of a file that must still be the file that was listed, with the tag `seen`.
+/// Fetches a range of a file, and its tag.
 async fn fetch(
     file: &InputFile,
     range: Range<u64>,
     seen: Option<&str>,
 ) -> Result<(Bytes, Option<String>), Error> {
-    let failed = |source| match source {
-        object_store::Error::Precondition { .. } => Error::Replaced { file: file.name.clone() },
-        source => Error::Input { doing: "read", name: file.name.clone(), source: Box::new(source) },
-    };
     let wanted = range.end - range.start;
+    let got = request(file, range, seen).await?;
+    let tag = got.meta.e_tag.clone();
+    let bytes = got.bytes().await.map_err(|e| unreadable(file, e))?;
+    if bytes.len() as u64 != wanted {
+        return Err(replaced(file));
+    }
+    Ok((bytes, tag))
+}
+
+/// Asks for a range of a file that must still be the file that was listed, with the tag `seen`.
+async fn request(
+    file: &InputFile,
+    range: Range<u64>,
+    seen: Option<&str>,
+) -> Result<GetResult, Error> {
     let options = GetOptions {
         range: Some(GetRange::Bounded(range)),
         // A weak tag never matches in a condition.
         if_match: seen.filter(|tag| !tag.starts_with("W/")).map(str::to_owned),
         ..GetOptions::default()
     };
-    let got = file.objects.get_opts(&file.meta.location, options).await.map_err(failed)?;
-    let tag = got.meta.e_tag.clone();
+    let got = file.objects.get_opts(&file.meta.location, options).await;
+    let got = got.map_err(|e| unreadable(file, e))?;
     let other_size = got.meta.size != file.meta.size;
-    let other_tag = seen.is_some() && tag.as_deref() != seen;
+    let other_tag = seen.is_some() && got.meta.e_tag.as_deref() != seen;
     // Where there are no tags at all, the time of the last change is what is left.
-    let other_time = tag.is_none() && got.meta.last_modified != file.meta.last_modified;
-    let bytes = got.bytes().await.map_err(failed)?;
-    if other_size || other_tag || other_time || bytes.len() as u64 != wanted {
-        return Err(Error::Replaced { file: file.name.clone() });
+    let other_time = got.meta.e_tag.is_none() && got.meta.last_modified != file.meta.last_modified;
+    if other_size || other_tag || other_time { Err(replaced(file)) } else { Ok(got) }
+}
+
+/// Puts what arrives to its place, which it must fill.
+async fn receive(
+    file: &InputFile,
+    mut arriving: BoxStream<'_, object_store::Result<Bytes>>,
+    mut place: &mut [u8],
+) -> Result<(), Error> {
+    while let Some(piece) = arriving.try_next().await.map_err(|e| unreadable(file, e))? {
+        let (here, rest) = place.split_at_mut_checked(piece.len()).ok_or_else(|| replaced(file))?;
+        here.copy_from_slice(&piece);
+        place = rest;
     }
-    Ok((bytes, tag))
+    if place.is_empty() { Ok(()) } else { Err(replaced(file)) }
+}
+
+fn unreadable(file: &InputFile, source: object_store::Error) -> Error {
+    match source {
+        object_store::Error::Precondition { .. } => replaced(file),
+        source => Error::Input { doing: "read", name: file.name.clone(), source: Box::new(source) },
+    }
+}
+
+fn replaced(file: &InputFile) -> Error {
+    Error::Replaced { file: file.name.clone() }
 }
 
 fn parse(

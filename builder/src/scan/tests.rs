@@ -256,7 +256,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
         std::fs::remove_file(&path).unwrap();
         write(&path, &ids(2_000_000), WriterProperties::builder().build());
         assert_eq!(std::fs::metadata(&path).unwrap().len(), before);
-        let same_size = plan.fetch(&plan.chunks[0]).await.unwrap_err();
+        let same_size = plan.fetch(&plan.chunks[0], &Arc::default()).await.unwrap_err();
         write(&path, &ids(3), WriterProperties::builder().build());
         let other_size = Plan::read(files[0].clone(), "id").await.err().unwrap();
         [same_size, other_size]
