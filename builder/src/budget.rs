@@ -22,8 +22,8 @@ const LEAST_UNPACKED: u64 = 64 << 20;
 const MOST_UNPACKED: u64 = 4 << 30;
 /// Compressed column chunks in memory at a time; what is on its way is there twice for a moment.
 const MOST_IN_FLIGHT: u64 = 128 << 20;
-/// Enough for a million IDs of 32 characters.
-const MOST_SAMPLED: u64 = 160 << 20;
+/// Enough for a million IDs of 60 characters.
+const MOST_SAMPLED: u64 = 64 << 20;
 /// What a small budget still gives to chunks, and to the sample.
 const LEAST: u64 = 4 << 20;
 

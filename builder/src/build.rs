@@ -274,10 +274,9 @@ async fn gather<H: IdHash>(
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
     let sink = |_| {
         let feeder = Feeder::new(partitions.clone());
-        let sample = Sample::new(budget.sample / threads).map_err(Error::spill)?;
-        Ok::<_, Error>(IdSink { feeder, sample })
+        IdSink { feeder, sample: Sample::new(budget.sample / threads) }
     };
-    let sinks = (0..threads).map(sink).collect::<Result<_, _>>()?;
+    let sinks = (0..threads).map(sink).collect();
     let watch = |scanned| progress(Progress::Scan(scanned));
     let scanned = scan::scan(files, &job.column, budget.scan, sinks, &watch).await?;
     let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;
@@ -307,6 +306,10 @@ struct IdSink<H: IdHash> {
 }
 
 impl<H: IdHash> Sink for IdSink<H> {
+    fn expect(&mut self, rows: u64) {
+        self.sample.expect(rows);
+    }
+
     #[inline]
     fn take(&mut self, id: &[u8]) {
         let hash = H::of(id);

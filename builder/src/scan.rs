@@ -71,6 +71,9 @@ pub struct Progress {
 
 /// What becomes of the IDs that one thread decodes. A closure is one, too.
 pub trait Sink: Send + 'static {
+    /// Is told, before the first ID, how many rows all sinks together may get.
+    fn expect(&mut self, _rows: u64) {}
+
     /// Takes a legal ID. Its bytes are gone afterwards.
     fn take(&mut self, id: &[u8]);
 }
@@ -104,7 +107,7 @@ pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
     room: Room,
-    sinks: Vec<S>,
+    mut sinks: Vec<S>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Totals, Vec<S>), Error> {
     let plans = read_footers(files, column).await?;
@@ -124,6 +127,7 @@ pub async fn scan<S: Sink>(
     }
     assert!(!sinks.is_empty(), "{} rows to read and no sink to give them to", done.rows_total);
 
+    sinks.iter_mut().for_each(|sink| sink.expect(done.rows_total));
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
     let crew = Crew::start(sinks, room.unpacked, waiting, report)?;
