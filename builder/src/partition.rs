@@ -185,6 +185,7 @@ fn distinct_in_place<H: IdHash>(fed: &mut [Fed<H>], threads: usize) -> io::Resul
         let mut chunks = memory[index].lock().expect("each is locked once");
         let full: Vec<&[H]> = chunks.iter().map(|(hashes, len)| &hashes[..*len]).collect();
         let kept = dedup.distinct(&full);
+        // Also when none was dropped: the last chunk of each feeder had room, and now only the last of all.
         for (from, (to, _)) in kept.chunks(CHUNK).zip(chunks.iter_mut()) {
             to[..from.len()].copy_from_slice(from);
         }

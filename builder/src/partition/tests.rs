@@ -95,3 +95,22 @@ fn past_the_budget_hashes_lie_in_the_file_and_nothing_is_lost() {
     assert!(distinct.parts.iter().any(|part| !part.spilled.is_empty()), "nothing was spilled");
     assert_eq!(distinct.n_ids(), 50_000);
 }
+
+#[test]
+fn more_hashes_in_one_list_than_a_table_has_places_for_are_still_counted_exactly() {
+    // They differ only in bits by which no partition is split.
+    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (PARTITION_BITS + 10));
+    let mut hashes: Vec<Xxh3> = (0..120_000).map(|i| spread(i % 80_000)).collect();
+    let (n_ids, kept) = collect(&hashes, 2, u64::MAX);
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+}
+
+#[test]
+fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
+    // One and a half chunks of each: nothing is padded and nothing dropped, and yet there is a gap to close.
+    let hashes: Vec<Xxh3> = (0..3 * CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
+    let (n_ids, kept) = collect(&hashes, 3, u64::MAX);
+    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+}
