@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bloomsday_common::hash::IdHash;
-use bloomsday_common::memory::Buffer;
+use bloomsday_common::memory::{Buffer, prefetch_all};
 
 use self::dedup::Dedup;
 pub use self::feed::Feeder;
@@ -253,7 +253,11 @@ impl<H: IdHash> Distinct<H> {
 
     fn with(&self, index: usize, mut look: impl FnMut(&[H])) -> io::Result<()> {
         let part = &self.parts[index];
-        pieces(part, &self.slabs).for_each(&mut look);
+        let mut pieces = pieces(part, &self.slabs).peekable();
+        while let Some(piece) = pieces.next() {
+            pieces.peek().into_iter().for_each(|next| prefetch_all(next));
+            look(piece);
+        }
         if !part.spilled.is_empty() {
             let mut hashes = Vec::new();
             self.spill.read(&part.spilled, &mut hashes)?;

@@ -6,7 +6,7 @@
 //! | [`day`] | [`Day`](day::Day): the UTC date that names a set of IDs |
 //! | [`hash`] | the bytes of an ID → its hash, one for each layout |
 //! | [`filter`] | [`Filter`](filter::Filter), [`FilterMut`](filter::FilterMut), shapes, layouts and kernels |
-//! | [`memory`] | huge-page buffers |
+//! | [`memory`] | huge-page buffers, and what caches are told of them |
 //! | [`digest`] | BLAKE3 of a blob: its name and proof |
 //! | [`blob`] | filter ⇄ bytes: every byte of the format is described there |
 //! | [`key`] | the names of filters and blobs, and where in the store things lie |

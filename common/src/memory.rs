@@ -1,11 +1,13 @@
-//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them; and [`available`]:
-//! how much there is.
+//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them; [`available`]: how
+//! much there is; and what the processor's caches are told of it.
 //!
 //! A lookup touches a random cache line of a few hundred MiB: with 4 KiB pages nearly every one
 //! also misses the TLB. The memory is anonymous, never a mapped file: a file that somebody
 //! truncates would kill the process.
 
 mod available;
+#[allow(unsafe_code)] // instructions that no safe function gives
+mod cache;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,6 +15,8 @@ use std::ops::{Deref, DerefMut};
 use memmap2::{MmapMut, MmapOptions};
 
 pub use self::available::{Available, available};
+pub(crate) use self::cache::prefetch;
+pub use self::cache::{LineWriter, prefetch_all};
 
 /// The size and alignment of a huge page on x86-64 and on most arm64 systems.
 const HUGE_PAGE: usize = 2 << 20;

@@ -1,6 +1,7 @@
 //! Removes the duplicates of one partition, exactly, through a table small enough for a core's cache.
 
 use bloomsday_common::hash::IdHash;
+use bloomsday_common::memory::prefetch_all;
 
 use super::PARTITION_BITS;
 
@@ -85,6 +86,7 @@ impl<H: IdHash> Dedup<H> {
         let first = self.kept.len();
         self.kept.reserve(n);
         for (number, piece) in list.iter().enumerate() {
+            list.get(number + 1).into_iter().for_each(|next| prefetch_all(next));
             for (at, hash) in piece.iter().enumerate() {
                 let home = (hash.leading() << bits >> shift) as usize;
                 let slots = (home..home + MAX_STEPS).map(|slot| slot & mask);

@@ -3,22 +3,10 @@
 
 use crate::filter::blocked::{Block, block_of};
 use crate::hash::{IdHash, Xxh3, is_legal};
+use crate::memory::prefetch;
 
 /// How far ahead a loop prefetches: enough to keep every line-fill buffer busy.
 const AHEAD: usize = 32;
-
-/// Asks the processor for the cache line of a block, and does not wait for it.
-#[inline(always)]
-fn prefetch(block: &Block) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of a valid reference; SSE is part of x86-64.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(block.as_ptr().cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = block;
-}
 
 /// The blocks of a body, found by hash without a second look at the bounds.
 #[derive(Clone, Copy)]

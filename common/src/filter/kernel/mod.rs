@@ -2,7 +2,7 @@
 //! made; identical bits and answers everywhere: `scalar` is the definition, and property tests hold
 //! the others to it.
 //!
-//! The only unsafe code beside the memory map lives below this folder.
+//! All unsafe code lives below this folder, but for what `memory` tells the caches.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
