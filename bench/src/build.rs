@@ -162,28 +162,33 @@ fn budget() -> Budget {
 
 async fn scan_only(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
-    let sinks = (0..threads()).map(|_| |id: &[u8]| _ = std::hint::black_box(id)).collect();
-    let scanned =
-        scan::scan(files, COLUMN, budget().scan, sinks, &|_| ()).await.expect("it is read");
-    scanned.0.rows
+    let sink = |_| |id: &[u8]| _ = std::hint::black_box(id);
+    let scanned = scan::scan(files, COLUMN, budget().scan, threads(), sink, &|_| ()).await;
+    scanned.expect("it is read").0.rows
 }
 
 struct Keep(Feeder<Xxh3, Arc<Partitions<Xxh3>>>);
 
 impl scan::Sink for Keep {
+    type Left = ();
+
     #[inline]
     fn take(&mut self, id: &[u8]) {
         self.0.push(Xxh3::of(id));
+    }
+
+    fn end(self) {
+        self.0.finish().expect("nothing is spilled");
     }
 }
 
 async fn filled(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
-    let sinks = (0..threads()).map(|_| Keep(Feeder::new(partitions.clone()))).collect();
-    let (totals, sinks) =
-        scan::scan(files, COLUMN, budget().scan, sinks, &|_| ()).await.expect("it is read");
-    sinks.into_iter().for_each(|sink| sink.0.finish().expect("nothing is spilled"));
+    let fed = partitions.clone();
+    let sink = move |_| Keep(Feeder::new(fed.clone()));
+    let scanned = scan::scan(files, COLUMN, budget().scan, threads(), sink, &|_| ()).await;
+    let (totals, _) = scanned.expect("it is read");
     let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
     let distinct = partitions.distinct(threads()).expect("nothing is spilled");
     let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), FPP).expect("a size there is");

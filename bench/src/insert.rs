@@ -92,8 +92,9 @@ pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
     let each = n.div_ceil(threads() as u64);
     std::thread::scope(|scope| {
         for thread in 0..threads() as u64 {
-            let mut feeder = Feeder::new(partitions.clone());
+            let partitions = partitions.clone();
             scope.spawn(move || {
+                let mut feeder = Feeder::new(partitions);
                 for number in thread * each..n.min((thread + 1) * each) {
                     feeder.push(hash(number));
                 }

@@ -31,8 +31,9 @@ pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
     let each = n.div_ceil(threads() as u64);
     std::thread::scope(|scope| {
         for thread in 0..threads() as u64 {
-            let mut feeder = Feeder::new(partitions.clone());
+            let partitions = partitions.clone();
             scope.spawn(move || {
+                let mut feeder = Feeder::new(partitions);
                 let end = first + n.min((thread + 1) * each);
                 for start in (first + thread * each..end).step_by(CHUNK as usize) {
                     for number in start..end.min(start + CHUNK) {

@@ -1,5 +1,6 @@
 //! [`build`]: the whole pipeline, step by step, always in this order: build, verify, publish, point.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -272,20 +273,16 @@ async fn gather<H: IdHash>(
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
-    let sink = |_| {
-        let feeder = Feeder::new(partitions.clone());
-        IdSink { feeder, sample: Sample::new(budget.sample / threads) }
+    let (fed, most_sampled) = (partitions.clone(), budget.sample / threads);
+    let sink = move |rows| IdSink {
+        feeder: Feeder::new(fed.clone()),
+        sample: Sample::new(most_sampled, rows),
     };
-    let sinks = (0..threads).map(sink).collect();
     let watch = |scanned| progress(Progress::Scan(scanned));
-    let scanned = scan::scan(files, &job.column, budget.scan, sinks, &watch).await?;
-    let (Totals { rows, nulls, invalid, .. }, sinks) = scanned;
+    let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
+    let (Totals { rows, nulls, invalid, .. }, gathered) = scanned;
     (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
-    let mut samples = Vec::new();
-    for sink in sinks {
-        sink.feeder.finish().map_err(Error::spill)?;
-        samples.push(sink.sample);
-    }
+    let samples = gathered.into_iter().collect::<io::Result<_>>().map_err(Error::spill)?;
     report.seconds.scan = clock.elapsed().as_secs_f64();
     crash_point("scanned");
 
@@ -306,15 +303,17 @@ struct IdSink<H: IdHash> {
 }
 
 impl<H: IdHash> Sink for IdSink<H> {
-    fn expect(&mut self, rows: u64) {
-        self.sample.expect(rows);
-    }
+    type Left = io::Result<Sample>;
 
     #[inline]
     fn take(&mut self, id: &[u8]) {
         let hash = H::of(id);
         self.feeder.push(hash);
         self.sample.consider(id, hash);
+    }
+
+    fn end(self) -> io::Result<Sample> {
+        self.feeder.finish().map(|()| self.sample)
     }
 }
 

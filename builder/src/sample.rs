@@ -23,14 +23,11 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// An empty sample, which will take `most_bytes` at most.
-    pub fn new(most_bytes: usize) -> Sample {
-        Sample { most_bytes, stride: 1, pass: 0, lengths: Vec::new(), bytes: Vec::new() }
-    }
-
-    /// How many rows there are, here and elsewhere: so many that a million of them is enough.
-    pub fn expect(&mut self, rows: u64) {
-        self.stride = (rows / WANTED).max(1);
+    /// An empty sample, which will take `most_bytes` at most. Of all `rows`, here and elsewhere, about a
+    /// million is enough.
+    pub fn new(most_bytes: usize, rows: u64) -> Sample {
+        let stride = (rows / WANTED).max(1);
+        Sample { most_bytes, stride, pass: 0, lengths: Vec::new(), bytes: Vec::new() }
     }
 
     /// Considers a row's ID. Cost: a subtraction for nearly all.
@@ -88,8 +85,7 @@ mod tests {
     use super::*;
 
     fn sample(most_bytes: usize, expected: u64, rows: std::ops::Range<u64>) -> Vec<u64> {
-        let mut sample = Sample::new(most_bytes);
-        sample.expect(expected);
+        let mut sample = Sample::new(most_bytes, expected);
         for id in rows.map(|i| format!("user-{i}")) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
         }

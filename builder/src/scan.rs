@@ -69,29 +69,37 @@ pub struct Progress {
     pub bytes_done: u64,
 }
 
-/// What becomes of the IDs that one thread decodes. A closure is one, too.
-pub trait Sink: Send + 'static {
-    /// Is told, before the first ID, how many rows all sinks together may get.
-    fn expect(&mut self, _rows: u64) {}
+/// What becomes of the IDs that one thread decodes: made, fed and ended on that thread. A closure is one, too.
+pub trait Sink {
+    /// What is left of it for others.
+    type Left: Send + 'static;
 
     /// Takes a legal ID. Its bytes are gone afterwards.
     fn take(&mut self, id: &[u8]);
+
+    /// Comes after the last ID, or after a failure.
+    fn end(self) -> Self::Left;
 }
 
-impl<F: FnMut(&[u8]) + Send + 'static> Sink for F {
+impl<F: FnMut(&[u8])> Sink for F {
+    type Left = ();
+
     #[inline]
     fn take(&mut self, id: &[u8]) {
         self(id);
     }
+
+    fn end(self) {}
 }
 
-/// Calls a sink for each legal ID in `column` of `files`, and gives the sinks back.
+/// Calls a sink for each legal ID in `column` of `files`, and gives what is left of the sinks.
 ///
-/// Every footer is read first, so a file without the column fails a scan before any ID is taken.
-/// Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
+/// Every footer is read first, so a file without the column fails a scan before any ID is taken. Then
+/// each thread makes its own with `sink`, which is told how many rows there are for all of them
+/// together. Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
 /// after the footers, then about every 65,536 rows of each thread, and at the end.
 ///
-/// Cost: a thread for each sink; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a
+/// Cost: of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a
 /// row group whose pages claim more than there is room for is refused unopened, so that a small file
 /// cannot ask for all memory.
 ///
@@ -107,9 +115,10 @@ pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
     room: Room,
-    mut sinks: Vec<S>,
+    threads: usize,
+    sink: impl Fn(u64) -> S + Send + Sync + 'static,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<(Totals, Vec<S>), Error> {
+) -> Result<(Totals, Vec<S::Left>), Error> {
     let plans = read_footers(files, column).await?;
     let mut totals = Totals {
         files: plans.len() as u64,
@@ -123,14 +132,14 @@ pub async fn scan<S: Sink>(
     };
     progress(done);
     if done.rows_total == 0 {
-        return Ok((totals, sinks));
+        return Ok((totals, Vec::new()));
     }
-    assert!(!sinks.is_empty(), "{} rows to read and no sink to give them to", done.rows_total);
+    assert!(threads > 0, "{} rows to read and no thread to do it", done.rows_total);
 
-    sinks.iter_mut().for_each(|sink| sink.expect(done.rows_total));
+    let rows = done.rows_total;
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
-    let crew = Crew::start(sinks, room.unpacked, waiting, report)?;
+    let crew = Crew::start(threads, move || sink(rows), room.unpacked, waiting, report)?;
     let fetching = fetch_chunks(plans, room.in_flight.max(LEAST_BYTES), work);
     let watching = async {
         // Ends when the last thread does.
@@ -153,7 +162,7 @@ pub async fn scan<S: Sink>(
         crew.stop.0.store(true, Ordering::Relaxed);
         while reports.recv().await.is_some() {}
     }
-    let (counts, sinks) = crew.join();
+    let (counts, left) = crew.join();
     outcome?;
     for counts in counts {
         totals.rows += counts.rows;
@@ -162,7 +171,7 @@ pub async fn scan<S: Sink>(
     }
     done.rows_done = totals.rows;
     progress(done);
-    Ok((totals, sinks))
+    Ok((totals, left))
 }
 
 async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Plan>>, Error> {
@@ -230,37 +239,40 @@ impl Drop for Stop {
 }
 
 /// The decoding threads.
-struct Crew<S> {
-    threads: Vec<JoinHandle<(crate::ids::Counts, S)>>,
+struct Crew<L> {
+    threads: Vec<JoinHandle<(crate::ids::Counts, L)>>,
     stop: Stop,
 }
 
-impl<S: Sink> Crew<S> {
-    fn start(
-        sinks: Vec<S>,
+impl<L: Send + 'static> Crew<L> {
+    fn start<S: Sink<Left = L>>(
+        threads: usize,
+        sink: impl Fn() -> S + Send + Sync + 'static,
         unpacked: u64,
         waiting: mpsc::UnboundedReceiver<Work>,
         report: mpsc::UnboundedSender<Event>,
-    ) -> Result<Crew<S>, Error> {
+    ) -> Result<Crew<L>, Error> {
+        let sink = Arc::new(sink);
         let waiting = Arc::new(Mutex::new(waiting));
         let room = Arc::new(Unpacked::new(unpacked));
         let stop = Stop(Arc::new(AtomicBool::new(false)));
-        let mut threads = Vec::with_capacity(sinks.len());
-        for (number, sink) in sinks.into_iter().enumerate() {
-            let (waiting, room) = (Arc::clone(&waiting), Arc::clone(&room));
+        let mut crew = Vec::with_capacity(threads);
+        for number in 0..threads {
+            let (sink, waiting, room) =
+                (Arc::clone(&sink), Arc::clone(&waiting), Arc::clone(&room));
             let (stop, report) = (Arc::clone(&stop.0), report.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("decode-{number}"))
-                .spawn(move || decode::run(sink, &waiting, &room, &stop, &report))
+                .spawn(move || decode::run(sink(), &waiting, &room, &stop, &report))
                 // Those that did start end by themselves: their channel closes.
                 .map_err(|source| Error::Thread { source })?;
-            threads.push(thread);
+            crew.push(thread);
         }
-        Ok(Crew { threads, stop })
+        Ok(Crew { threads: crew, stop })
     }
 
-    /// Takes back the sinks, once all threads have ended or are about to.
-    fn join(self) -> (Vec<crate::ids::Counts>, Vec<S>) {
+    /// Takes what is left, once all threads have ended or are about to.
+    fn join(self) -> (Vec<crate::ids::Counts>, Vec<L>) {
         let joined = self.threads.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -16,8 +16,9 @@ fn collect<H: IdHash + std::fmt::Debug>(
     let partitions = Partitions::new(budget, folder.path());
     std::thread::scope(|scope| {
         for part in hashes.chunks(hashes.len().div_ceil(threads).max(1)) {
-            let mut feeder = Feeder::new(&partitions);
+            let partitions = &partitions;
             scope.spawn(move || {
+                let mut feeder = Feeder::new(partitions);
                 part.iter().for_each(|hash| feeder.push(*hash));
                 feeder.finish().unwrap();
             });

@@ -36,7 +36,7 @@ pub(super) fn run<S: Sink>(
     room: &Unpacked,
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
-) -> (Counts, S) {
+) -> (Counts, S::Left) {
     let mut meter = Meter { report, since: 0 };
     let mut counts = Counts::default();
     while !stop.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ pub(super) fn run<S: Sink>(
             }
         }
     }
-    (counts, sink)
+    (counts, sink.end())
 }
 
 /// Keeps the panics of the decoder, which bytes from outside can cause, from ending the thread.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use bloomsday_common::error::Kind;
+use object_store::ObjectStoreExt;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel};
 use parquet::file::properties::WriterProperties;
@@ -36,15 +37,15 @@ const ROOM: Room = Room { in_flight: 256 << 20, unpacked: 1 << 30 };
 fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
     let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
     let all = Arc::new(StdMutex::new(BTreeMap::new()));
-    let sink = |_| {
-        let all = Arc::clone(&all);
+    let found = Arc::clone(&all);
+    let sink = move |_| {
+        let all = Arc::clone(&found);
         move |id: &[u8]| *all.lock().unwrap().entry(id.to_vec()).or_insert(0) += 1
     };
-    let sinks = (0..threads).map(sink).collect();
     let totals = block_on(async {
         let files = find(&inputs, "2026-11-19".parse().unwrap()).await?;
-        let (totals, sinks) = scan(files, column, ROOM, sinks, &|_| ()).await?;
-        assert_eq!(sinks.len(), threads);
+        let (totals, left) = scan(files, column, ROOM, threads, sink, &|_| ()).await?;
+        assert_eq!(left.len(), if totals.rows > 0 { threads } else { 0 });
         Ok::<_, Error>(totals)
     })?;
     let ids = Arc::into_inner(all).expect("no thread is left").into_inner().unwrap();
@@ -166,18 +167,18 @@ fn a_file_without_the_column_fails_before_any_id_is_taken() {
     let without = format!("{FIXTURES}/pyarrow-special.parquet");
     let inputs = [good, without];
     let files = block_on(find(&inputs, "2026-11-19".parse().unwrap())).unwrap();
-    let sinks = vec![|_: &[u8]| panic!("an ID was taken")];
-    let error = block_on(scan(files, "id", ROOM, sinks, &|_| ())).err().expect("no column");
+    let sink = |_| |_: &[u8]| panic!("an ID was taken");
+    let error = block_on(scan(files, "id", ROOM, 1, sink, &|_| ())).expect_err("no column");
     let text = error.to_string();
     assert!(text.contains("pyarrow-special.parquet") && text.contains("`s`, `b`"), "{text}");
 }
 
 #[test]
 fn no_files_and_no_rows_give_nothing() {
-    let (totals, sinks) = block_on(scan(vec![], "id", ROOM, vec![|_: &[u8]| ()], &|_| ()))
+    let (totals, left) = block_on(scan(vec![], "id", ROOM, 1, |_| |_: &[u8]| (), &|_| ()))
         .map_err(|e| e.to_string())
         .unwrap();
-    assert_eq!((totals, sinks.len()), (Totals::default(), 1));
+    assert_eq!((totals, left.len()), (Totals::default(), 0));
 }
 
 #[test]
@@ -194,8 +195,11 @@ fn progress_counts_up_to_the_totals_that_the_footers_gave() {
         block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
     let told = StdMutex::new(Vec::new());
     let progress = |now: Progress| told.lock().unwrap().push(now);
-    let sinks = vec![|_: &[u8]| (); 2];
-    let (totals, _) = block_on(scan(files, "id", ROOM, sinks, &progress)).unwrap();
+    let sink = |rows| {
+        assert_eq!(rows, 300_000);
+        |_: &[u8]| ()
+    };
+    let (totals, _) = block_on(scan(files, "id", ROOM, 2, sink, &progress)).unwrap();
     let told = told.into_inner().unwrap();
     assert!(told.len() >= 4 && told.len() <= 8, "{told:?}");
     assert!(told.iter().all(|now| now.rows_total == 300_000), "{told:?}");
@@ -239,6 +243,20 @@ fn a_chunk_of_several_parts_is_put_together_in_order() {
     assert!(std::fs::metadata(&path).unwrap().len() > 3 * (8 << 20));
     let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
     assert!(found.ids.keys().map(Vec::as_slice).eq(ids.iter().map(String::as_bytes)));
+    // The same from a store that gives no open file, and so each part by itself.
+    let mut files =
+        block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
+    let elsewhere = Arc::new(object_store::memory::InMemory::new());
+    let (to, bytes) = (&files[0].meta.location, std::fs::read(&path).unwrap());
+    block_on(elsewhere.put(to, bytes.into())).unwrap();
+    files[0].meta = block_on(elsewhere.head(to)).unwrap();
+    files[0].objects = elsewhere;
+    let fetched = block_on(async {
+        let plan = Plan::read(files[0].clone(), "id").await.unwrap();
+        plan.fetch(&plan.chunks[0], &Arc::default()).await.unwrap()
+    });
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(fetched.len() > 3 * (8 << 20) && fetched[..] == bytes[4..4 + fetched.len()]);
 }
 
 #[test]
@@ -267,7 +285,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
     }
     // Gone, at any time.
     std::fs::remove_file(&path).unwrap();
-    let error = block_on(scan(files, "id", ROOM, vec![|_: &[u8]| ()], &|_| ())).err().unwrap();
+    let error = block_on(scan(files, "id", ROOM, 1, |_| |_: &[u8]| (), &|_| ())).err().unwrap();
     assert_eq!(error.kind(), Kind::NotFound);
     assert!(error.to_string().contains("a.parquet"), "{error}");
 }
@@ -359,8 +377,8 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
 fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
     let path = format!("{FIXTURES}/pyarrow-string.parquet");
     let files = block_on(find(&[path], "2026-11-19".parse().unwrap())).unwrap();
-    let sinks = vec![|_: &[u8]| panic!("out of luck")];
-    let scan = || block_on(scan(files, "id", ROOM, sinks, &|_| ())).map(|_| ());
+    let sink = |_| |_: &[u8]| panic!("out of luck");
+    let scan = || block_on(scan(files, "id", ROOM, 1, sink, &|_| ())).map(|_| ());
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scan)).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of luck"));
 }
@@ -380,15 +398,15 @@ fn dropping_a_scan_ends_its_threads() {
         let files =
             find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await.unwrap();
         let (begun, mut first) = mpsc::unbounded_channel();
-        let sink = |_| {
-            let (alive, begun) = (Arc::clone(&alive), begun.clone());
+        let there = Arc::clone(&alive);
+        let sink = move |_| {
+            let (alive, begun) = (Arc::clone(&there), begun.clone());
             move |_: &[u8]| {
                 let _ = (&alive, begun.send(()));
                 std::thread::yield_now();
             }
         };
-        let sinks = (0..3).map(sink).collect();
-        let running = scan(files, "id", ROOM, sinks, &|_| ());
+        let running = scan(files, "id", ROOM, 3, sink, &|_| ());
         tokio::select! {
             _ = running => panic!("the scan was not stopped"),
             _ = first.recv() => (),
