@@ -71,11 +71,15 @@ impl<H: IdHash> Slab<H> {
     const HASHES: usize = CHUNKS_A_SLAB * CHUNK;
     const BYTES: usize = Slab::<H>::HASHES * size_of::<H>();
 
-    fn new() -> io::Result<Slab<H>> {
-        let memory = Buffer::zeroed(Slab::<H>::BYTES).map_err(|e| {
+    /// New memory for a slab.
+    fn memory() -> io::Result<Buffer> {
+        Buffer::zeroed(Slab::<H>::BYTES).map_err(|e| {
             io::Error::new(e.kind(), format!("no memory for {} bytes ({e})", Slab::<H>::BYTES))
-        })?;
-        Ok(Slab { memory, of: PhantomData })
+        })
+    }
+
+    fn of(memory: Buffer) -> Slab<H> {
+        Slab { memory, of: PhantomData }
     }
 
     #[inline]

@@ -1,13 +1,15 @@
 //! [`Feeder`]: takes hashes on one thread and writes them where their partition grows.
 //!
 //! A hash goes first into a line of its partition: all lines together fit a core's cache and its TLB. A
-//! full line goes to the partition's chunk in one piece. Its last hash never enters the line: a line that
-//! is read right after it was written waits for that write, and for all before it.
+//! full line goes to the partition's chunk in one piece, past the caches: they are left to the lines, and
+//! to whoever makes the hashes. Its last hash never enters the line: a line that is read right after it
+//! was written waits for that write, and for all before it.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
 use bloomsday_common::hash::IdHash;
+use bloomsday_common::memory::LineWriter;
 
 use super::{
     CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces,
@@ -20,7 +22,7 @@ const LINES_A_SLAB: usize = LINES_A_CHUNK * CHUNKS_A_SLAB;
 /// Whose lines are counted in 32 bits: 256 GiB a thread.
 const MOST_SLABS: usize = u32::MAX as usize / LINES_A_SLAB;
 
-/// One thread's way into the partitions.
+/// One thread's way into the partitions: it is made and finished on the thread that pushes.
 pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     partitions: P,
     // Arrays, whose bounds an index of so many bits cannot leave.
@@ -30,7 +32,8 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     /// Where the next line of each partition goes, counted in lines from the start of the slabs; at the
     /// start of a chunk it has no room. Small, so that it stays in cache where the lists of chunks do not.
     next: Box<[u32; PARTITIONS]>,
-    fed: Fed<H>,
+    parts: Vec<Part>,
+    slabs: Vec<LineWriter>,
     /// Chunks given out of the slabs.
     chunks_used: usize,
     /// Whether its only slab was more than the budget had left.
@@ -49,7 +52,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             lines: lines.into_boxed_slice().try_into().ok().expect("as many as were made"),
             held: Box::new([0; PARTITIONS]),
             next: Box::new([0; PARTITIONS]),
-            fed: Fed { slabs: Vec::new(), parts },
+            parts,
+            slabs: Vec::new(),
             chunks_used: 0,
             beyond: false,
             failed: None,
@@ -82,20 +86,21 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
                 let mut line = self.lines[index];
                 let again = line[0];
                 line[held..].fill(again);
-                *self.place(index) = line;
+                self.write(index, &line);
             }
         }
         (0..PARTITIONS).for_each(|index| self.note_len(index));
         if self.beyond && self.failed.is_none() {
             // The one slab that work needs was not in the budget: what it holds is not kept there.
             self.failed = self.spill().err();
-            self.fed.slabs.clear();
+            self.slabs.clear();
         }
         match self.failed {
             Some(error) => Err(error),
             None => {
                 let mut all = self.partitions.fed.lock().expect("pushing does not panic");
-                all.push(self.fed);
+                let slabs = self.slabs.into_iter().map(|slab| Slab::of(slab.finish())).collect();
+                all.push(Fed { slabs, parts: self.parts });
                 Ok(())
             }
         }
@@ -108,22 +113,22 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             // Arrays, whose copies are moves of known size.
             let mut line = self.lines[index];
             line[LINE - 1] = last;
-            *self.place(index) = line;
+            self.write(index, &line);
         }
     }
 
-    /// The place of a partition's next line, which it has room for.
+    /// Writes the next line of a partition, which has room for it.
     #[inline(always)]
-    fn place(&mut self, index: usize) -> &mut [H; LINE] {
+    fn write(&mut self, index: usize, hashes: &[H; LINE]) {
         let line = self.next[index] as usize;
         self.next[index] += 1;
-        let (lines, _) = self.fed.slabs[line / LINES_A_SLAB].hashes_mut().as_chunks_mut();
-        &mut lines[line % LINES_A_SLAB]
+        let slab = &mut self.slabs[line / LINES_A_SLAB];
+        slab.write(line % LINES_A_SLAB, bytemuck::cast_slice(hashes));
     }
 
     /// Writes down how many hashes a partition has, all of its lines being full.
     fn note_len(&mut self, index: usize) {
-        let part = &mut self.fed.parts[index];
+        let part = &mut self.parts[index];
         let in_last = (self.next[index] as usize).wrapping_sub(1) % LINES_A_CHUNK + 1;
         part.len = match part.chunks.len() {
             0 => 0,
@@ -144,19 +149,19 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// Gives a partition another chunk; when memory is used up, what there is goes to the file first.
     #[cold]
     fn grow(&mut self, index: usize) -> io::Result<()> {
-        if self.chunks_used == self.fed.slabs.len() * CHUNKS_A_SLAB {
+        if self.chunks_used == self.slabs.len() * CHUNKS_A_SLAB {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
             let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget
-                && self.fed.slabs.len() < MOST_SLABS;
-            if fits || self.fed.slabs.is_empty() {
+                && self.slabs.len() < MOST_SLABS;
+            if fits || self.slabs.is_empty() {
                 self.beyond |= !fits;
-                self.fed.slabs.push(Slab::new()?);
+                self.slabs.push(LineWriter::new(Slab::<H>::memory()?));
             } else {
                 held.fetch_sub(bytes, Ordering::Relaxed);
                 self.spill()?;
             }
         }
-        self.fed.parts[index].chunks.push(self.chunks_used as u32);
+        self.parts[index].chunks.push(self.chunks_used as u32);
         self.next[index] = (self.chunks_used * LINES_A_CHUNK) as u32;
         self.chunks_used += 1;
         Ok(())
@@ -164,13 +169,15 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
 
     /// Writes all that is in memory to the file, partition by partition, and uses the memory again.
     fn spill(&mut self) -> io::Result<()> {
+        let finished = std::mem::take(&mut self.slabs).into_iter().map(LineWriter::finish);
+        let slabs: Vec<Slab<H>> = finished.map(Slab::of).collect();
         let mut hashes = Vec::new();
         for index in 0..PARTITIONS {
             self.note_len(index);
-            let part = &mut self.fed.parts[index];
+            let part = &mut self.parts[index];
             if part.len > 0 {
                 hashes.clear();
-                pieces(part, &self.fed.slabs).for_each(|piece| hashes.extend_from_slice(piece));
+                pieces(part, &slabs).for_each(|piece| hashes.extend_from_slice(piece));
                 part.spilled.push(self.partitions.spill.append(&hashes)?);
             }
             part.chunks.clear();
@@ -178,6 +185,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             self.next[index] = 0;
         }
         self.chunks_used = 0;
+        self.slabs = slabs.into_iter().map(|slab| LineWriter::new(slab.memory)).collect();
         Ok(())
     }
 }

@@ -4,11 +4,10 @@
 
 use std::marker::PhantomData;
 
-use bytemuck::Pod;
-
 use super::Buffer;
 
 const LINE_BYTES: usize = 64;
+const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 
 /// Asks for the cache line that something begins in, and does not wait for it.
 #[inline(always)]
@@ -49,29 +48,19 @@ impl LineWriter {
         LineWriter { memory, stays: PhantomData }
     }
 
-    /// Writes `lines` where the memory's part `at` of their size is.
+    /// Writes whole cache lines: of the parts of their length that the memory has, number `at`.
     ///
     /// # Panics
-    /// When there is no such part. Compilation fails for what is not whole lines.
+    /// When there is no such part, or the words are not whole lines.
     #[inline(always)]
-    pub fn write<T: Pod>(&mut self, at: usize, lines: &T) {
-        const { assert!(size_of::<T>() > 0 && size_of::<T>().is_multiple_of(LINE_BYTES)) };
-        let place = &mut self.memory[at * size_of::<T>()..][..size_of::<T>()];
-        #[cfg(target_arch = "x86_64")]
-        if place.as_ptr().cast::<std::arch::x86_64::__m128i>().is_aligned() {
-            use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-            let (words, _) = bytemuck::bytes_of(lines).as_chunks::<16>();
-            for (word, to) in words.iter().zip(place.chunks_exact_mut(16)) {
-                // SAFETY: 16 bytes are read from a word of 16 and written to one that is ours and aligned; SSE2
-                // is part of x86-64. Nobody reads them before the fence of `finish`, on this same thread.
-                unsafe {
-                    let word = _mm_loadu_si128(word.as_ptr().cast::<__m128i>());
-                    _mm_stream_si128(to.as_mut_ptr().cast(), word);
-                }
-            }
-            return;
+    pub fn write(&mut self, at: usize, words: &[u64]) {
+        let memory: &mut [u64] = bytemuck::cast_slice_mut(&mut self.memory);
+        let (places, _) = memory[at * words.len()..][..words.len()].as_chunks_mut();
+        let (lines, rest) = words.as_chunks();
+        assert!(rest.is_empty(), "{} words are no whole lines", words.len());
+        for i in 0..lines.len() {
+            write_line(&mut places[i], &lines[i]);
         }
-        place.copy_from_slice(bytemuck::bytes_of(lines));
     }
 
     /// Waits for all that was written, and gives the memory to whoever wants to read it.
@@ -85,6 +74,28 @@ impl LineWriter {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn write_line(place: &mut [u64; LINE_WORDS], line: &[u64; LINE_WORDS]) {
+    // Word by word: a wider load would wait for the store of the last word, which has just been made. By
+    // index, which the compiler unrolls where it called the parts of a zip.
+    for i in 0..LINE_WORDS {
+        // SAFETY: the place is ours and aligned, and SSE2 is part of x86-64. Nobody reads it before the fence
+        // of `finish` on this same thread.
+        unsafe {
+            std::arch::x86_64::_mm_stream_si64(
+                std::ptr::from_mut(&mut place[i]).cast(),
+                line[i] as i64,
+            );
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn write_line(place: &mut [u64; LINE_WORDS], line: &[u64; LINE_WORDS]) {
+    *place = *line;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,12 +104,12 @@ mod tests {
     fn lines_are_where_they_were_written_and_the_rest_is_as_it_was() {
         for bytes in [1024, 4 << 20] {
             let mut writer = LineWriter::new(Buffer::zeroed(bytes).unwrap());
-            writer.write(1, &[7_u64; 8]);
-            writer.write(3, &[[1_u64, 2]; 8]);
+            writer.write(1, &[7; 8]);
+            writer.write(3, &[1; 16]);
             let memory = writer.finish();
             let words: &[u64] = bytemuck::cast_slice(&memory);
             assert_eq!(words[8..16], [7; 8]);
-            assert_eq!(words[48..64], [1, 2].repeat(8));
+            assert_eq!(words[48..64], [1; 16]);
             assert_eq!(words.iter().filter(|word| **word == 0).count(), bytes / 8 - 24);
         }
     }
@@ -106,7 +117,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "out of range")]
     fn what_lies_past_the_memory_is_not_written() {
-        LineWriter::new(Buffer::zeroed(128).unwrap()).write(2, &[7_u64; 8]);
+        LineWriter::new(Buffer::zeroed(128).unwrap()).write(2, &[7; 8]);
     }
 
     #[test]
