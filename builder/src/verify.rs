@@ -13,6 +13,8 @@ use crate::sample::Sample;
 
 /// How many IDs known absent are asked: enough to tell 0.030 from 0.031 with certainty.
 pub const ABSENT_ASKED: u64 = 1 << 20;
+/// Of these so many at a time: enough to hide memory's latency, few enough to stay in the nearest cache.
+const ASKED_TOGETHER: usize = 1024;
 /// A measured rate is refused when even its lower bound exceeds the target by this factor.
 const TOLERATED_RATIO: f64 = 1.2;
 /// The quantile of the normal distribution that leaves 0.1 % below.
@@ -23,13 +25,18 @@ const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
 /// Asks a fixed sequence of IDs that no input can hold, and counts those answered "yes".
 ///
 /// They are longer than a legal ID, so they are absent from every filter by construction, and the count
-/// is the same for the same set of IDs, whatever the number of threads. Cost: some 40 ns each, since
+/// is the same for the same set of IDs, whatever the number of threads. Cost: some 20 ns each, since
 /// they differ only at their ends.
 pub fn count_false_positives<H: IdHash>(filter: &Filter, threads: usize) -> u64 {
     let count = |range: Range<u64>| {
         let head = vec![0; ID_BYTES.end() + 1];
         let mut of_end = H::of_ends(&head);
-        range.filter(|i| filter.contains_hash(of_end(i.to_le_bytes()))).count() as u64
+        let mut some = |start: u64| {
+            let end = range.end.min(start + ASKED_TOGETHER as u64);
+            let hashes: Vec<H> = (start..end).map(|i| of_end(i.to_le_bytes())).collect();
+            filter.count_hashes(&hashes) as u64
+        };
+        range.clone().step_by(ASKED_TOGETHER).map(&mut some).sum::<u64>()
     };
     let each = ABSENT_ASKED.div_ceil(threads.max(1) as u64);
     std::thread::scope(|scope| {
@@ -115,7 +122,7 @@ fn count_missing<H: IdHash>(
     distinct: &Distinct<H>,
     threads: usize,
 ) -> Result<u64, Error> {
-    let count = |hashes: &[H]| hashes.iter().filter(|hash| !filter.contains_hash(**hash)).count();
+    let count = |hashes: &[H]| hashes.len() - filter.count_hashes(hashes);
     let missing = distinct.for_each(threads, count).map_err(Error::spill)?;
     Ok(missing.into_iter().sum::<usize>() as u64)
 }

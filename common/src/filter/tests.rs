@@ -189,6 +189,11 @@ proptest! {
         for kernel in Kernel::all() {
             filter = filter.with_kernel(kernel);
             let said: Vec<bool> = questions.iter().map(|h| filter.contains_hash(Xxh3(*h))).collect();
+            let hashes: Vec<Xxh3> = questions.iter().map(|hash| Xxh3(*hash)).collect();
+            for some in [&hashes[..], &hashes[..seed as usize % hashes.len()]] {
+                let seen = said[..some.len()].iter().filter(|said| **said).count();
+                prop_assert_eq!(filter.count_hashes(some), seen);
+            }
             answers.push(said);
         }
         prop_assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
@@ -222,6 +227,11 @@ proptest! {
             filter.contains_batch(&all[..n], &mut answers);
             let single: Vec<bool> = all[..n].iter().map(|id| filter.contains(id)).collect();
             prop_assert_eq!(answers, single);
+        }
+        if layout == Layout::Guava {
+            let hashes: Vec<Murmur3> = all[..n].iter().map(|id| Murmur3::of(id)).collect();
+            let seen = hashes.iter().filter(|hash| filter.contains_hash(**hash)).count();
+            prop_assert_eq!(filter.count_hashes(&hashes), seen);
         }
     }
 }

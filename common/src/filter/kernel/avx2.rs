@@ -34,6 +34,11 @@ pub(super) fn batch<T: AsRef<[u8]>>(
 }
 
 #[target_feature(enable = "avx2,bmi2")]
+pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
+    batch::count(body, hashes, |block, hash| test(block, probes, hash))
+}
+
+#[target_feature(enable = "avx2,bmi2")]
 pub(super) fn count_ones(bytes: &[u8]) -> u64 {
     batch::count_ones(bytes)
 }

@@ -34,6 +34,12 @@ pub(super) fn batch<T: AsRef<[u8]>>(
     batch::ask(body, ids, answers, |block, hash| test(block, lanes, hash))
 }
 
+#[target_feature(enable = "avx512f,bmi2")]
+pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
+    let lanes = lanes(probes);
+    batch::count(body, hashes, |block, hash| test(block, lanes, hash))
+}
+
 /// The lanes that count: the lowest `probes` of 16.
 fn lanes(probes: u32) -> u16 {
     (u32::MAX >> (32 - probes.clamp(1, 16))) as u16

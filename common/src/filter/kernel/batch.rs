@@ -78,6 +78,24 @@ pub(super) fn ask<T: AsRef<[u8]>>(
     seen
 }
 
+/// How many of these hashes may be in it: the loop of [`ask`] for what is hashed already.
+#[inline(always)]
+pub(super) fn count<H: IdHash>(
+    body: &[u8],
+    hashes: &[H],
+    test: impl Fn(&Block, u64) -> bool,
+) -> usize {
+    let blocks = Blocks::of(body);
+    let mut seen = 0;
+    for (i, hash) in hashes.iter().enumerate() {
+        if let Some(next) = hashes.get(i + AHEAD) {
+            prefetch(blocks.get(next.leading()));
+        }
+        seen += usize::from(test(blocks.get(hash.leading()), hash.leading()));
+    }
+    seen
+}
+
 #[cold]
 fn deny_illegal<T: AsRef<[u8]>>(ids: &[T], answers: &mut [bool]) {
     for (id, answer) in ids.iter().zip(answers) {

@@ -14,6 +14,8 @@ mod scalar;
 
 use std::fmt;
 
+use crate::hash::IdHash;
+
 pub(super) use batch::touch;
 pub(super) use bits::Bits;
 
@@ -77,6 +79,19 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
             Form::Avx512 => unsafe { avx512::contains(body, probes, hash) },
+        }
+    }
+
+    /// How many of these hashes may be in a `blocked` filter; dispatched once.
+    pub(super) fn blocked_count<H: IdHash>(self, body: &[u8], probes: u32, hashes: &[H]) -> usize {
+        match self.0 {
+            Form::Scalar => scalar::count(body, probes, hashes),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
+            Form::Avx2 => unsafe { avx2::count(body, probes, hashes) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
+            Form::Avx512 => unsafe { avx512::count(body, probes, hashes) },
         }
     }
 

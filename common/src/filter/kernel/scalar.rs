@@ -28,6 +28,10 @@ pub(super) fn batch<T: AsRef<[u8]>>(
     batch::ask(body, ids, answers, |block, hash| test(block, probes, hash))
 }
 
+pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
+    batch::count(body, hashes, |block, hash| test(block, probes, hash))
+}
+
 #[inline(always)]
 fn test(block: &Block, probes: u32, hash: u64) -> bool {
     (0..probes as usize).all(|i| {
