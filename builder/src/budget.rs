@@ -20,7 +20,7 @@ const A_THREAD: u64 = 16 << 20;
 /// What all threads together unpack: most need some megabytes, and a thread with more waits for the others.
 const LEAST_UNPACKED: u64 = 64 << 20;
 const MOST_UNPACKED: u64 = 4 << 30;
-/// Compressed column chunks in memory at a time; what is on its way is there twice for a moment.
+/// Compressed column chunks in memory at a time; what they leave for the next ones is there beside them.
 const MOST_IN_FLIGHT: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
 const MOST_SAMPLED: u64 = 64 << 20;

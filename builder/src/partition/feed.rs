@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::memory::LineWriter;
 
+use super::spill::Extent;
 use super::{
     CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces,
 };
@@ -19,6 +20,7 @@ use super::{
 const LINE: usize = 8;
 const LINES_A_CHUNK: usize = CHUNK / LINE;
 const LINES_A_SLAB: usize = LINES_A_CHUNK * CHUNKS_A_SLAB;
+const FIRST: u32 = u32::MAX;
 /// Whose lines are counted in 32 bits: 256 GiB a thread.
 const MOST_SLABS: usize = u32::MAX as usize / LINES_A_SLAB;
 
@@ -30,12 +32,14 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     /// How many hashes are in each line.
     held: Box<[u8; PARTITIONS]>,
     /// Where the next line of each partition goes, counted in lines from the start of the slabs; at the
-    /// start of a chunk it has no room. Small, so that it stays in cache where the lists of chunks do not.
+    /// start of a chunk it has no room.
     next: Box<[u32; PARTITIONS]>,
-    parts: Vec<Part>,
+    /// Of each chunk given out of the slabs the one that its partition had before, or [`FIRST`]. Written
+    /// in order, where a list for each partition would be one more miss of the cache.
+    before: Vec<u32>,
     slabs: Vec<LineWriter>,
-    /// Chunks given out of the slabs.
-    chunks_used: usize,
+    /// What each partition has in the file.
+    spilled: Vec<Vec<Extent>>,
     /// Whether its only slab was more than the budget had left.
     beyond: bool,
     /// The first failure to spill; kept, because a sink cannot return it.
@@ -45,16 +49,15 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
 impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// A feeder for one thread.
     pub fn new(partitions: P) -> Feeder<H, P> {
-        let parts = (0..PARTITIONS).map(|_| Part::default()).collect();
         let lines = vec![[H::zeroed(); LINE]; PARTITIONS];
         Feeder {
             partitions,
             lines: lines.into_boxed_slice().try_into().ok().expect("as many as were made"),
             held: Box::new([0; PARTITIONS]),
             next: Box::new([0; PARTITIONS]),
-            parts,
+            before: Vec::new(),
             slabs: Vec::new(),
-            chunks_used: 0,
+            spilled: vec![Vec::new(); PARTITIONS],
             beyond: false,
             failed: None,
         }
@@ -89,7 +92,6 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
                 self.write(index, &line);
             }
         }
-        (0..PARTITIONS).for_each(|index| self.note_len(index));
         if self.beyond && self.failed.is_none() {
             // The one slab that work needs was not in the budget: what it holds is not kept there.
             self.failed = self.spill().err();
@@ -98,9 +100,10 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         match self.failed {
             Some(error) => Err(error),
             None => {
+                let parts = (0..PARTITIONS).map(|index| self.part(index)).collect();
                 let mut all = self.partitions.fed.lock().expect("pushing does not panic");
                 let slabs = self.slabs.into_iter().map(|slab| Slab::of(slab.finish())).collect();
-                all.push(Fed { slabs, parts: self.parts });
+                all.push(Fed { slabs, parts });
                 Ok(())
             }
         }
@@ -126,14 +129,19 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         slab.write(line % LINES_A_SLAB, bytemuck::cast_slice(hashes));
     }
 
-    /// Writes down how many hashes a partition has, all of its lines being full.
-    fn note_len(&mut self, index: usize) {
-        let part = &mut self.parts[index];
-        let in_last = (self.next[index] as usize).wrapping_sub(1) % LINES_A_CHUNK + 1;
-        part.len = match part.chunks.len() {
-            0 => 0,
-            chunks => (chunks - 1) * CHUNK + in_last * LINE,
+    /// What a partition has, all of its lines being full.
+    fn part(&mut self, index: usize) -> Part {
+        let spilled = std::mem::take(&mut self.spilled[index]);
+        let Some(last_line) = self.next[index].checked_sub(1) else {
+            return Part { spilled, ..Part::default() };
         };
+        let before = |chunk: &u32| Some(self.before[*chunk as usize]).filter(|&it| it != FIRST);
+        let last = last_line / LINES_A_CHUNK as u32;
+        let mut chunks: Vec<u32> = std::iter::successors(Some(last), before).collect();
+        chunks.reverse();
+        let in_last = last_line as usize % LINES_A_CHUNK + 1;
+        let len = (chunks.len() - 1) * CHUNK + in_last * LINE;
+        Part { chunks, len, spilled }
     }
 
     /// Whether a partition has room for a line, or could be given some.
@@ -149,7 +157,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// Gives a partition another chunk; when memory is used up, what there is goes to the file first.
     #[cold]
     fn grow(&mut self, index: usize) -> io::Result<()> {
-        if self.chunks_used == self.slabs.len() * CHUNKS_A_SLAB {
+        if self.before.len() == self.slabs.len() * CHUNKS_A_SLAB {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
             let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget
                 && self.slabs.len() < MOST_SLABS;
@@ -161,9 +169,9 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
                 self.spill()?;
             }
         }
-        self.parts[index].chunks.push(self.chunks_used as u32);
-        self.next[index] = (self.chunks_used * LINES_A_CHUNK) as u32;
-        self.chunks_used += 1;
+        let last_line = self.next[index].checked_sub(1);
+        self.next[index] = (self.before.len() * LINES_A_CHUNK) as u32;
+        self.before.push(last_line.map_or(FIRST, |line| line / LINES_A_CHUNK as u32));
         Ok(())
     }
 
@@ -173,18 +181,16 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         let slabs: Vec<Slab<H>> = finished.map(Slab::of).collect();
         let mut hashes = Vec::new();
         for index in 0..PARTITIONS {
-            self.note_len(index);
-            let part = &mut self.parts[index];
-            if part.len > 0 {
-                hashes.clear();
-                pieces(part, &slabs).for_each(|piece| hashes.extend_from_slice(piece));
-                part.spilled.push(self.partitions.spill.append(&hashes)?);
+            let part = self.part(index);
+            hashes.clear();
+            pieces(&part, &slabs).for_each(|piece| hashes.extend_from_slice(piece));
+            self.spilled[index] = part.spilled;
+            if !hashes.is_empty() {
+                self.spilled[index].push(self.partitions.spill.append(&hashes)?);
             }
-            part.chunks.clear();
-            part.len = 0;
-            self.next[index] = 0;
         }
-        self.chunks_used = 0;
+        self.next.fill(0);
+        self.before.clear();
         self.slabs = slabs.into_iter().map(|slab| LineWriter::new(slab.memory)).collect();
         Ok(())
     }
