@@ -38,6 +38,8 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     /// in order, where a list for each partition would be one more miss of the cache.
     before: Vec<u32>,
     slabs: Vec<LineWriter>,
+    /// The hash that a whole line of the partition had last, where there was such a line.
+    repeated: Box<[Option<H>]>,
     /// What each partition has in the file.
     spilled: Vec<Vec<Extent>>,
     /// Whether its only slab was more than the budget had left.
@@ -57,6 +59,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             next: Box::new([0; PARTITIONS]),
             before: Vec::new(),
             slabs: Vec::new(),
+            repeated: vec![None; PARTITIONS].into_boxed_slice(),
             spilled: vec![Vec::new(); PARTITIONS],
             beyond: false,
             failed: None,
@@ -112,12 +115,23 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// Writes a line, with its last hash, to its partition's chunk.
     #[inline(never)]
     fn hand_over(&mut self, index: usize, last: H) {
+        // Arrays, whose copies are moves of known size.
+        let mut line = self.lines[index];
+        line[LINE - 1] = last;
+        if line.iter().all(|hash| *hash == last) && self.is_repeated(index, last) {
+            return;
+        }
         if self.has_room(index) {
-            // Arrays, whose copies are moves of known size.
-            let mut line = self.lines[index];
-            line[LINE - 1] = last;
             self.write(index, &line);
         }
+    }
+
+    /// Whether the line of this one hash that is there already was the partition's last such line. An ID
+    /// that half of all rows have, all zeros perhaps, would else take half of the memory, and its
+    /// partition all of it again when it is deduplicated.
+    #[cold]
+    fn is_repeated(&mut self, index: usize, hash: H) -> bool {
+        self.repeated[index].replace(hash) == Some(hash)
     }
 
     /// Writes the next line of a partition, which has room for it.

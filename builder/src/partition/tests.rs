@@ -115,3 +115,24 @@ fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
     let (n_ids, kept) = collect(&hashes, 3, u64::MAX);
     assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
 }
+
+#[test]
+fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let partitions: Partitions<Xxh3> = Partitions::new(u64::MAX, folder.path());
+    let mut feeder = Feeder::new(&partitions);
+    let others = (1..=1_000_u64).map(|i| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    for other in others {
+        // Zero too is a hash like any other.
+        (0..1_000).for_each(|_| feeder.push(Xxh3(0)));
+        feeder.push(other);
+        (0..1_000).for_each(|_| feeder.push(Xxh3(u64::MAX)));
+    }
+    feeder.finish().unwrap();
+    let held = partitions.held.load(Ordering::Relaxed);
+    assert_eq!(held, Slab::<Xxh3>::BYTES as u64, "two million rows of two IDs take memory");
+    let distinct = partitions.distinct(2).unwrap();
+    assert_eq!(distinct.n_ids(), 1_002);
+    let kept = distinct.for_each(1, <[Xxh3]>::to_vec).unwrap().concat();
+    assert!(kept.contains(&Xxh3(0)) && kept.contains(&Xxh3(u64::MAX)));
+}
