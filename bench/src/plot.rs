@@ -64,9 +64,12 @@ impl Axis {
 }
 
 impl Plot {
-    /// Writes it, and says where.
+    /// Writes it, in a folder that is made if it is not there, and says where.
     pub(crate) fn write(&self, path: &Path) {
-        std::fs::write(path, self.svg()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let folder = path.parent().unwrap_or(path);
+        let written =
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(path, self.svg()));
+        written.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         eprintln!("wrote {}", path.display());
     }
 
