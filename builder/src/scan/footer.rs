@@ -86,6 +86,10 @@ impl Plan {
     pub(super) async fn fetch(&self, chunk: &Chunk, spare: &Arc<Spare>) -> Result<Bytes, Error> {
         let Range { start, end } = chunk.range;
         let bytes = end - start;
+        if bytes == 0 {
+            // No store gives nothing of a file, and a decoder says best what is wrong with it.
+            return Ok(Bytes::new());
+        }
         let mut memory =
             spare.lend(bytes as usize).map_err(|source| Error::ChunkMemory { bytes, source })?;
         let part = |at| request(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref());

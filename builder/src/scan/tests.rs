@@ -260,6 +260,24 @@ fn a_chunk_of_several_parts_is_put_together_in_order() {
 }
 
 #[test]
+fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    write(&path, &["user-1".to_owned()], WriterProperties::builder().build());
+    let fetched = block_on(async {
+        let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await?;
+        let mut plan = Plan::read(files[0].clone(), "id").await?;
+        plan.chunks[0].range = 4..4;
+        plan.fetch(&plan.chunks[0], &Arc::default()).await
+    });
+    let fetched = fetched.unwrap();
+    assert!(fetched.is_empty());
+    // Not the one that was promised.
+    let pages = pages::check(&fetched, Compression::SNAPPY, ROOM.unpacked).unwrap();
+    assert_eq!(pages.values, 0);
+}
+
+#[test]
 fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
