@@ -18,6 +18,9 @@ pub struct Sample {
     stride: u64,
     /// Rows to pass over before the next.
     pass: u64,
+    /// Random as long as the IDs kept so far are: it depends on all of them. On the last one alone, rows that
+    /// come again in the same order would lead to the same choice again.
+    random: u64,
     lengths: Vec<u16>,
     bytes: Vec<u8>,
 }
@@ -27,7 +30,7 @@ impl Sample {
     /// million is enough.
     pub fn new(most_bytes: usize, rows: u64) -> Sample {
         let stride = (rows / WANTED).max(1);
-        Sample { most_bytes, stride, pass: 0, lengths: Vec::new(), bytes: Vec::new() }
+        Sample { most_bytes, stride, pass: 0, random: 0, lengths: Vec::new(), bytes: Vec::new() }
     }
 
     /// Considers a row's ID. Cost: a subtraction for nearly all.
@@ -48,16 +51,17 @@ impl Sample {
     }
 
     #[cold]
-    fn keep(&mut self, id: &[u8], random: u64) {
+    fn keep(&mut self, id: &[u8], hash: u64) {
         // An ID is short.
         self.lengths.push(id.len() as u16);
         self.bytes.extend_from_slice(id);
         while self.lengths.len() * size_of::<u16>() + self.bytes.len() > self.most_bytes {
             self.halve();
         }
+        self.random = (self.random ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         // Any number below 2 × stride − 1, by Lemire's fast range: stride − 1 in the mean.
         let numbers = u128::from(self.stride.saturating_mul(2) - 1);
-        self.pass = ((u128::from(random) * numbers) >> u64::BITS) as u64;
+        self.pass = ((u128::from(self.random) * numbers) >> u64::BITS) as u64;
     }
 
     /// Drops every second one, the first among them; the others move up, in order.
@@ -114,6 +118,19 @@ mod tests {
             let share = there / chosen.len() as f64 * step as f64;
             assert!((0.6..1.4).contains(&share), "{share} of its share are multiples of {step}");
         }
+    }
+
+    #[test]
+    fn rows_that_come_again_in_the_same_order_lead_to_other_choices() {
+        let mut sample = Sample::new(1 << 20, 50 * WANTED);
+        for id in (0..1_000_000).map(|row| format!("user-{}", row % 10_000)) {
+            sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
+        }
+        let n = sample.ids().count();
+        assert!((19_000..21_000).contains(&n), "{n} are kept");
+        // Of n draws from 10,000 IDs 1 − e^−2 are among them: 8,647 in the mean.
+        let distinct = sample.ids().collect::<std::collections::BTreeSet<_>>().len();
+        assert!((8_400..8_900).contains(&distinct), "{distinct} of 10,000 are among {n}");
     }
 
     #[test]
