@@ -77,7 +77,7 @@ pub trait Sink {
     /// Takes a legal ID. Its bytes are gone afterwards.
     fn take(&mut self, id: &[u8]);
 
-    /// Comes after the last ID, or after a failure.
+    /// Comes after the last ID; not after a failure.
     fn end(self) -> Self::Left;
 }
 
@@ -171,7 +171,8 @@ pub async fn scan<S: Sink>(
     }
     done.rows_done = totals.rows;
     progress(done);
-    Ok((totals, left))
+    // All of them, since nothing failed.
+    Ok((totals, left.into_iter().flatten().collect()))
 }
 
 async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Plan>>, Error> {
@@ -191,7 +192,7 @@ async fn fetch_chunks(
 ) -> Result<(), Error> {
     // The channel needs no bound of its own: what is in it holds a part of this.
     let room = Arc::new(Semaphore::new(in_flight as usize));
-    let spare = Arc::new(Spare::default());
+    let spare = Arc::new(Spare::new(in_flight as usize));
     let chunks = plans.iter().flat_map(|plan| {
         let read = (0..plan.chunks.len()).filter(|&group| plan.chunks[group].rows > 0);
         read.map(move |group| (plan, group))
@@ -240,7 +241,7 @@ impl Drop for Stop {
 
 /// The decoding threads.
 struct Crew<L> {
-    threads: Vec<JoinHandle<(crate::ids::Counts, L)>>,
+    threads: Vec<JoinHandle<(crate::ids::Counts, Option<L>)>>,
     stop: Stop,
 }
 
@@ -272,7 +273,7 @@ impl<L: Send + 'static> Crew<L> {
     }
 
     /// Takes what is left, once all threads have ended or are about to.
-    fn join(self) -> (Vec<crate::ids::Counts>, Vec<L>) {
+    fn join(self) -> (Vec<crate::ids::Counts>, Vec<Option<L>>) {
         let joined = self.threads.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -62,10 +62,15 @@ impl Buffer {
         Ok(self)
     }
 
+    /// How many bytes it could have without new memory: at least as many as it has.
+    pub fn capacity(&self) -> usize {
+        self.map.len() - self.start
+    }
+
     /// Whether [`Buffer::reuse`] takes this memory: it is not too small, nor so large that it would waste
     /// more than it saves.
     pub fn fits(&self, len: usize) -> bool {
-        len <= self.map.len() - self.start && self.map.len() / 2 <= len.max(HUGE_PAGE)
+        len <= self.capacity() && self.map.len() / 2 <= len.max(HUGE_PAGE)
     }
 
     /// How many of its bytes really lie in huge pages, as the kernel says; `None` where it does not.

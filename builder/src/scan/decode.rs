@@ -29,14 +29,15 @@ pub(super) enum Event {
     Failed(Error),
 }
 
-/// Decodes what is waiting until nothing more can come, or `stop`.
+/// Decodes what is waiting until nothing more can come, or `stop`. A scan that failed leaves nothing of its
+/// sinks.
 pub(super) fn run<S: Sink>(
     mut sink: S,
     waiting: &Mutex<mpsc::UnboundedReceiver<Work>>,
     room: &Unpacked,
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
-) -> (Counts, S::Left) {
+) -> (Counts, Option<S::Left>) {
     let mut meter = Meter { report, since: 0 };
     let mut counts = Counts::default();
     while !stop.load(Ordering::Relaxed) {
@@ -53,11 +54,12 @@ pub(super) fn run<S: Sink>(
             }
             Err(error) => {
                 let _ = report.send(Event::Failed(error));
-                break;
+                return (counts, None);
             }
         }
     }
-    (counts, sink.end())
+    let left = (!stop.load(Ordering::Relaxed)).then(|| sink.end());
+    (counts, left)
 }
 
 /// Keeps the panics of the decoder, which bytes from outside can cause, from ending the thread.

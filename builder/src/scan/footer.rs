@@ -100,7 +100,10 @@ impl Plan {
                 let read = move || file.read_exact_at(&mut memory, start).map(|()| memory);
                 let read = tokio::task::spawn_blocking(read).await;
                 let memory = read.expect("reading a file does not panic");
-                return Ok(Bytes::from_owner(memory.map_err(|e| self.unread(e))?));
+                let memory = memory.map_err(|e| self.unread(e))?;
+                // Once more, in case it was written to meanwhile.
+                part(start).await?;
+                return Ok(Bytes::from_owner(memory));
             }
         };
         let (place, rest) = memory.split_at_mut(bytes.min(PART_BYTES) as usize);

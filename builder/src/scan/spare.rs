@@ -9,18 +9,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bloomsday_common::memory::Buffer;
 
-/// Memory nobody needs now. There is never more than was lent at the same time.
-#[derive(Default)]
-pub(super) struct Spare(Mutex<Vec<Buffer>>);
+/// Memory nobody needs now.
+pub(super) struct Spare {
+    buffers: Mutex<Vec<Buffer>>,
+    most_bytes: usize,
+}
 
 impl Spare {
+    /// None yet, and never more than `most_bytes`.
+    pub(super) fn new(most_bytes: usize) -> Spare {
+        Spare { buffers: Mutex::default(), most_bytes }
+    }
+
     /// Lends so many bytes. What is in them is of no meaning.
     ///
     /// # Errors
     /// The system's, when there is none to spare and it gives none.
     pub(super) fn lend(self: &Arc<Self>, bytes: usize) -> io::Result<Lent> {
         let spare = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             let fitting = all.iter().position(|spare| spare.fits(bytes));
             // What does not fit makes room for what will.
             fitting.or(all.len().checked_sub(1)).map(|at| all.swap_remove(at))
@@ -60,7 +67,13 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.to.0.lock().unwrap_or_else(PoisonError::into_inner).extend(self.memory.take());
+        let mut all = self.to.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(self.memory.take());
+        // The largest last, and gone first: one chunk beyond all others leaves nothing that waits for another.
+        all.sort_unstable_by_key(Buffer::capacity);
+        while all.iter().map(Buffer::capacity).sum::<usize>() > self.to.most_bytes {
+            all.pop();
+        }
     }
 }
 
@@ -69,8 +82,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_goes_from_one_to_the_next_and_there_is_never_more_than_was_lent_at_once() {
-        let spare = Arc::new(Spare::default());
+    fn memory_goes_from_one_to_the_next() {
+        let spare = Arc::new(Spare::new(100 << 20));
         let first = spare.lend(3 << 20).unwrap();
         let place = first.as_ptr();
         let second = spare.lend(100).unwrap();
@@ -81,8 +94,20 @@ mod tests {
         // Too much for either: one of them goes.
         let large = spare.lend(64 << 20).unwrap();
         assert_eq!(large.len(), 64 << 20);
-        assert_eq!(spare.0.lock().unwrap().len(), 1);
+        assert_eq!(spare.buffers.lock().unwrap().len(), 1);
         drop(large);
-        assert_eq!(spare.0.lock().unwrap().len(), 2);
+        assert_eq!(spare.buffers.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_spare_has_a_limit_in_bytes_whatever_was_lent() {
+        let spare = Arc::new(Spare::new(8 << 20));
+        for sizes in [vec![1 << 20; 16], vec![100 << 20], vec![3 << 20; 5], vec![1 << 20; 3]] {
+            let lent: Vec<_> = sizes.iter().map(|bytes| spare.lend(*bytes).unwrap()).collect();
+            drop(lent);
+            let bytes: usize = spare.buffers.lock().unwrap().iter().map(Buffer::capacity).sum();
+            assert!(bytes <= 8 << 20, "{bytes} bytes wait for nobody after {sizes:?}");
+            assert!(bytes > 0 || sizes.len() == 1, "nothing is kept after {sizes:?}");
+        }
     }
 }

@@ -253,7 +253,7 @@ fn a_chunk_of_several_parts_is_put_together_in_order() {
     files[0].objects = elsewhere;
     let fetched = block_on(async {
         let plan = Plan::read(files[0].clone(), "id").await.unwrap();
-        plan.fetch(&plan.chunks[0], &Arc::default()).await.unwrap()
+        plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await.unwrap()
     });
     let bytes = std::fs::read(&path).unwrap();
     assert!(fetched.len() > 3 * (8 << 20) && fetched[..] == bytes[4..4 + fetched.len()]);
@@ -268,7 +268,7 @@ fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
         let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await?;
         let mut plan = Plan::read(files[0].clone(), "id").await?;
         plan.chunks[0].range = 4..4;
-        plan.fetch(&plan.chunks[0], &Arc::default()).await
+        plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await
     });
     let fetched = fetched.unwrap();
     assert!(fetched.is_empty());
@@ -292,7 +292,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
         std::fs::remove_file(&path).unwrap();
         write(&path, &ids(2_000_000), WriterProperties::builder().build());
         assert_eq!(std::fs::metadata(&path).unwrap().len(), before);
-        let same_size = plan.fetch(&plan.chunks[0], &Arc::default()).await.unwrap_err();
+        let same_size = plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await.unwrap_err();
         write(&path, &ids(3), WriterProperties::builder().build());
         let other_size = Plan::read(files[0].clone(), "id").await.err().unwrap();
         [same_size, other_size]
