@@ -47,18 +47,12 @@ pub enum Error {
         /// Sampled raw IDs that were answered "no".
         lost_samples: u64,
     },
-    /// Not enough memory for the filter.
-    #[error("no memory for a filter of {bytes} bytes: {source}")]
+    /// Not enough memory.
+    #[error("no memory for {what} of {bytes} bytes: {source}")]
     Memory {
+        /// What it was for.
+        what: &'static str,
         /// Its size.
-        bytes: u64,
-        /// The system's words.
-        source: std::io::Error,
-    },
-    /// Not enough memory for a part of a file.
-    #[error("no memory for {bytes} bytes of one column in one row group: {source}")]
-    ChunkMemory {
-        /// How many they are.
         bytes: u64,
         /// The system's words.
         source: std::io::Error,
@@ -214,9 +208,7 @@ impl Error {
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,
             Error::Unsound { .. } | Error::Lost { .. } | Error::Spill { .. } => Kind::Failed,
-            Error::Memory { .. } | Error::ChunkMemory { .. } | Error::TooLarge { .. } => {
-                Kind::Transient
-            }
+            Error::Memory { .. } | Error::TooLarge { .. } => Kind::Transient,
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn fill<H: IdHash>(
     shape: Shape,
     threads: usize,
 ) -> Result<Filter, Error> {
-    let memory = |source| Error::Memory { bytes: shape.body_bytes(), source };
+    let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
     std::thread::scope(|scope| -> io::Result<()> {
         let slices = filter.slices(threads).into_iter().map(|mut slice| {

@@ -90,8 +90,9 @@ impl Plan {
             // No store gives nothing of a file, and a decoder says best what is wrong with it.
             return Ok(Bytes::new());
         }
-        let mut memory =
-            spare.lend(bytes as usize).map_err(|source| Error::ChunkMemory { bytes, source })?;
+        let what = "one column of a row group";
+        let memory = |source| Error::Memory { what, bytes, source };
+        let mut memory = spare.lend(bytes as usize).map_err(memory)?;
         let part = |at| request(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref());
         let first = match part(start).await?.payload {
             GetResultPayload::Stream(first) => first,
