@@ -259,7 +259,9 @@ impl<H: IdHash> Distinct<H> {
         let part = &self.parts[index];
         let mut pieces = pieces(part, &self.slabs).peekable();
         while let Some(piece) = pieces.next() {
-            pieces.peek().into_iter().for_each(|next| prefetch_all(next));
+            if let Some(next) = pieces.peek() {
+                prefetch_all(next);
+            }
             look(piece);
         }
         if !part.spilled.is_empty() {

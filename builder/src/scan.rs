@@ -99,9 +99,9 @@ impl<F: FnMut(&[u8])> Sink for F {
 /// together. Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
 /// after the footers, then about every 65,536 rows of each thread, and at the end.
 ///
-/// Cost: of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a
-/// row group whose pages claim more than there is room for is refused unopened, so that a small file
-/// cannot ask for all memory.
+/// Cost: `threads` threads; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a row
+/// group whose pages claim more than there is room for is refused unopened, so that a small file cannot
+/// ask for all memory.
 ///
 /// An error ends the scan at once, and every thread with it. Dropping the future does the same,
 /// except that a thread may be unpacking one more page by then. A panic of a sink is passed on.

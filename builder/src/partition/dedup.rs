@@ -86,11 +86,13 @@ impl<H: IdHash> Dedup<H> {
         let first = self.kept.len();
         self.kept.reserve(n);
         for (number, piece) in list.iter().enumerate() {
-            list.get(number + 1).into_iter().for_each(|next| prefetch_all(next));
+            if let Some(next) = list.get(number + 1) {
+                prefetch_all(next);
+            }
             for (at, hash) in piece.iter().enumerate() {
                 let home = (hash.leading() << bits >> shift) as usize;
-                let slots = (home..home + MAX_STEPS).map(|slot| slot & mask);
-                let found = slots.into_iter().find(|slot| match table[*slot] {
+                let mut slots = (home..home + MAX_STEPS).map(|slot| slot & mask);
+                let found = slots.find(|slot| match table[*slot] {
                     0 => true,
                     place => self.kept[first + usize::from(place) - 1] == *hash,
                 });
@@ -103,9 +105,9 @@ impl<H: IdHash> Dedup<H> {
                     // Made to collide, or more than a table has places for.
                     _ => {
                         self.kept.extend_from_slice(&piece[at..]);
-                        list[number + 1..]
-                            .iter()
-                            .for_each(|piece| self.kept.extend_from_slice(piece));
+                        for piece in &list[number + 1..] {
+                            self.kept.extend_from_slice(piece);
+                        }
                         return self.keep_distinct_by_sorting(first);
                     }
                 }

@@ -20,9 +20,11 @@ use super::{
 const LINE: usize = 8;
 const LINES_A_CHUNK: usize = CHUNK / LINE;
 const LINES_A_SLAB: usize = LINES_A_CHUNK * CHUNKS_A_SLAB;
-const FIRST: u32 = u32::MAX;
-/// Whose lines are counted in 32 bits: 256 GiB a thread.
+/// Slabs of a feeder, at most: their lines are counted in 32 bits, 256 GiB a thread.
 const MOST_SLABS: usize = u32::MAX as usize / LINES_A_SLAB;
+
+/// In place of a chunk's number: its partition had none before it.
+const FIRST: u32 = u32::MAX;
 
 /// One thread's way into the partitions: it is made and finished on the thread that pushes.
 pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
