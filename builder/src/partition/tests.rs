@@ -37,6 +37,13 @@ fn collect<H: IdHash + std::fmt::Debug>(
     (distinct.n_ids(), kept)
 }
 
+fn assert_a_set_is_left(mut hashes: Vec<Xxh3>, threads: usize) {
+    let (n_ids, kept) = collect(&hashes, threads, u64::MAX);
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+}
+
 proptest! {
     #[test]
     fn distinct_hashes_are_what_a_set_would_keep(
@@ -77,11 +84,8 @@ fn hashes_made_to_collide_are_still_counted_exactly_and_soon() {
 #[test]
 fn a_large_partition_is_split_and_stays_exact() {
     let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> PARTITION_BITS);
-    let mut hashes: Vec<Xxh3> = (0..300_000).map(|i| spread(i % 200_000)).collect();
-    let (n_ids, kept) = collect(&hashes, 2, u64::MAX);
-    hashes.sort_unstable();
-    hashes.dedup();
-    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+    let hashes = (0..300_000).map(|i| spread(i % 200_000)).collect();
+    assert_a_set_is_left(hashes, 2);
 }
 
 #[test]
@@ -101,19 +105,15 @@ fn past_the_budget_hashes_lie_in_the_file_and_nothing_is_lost() {
 fn more_hashes_in_one_list_than_a_table_has_places_for_are_still_counted_exactly() {
     // They differ only in bits by which no partition is split.
     let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (PARTITION_BITS + 10));
-    let mut hashes: Vec<Xxh3> = (0..120_000).map(|i| spread(i % 80_000)).collect();
-    let (n_ids, kept) = collect(&hashes, 2, u64::MAX);
-    hashes.sort_unstable();
-    hashes.dedup();
-    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+    let hashes = (0..120_000).map(|i| spread(i % 80_000)).collect();
+    assert_a_set_is_left(hashes, 2);
 }
 
 #[test]
 fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
     // One and a half chunks of each: nothing is padded and nothing dropped, and yet there is a gap to close.
-    let hashes: Vec<Xxh3> = (0..3 * CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
-    let (n_ids, kept) = collect(&hashes, 3, u64::MAX);
-    assert_eq!((n_ids, kept), (hashes.len() as u64, hashes));
+    let hashes = (0..3 * CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
+    assert_a_set_is_left(hashes, 3);
 }
 
 #[test]
