@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bloomsday_common::blob::Header;
-use bloomsday_common::filter::Filter;
+use bloomsday_common::filter::{Filter, Held};
 use bloomsday_common::key::{BlobKey, FilterName};
 use jiff::Timestamp;
 
@@ -59,15 +59,20 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds as the only writer: plain loads and stores, no locked instruction. Neither address depends
-    /// on the answer, which is often still on its way from memory: so nothing waits for it. Gives back
-    /// how many were asked before, which decides whether the question is sampled.
+    /// Counts questions as the only writer: a plain load and store, no locked instruction. Gives back how
+    /// many that makes, which decides whether the question is sampled.
     #[inline(always)]
-    fn add_alone(&self, asked: u64, seen: u64) -> u64 {
-        let before = self.asked.load(Ordering::Relaxed);
-        self.asked.store(before + asked, Ordering::Relaxed);
+    fn ask_alone(&self, asked: u64) -> u64 {
+        let asked = self.asked.load(Ordering::Relaxed) + asked;
+        self.asked.store(asked, Ordering::Relaxed);
+        asked
+    }
+
+    /// Counts answers "yes" as the only writer. The address does not depend on the answer, which is often
+    /// still on its way from memory: so nothing waits for it.
+    #[inline(always)]
+    fn see_alone(&self, seen: u64) {
         self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
-        before
     }
 
     /// Adds beside others. A locked instruction waits for all that is under way: so one where it does.
@@ -241,8 +246,9 @@ impl FilterHandle {
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&state));
         drop(readers);
-        let (slot, staged) = (self.slot.clone(), Staged::new());
-        let mut reader = Reader { slot, generation: None, epoch: 0, state, staged };
+        let (slot, held) = (self.slot.clone(), Held::none(self.slot.meanwhile));
+        // The first question is sampled: so readers that ask only a few are not overlooked.
+        let mut reader = Reader { slot, held, epoch: 0, state, due: 1, staged: Staged::new() };
         reader.refresh();
         reader
     }
@@ -285,9 +291,11 @@ impl FilterHandle {
 /// a swap.
 pub struct Reader {
     slot: Arc<Slot>,
-    generation: Option<Arc<Generation>>,
+    held: Held<Generation>,
     epoch: u64,
     state: Arc<ReaderState>,
+    /// How many questions there will have been when the next one is sampled.
+    due: u64,
     /// Questions on their way to the sample.
     staged: Staged,
 }
@@ -301,19 +309,19 @@ impl Reader {
         if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
             self.refresh();
         }
-        let seen = match &self.generation {
-            Some(generation) => generation.filter.contains(id),
-            None => self.slot.meanwhile,
-        };
-        if sample::is_due(self.state.tally.add_alone(1, u64::from(seen))) {
+        // Before the question, so that nothing but its answer must outlast it.
+        if self.state.tally.ask_alone(1) == self.due {
             self.sample(id);
         }
+        let seen = self.held.contains(id);
+        self.state.tally.see_alone(u64::from(seen));
         seen
     }
 
     /// Once in 128 questions.
     #[cold]
     fn sample(&mut self, id: &[u8]) {
+        self.due += sample::gap(self.due);
         if let Some(sample) = &self.slot.sample {
             self.staged.add(id, sample);
         }
@@ -328,11 +336,15 @@ impl Reader {
         if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
             self.refresh();
         }
-        let seen = match &self.generation {
+        let seen = match self.held.owner() {
             Some(generation) => generation.filter.contains_batch(ids, answers),
             None => self.slot.answer_meanwhile(answers),
         };
-        let before = self.state.tally.add_alone(ids.len() as u64, seen as u64);
+        let n = ids.len() as u64;
+        let before = self.state.tally.ask_alone(n) - n;
+        self.state.tally.see_alone(seen as u64);
+        // Nor are single questions after it sampled the sooner.
+        self.due += n;
         if let Some(sample) = &self.slot.sample {
             sample.offer_batch(ids, before);
         }
@@ -343,7 +355,10 @@ impl Reader {
         // The epoch first: a swap in between is then noticed at the next question.
         self.epoch = self.slot.epoch.load(Ordering::Acquire);
         // The old generation is also held by the poller, so this never frees it.
-        self.generation = self.slot.current.load_full();
+        self.held = match self.slot.current() {
+            Some(generation) => Held::of(generation, |generation| &generation.filter),
+            None => Held::none(self.slot.meanwhile),
+        };
         self.state.epoch.store(self.epoch, Ordering::Relaxed);
     }
 }

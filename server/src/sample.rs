@@ -1,10 +1,10 @@
 //! [`Sample`]: some of the recent questions, raw, for the guard. In memory only: it is never logged,
 //! shown or written, and has no `Debug`.
 //!
-//! A question pays one multiplication and a branch to learn that it is not sampled. One in 128 is
-//! copied; a reader copies into room of its own and hands over 32 at a time. Batches, once the sample is
-//! full, offer as few as it can use. Nobody waits: whoever finds the sample taken by another thread lets
-//! its questions go.
+//! A question pays a comparison, through a handle a multiplication too, to learn that it is not
+//! sampled. One in 128 is copied; a reader copies into room of its own and hands over 32 at a time.
+//! Batches, once the sample is full, offer as few as it can use. Nobody waits: whoever finds the sample
+//! taken by another thread lets its questions go.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +33,13 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 #[inline(always)]
 pub(crate) fn is_due(n: u64) -> bool {
     n.wrapping_mul(GOLDEN) < u64::MAX / ONE_IN
+}
+
+/// How many questions after the `n`th, which is sampled, the next one is: 1 to 255, [`ONE_IN`] in the mean,
+/// without any period either. A reader compares a number with that, which is less than [`is_due`] takes.
+pub(crate) fn gap(n: u64) -> u64 {
+    let mixed = (n ^ GOLDEN).wrapping_mul(GOLDEN);
+    1 + ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) % (2 * ONE_IN - 1)
 }
 
 /// One question: an ID of at most [`MAX_ID_BYTES`] bytes.
@@ -193,6 +200,20 @@ mod tests {
     fn one_in_128_is_sampled_and_at_every_place_of_a_rhythm() {
         let due: Vec<u64> = (0..1_000_000).filter(|n| is_due(*n)).collect();
         assert!((7_800..7_830).contains(&due.len()), "{}", due.len());
+        for rhythm in [2, 10, 64, 100, 128] {
+            let places: BTreeSet<u64> = due.iter().map(|n| n % rhythm).collect();
+            assert_eq!(places.len() as u64, rhythm, "some questions of {rhythm} are never sampled");
+        }
+    }
+
+    #[test]
+    fn gaps_are_128_in_the_mean_and_find_every_place_of_a_rhythm() {
+        let next = |n: &u64| Some(n + gap(*n));
+        let due: Vec<u64> = std::iter::successors(Some(1), next).take(10_000).collect();
+        assert!(due.windows(2).all(|two| (1..=255).contains(&(two[1] - two[0]))));
+        let mean = due[due.len() - 1] as f64 / due.len() as f64;
+        // Gaps differ by 74 in the mean: four standard deviations of a mean of ten thousand.
+        assert!((mean - 128.0).abs() < 3.0, "{mean}");
         for rhythm in [2, 10, 64, 100, 128] {
             let places: BTreeSet<u64> = due.iter().map(|n| n % rhythm).collect();
             assert_eq!(places.len() as u64, rhythm, "some questions of {rhythm} are never sampled");

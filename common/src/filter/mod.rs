@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::hash::{IdHash, is_legal};
+use crate::hash::IdHash;
 use crate::memory::Buffer;
 use kernel::Bits;
-pub use kernel::Kernel;
+pub use kernel::{Held, Kernel};
 pub use shape::Shape;
 
 /// How bits are arranged in a filter.
@@ -114,7 +114,7 @@ impl Filter {
     /// Cost: one hash and one cache miss (`blocked`) or up to one a probe (`guava`).
     #[inline]
     pub fn contains(&self, id: &[u8]) -> bool {
-        is_legal(id) && self.bits.ask(id)
+        self.bits.ask(id)
     }
 
     /// Answers many IDs at once: `answers[i]` becomes what [`Filter::contains`] says of `ids[i]`. Gives

@@ -1,5 +1,7 @@
 //! Filters answer rightly, kernels agree, and rates hold at sizes no test machine has memory for.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -47,16 +49,49 @@ fn every_inserted_id_is_answered_yes_by_every_layout() {
 
 #[test]
 fn an_illegal_id_is_answered_no_even_by_a_full_filter() {
-    let shape = Shape::new(Layout::Blocked, 1, 1).unwrap();
-    let mut full = FilterMut::new(shape).unwrap();
-    hashes(1).take(100_000).for_each(|hash| full.insert(Xxh3(hash)));
-    let full = full.freeze();
-    let ids: [&[u8]; 4] = [b"", b"x", &[b'x'; 1024], &[b'x'; 1025]];
-    let expected = [false, true, true, false];
-    assert_eq!(ids.map(|id| full.contains(id)), expected);
-    let mut answers = [true; 4];
-    full.contains_batch(&ids, &mut answers);
-    assert_eq!(answers, expected);
+    let ids: [&[u8]; 6] = [b"", b"x", &[b'x'; 17], &[b'x'; 65], &[b'x'; 1024], &[b'x'; 1025]];
+    let expected = [false, true, true, true, true, false];
+    for layout in [Layout::Blocked, Layout::Guava] {
+        let mut full = FilterMut::new(Shape::new(layout, 1, 1).unwrap()).unwrap();
+        for hash in hashes(1).take(100_000) {
+            match layout {
+                Layout::Blocked => full.insert(Xxh3(hash)),
+                Layout::Guava => full.insert(Murmur3(hash, !hash)),
+            }
+        }
+        let mut full = full.freeze();
+        for kernel in Kernel::all() {
+            full = full.with_kernel(kernel);
+            assert_eq!(ids.map(|id| full.contains(id)), expected, "{layout}, {kernel:?}");
+            let mut answers = [true; 6];
+            full.contains_batch(&ids, &mut answers);
+            assert_eq!(answers, expected, "{layout}, {kernel:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_held_answers_as_the_filter_does_and_keeps_it() {
+    let filter = Arc::new(blocked_with(1_000, 0.03, 7));
+    let held = Held::of(filter.clone(), |filter| filter);
+    let ids: Vec<[u8; 8]> = (0..10_000u64).map(u64::to_le_bytes).collect();
+    let said: Vec<bool> = ids.iter().map(|id| filter.contains(id)).collect();
+    assert!(said.contains(&true) && said.contains(&false));
+    let weak = Arc::downgrade(&filter);
+    drop(filter);
+    assert_eq!(ids.iter().map(|id| held.contains(id)).collect::<Vec<_>>(), said);
+    assert!(held.owner().is_some());
+    drop(held);
+    assert!(weak.upgrade().is_none());
+}
+
+#[test]
+fn what_holds_no_filter_yet_answers_as_it_was_told() {
+    for meanwhile in [true, false] {
+        let none = Held::<Filter>::none(meanwhile);
+        assert_eq!(none.contains(b"x"), meanwhile);
+        assert!(none.owner().is_none());
+    }
 }
 
 #[test]

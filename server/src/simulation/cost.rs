@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use bloomsday_common::filter::Held;
+
 use super::process::on_a_paused_clock;
 use super::steady::{id, serve};
 use crate::Guard;
@@ -18,7 +20,7 @@ const ROUNDS: usize = 41;
 /// A reader that samples no question, and counts them or not, with everything as far away as there.
 struct Bare<const COUNTS: bool> {
     slot: Arc<Elsewhere>,
-    generation: Option<Arc<Generation>>,
+    held: Held<Generation>,
     epoch: u64,
     state: Arc<Counted>,
 }
@@ -36,9 +38,10 @@ struct Counted {
 }
 
 impl<const COUNTS: bool> Bare<COUNTS> {
-    fn new(generation: Option<Arc<Generation>>) -> Self {
+    fn new(generation: Arc<Generation>) -> Self {
         let slot = Arc::new(Elsewhere { epoch: AtomicU64::new(0), meanwhile: false });
-        Bare { slot, generation, epoch: 0, state: Arc::default() }
+        let held = Held::of(generation, |generation| &generation.filter);
+        Bare { slot, held, epoch: 0, state: Arc::default() }
     }
 
     #[inline]
@@ -46,13 +49,12 @@ impl<const COUNTS: bool> Bare<COUNTS> {
         if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
             self.refresh();
         }
-        let seen = match &self.generation {
-            Some(generation) => generation.filter.contains(id),
-            None => self.slot.meanwhile,
-        };
+        let Counted { asked, seen: yes } = &*self.state;
         if COUNTS {
-            let Counted { asked, seen: yes } = &*self.state;
             asked.store(asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        let seen = self.held.contains(id);
+        if COUNTS {
             yes.store(yes.load(Ordering::Relaxed) + u64::from(seen), Ordering::Relaxed);
         }
         seen
@@ -61,7 +63,7 @@ impl<const COUNTS: bool> Bare<COUNTS> {
     #[cold]
     fn refresh(&mut self) {
         self.epoch = self.slot.epoch.load(Ordering::Acquire);
-        self.generation = None;
+        self.held = Held::none(self.slot.meanwhile);
     }
 }
 
@@ -90,8 +92,9 @@ async fn measure(n: u64) {
         (0..QUESTIONS).map(|i| id(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (2 * n))).collect();
     let handle = process.handle();
     let mut reader = handle.reader();
-    let mut counting = Bare::<true>::new(process.generation());
-    let mut bare = Bare::<false>::new(process.generation());
+    let generation = process.generation().expect("it is loaded");
+    let mut counting = Bare::<true>::new(generation.clone());
+    let mut bare = Bare::<false>::new(generation);
     compare(
         &format!("{n} IDs, one at a time, sampling"),
         || time(&ids, |id| reader.contains(id)),

@@ -3,17 +3,29 @@
 use std::arch::x86_64::*;
 
 use super::batch;
-use super::bits::Asked;
+use super::bits::{Asked, is_usual};
 use crate::filter::blocked::{Block, SALTS, block_of};
-use crate::hash::{IdHash, Xxh3};
+use crate::hash::IdHash;
 
 /// # Safety
 /// The machine has AVX-512F and BMI2, the layout is `blocked`, and the memory lives.
 #[target_feature(enable = "avx512f,bmi2")]
 pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
-    let Xxh3(hash) = Xxh3::of(id);
+    if !is_usual(id) {
+        // SAFETY: as the caller promises.
+        return unsafe { other(asked, id) };
+    }
     // SAFETY: as the caller promises.
-    test(unsafe { asked.block(hash) }, asked.lanes, hash)
+    unsafe { asked.legal(id, |block, hash| test(block, asked.lanes, hash)) }
+}
+
+/// # Safety
+/// The machine has AVX-512F and BMI2, the layout is `blocked`, and the memory lives.
+#[target_feature(enable = "avx512f,bmi2")]
+#[inline(never)]
+unsafe fn other(asked: &Asked, id: &[u8]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { asked.any(id, |block, hash| test(block, asked.lanes, hash)) }
 }
 
 #[target_feature(enable = "avx512f,bmi2")]

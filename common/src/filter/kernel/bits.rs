@@ -7,25 +7,24 @@ use super::{Form, Kernel, scalar};
 use super::{avx2, avx512};
 use crate::filter::blocked::Block;
 use crate::filter::{Layout, Shape, guava};
-use crate::hash::{IdHash, Murmur3};
+use crate::hash::{IdHash, Murmur3, Xxh3, is_legal};
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that asks it: layout, hash, kernel and address are
 /// resolved when it is made, so that a question decides nothing.
 pub(crate) struct Bits {
-    asked: Asked,
-    one: One,
+    pub(super) asked: Asked,
+    pub(super) one: One,
     /// Owns what `asked` points into. Never written again and never handed out to be.
     memory: Buffer,
     body: Range<usize>,
 }
 
 /// What a question needs of a filter.
+#[derive(Clone, Copy)]
 pub(super) struct Asked {
-    first: *const Block,
-    /// Blocks; for `guava` words.
-    units: u64,
-    shape: Shape,
+    pub(super) first: *const Block,
+    pub(super) shape: Shape,
     /// The lowest `probes` bits: the lanes of a kernel with 16 that count.
     pub(super) lanes: u16,
 }
@@ -34,7 +33,7 @@ pub(super) struct Asked {
 ///
 /// # Safety
 /// Callable only where the kernel it came from may run, and while the memory behind `Asked` lives.
-type One = unsafe fn(&Asked, &[u8]) -> bool;
+pub(super) type One = unsafe fn(&Asked, &[u8]) -> bool;
 
 // SAFETY: the pointer leads into `memory`, which moves with it and is only read.
 unsafe impl Send for Bits {}
@@ -50,7 +49,6 @@ impl Bits {
         assert_eq!(body.len() as u64, shape.body_bytes(), "the body must have the shape's length");
         let asked = Asked {
             first: memory[body.clone()].as_ptr().cast(),
-            units: shape.units(),
             shape,
             lanes: (u32::MAX >> (32 - shape.probes().clamp(1, 16))) as u16,
         };
@@ -76,7 +74,7 @@ impl Bits {
         self.memory
     }
 
-    /// Whether a legal `id` may be in it.
+    /// Whether `id` may be in it; one that is not legal is not.
     #[inline(always)]
     pub(crate) fn ask(&self, id: &[u8]) -> bool {
         // SAFETY: `one` came from a kernel that may run here, and `self` owns the memory.
@@ -96,19 +94,45 @@ fn one(layout: Layout, kernel: Kernel) -> One {
     }
 }
 
+/// Whether `id` has the length of most IDs: devices' have 16 to 36 bytes. One comparison then says that it
+/// is legal and how it is hashed; the others are asked elsewhere, out of the way.
+#[inline(always)]
+pub(super) fn is_usual(id: &[u8]) -> bool {
+    (17..=64).contains(&id.len())
+}
+
 impl Asked {
     pub(super) fn probes(&self) -> u32 {
         self.shape.probes()
     }
 
-    /// The block of a hash.
+    /// A question with a legal ID.
     ///
     /// # Safety
     /// The layout is `blocked`, and the memory lives.
     #[inline(always)]
-    pub(super) unsafe fn block(&self, hash: u64) -> &Block {
-        let block = crate::filter::blocked::block_of(hash, self.units);
-        // SAFETY: fast-range gives less than `units`, and that many blocks follow `first`.
+    pub(super) unsafe fn legal(&self, id: &[u8], test: impl Fn(&Block, u64) -> bool) -> bool {
+        let Xxh3(hash) = Xxh3::of(id);
+        // SAFETY: as the caller promises.
+        test(unsafe { self.block(hash) }, hash)
+    }
+
+    /// A question with any ID.
+    ///
+    /// # Safety
+    /// The layout is `blocked`, and the memory lives.
+    #[inline(always)]
+    pub(super) unsafe fn any(&self, id: &[u8], test: impl Fn(&Block, u64) -> bool) -> bool {
+        // SAFETY: as the caller promises.
+        is_legal(id) && unsafe { self.legal(id, test) }
+    }
+
+    /// # Safety
+    /// The layout is `blocked`, and the memory lives.
+    #[inline(always)]
+    unsafe fn block(&self, hash: u64) -> &Block {
+        let block = crate::filter::blocked::block_of(hash, self.shape.units());
+        // SAFETY: fast-range gives less than the number of units, and that many blocks follow `first`.
         unsafe { &*self.first.add(block) }
     }
 }
@@ -120,5 +144,5 @@ unsafe fn guava_one(asked: &Asked, id: &[u8]) -> bool {
     let body = unsafe {
         std::slice::from_raw_parts(asked.first.cast::<u8>(), asked.shape.body_bytes() as usize)
     };
-    guava::contains(body, asked.shape, Murmur3::of(id))
+    is_legal(id) && guava::contains(body, asked.shape, Murmur3::of(id))
 }

@@ -10,6 +10,7 @@ mod avx2;
 mod avx512;
 mod batch;
 mod bits;
+mod held;
 mod scalar;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use crate::hash::IdHash;
 
 pub(super) use batch::touch;
 pub(super) use bits::Bits;
+pub use held::Held;
 
 /// One form of the bit-testing code. A value exists only where the machine can run it.
 #[derive(Clone, Copy, PartialEq, Eq)]
