@@ -1,4 +1,4 @@
-//! Builds: zstd Parquet in the page cache → a filled filter, beside decompression alone.
+//! Builds: zstd Parquet in the page cache → a filled filter, beside decompression alone and Spark.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,6 +22,7 @@ use crate::Options;
 use crate::ids;
 use crate::measure::{Bound, Outcome, Samples, timed};
 use crate::ours::{self, FPP, threads};
+use crate::peers::Spark;
 
 /// More rows only take longer here: little depends on their number, and a sample's start weighs less.
 const MAX_ROWS: u64 = 40_000_000;
@@ -34,6 +35,7 @@ const DECOMPRESS: &str = "decompression alone";
 const SCAN: &str = "scan: every ID, kept nowhere";
 const FILLED: &str = "scan, hash, partition, deduplicate, fill";
 const WHOLE: &str = "the whole build: also publish, read back, verify";
+const SPARK: &str = "Spark: stat.bloomFilter";
 
 pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let rows = options.ids.min(MAX_ROWS);
@@ -51,6 +53,8 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
 
     let names = [DECOMPRESS, SCAN, FILLED, WHOLE];
     let mut samples = vec![[Samples::default(), Samples::default()]; names.len()];
+    let mut spark = Spark::start(&input, COLUMN, rows, FPP);
+    let mut spark_took = Samples::default();
     let steps_of_whole = Cell::new(Seconds::default());
     for _ in 0..options.rounds.min(3) {
         let steps: [&dyn Fn() -> u64; 4] = [
@@ -70,6 +74,9 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
                 samples.0.push(seconds * 1e9 / rows as f64);
             }
         }
+        if let Ok(spark) = &mut spark {
+            spark_took.0.push(spark.build());
+        }
     }
     let mut outcome = Outcome::of("builds", "ns a row");
     for (clock, suffix) in ["", ", CPU time"].iter().enumerate() {
@@ -77,10 +84,19 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
             outcome.rows.push((format!("{name}{suffix}"), samples[clock].clone()));
         }
     }
+    match spark {
+        Ok(mut spark) => {
+            outcome.rows.push((SPARK.to_owned(), spark_took));
+            outcome.note(spark.check());
+        }
+        Err(missing) => outcome.note(missing),
+    }
     // Rates are the inverse of times: at least 75 % of the rate.
     outcome.compare(FILLED, DECOMPRESS, Bound::AtMost(1.0 / 0.75));
     let cpu = |name: &str| format!("{name}, CPU time");
     outcome.compare(&cpu(FILLED), &cpu(DECOMPRESS), Bound::None);
+    outcome.compare(SPARK, FILLED, Bound::AtLeast(10.0));
+    outcome.compare(SPARK, WHOLE, Bound::None);
     outcome.compare(WHOLE, SCAN, Bound::AtMost(1.5));
     outcome.compare(&cpu(WHOLE), &cpu(SCAN), Bound::None);
     let each = |seconds: f64| seconds * 1e9 / rows as f64;

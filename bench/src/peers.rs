@@ -1,4 +1,6 @@
-//! Guava, in a Java virtual machine of its own.
+//! Peers that run in a process of their own: Guava in a Java virtual machine, Spark below Python.
+//!
+//! Both do what a line says and answer it with a line of numbers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,12 +8,44 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const GUAVA: &str = "/usr/share/java/guava.jar";
 
-/// A running `java/Race.java`; dropped, it ends.
-pub(crate) struct Guava {
+/// A running peer; dropped, it ends.
+struct Peer {
     process: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
+
+impl Peer {
+    fn start(command: &mut Command) -> std::io::Result<Peer> {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let to = process.stdin.take();
+        let from = BufReader::new(process.stdout.take().expect("stdout is piped"));
+        Ok(Peer { process, to, from })
+    }
+
+    /// What it answers.
+    fn say<const N: usize>(&mut self, line: &str) -> [u64; N] {
+        let to = self.to.as_mut().expect("open until it is dropped");
+        writeln!(to, "{line}").and_then(|()| to.flush()).expect("the peer listens");
+        let mut answer = String::new();
+        self.from.read_line(&mut answer).expect("the peer answers");
+        let mut words = answer.split_whitespace().map(|word| word.parse::<u64>());
+        [(); N].map(|()| {
+            let word = words.next().and_then(Result::ok);
+            word.unwrap_or_else(|| panic!("{N} numbers come back for {line:?}, and not {answer:?}"))
+        })
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.to.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// `java/Race.java`.
+pub(crate) struct Guava(Peer);
 
 impl Guava {
     /// Starts it, or says what is missing.
@@ -34,44 +68,75 @@ impl Guava {
         if !compiled.success() {
             return Err(format!("no Guava: {source} does not compile"));
         }
-        let mut process = Command::new("java")
-            .arg("-cp")
-            .arg(format!("{}:{GUAVA}", classes.display()))
-            .args(["Race", &n.to_string(), &fpp.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| missing("java", e))?;
-        let to = process.stdin.take();
-        let from = BufReader::new(process.stdout.take().expect("stdout is piped"));
-        Ok(Guava { process, to, from })
+        let peer = Peer::start(
+            Command::new("java").arg("-cp").arg(format!("{}:{GUAVA}", classes.display())).args([
+                "Race",
+                &n.to_string(),
+                &fpp.to_string(),
+            ]),
+        );
+        peer.map(Guava).map_err(|e| missing("java", e))
     }
 
     /// What `put` of `count` IDs took, in nanoseconds an ID.
     pub(crate) fn put(&mut self, first: u64, count: u64) -> f64 {
-        self.say("put", first, count).0 / count as f64
+        let [nanos] = self.0.say(&format!("put {first} {count}"));
+        nanos as f64 / count as f64
     }
 
     /// What asking them took, in nanoseconds an ID, and how many were answered "yes".
     pub(crate) fn ask(&mut self, first: u64, count: u64) -> (f64, u64) {
-        let (nanos, hits) = self.say("ask", first, count);
-        (nanos / count as f64, hits)
-    }
-
-    fn say(&mut self, what: &str, first: u64, count: u64) -> (f64, u64) {
-        let to = self.to.as_mut().expect("open until it is dropped");
-        writeln!(to, "{what} {first} {count}").and_then(|()| to.flush()).expect("java listens");
-        let mut line = String::new();
-        self.from.read_line(&mut line).expect("java answers");
-        let mut words = line.split_whitespace().map(|word| word.parse::<u64>());
-        let mut word = || words.next().and_then(Result::ok).expect("two numbers come back");
-        (word() as f64, word())
+        let [nanos, hits] = self.0.say(&format!("ask {first} {count}"));
+        (nanos as f64 / count as f64, hits)
     }
 }
 
-impl Drop for Guava {
-    fn drop(&mut self) {
-        drop(self.to.take());
-        let _ = self.process.wait();
+/// `python/spark.py`.
+pub(crate) struct Spark {
+    peer: Peer,
+    rows: u64,
+}
+
+impl Spark {
+    /// Starts it on a folder of Parquet and has it build once, which it does with cold code; or says what
+    /// is missing.
+    pub(crate) fn start(folder: &Path, column: &str, rows: u64, fpp: f64) -> Result<Spark, String> {
+        const REMEDY: &str = "(pip install pyspark; apt-get install default-jdk-headless)";
+        let python = || {
+            let mut python = Command::new("python3");
+            python.stderr(Stdio::null());
+            python
+        };
+        let there = python().args(["-c", "import pyspark"]).status();
+        if !there.map_err(|e| format!("no Spark: python3: {e}"))?.success() {
+            return Err(format!("no Spark: python3 has no pyspark {REMEDY}"));
+        }
+        let peer = Peer::start(
+            python()
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/spark.py"))
+                .arg(folder)
+                .args([column, &rows.to_string(), &fpp.to_string()])
+                .arg(crate::ours::threads().to_string()),
+        );
+        let peer = peer.map_err(|e| format!("no Spark: {e} {REMEDY}"))?;
+        let mut spark = Spark { peer, rows };
+        spark.build();
+        Ok(spark)
+    }
+
+    /// What building took, in nanoseconds a row.
+    pub(crate) fn build(&mut self) -> f64 {
+        let [nanos] = self.peer.say("build");
+        nanos as f64 / self.rows as f64
+    }
+
+    /// Whether what was built is a filter at all: one that loses IDs or says yes to everybody is not
+    /// raced.
+    pub(crate) fn check(&mut self) -> String {
+        let [asked, lost, wrong, bits] = self.peer.say("check 5000");
+        assert_eq!(lost, 0, "Spark lost IDs: its speed means nothing");
+        let fpp = wrong as f64 / asked as f64;
+        let each = bits as f64 / self.rows as f64;
+        format!("checked Spark: 0 of {asked} IDs lost, fpp {fpp:.3}, {each:.2} bits an ID")
     }
 }
