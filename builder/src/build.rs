@@ -289,7 +289,7 @@ async fn gather<H: IdHash>(
     let clock = Instant::now();
     progress(Progress::Count);
     let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
-    let distinct = partitions.distinct(job.threads).map_err(Error::spill)?;
+    let distinct = partitions.distinct(job.threads)?;
     report.ids = distinct.n_ids();
     report.seconds.count = clock.elapsed().as_secs_f64();
     crash_point("counted");

@@ -47,6 +47,17 @@ pub enum Error {
         /// Sampled raw IDs that were answered "no".
         lost_samples: u64,
     },
+    /// Hashes that are not those that were written.
+    #[error(
+        "the hashes {read} are not those {written}: nothing was pointed at; check this machine's memory \
+         and the disk that --memory spills to, and build again"
+    )]
+    Changed {
+        /// What wrote them.
+        written: &'static str,
+        /// What read something else.
+        read: &'static str,
+    },
     /// Not enough memory.
     #[error("no memory for {what} of {bytes} bytes: {source}")]
     Memory {
@@ -207,7 +218,8 @@ impl Error {
             Error::TooMany { .. } => Kind::Failed,
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,
-            Error::Unsound { .. } | Error::Lost { .. } | Error::Spill { .. } => Kind::Failed,
+            Error::Unsound { .. } | Error::Lost { .. } => Kind::Failed,
+            Error::Changed { .. } | Error::Spill { .. } => Kind::Failed,
             Error::Memory { .. } | Error::TooLarge { .. } => Kind::Transient,
         }
     }

@@ -26,6 +26,7 @@ use bloomsday_common::memory::{Buffer, prefetch_all};
 use self::dedup::Dedup;
 pub use self::feed::Feeder;
 use self::spill::{Extent, Spill};
+use crate::error::Error;
 
 /// 2^12 partitions: one of 100 million IDs is deduplicated by one table, and the lines of all of them
 /// together, 256 KiB, fit a core's cache.
@@ -49,6 +50,8 @@ pub struct Partitions<H> {
 struct Fed<H> {
     slabs: Vec<Slab<H>>,
     parts: Vec<Part>,
+    /// Of all its hashes when they were written.
+    sum: u64,
 }
 
 /// Of one partition, what one feeder gathered: chunks in its slabs, all of them full but the last;
@@ -109,28 +112,56 @@ impl<H: IdHash> Partitions<H> {
     /// Removes duplicates, partition by partition on `threads` threads.
     ///
     /// # Errors
-    /// The system's, when a spilled partition cannot be read or written.
-    pub fn distinct(self, threads: usize) -> io::Result<Distinct<H>> {
+    /// [`Error::Spill`] when a spilled partition cannot be read or written; [`Error::Changed`] when what
+    /// is read, from memory or the file, is not what feeders wrote.
+    pub fn distinct(self, threads: usize) -> Result<Distinct<H>, Error> {
         let mut fed = self.fed.into_inner().expect("no feeder panics while it hands over");
         let spilled = fed.iter().any(|fed| fed.parts.iter().any(|part| !part.spilled.is_empty()));
-        let parts = if spilled {
+        let written = sum(fed.iter().map(|fed| fed.sum));
+        let (parts, sums): (Vec<Part>, Vec<Sums>) = if spilled {
             let in_turn = |dedup: &mut Dedup<H>, index: usize| {
                 let hashes = gather(&fed, index, &self.spill)?;
                 let kept = dedup.distinct(&[&hashes]);
-                self.spill.append(kept).map(|extent| vec![extent])
+                let spilled = vec![self.spill.append(kept)?];
+                let sums = Sums { read: sum_of(&hashes), kept: sum_of(kept) };
+                Ok((Part { spilled, ..Part::default() }, sums))
             };
-            let extents = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+            let parts = on_threads(threads, PARTITIONS, Dedup::new, in_turn);
+            let parts = parts.map_err(Error::spill)?.into_iter().unzip();
             fed.clear();
-            let part = |spilled: Vec<Extent>| Part { spilled, ..Part::default() };
-            extents.into_iter().map(part).collect()
+            parts
         } else {
-            distinct_in_place(&mut fed, threads)?
+            distinct_in_place(&mut fed, threads).map_err(Error::spill)?
         };
+        if sum(sums.iter().map(|sums| sums.read)) != written {
+            let (written, read) = ("that were partitioned", "to be deduplicated");
+            return Err(Error::Changed { written, read });
+        }
+        let sum = sum(sums.iter().map(|sums| sums.kept));
         let in_file = |part: &Part| part.spilled.iter().map(Extent::len::<H>).sum::<usize>();
         let n_ids = parts.iter().map(|part| (part.len + in_file(part)) as u64).sum();
         let slabs = fed.into_iter().flat_map(|fed| fed.slabs).collect();
-        Ok(Distinct { parts, slabs, spill: self.spill, n_ids })
+        Ok(Distinct { parts, slabs, spill: self.spill, n_ids, sum })
     }
+}
+
+/// Of one partition, the sums of the hashes that were read and of those that were kept.
+struct Sums {
+    read: u64,
+    kept: u64,
+}
+
+/// The sum of hashes, by which a step knows those of the step before: one that is lost, doubled or has a
+/// bit flipped on its way through memory or the file changes it.
+///
+/// Cost: hardly any where they are read anyway.
+pub(crate) fn sum_of<H: IdHash>(hashes: &[H]) -> u64 {
+    sum(bytemuck::cast_slice(hashes).iter().copied())
+}
+
+/// A sum that begins again at 0.
+pub(crate) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::wrapping_add)
 }
 
 /// All hashes of a partition, wherever they are.
@@ -163,7 +194,10 @@ fn place(chunk: u32) -> (usize, usize) {
 
 /// Deduplicates each partition and puts what is left back into its own chunks, so that no memory is
 /// needed beside them. The chunks of all feeders are then numbered as one.
-fn distinct_in_place<H: IdHash>(fed: &mut [Fed<H>], threads: usize) -> io::Result<Vec<Part>> {
+fn distinct_in_place<H: IdHash>(
+    fed: &mut [Fed<H>],
+    threads: usize,
+) -> io::Result<(Vec<Part>, Vec<Sums>)> {
     let mut parts: Vec<Part> = (0..PARTITIONS).map(|_| Part::default()).collect();
     // Of each partition its chunks, and how many hashes are in each.
     let mut memory: Vec<Vec<(&mut [H], usize)>> = (0..PARTITIONS).map(|_| Vec::new()).collect();
@@ -189,18 +223,21 @@ fn distinct_in_place<H: IdHash>(fed: &mut [Fed<H>], threads: usize) -> io::Resul
         let mut chunks = memory[index].lock().expect("each is locked once");
         let full: Vec<&[H]> = chunks.iter().map(|(hashes, len)| &hashes[..*len]).collect();
         let kept = dedup.distinct(&full);
+        let read = sum(full.iter().map(|hashes| sum_of(hashes)));
+        let sums = Sums { read, kept: sum_of(kept) };
         // Also when none was dropped: the last chunk of each feeder had room, and now only the last of all.
         for (from, (to, _)) in kept.chunks(CHUNK).zip(chunks.iter_mut()) {
             to[..from.len()].copy_from_slice(from);
         }
-        Ok(kept.len())
+        Ok((kept.len(), sums))
     };
-    let lengths = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+    let kept = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+    let (lengths, sums): (Vec<usize>, Vec<Sums>) = kept.into_iter().unzip();
     for (part, len) in parts.iter_mut().zip(lengths) {
         part.len = len;
         part.chunks.truncate(len.div_ceil(CHUNK));
     }
-    Ok(parts)
+    Ok((parts, sums))
 }
 
 /// The distinct hashes of a day, in partitions.
@@ -209,12 +246,18 @@ pub struct Distinct<H> {
     slabs: Vec<Slab<H>>,
     spill: Spill,
     n_ids: u64,
+    sum: u64,
 }
 
 impl<H: IdHash> Distinct<H> {
     /// How many distinct hashes there are.
     pub fn n_ids(&self) -> u64 {
         self.n_ids
+    }
+
+    /// The sum of them when they were kept, as [`sum_of`] takes it.
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
     }
 
     /// Calls `look` with all hashes, piece by piece and in any order, on `threads` threads. What it

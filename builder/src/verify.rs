@@ -8,7 +8,7 @@ use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::hash::{ID_BYTES, IdHash};
 
 use crate::error::Error;
-use crate::partition::Distinct;
+use crate::partition::{Distinct, sum, sum_of};
 use crate::sample::Sample;
 
 /// How many IDs known absent are asked: enough to tell 0.030 from 0.031 with certainty.
@@ -78,14 +78,19 @@ pub fn check_quality(header: &Header, filter: &Filter) -> Result<(), Error> {
 /// Asks every distinct ID by its hash, and the sampled ones by their bytes, of a filter read back.
 ///
 /// # Errors
-/// [`Error::Lost`] when one is answered "no".
+/// [`Error::Lost`] when one is answered "no"; [`Error::Changed`] when the hashes themselves, which were
+/// filled in and now are asked for, are not those that deduplication kept.
 pub fn check_complete<H: IdHash>(
     filter: &Filter,
     distinct: &Distinct<H>,
     samples: &[Sample],
     threads: usize,
 ) -> Result<(), Error> {
-    let lost = count_missing(filter, distinct, threads)?;
+    let (lost, sum) = count_missing(filter, distinct, threads)?;
+    if sum != distinct.sum() {
+        let (written, read) = ("that deduplication kept", "that were asked");
+        return Err(Error::Changed { written, read });
+    }
     let lost_of = |sample: &Sample| sample.ids().filter(|id| !filter.contains(id)).count();
     // A sample for each thread that gathered one.
     let lost_samples: usize = std::thread::scope(|scope| {
@@ -110,21 +115,24 @@ pub fn overlap<H: IdHash>(
     threads: usize,
 ) -> Result<(f64, f64), Error> {
     let n = distinct.n_ids() as f64;
-    let share = 1.0 - count_missing(earlier, distinct, threads)? as f64 / n;
+    let (missing, _) = count_missing(earlier, distinct, threads)?;
+    let share = 1.0 - missing as f64 / n;
     let overlap = ((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0);
     // Only the absent IDs are answered by chance: n (1 − overlap) tries of probability fpp.
     let deviation = ((1.0 - overlap) * earlier_fpp / (1.0 - earlier_fpp) / n).sqrt();
     Ok((overlap, deviation))
 }
 
+/// How many hashes the filter answers "no", and the sum of all that were asked.
 fn count_missing<H: IdHash>(
     filter: &Filter,
     distinct: &Distinct<H>,
     threads: usize,
-) -> Result<u64, Error> {
-    let count = |hashes: &[H]| hashes.len() - filter.count_hashes(hashes);
-    let missing = distinct.for_each(threads, count).map_err(Error::spill)?;
-    Ok(missing.into_iter().sum::<usize>() as u64)
+) -> Result<(u64, u64), Error> {
+    let ask = |hashes: &[H]| (hashes.len() - filter.count_hashes(hashes), sum_of(hashes));
+    let asked = distinct.for_each(threads, ask).map_err(Error::spill)?;
+    let missing: usize = asked.iter().map(|(missing, _)| missing).sum();
+    Ok((missing as u64, sum(asked.iter().map(|(_, sum)| *sum))))
 }
 
 /// The lower end of the 99.9 % interval of a rate (Wilson 1927), which also holds for few hits.

@@ -13,7 +13,7 @@ use bloomsday_common::memory::LineWriter;
 
 use super::spill::Extent;
 use super::{
-    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces,
+    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, sum_of,
 };
 
 /// Hashes in a line: a cache line of 64-bit hashes.
@@ -42,6 +42,8 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     slabs: Vec<LineWriter>,
     /// The hash that a whole line of the partition had last, where there was such a line.
     repeated: Box<[Option<H>]>,
+    /// Of all lines written.
+    sum: u64,
     /// What each partition has in the file.
     spilled: Vec<Vec<Extent>>,
     /// Whether its only slab was more than the budget had left.
@@ -62,6 +64,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             before: Vec::new(),
             slabs: Vec::new(),
             repeated: vec![None; PARTITIONS].into_boxed_slice(),
+            sum: 0,
             spilled: vec![Vec::new(); PARTITIONS],
             beyond: false,
             failed: None,
@@ -108,7 +111,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
                 let parts = (0..PARTITIONS).map(|index| self.part(index)).collect();
                 let mut all = self.partitions.fed.lock().expect("pushing does not panic");
                 let slabs = self.slabs.into_iter().map(|slab| Slab::of(slab.finish())).collect();
-                all.push(Fed { slabs, parts });
+                all.push(Fed { slabs, parts, sum: self.sum });
                 Ok(())
             }
         }
@@ -141,6 +144,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     fn write(&mut self, index: usize, hashes: &[H; LINE]) {
         let line = self.next[index] as usize;
         self.next[index] += 1;
+        self.sum = self.sum.wrapping_add(sum_of(hashes));
         let slab = &mut self.slabs[line / LINES_A_SLAB];
         slab.write(line % LINES_A_SLAB, bytemuck::cast_slice(hashes));
     }

@@ -36,7 +36,7 @@ impl Spill {
         Spill { folder: folder.to_owned(), file: Mutex::new(None), end: AtomicU64::new(0) }
     }
 
-    fn file(&self) -> io::Result<Arc<File>> {
+    pub(super) fn file(&self) -> io::Result<Arc<File>> {
         let mut file = self.file.lock().expect("opening a file does not panic");
         if let Some(file) = &*file {
             return Ok(file.clone());

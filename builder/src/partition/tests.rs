@@ -1,11 +1,15 @@
 //! What is left is exactly the set, whatever the order, the threads and the budget.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 
+use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{Murmur3, Xxh3};
 use proptest::prelude::*;
 
 use super::*;
+use crate::fill::fill;
+use crate::verify::check_complete;
 
 fn collect<H: IdHash + std::fmt::Debug>(
     hashes: &[H],
@@ -135,4 +139,52 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
     assert_eq!(distinct.n_ids(), 1_002);
     let kept = distinct.for_each(1, <[Xxh3]>::to_vec).unwrap().concat();
     assert!(kept.contains(&Xxh3(0)) && kept.contains(&Xxh3(u64::MAX)));
+}
+
+fn fed_with(n: u64, budget: u64, folder: &std::path::Path) -> Partitions<Xxh3> {
+    let partitions = Partitions::new(budget, folder);
+    let mut feeder = Feeder::new(&partitions);
+    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (0..n).for_each(|i| feeder.push(spread(i % (n / 2))));
+    feeder.finish().unwrap();
+    partitions
+}
+
+/// Flips a bit of the first hash of the first partition that has one.
+fn flip<H: IdHash>(parts: &[Part], slabs: &mut [Slab<H>]) {
+    let (slab, start) = place(parts.iter().find(|part| part.len > 0).unwrap().chunks[0]);
+    bytemuck::cast_slice_mut::<H, u64>(&mut slabs[slab].hashes_mut()[start..])[0] ^= 1;
+}
+
+#[test]
+fn a_bit_that_flips_before_deduplication_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut partitions = fed_with(100_000, u64::MAX, folder.path());
+    let fed = &mut partitions.fed.get_mut().unwrap()[0];
+    flip(&fed.parts, &mut fed.slabs);
+    assert!(matches!(partitions.distinct(2), Err(Error::Changed { .. })));
+}
+
+#[test]
+fn a_bit_that_flips_in_the_file_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let partitions = fed_with(100_000, 0, folder.path());
+    let file = partitions.spill.file().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 0).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 0).unwrap();
+    assert!(matches!(partitions.distinct(2), Err(Error::Changed { .. })));
+}
+
+#[test]
+fn a_bit_that_flips_after_deduplication_is_noticed_though_the_filter_has_the_wrong_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut distinct = fed_with(100_000, u64::MAX, folder.path()).distinct(2).unwrap();
+    let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), 0.03).unwrap();
+    let filter = fill(&distinct, shape, 2).unwrap();
+    check_complete(&filter, &distinct, &[], 2).unwrap();
+    flip(&distinct.parts, &mut distinct.slabs);
+    let filter = fill(&distinct, shape, 2).unwrap();
+    let checked = check_complete(&filter, &distinct, &[], 2);
+    assert!(matches!(checked, Err(Error::Changed { .. })), "{checked:?}");
 }
