@@ -230,7 +230,7 @@ fn batches(options: &Options, field: &Field) -> Outcome {
 fn threads(options: &Options, field: &Field) -> Outcome {
     let sets: Vec<std::sync::Mutex<Questions>> =
         (0..2).map(|_| std::sync::Mutex::new(Questions::absent(POOL / 2))).collect();
-    let on = |count: usize| {
+    let on = |count: usize, answer: &(dyn Fn(&[&[u8]]) -> usize + Sync)| {
         let barrier = Barrier::new(count);
         let slowest = std::thread::scope(|scope| {
             let workers: Vec<_> = sets[..count]
@@ -242,9 +242,7 @@ fn threads(options: &Options, field: &Field) -> Outcome {
                         let (_, ids) = set.next(ASKED);
                         barrier.wait();
                         let clock = Instant::now();
-                        black_box(in_batches(&ids, 1024, |ids, answers| {
-                            field.handle.contains_batch(ids, answers);
-                        }));
+                        black_box(answer(&ids));
                         clock.elapsed().as_nanos() as f64
                     })
                 })
@@ -253,11 +251,22 @@ fn threads(options: &Options, field: &Field) -> Outcome {
         });
         slowest / (count * ASKED) as f64
     };
-    let contestants =
-        vec![contestant("one thread", |_| on(1)), contestant("two threads", |_| on(2))];
+    let limit = |ids: &[&[u8]]| field.bare.touch(ids) as usize;
+    let ask = |ids: &[&[u8]]| {
+        in_batches(ids, 1024, |ids, answers| field.handle.contains_batch(ids, answers))
+    };
+    let contestants = vec![
+        contestant("limit, one thread", |_| on(1, &limit)),
+        contestant("limit, two threads", |_| on(2, &limit)),
+        contestant("one thread", |_| on(1, &ask)),
+        contestant("two threads", |_| on(2, &ask)),
+    ];
     let name = "lookups by threads, 1024 a batch";
     let mut outcome = race(name, "ns an ID", options.rounds, contestants);
     outcome.compare("one thread", "two threads", Bound::AtLeast(1.9));
+    // What two of this machine's processors are to one.
+    outcome.compare("limit, one thread", "limit, two threads", Bound::None);
+    outcome.compare("two threads", "limit, two threads", Bound::None);
     outcome
 }
 
