@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     for _ in 0..options.rounds.min(3) {
         let (partitions, partition) = timed(memory(n), || partition(n));
         let (distinct, deduplicate) =
-            timed(0, || partitions.distinct(threads()).expect("nothing is spilled"));
+            timed(0, || partitions.distinct(threads()).expect("memory keeps hashes as they were"));
         assert_eq!(distinct.n_ids(), n, "hashes of different numbers differ");
         let (filter, fill) = timed(shape.body_bytes(), || {
             fill::fill(&distinct, shape, threads()).expect("memory for a filter")

@@ -45,7 +45,7 @@ pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
         }
     });
     let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
-    partitions.distinct(threads()).expect("nothing is spilled")
+    partitions.distinct(threads()).expect("memory keeps hashes as they were")
 }
 
 /// A filter with the IDs of `first .. first + n`.

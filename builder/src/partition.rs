@@ -151,8 +151,8 @@ struct Sums {
     kept: u64,
 }
 
-/// The sum of hashes, by which a step knows those of the step before: one that is lost, doubled or has a
-/// bit flipped on its way through memory or the file changes it.
+/// The sum of hashes, by which a step knows those that the step before wrote: one that is lost, doubled or
+/// has a bit flipped on its way through memory or the file changes it.
 ///
 /// Cost: hardly any where they are read anyway.
 pub(crate) fn sum_of<H: IdHash>(hashes: &[H]) -> u64 {

@@ -59,19 +59,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts questions as the only writer: a plain load and store, no locked instruction. Gives back how
-    /// many that makes, which decides whether the question is sampled.
+    /// How many were asked before.
     #[inline(always)]
-    fn ask_alone(&self, asked: u64) -> u64 {
-        let asked = self.asked.load(Ordering::Relaxed) + asked;
-        self.asked.store(asked, Ordering::Relaxed);
-        asked
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
-    /// Counts answers "yes" as the only writer. The address does not depend on the answer, which is often
-    /// still on its way from memory: so nothing waits for it.
+    /// Adds as the only writer: plain loads and stores, no locked instruction. Neither address depends
+    /// on the answer, which is often still on its way from memory: so nothing waits for it.
     #[inline(always)]
-    fn see_alone(&self, seen: u64) {
+    fn add_alone(&self, asked: u64, seen: u64) {
+        self.asked.store(self.asked() + asked, Ordering::Relaxed);
         self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
     }
 
@@ -248,7 +246,7 @@ impl FilterHandle {
         drop(readers);
         let (slot, held) = (self.slot.clone(), Held::none(self.slot.meanwhile));
         // The first question is sampled: so readers that ask only a few are not overlooked.
-        let mut reader = Reader { slot, held, epoch: 0, state, due: 1, staged: Staged::new() };
+        let mut reader = Reader { slot, held, epoch: 0, state, due: 0, staged: Staged::new() };
         reader.refresh();
         reader
     }
@@ -294,7 +292,7 @@ pub struct Reader {
     held: Held<Generation>,
     epoch: u64,
     state: Arc<ReaderState>,
-    /// How many questions there will have been when the next one is sampled.
+    /// How many questions come before the next that is sampled.
     due: u64,
     /// Questions on their way to the sample.
     staged: Staged,
@@ -310,11 +308,11 @@ impl Reader {
             self.refresh();
         }
         // Before the question, so that nothing but its answer must outlast it.
-        if self.state.tally.ask_alone(1) == self.due {
+        if self.state.tally.asked() == self.due {
             self.sample(id);
         }
         let seen = self.held.contains(id);
-        self.state.tally.see_alone(u64::from(seen));
+        self.state.tally.add_alone(1, u64::from(seen));
         seen
     }
 
@@ -340,10 +338,9 @@ impl Reader {
             Some(generation) => generation.filter.contains_batch(ids, answers),
             None => self.slot.answer_meanwhile(answers),
         };
-        let n = ids.len() as u64;
-        let before = self.state.tally.ask_alone(n) - n;
-        self.state.tally.see_alone(seen as u64);
-        // Nor are single questions after it sampled the sooner.
+        let (before, n) = (self.state.tally.asked(), ids.len() as u64);
+        self.state.tally.add_alone(n, seen as u64);
+        // Single questions after it are sampled no sooner and no later.
         self.due += n;
         if let Some(sample) = &self.slot.sample {
             sample.offer_batch(ids, before);

@@ -70,3 +70,34 @@ fn no_reader_is_left_behind_by_a_swap() {
         assert_eq!(answers(&reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
     }
 }
+
+/// Batches in between make single questions neither be sampled more nor be forgotten.
+#[test]
+fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let mut reader = FilterHandle::new(slot.clone()).reader();
+    let (singles, rounds) = (100u64, 1_000);
+    for round in 0..rounds {
+        for n in 0..singles {
+            reader.contains(&(round * singles + n).to_le_bytes());
+        }
+        // Too long to be taken in: what is sampled are single questions.
+        reader.contains_batch(&[[0u8; 64]; 77], &mut [false; 77]);
+    }
+    drop(reader);
+    let (sampled, expected) =
+        (slot.sample().unwrap().distinct().len() as u64, singles * rounds / 128);
+    assert!(sampled.abs_diff(expected) < expected / 5, "{sampled}, not {expected}");
+}
+
+#[test]
+fn the_first_question_of_a_reader_is_sampled() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    for n in 0..50u64 {
+        handle.reader().contains(&n.to_le_bytes());
+    }
+    assert_eq!(slot.sample().unwrap().distinct().len(), 50);
+}

@@ -94,8 +94,8 @@ fn one(layout: Layout, kernel: Kernel) -> One {
     }
 }
 
-/// Whether `id` has the length of most IDs: devices' have 16 to 36 bytes. One comparison then says that it
-/// is legal and how it is hashed; the others are asked elsewhere, out of the way.
+/// Whether `id` has the length of most IDs: 32 hex digits, the 36 characters of a UUID. One comparison then
+/// says that it is legal and nearly how it is hashed; the others are asked elsewhere, out of the way.
 #[inline(always)]
 pub(super) fn is_usual(id: &[u8]) -> bool {
     (17..=64).contains(&id.len())
