@@ -58,15 +58,27 @@ impl Store {
     /// Writes what a server answers from, over what it wrote before.
     ///
     /// # Errors
-    /// The store's; [`Error::Forbidden`] with read-only credentials.
+    /// The store's; [`Error::Forbidden`] with read-only credentials; [`Error::NoStore`] for a local store
+    /// whose folder is not there now.
     pub async fn put_heartbeat(&self, filter: &FilterName, beat: &Heartbeat) -> Result<(), Error> {
         let key = key::server(filter, &beat.server);
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
         self.must_do_more_than_read("write", &key)?;
+        self.must_be_there().await?;
         let put = self.objects.put(&self.path(&key), bytes.into()).await;
         put.map(drop).map_err(|e| self.error("write", &key, e))
+    }
+
+    /// A write to a local store makes the folders that it needs, the store's own too: where one that is
+    /// away for a while belongs, an empty one would be in its way when it comes back.
+    async fn must_be_there(&self) -> Result<(), Error> {
+        let Some(folder) = self.folder.clone() else { return Ok(()) };
+        let path = folder.display().to_string();
+        let looked = tokio::task::spawn_blocking(move || folder.is_dir()).await;
+        let is_there = looked.expect("looking at a folder does not panic");
+        if is_there { Ok(()) } else { Err(Error::NoStore { path }) }
     }
 
     /// The servers of a filter that wrote within the last hour.

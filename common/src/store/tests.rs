@@ -145,3 +145,23 @@ fn an_address_that_is_no_store_is_explained() {
         assert!(!error.contains("hunter2"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_heartbeat_does_not_make_a_store_that_is_away() {
+    let (folder, store) = local();
+    let beat = heartbeat::Heartbeat {
+        server: "bid-1:8642".into(),
+        version: "0".into(),
+        digest: None,
+        day: None,
+        loaded_at: None,
+        last_error: None,
+    };
+    let (there, away) = (folder.path().join("new"), folder.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let refused = store.put_heartbeat(&rt(), &beat).await;
+    assert!(matches!(refused, Err(Error::NoStore { .. })), "{refused:?}");
+    // Nothing is in its way when it comes back.
+    std::fs::rename(&away, &there).unwrap();
+    store.put_heartbeat(&rt(), &beat).await.unwrap();
+}
