@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::batch;
-use super::bits::{Asked, is_usual};
+use super::bits::{Asked, is_usual, lanes};
 use crate::filter::blocked::{Block, SALTS, block_of};
 use crate::hash::IdHash;
 
@@ -50,11 +50,6 @@ pub(super) fn batch<T: AsRef<[u8]>>(
 pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
     let lanes = lanes(probes);
     batch::count(body, hashes, |block, hash| test(block, lanes, hash))
-}
-
-/// The lanes that count: the lowest `probes` of 16.
-fn lanes(probes: u32) -> u16 {
-    (u32::MAX >> (32 - probes.clamp(1, 16))) as u16
 }
 
 #[target_feature(enable = "avx512f,bmi2")]

@@ -25,7 +25,7 @@ pub(crate) struct Bits {
 pub(super) struct Asked {
     pub(super) first: *const Block,
     pub(super) shape: Shape,
-    /// The lowest `probes` bits: the lanes of a kernel with 16 that count.
+    /// As [`lanes`] tells.
     pub(super) lanes: u16,
 }
 
@@ -50,7 +50,7 @@ impl Bits {
         let asked = Asked {
             first: memory[body.clone()].as_ptr().cast(),
             shape,
-            lanes: (u32::MAX >> (32 - shape.probes().clamp(1, 16))) as u16,
+            lanes: lanes(shape.probes()),
         };
         Bits { asked, one: one(shape.layout(), kernel), memory, body }
     }
@@ -80,6 +80,11 @@ impl Bits {
         // SAFETY: `one` came from a kernel that may run here, and `self` owns the memory.
         unsafe { (self.one)(&self.asked, id) }
     }
+}
+
+/// The lanes that count: the lowest `probes` of 16.
+pub(super) fn lanes(probes: u32) -> u16 {
+    (u32::MAX >> (32 - probes.clamp(1, 16))) as u16
 }
 
 /// The one function that answers questions to a layout through a kernel.
