@@ -107,6 +107,9 @@ impl Spark {
             python.stderr(Stdio::null());
             python
         };
+        // Before Python, whose errors nobody sees: without a virtual machine it would end without an answer.
+        let java = Command::new("java").arg("-version").stderr(Stdio::null()).status();
+        java.map_err(|e| format!("no Spark: java: {e} {REMEDY}"))?;
         let there = python().args(["-c", "import pyspark"]).status();
         if !there.map_err(|e| format!("no Spark: python3: {e}"))?.success() {
             return Err(format!("no Spark: python3 has no pyspark {REMEDY}"));
