@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::memory::{Buffer, prefetch_all};
 
-use self::dedup::Dedup;
+use self::dedup::{Chunk, Dedup, Left};
 pub use self::feed::Feeder;
 use self::spill::{Extent, Spill};
 use crate::error::Error;
@@ -118,13 +118,15 @@ impl<H: IdHash> Partitions<H> {
         let mut fed = self.fed.into_inner().expect("no feeder panics while it hands over");
         let spilled = fed.iter().any(|fed| fed.parts.iter().any(|part| !part.spilled.is_empty()));
         let written = sum(fed.iter().map(|fed| fed.sum));
-        let (parts, sums): (Vec<Part>, Vec<Sums>) = if spilled {
+        let (parts, left): (Vec<Part>, Vec<Left>) = if spilled {
             let in_turn = |dedup: &mut Dedup<H>, index: usize| {
-                let hashes = gather(&fed, index, &self.spill)?;
-                let kept = dedup.distinct(&[&hashes]);
-                let spilled = vec![self.spill.append(kept)?];
-                let sums = Sums { read: sum_of(&hashes), kept: sum_of(kept) };
-                Ok((Part { spilled, ..Part::default() }, sums))
+                let mut hashes = gather(&fed, index, &self.spill)?;
+                let chunks = hashes.chunks_mut(CHUNK);
+                let mut chunks: Vec<_> =
+                    chunks.map(|hashes| Chunk { len: hashes.len(), hashes }).collect();
+                let left = dedup.distinct(&mut chunks);
+                let spilled = vec![self.spill.append(&hashes[..left.len])?];
+                Ok((Part { spilled, ..Part::default() }, left))
             };
             let parts = on_threads(threads, PARTITIONS, Dedup::new, in_turn);
             let parts = parts.map_err(Error::spill)?.into_iter().unzip();
@@ -133,22 +135,16 @@ impl<H: IdHash> Partitions<H> {
         } else {
             distinct_in_place(&mut fed, threads).map_err(Error::spill)?
         };
-        if sum(sums.iter().map(|sums| sums.read)) != written {
+        if sum(left.iter().map(|left| left.sum_before)) != written {
             let (written, read) = ("that were partitioned", "to be deduplicated");
             return Err(Error::Changed { written, read });
         }
-        let sum = sum(sums.iter().map(|sums| sums.kept));
+        let sum = sum(left.iter().map(|left| left.sum));
         let in_file = |part: &Part| part.spilled.iter().map(Extent::len::<H>).sum::<usize>();
         let n_ids = parts.iter().map(|part| (part.len + in_file(part)) as u64).sum();
         let slabs = fed.into_iter().flat_map(|fed| fed.slabs).collect();
         Ok(Distinct { parts, slabs, spill: self.spill, n_ids, sum })
     }
-}
-
-/// Of one partition, the sums of the hashes that were read and of those that were kept.
-struct Sums {
-    read: u64,
-    kept: u64,
 }
 
 /// The sum of hashes, by which a step knows those that the step before wrote: one that is lost, doubled or
@@ -192,15 +188,16 @@ fn place(chunk: u32) -> (usize, usize) {
     (chunk / CHUNKS_A_SLAB, chunk % CHUNKS_A_SLAB * CHUNK)
 }
 
-/// Deduplicates each partition and puts what is left back into its own chunks, so that no memory is
-/// needed beside them. The chunks of all feeders are then numbered as one.
+/// Deduplicates each partition within its own chunks, so that no memory is needed beside them. The chunks of
+/// all feeders are then numbered as one.
 fn distinct_in_place<H: IdHash>(
     fed: &mut [Fed<H>],
     threads: usize,
-) -> io::Result<(Vec<Part>, Vec<Sums>)> {
+) -> io::Result<(Vec<Part>, Vec<Left>)> {
     let mut parts: Vec<Part> = (0..PARTITIONS).map(|_| Part::default()).collect();
-    // Of each partition its chunks, and how many hashes are in each.
-    let mut memory: Vec<Vec<(&mut [H], usize)>> = (0..PARTITIONS).map(|_| Vec::new()).collect();
+    let n_chunks = |index: usize| fed.iter().map(|fed| fed.parts[index].chunks.len()).sum();
+    let mut memory: Vec<Vec<Chunk<'_, H>>> =
+        (0..PARTITIONS).map(|index| Vec::with_capacity(n_chunks(index))).collect();
     let mut slabs_before = 0;
     for fed in fed {
         let n_slabs = fed.slabs.len();
@@ -211,8 +208,9 @@ fn distinct_in_place<H: IdHash>(
             let mut left = part.len;
             for chunk in part.chunks {
                 let hashes = chunks[chunk as usize].take().expect("a chunk has one partition");
-                memory[index].push((hashes, left.min(CHUNK)));
-                left -= left.min(CHUNK);
+                let len = left.min(CHUNK);
+                left -= len;
+                memory[index].push(Chunk { hashes, len });
                 parts[index].chunks.push(chunk + (slabs_before * CHUNKS_A_SLAB) as u32);
             }
         }
@@ -220,24 +218,14 @@ fn distinct_in_place<H: IdHash>(
     }
     let memory: Vec<Mutex<Vec<_>>> = memory.into_iter().map(Mutex::new).collect();
     let in_turn = |dedup: &mut Dedup<H>, index: usize| {
-        let mut chunks = memory[index].lock().expect("each is locked once");
-        let full: Vec<&[H]> = chunks.iter().map(|(hashes, len)| &hashes[..*len]).collect();
-        let kept = dedup.distinct(&full);
-        let read = sum(full.iter().map(|hashes| sum_of(hashes)));
-        let sums = Sums { read, kept: sum_of(kept) };
-        // Also when none was dropped: the last chunk of each feeder had room, and now only the last of all.
-        for (from, (to, _)) in kept.chunks(CHUNK).zip(chunks.iter_mut()) {
-            to[..from.len()].copy_from_slice(from);
-        }
-        Ok((kept.len(), sums))
+        Ok(dedup.distinct(&mut memory[index].lock().expect("each is locked once")))
     };
-    let kept = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
-    let (lengths, sums): (Vec<usize>, Vec<Sums>) = kept.into_iter().unzip();
-    for (part, len) in parts.iter_mut().zip(lengths) {
-        part.len = len;
-        part.chunks.truncate(len.div_ceil(CHUNK));
+    let left = on_threads(threads, PARTITIONS, Dedup::new, in_turn)?;
+    for (part, left) in parts.iter_mut().zip(&left) {
+        part.len = left.len;
+        part.chunks.truncate(left.len.div_ceil(CHUNK));
     }
-    Ok((parts, sums))
+    Ok((parts, left))
 }
 
 /// The distinct hashes of a day, in partitions.

@@ -1,0 +1,148 @@
+//! [`Table`]: tells the hashes of a partition apart, exactly, in memory small enough for a core's cache.
+
+use bloomsday_common::hash::IdHash;
+use bloomsday_common::memory::prefetch_all;
+
+use super::PARTITION_BITS;
+
+/// Hashes that a table takes: with eight slots of two bytes for each it has 512 KiB at most. Half as many
+/// slots take a third longer, as more hashes find another in theirs; slots that hold hashes as much.
+const TABLE_HASHES: usize = 1 << 15;
+const SLOTS_A_HASH: usize = 8;
+/// Bits by which a large partition is split, at most: 2^10 lists are still written in cache.
+const MAX_SPLIT_BITS: u32 = 10;
+/// A hash that finds no place within so many slots was made to collide: then sorting is surer.
+const MAX_STEPS: usize = 256;
+
+/// Its memory is used again for each partition.
+pub(super) struct Table<H> {
+    /// The distinct hashes so far.
+    kept: Vec<H>,
+    /// Where among those kept of a list the hash of a slot is, counted from 1; 0 when the slot is free.
+    slots: Vec<u16>,
+    /// A large partition's hashes, list by list, and where each list ends.
+    lists: Vec<H>,
+    ends: Vec<usize>,
+}
+
+impl<H: IdHash> Table<H> {
+    pub(super) fn new() -> Table<H> {
+        Table { kept: Vec::new(), slots: Vec::new(), lists: Vec::new(), ends: Vec::new() }
+    }
+
+    /// The distinct ones of a partition's hashes, in an order of no meaning.
+    pub(super) fn distinct(&mut self, pieces: &[&[H]]) -> &[H] {
+        let n = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let split_bits = n.div_ceil(TABLE_HASHES).next_power_of_two().ilog2().min(MAX_SPLIT_BITS);
+        self.kept.clear();
+        if split_bits == 0 {
+            self.keep_distinct(pieces, PARTITION_BITS);
+            return &self.kept;
+        }
+        self.split(pieces, n, split_bits);
+        let lists = std::mem::take(&mut self.lists);
+        let mut start = 0;
+        for list in 0..self.ends.len() {
+            let end = self.ends[list];
+            self.keep_distinct(&[&lists[start..end]], PARTITION_BITS + split_bits);
+            start = end;
+        }
+        self.lists = lists;
+        &self.kept
+    }
+
+    /// Calls `repeated` with the index of each hash that stands before it already. Where this gives false,
+    /// it does not know them all: there were too many, or they were made to collide.
+    #[must_use]
+    pub(super) fn repeated(&mut self, hashes: &[H], repeated: impl FnMut(usize)) -> bool {
+        self.kept.clear();
+        self.tell_apart(&[hashes], PARTITION_BITS, repeated)
+    }
+
+    /// Puts the hashes one after the other, sorted by the bits that follow those of the partition.
+    fn split(&mut self, pieces: &[&[H]], n: usize, bits: u32) {
+        let list = |hash: &H| (hash.leading() << PARTITION_BITS >> (u64::BITS - bits)) as usize;
+        self.ends.clear();
+        self.ends.resize(1 << bits, 0);
+        for piece in pieces {
+            piece.iter().for_each(|hash| self.ends[list(hash)] += 1);
+        }
+        let mut before = 0;
+        for end in &mut self.ends {
+            before += std::mem::replace(end, before);
+        }
+        // Each begins as where its list starts, and ends as where it ends.
+        self.lists.clear();
+        self.lists.resize(n, H::zeroed());
+        for piece in pieces {
+            for hash in *piece {
+                let end = &mut self.ends[list(hash)];
+                self.lists[*end] = *hash;
+                *end += 1;
+            }
+        }
+    }
+
+    /// Keeps the distinct ones of a list, all of which share their first `bits` bits.
+    fn keep_distinct(&mut self, list: &[&[H]], bits: u32) {
+        let first = self.kept.len();
+        if !self.tell_apart(list, bits, |_| ()) {
+            self.kept.truncate(first);
+            list.iter().for_each(|piece| self.kept.extend_from_slice(piece));
+            self.keep_distinct_by_sorting(first);
+        }
+    }
+
+    /// The same for a list whose hashes are kept from `first` on.
+    #[cold]
+    fn keep_distinct_by_sorting(&mut self, first: usize) {
+        let list = &mut self.kept[first..];
+        list.sort_unstable();
+        let mut distinct = 0;
+        for at in 0..list.len() {
+            if at == 0 || list[at] != list[distinct - 1] {
+                list[distinct] = list[at];
+                distinct += 1;
+            }
+        }
+        self.kept.truncate(first + distinct);
+    }
+
+    /// Keeps the distinct ones of a list and calls `repeated` with the indices of the others, counted over all
+    /// its pieces. Gives whether that could be done; if not, some are missing.
+    #[inline(always)]
+    fn tell_apart(&mut self, list: &[&[H]], bits: u32, mut repeated: impl FnMut(usize)) -> bool {
+        let n = list.iter().map(|piece| piece.len()).sum::<usize>();
+        let slots = (SLOTS_A_HASH * n.clamp(1, TABLE_HASHES)).next_power_of_two();
+        self.slots.clear();
+        self.slots.resize(slots, 0);
+        let table = &mut self.slots[..];
+        let (shift, mask) = (u64::BITS - slots.ilog2(), slots - 1);
+        let first = self.kept.len();
+        self.kept.reserve(n);
+        let mut before = 0;
+        for (number, piece) in list.iter().enumerate() {
+            if let Some(next) = list.get(number + 1) {
+                prefetch_all(next);
+            }
+            for (at, hash) in piece.iter().enumerate() {
+                let home = (hash.leading() << bits >> shift) as usize;
+                let mut slots = (home..home + MAX_STEPS).map(|slot| slot & mask);
+                let found = slots.find(|slot| match table[*slot] {
+                    0 => true,
+                    place => self.kept[first + usize::from(place) - 1] == *hash,
+                });
+                match (found, u16::try_from(self.kept.len() - first + 1)) {
+                    (Some(slot), _) if table[slot] != 0 => repeated(before + at),
+                    (Some(slot), Ok(place)) => {
+                        table[slot] = place;
+                        self.kept.push(*hash);
+                    }
+                    _ => return false,
+                }
+            }
+            before += piece.len();
+        }
+        true
+    }
+}
