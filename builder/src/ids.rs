@@ -27,6 +27,7 @@ use crate::error::Error;
 pub struct Column {
     leaf: usize,
     uuid: bool,
+    text: Option<bool>,
     alone: SchemaDescPtr,
 }
 
@@ -78,7 +79,8 @@ impl Column {
         let uuid = check_type(&column).map_err(refuse)?;
         let damaged = |e: ParquetError| Error::Corrupt { file: file.into(), why: e.to_string() };
         let alone = Arc::new(alone(schema, leaf).map_err(damaged)?);
-        Ok(Column { leaf, uuid, alone })
+        let text = is_text(&alone).map_err(damaged)?;
+        Ok(Column { leaf, uuid, text, alone })
     }
 
     /// Its number among the leaf columns of the file it was found in.
@@ -93,6 +95,11 @@ impl Column {
         &self.alone
     }
 
+    /// Whether its values, if these are byte arrays as they are, must be UTF-8; `None` for other columns.
+    pub fn is_text(&self) -> Option<bool> {
+        self.text
+    }
+
     /// How to read [`Column::schema`]: types from Parquet alone, since what a writer noted of its
     /// own types can differ from what it wrote; strings and binary as views, which copy nothing.
     pub fn options(&self) -> Result<ArrowReaderOptions, ParquetError> {
@@ -105,7 +112,7 @@ impl Column {
     ///
     /// Cost: no allocation for any ID. A panic if the batch is of another kind of file.
     pub fn for_each_id(&self, batch: &RecordBatch, take: &mut impl FnMut(&[u8])) -> Counts {
-        let mut legal = Legal { take, taken: 0, invalid: 0 };
+        let mut legal = Legal::new(take);
         let rows = batch.num_rows();
         let mut array: &dyn Array = batch.column(0);
         let mut levels = vec![array];
@@ -119,9 +126,7 @@ impl Column {
         let here = |row: usize| !nulls.iter().any(|n| n.is_null(row));
         let present = (0..rows).filter(|&row| here(row));
         self.visit(array, present, &mut legal);
-        let (taken, invalid) = (legal.taken, legal.invalid);
-        let rows = rows as u64;
-        Counts { rows, nulls: rows - taken - invalid, invalid }
+        legal.counts(rows as u64)
     }
 
     fn visit<F: FnMut(&[u8])>(
@@ -170,15 +175,25 @@ impl Column {
 }
 
 /// Passes on what may be in a filter, and counts both.
-struct Legal<'a, F> {
+pub(crate) struct Legal<'a, F> {
     take: &'a mut F,
     taken: u64,
     invalid: u64,
 }
 
 impl<F: FnMut(&[u8])> Legal<'_, F> {
+    pub(crate) fn new(take: &mut F) -> Legal<'_, F> {
+        Legal { take, taken: 0, invalid: 0 }
+    }
+
+    /// What was passed on, as the counts of so many rows.
+    pub(crate) fn counts(&self, rows: u64) -> Counts {
+        let Legal { taken, invalid, .. } = *self;
+        Counts { rows, nulls: rows - taken - invalid, invalid }
+    }
+
     #[inline(always)]
-    fn pass(&mut self, id: &[u8]) {
+    pub(crate) fn pass(&mut self, id: &[u8]) {
         if is_legal(id) {
             self.taken += 1;
             (self.take)(id);
@@ -352,6 +367,20 @@ fn prune(part: &TypePtr, before: &mut usize) -> Result<Option<TypePtr>, ParquetE
         return group.build().map(|group| Some(Arc::new(group)));
     }
     Ok(None)
+}
+
+/// As [`Column::is_text`] tells.
+fn is_text(alone: &SchemaDescriptor) -> Result<Option<bool>, ParquetError> {
+    let schema = parquet_to_arrow_schema(alone, None)?;
+    let mut kind = schema.field(0).data_type();
+    while let DataType::Struct(inner) = kind {
+        kind = inner[0].data_type();
+    }
+    Ok(match kind {
+        DataType::Utf8 => Some(true),
+        DataType::Binary => Some(false),
+        _ => None,
+    })
 }
 
 fn as_views(fields: &Fields) -> Fields {

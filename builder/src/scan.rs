@@ -5,6 +5,8 @@
 //! | `footer` | a file → where its column lies, and every request for a part of it |
 //! | `pages` | bounds what a column chunk may unpack to, before it does |
 //! | `delta` | bounds the counts inside such a chunk's pages |
+//! | `levels` | which rows of a page have a value |
+//! | `plain` | pages of values as they are → these values |
 //! | `thrift` | looks through a footer before the parquet crate does |
 //! | `decode` | a column chunk → its IDs, on a thread of its own |
 //! | `room` | how much memory all of that may take |
@@ -15,7 +17,9 @@
 mod decode;
 mod delta;
 mod footer;
+mod levels;
 mod pages;
+mod plain;
 mod room;
 mod spare;
 mod thrift;
@@ -97,7 +101,7 @@ impl<F: FnMut(&[u8])> Sink for F {
 /// Every footer is read first, so a file without the column fails a scan before any ID is taken. Then
 /// each thread makes its own with `sink`, which is told how many rows there are for all of them
 /// together. Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
-/// after the footers, then about every 65,536 rows of each thread, and at the end.
+/// after the footers, then about every 65,536 rows of each thread, or a page of more, and at the end.
 ///
 /// Cost: `threads` threads; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a row
 /// group whose pages claim more than there is room for is refused unopened, so that a small file cannot

@@ -91,7 +91,18 @@ pub fn check_complete<H: IdHash>(
         let (written, read) = ("that deduplication kept", "that were asked");
         return Err(Error::Changed { written, read });
     }
-    let lost_of = |sample: &Sample| sample.ids().filter(|id| !filter.contains(id)).count();
+    let lost_of = |sample: &Sample| {
+        let (mut ids, mut some) = (sample.ids(), Vec::with_capacity(ASKED_TOGETHER));
+        let (mut answers, mut lost) = ([false; ASKED_TOGETHER], 0);
+        loop {
+            some.extend(ids.by_ref().take(ASKED_TOGETHER));
+            if some.is_empty() {
+                return lost;
+            }
+            lost += some.len() - filter.contains_batch(&some, &mut answers[..some.len()]);
+            some.clear();
+        }
+    };
     // A sample for each thread that gathered one.
     let lost_samples: usize = std::thread::scope(|scope| {
         let asked: Vec<_> = samples.iter().map(|sample| scope.spawn(|| lost_of(sample))).collect();

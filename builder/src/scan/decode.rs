@@ -11,10 +11,12 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
 use tokio::sync::mpsc;
 
+use super::pages::Pages;
+use super::plain::PlainPages;
 use super::room::Unpacked;
 use super::{Sink, Work, delta, pages};
 use crate::error::Error;
-use crate::ids::Counts;
+use crate::ids::{Counts, Legal};
 
 /// Rows between two reports of a thread.
 const ROWS_A_REPORT: u64 = 1 << 16;
@@ -116,29 +118,84 @@ fn decode(
         let column = plan.reader.metadata().row_group(work.group).column(0);
         delta::check(&work.bytes, column, chunk.rows).map_err(corrupt)?;
     }
-    let reader =
-        ParquetRecordBatchReaderBuilder::new_with_metadata(work.bytes.clone(), plan.reader.clone())
-            .with_row_groups(vec![work.group])
-            .with_batch_size(pages.batch_rows)
-            .build()
-            .map_err(damaged)?;
-    let mut counts = Counts::default();
-    for batch in reader {
-        let batch = batch.map_err(|e| damaged(e.into()))?;
-        let more = plan.column.for_each_id(&batch, take);
-        counts.rows += more.rows;
-        counts.nulls += more.nulls;
-        counts.invalid += more.invalid;
-        meter.count(more.rows);
-        if stop.load(Ordering::Relaxed) {
-            // Cut short, and nobody will look at the counts.
-            return Ok(counts);
-        }
+    let mut tally = Tally { counts: Counts::default(), meter, stop };
+    let text = plan.column.is_text();
+    let as_arrays = if text.is_some() { pages.rows_before_plain } else { chunk.rows };
+    if as_arrays > 0 {
+        read_arrays(work, &pages, as_arrays, take, &mut tally).map_err(damaged)?;
     }
-    if counts.rows != chunk.rows {
+    if let Some(text) = text {
+        read_plain(work, &pages, text, take, &mut tally).map_err(corrupt)?;
+    }
+    let Tally { counts, .. } = tally;
+    // One that was cut short nobody will look at.
+    if counts.rows != chunk.rows && !stop.load(Ordering::Relaxed) {
         return Err(differ(counts.rows));
     }
     Ok(counts)
+}
+
+/// Reads the first `rows` rows through arrow, which knows every type and encoding.
+fn read_arrays(
+    work: &Work,
+    pages: &Pages,
+    rows: u64,
+    take: &mut impl FnMut(&[u8]),
+    tally: &mut Tally<'_, '_>,
+) -> Result<(), ParquetError> {
+    let (bytes, reader) = (work.bytes.clone(), work.plan.reader.clone());
+    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, reader)
+        .with_row_groups(vec![work.group])
+        .with_batch_size(pages.batch_rows);
+    if rows < pages.values {
+        reader = reader.with_limit(rows as usize);
+    }
+    for batch in reader.build()? {
+        tally.add(work.plan.column.for_each_id(&batch?, take));
+        if tally.is_cut_short() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the pages behind those rows.
+fn read_plain(
+    work: &Work,
+    pages: &Pages,
+    text: bool,
+    take: &mut impl FnMut(&[u8]),
+    tally: &mut Tally<'_, '_>,
+) -> Result<(), String> {
+    let column = work.plan.reader.metadata().row_group(work.group).column(0);
+    let mut plain = PlainPages::new(&work.bytes, column, pages, text)?;
+    while !tally.is_cut_short() {
+        let mut legal = Legal::new(take);
+        let read = plain.next(|value| legal.pass(value))?;
+        let Some(rows) = read else { break };
+        tally.add(legal.counts(rows));
+    }
+    Ok(())
+}
+
+/// What a chunk's rows held so far, told to others as it grows.
+struct Tally<'a, 'm> {
+    counts: Counts,
+    meter: &'a mut Meter<'m>,
+    stop: &'a AtomicBool,
+}
+
+impl Tally<'_, '_> {
+    fn add(&mut self, more: Counts) {
+        self.counts.rows += more.rows;
+        self.counts.nulls += more.nulls;
+        self.counts.invalid += more.invalid;
+        self.meter.count(more.rows);
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// Reports rows, though not every few of them.

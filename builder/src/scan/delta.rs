@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::Encoding;
-use parquet::column::page::{Page, PageReader};
+use parquet::column::page::PageReader;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::levels;
 use super::thrift::Thrift;
 
 /// The most values of one such page: writers leave off at some ten thousand.
@@ -21,7 +22,7 @@ const MAX_VALUES: u64 = 1 << 24;
 /// # Errors
 /// What is wrong with which page, as text.
 pub(super) fn check(chunk: &Bytes, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
-    let levels = column.column_descr().max_def_level();
+    let max_level = column.column_descr().max_def_level();
     let rows = usize::try_from(rows).map_err(|_| format!("it claims {rows} rows"))?;
     let reader = SerializedPageReader::new(Arc::new(chunk.clone()), column, rows, None);
     let mut reader = reader.map_err(|e| e.to_string())?;
@@ -34,35 +35,13 @@ pub(super) fn check(chunk: &Bytes, column: &ColumnChunkMetaData, rows: u64) -> R
         };
         if lists > 0 && page.page_type() != parquet::basic::PageType::DICTIONARY_PAGE {
             let values = u64::from(page.num_values());
-            let body =
-                values_of(&page, levels).ok_or(format!("page {number} ends in its levels"))?;
+            let (_, body) = levels::split(&page, max_level)
+                .ok_or_else(|| format!("page {number} ends in its levels"))?;
             check_lists(body, lists, values).map_err(|why| format!("page {number} {why}"))?;
         }
         number += 1;
     }
     Ok(())
-}
-
-/// The part of a page behind its levels.
-fn values_of(page: &Page, max_level: i16) -> Option<&[u8]> {
-    match page {
-        Page::DataPage { buf, num_values, def_level_encoding, .. } => match def_level_encoding {
-            _ if max_level == 0 => Some(buf),
-            Encoding::RLE => {
-                let (length, rest) = buf.split_first_chunk()?;
-                rest.get(u32::from_le_bytes(*length) as usize..)
-            }
-            // The old way: as many bits a level as its largest value has.
-            _ => {
-                let bits = u64::from(i16::BITS - max_level.leading_zeros());
-                buf.get((u64::from(*num_values) * bits).div_ceil(8) as usize..)
-            }
-        },
-        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
-            buf.get((*def_levels_byte_len as usize).checked_add(*rep_levels_byte_len as usize)?..)
-        }
-        Page::DictionaryPage { .. } => None,
-    }
 }
 
 /// Checks the counts of `lists` lists, one behind the other, against the values of their page.

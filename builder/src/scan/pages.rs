@@ -34,6 +34,9 @@ pub(super) struct Pages {
     pub(super) unpacked: u64,
     /// Whether a page begins with a list of lengths, for `delta` to check.
     pub(super) lengths: bool,
+    /// Where the last pages begin that all are PLAIN, and how many rows are before them.
+    pub(super) plain_from: usize,
+    pub(super) rows_before_plain: u64,
 }
 
 /// Walks the page headers of a whole column chunk.
@@ -51,6 +54,7 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
     let (mut at, mut number, mut values, mut worst) = (0, 0_u64, 0_u64, 1_u64);
     let (mut dictionary, mut largest) = (0, 0);
     let mut lengths = false;
+    let (mut plain_from, mut rows_before_plain) = (0, 0);
     while at < chunk.len() {
         let named = |why: String| format!("page {number} {why}");
         let (header, length) = Header::read(&chunk[at..]).map_err(named)?;
@@ -72,10 +76,14 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
         }
         at += body.len();
         number += 1;
+        if !header.is_plain() {
+            (plain_from, rows_before_plain) = (at, values);
+        }
     }
     let batch_rows = (MAX_BATCH_BYTES.min(room / 4) / worst).clamp(1, MAX_BATCH_ROWS);
     let unpacked = dictionary + 2 * largest + batch_rows * worst;
-    Ok(Pages { values, batch_rows: batch_rows as usize, unpacked, lengths })
+    let batch_rows = batch_rows as usize;
+    Ok(Pages { values, batch_rows, unpacked, lengths, plain_from, rows_before_plain })
 }
 
 /// Of a page header what says how much memory the page needs. All of it is as claimed.
@@ -86,13 +94,19 @@ struct Header {
     compressed: i64,
     values: i64,
     encoding: i64,
+    /// Of levels, in version 1 of a data page; version 2 has but one.
+    levels_encoding: i64,
     /// Bytes in front of what is compressed; only version 2 of a data page has them.
     levels: i64,
 }
 
 impl Header {
+    const DATA: i64 = 0;
     const INDEX: i64 = 1;
     const DICTIONARY: i64 = 2;
+    const DATA_V2: i64 = 3;
+    const PLAIN: i64 = 0;
+    const RLE: i64 = 3;
     const DELTA_LENGTH_BYTE_ARRAY: i64 = 6;
     const DELTA_BYTE_ARRAY: i64 = 7;
 
@@ -114,6 +128,9 @@ impl Header {
                             (n, Thrift::I32) if n == encoding => {
                                 header.encoding = thrift.zigzag()?;
                             }
+                            (3, Thrift::I32) if field == 5 => {
+                                header.levels_encoding = thrift.zigzag()?;
+                            }
                             (5 | 6, Thrift::I32) if field == 8 => {
                                 let length = thrift.zigzag()?;
                                 header.levels = header.levels.checked_add(length)?;
@@ -129,6 +146,16 @@ impl Header {
         });
         seen.ok_or("has a header that cannot be read")?;
         Ok((header, thrift.at))
+    }
+
+    /// Whether this is a data page of values as they are, with levels as all writers of today have them.
+    fn is_plain(&self) -> bool {
+        let levels = match self.kind {
+            Header::DATA => self.levels_encoding,
+            Header::DATA_V2 => Header::RLE,
+            _ => return false,
+        };
+        self.encoding == Header::PLAIN && levels == Header::RLE
     }
 
     fn check(&self, body: &[u8], codec: Compression) -> Result<(), String> {
@@ -226,10 +253,19 @@ mod tests {
         assert_eq!((read.kind, read.uncompressed, read.compressed), (0, 10, 5));
         assert_eq!((read.values, read.encoding, length), (4, 7, 17));
         let two = [header(20, 4, 0), vec![1, 2], header(20, 2, 0), vec![1]].concat();
-        assert_eq!(
-            check_plain(&two),
-            Ok(Pages { values: 8, batch_rows: 8192, unpacked: 20 + 2 * 8192, lengths: false })
-        );
+        let expected = Pages {
+            values: 8,
+            batch_rows: 8192,
+            unpacked: 20 + 2 * 8192,
+            lengths: false,
+            plain_from: 0,
+            rows_before_plain: 0,
+        };
+        assert_eq!(check_plain(&two), Ok(expected));
+        // A page of another encoding, and what comes before it, is for others.
+        let three = [&two[..], &header(20, 2, 8), &[1], &header(20, 0, 0)].concat();
+        let checked = check_plain(&three).unwrap();
+        assert_eq!((checked.plain_from, checked.rows_before_plain), (two.len() + 18, 12));
     }
 
     #[test]

@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex as StdMutex;
 use std::time::{Duration, Instant};
 
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, StructArray,
+};
+use arrow_schema::Field;
 use bloomsday_common::error::Kind;
 use object_store::ObjectStoreExt;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, GzipLevel};
-use parquet::file::properties::WriterProperties;
+use parquet::basic::{Compression, Encoding, GzipLevel};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
 
 use super::*;
 use crate::source::find;
@@ -389,6 +396,107 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
     assert_eq!(check(chunk).unwrap().values, ids.len() as u64);
     let why = check(&small).unwrap_err();
     assert!(why.contains("unpacks to more than"), "{why}");
+}
+
+proptest! {
+    /// Rows with and without an ID, in pages that are PLAIN, in a dictionary, or first the one and then the
+    /// other; the struct around it may be missing, too.
+    #[test]
+    fn whatever_a_writer_chose_gives_the_same_ids(
+        rows in proptest::collection::vec((0..9_u8, "[a-zß]{0,40}"), 1..400),
+        present in 1..9_u8,
+        (v2, dictionary, plain, binary) in any::<(bool, bool, bool, bool)>(),
+        page_rows in 1..200_usize,
+        codec in 0..5_usize,
+    ) {
+        let is_there = |rank: u8| rank < present;
+        let values = rows.iter().map(|(rank, id)| is_there(*rank).then_some(id.as_str()));
+        let values: ArrayRef = match binary {
+            true => Arc::new(BinaryArray::from_iter(values.map(|id| id.map(str::as_bytes)))),
+            false => Arc::new(StringArray::from_iter(values)),
+        };
+        let field = Arc::new(Field::new("id", values.data_type().clone(), true));
+        // Of rows without an ID every second one is without the struct.
+        let structs: Vec<bool> = rows.iter().map(|(rank, _)| is_there(*rank) || rank % 2 == 0).collect();
+        let device = StructArray::new(vec![field].into(), vec![values], Some(structs.into()));
+        let batch = RecordBatch::try_from_iter([("device", Arc::new(device) as ArrayRef)]).unwrap();
+        let codecs = [
+            Compression::UNCOMPRESSED,
+            Compression::SNAPPY,
+            Compression::ZSTD(Default::default()),
+            Compression::LZ4_RAW,
+            Compression::GZIP(GzipLevel::default()),
+        ];
+        let version = if v2 { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
+        let mut properties = WriterProperties::builder()
+            .set_writer_version(version)
+            .set_compression(codecs[codec])
+            .set_dictionary_enabled(dictionary)
+            .set_dictionary_page_size_limit(300)
+            .set_write_batch_size(page_rows)
+            .set_data_page_row_count_limit(page_rows);
+        if plain {
+            properties = properties.set_encoding(Encoding::PLAIN);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.parquet");
+        write_batch(&path, &batch, properties.build());
+
+        let found = read(&[path.to_str().unwrap()], "device.id", 2).unwrap();
+        let mut expected = BTreeMap::new();
+        for (_, id) in rows.iter().filter(|(rank, id)| is_there(*rank) && !id.is_empty()) {
+            *expected.entry(id.clone().into_bytes()).or_insert(0) += 1;
+        }
+        prop_assert_eq!(found.ids, expected);
+        let count = |wanted: &dyn Fn(&(u8, String)) -> bool| {
+            rows.iter().filter(|row| wanted(row)).count() as u64
+        };
+        prop_assert_eq!(found.totals.rows, rows.len() as u64);
+        prop_assert_eq!(found.totals.nulls, count(&|(rank, _)| !is_there(*rank)));
+        prop_assert_eq!(found.totals.invalid, count(&|(rank, id)| is_there(*rank) && id.is_empty()));
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8_is_damage_in_a_plain_page_too_and_binary_may_be_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.parquet");
+    for (annotation, dictionary, refused) in [
+        (" (STRING)", false, Some("plain page 3 has text that is not UTF-8")),
+        // In the third page behind those of the dictionary, which others read.
+        (" (STRING)", true, Some("plain page 3 has text that is not UTF-8")),
+        ("", false, None),
+    ] {
+        let schema = format!("message m {{ required binary id{annotation}; }}");
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(dictionary)
+            .set_dictionary_page_size_limit(300)
+            .set_write_batch_size(50)
+            .set_data_page_row_count_limit(50)
+            .build();
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let before = if dictionary { 50 } else { 0 };
+        let mut ids: Vec<Vec<u8>> = (0..before + 150).map(|i| format!("{i:09}").into()).collect();
+        ids[before + 120] = b"gr\xfc\xdfe".to_vec();
+        let ids: Vec<ByteArray> = ids.into_iter().map(ByteArray::from).collect();
+        column.typed::<ByteArrayType>().write_batch(&ids, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let read = read(&[path.to_str().unwrap()], "id", 1).map(|found| found.totals.rows);
+        match refused {
+            Some(why) => {
+                let error = read.unwrap_err();
+                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                assert!(error.to_string().contains(why), "{error}");
+            }
+            None => assert_eq!(read.unwrap(), 150),
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! What a page begins with: definition levels, which say of each row whether it has a value.
+
+use parquet::basic::Encoding;
+use parquet::column::page::Page;
+
+/// The levels of a data page, and what is behind them. `max_level` is the level of a row with a value; 0
+/// where every row has one, and then there are no levels.
+pub(super) fn split(page: &Page, max_level: i16) -> Option<(&[u8], &[u8])> {
+    match page {
+        Page::DataPage { buf, num_values, def_level_encoding, .. } => match def_level_encoding {
+            _ if max_level == 0 => Some((&[], buf)),
+            Encoding::RLE => {
+                let (length, rest) = buf.split_first_chunk()?;
+                rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+            }
+            // The old way: as many bits a level as its largest value has.
+            _ => {
+                let bits = u64::from(*num_values) * u64::from(bits_of(max_level));
+                buf.split_at_checked(bits.div_ceil(8) as usize)
+            }
+        },
+        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+            let levels = buf.get(*rep_levels_byte_len as usize..)?;
+            levels.split_at_checked(*def_levels_byte_len as usize)
+        }
+        Page::DictionaryPage { .. } => None,
+    }
+}
+
+/// How many of `rows` rows have a value, as levels in the run-length encoding say; `None` where they say it
+/// of fewer rows.
+///
+/// Cost: nearly none where all rows or none have one.
+pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
+    let (bits, max_level) = (bits_of(max_level), max_level as u32);
+    let (mut left, mut present) = (rows, 0);
+    while left > 0 {
+        let header = varint(&mut levels)?;
+        let (packed, n) = (header & 1 == 1, header >> 1);
+        if packed {
+            // Groups of eight levels, each of which begins where the one before it ends.
+            let bytes = levels.split_off(..usize::try_from(n.checked_mul(bits)?).ok()?)?;
+            let n = u64::from(n).saturating_mul(8).min(u64::from(left)) as u32;
+            let level = |at: u32| {
+                let bit = |i: u32| {
+                    let at = u64::from(at) * u64::from(bits) + u64::from(i);
+                    u32::from(bytes[(at / 8) as usize] >> (at % 8) & 1) << i
+                };
+                (0..bits).map(bit).sum::<u32>()
+            };
+            present += (0..n).filter(|at| level(*at) == max_level).count() as u32;
+            left -= n;
+        } else {
+            let bytes = levels.split_off(..bits.div_ceil(8) as usize)?;
+            let level = bytes.iter().rev().fold(0, |level, byte| level << 8 | u32::from(*byte));
+            let n = n.min(left);
+            present += if level == max_level { n } else { 0 };
+            left -= n;
+        }
+    }
+    Some(present)
+}
+
+fn bits_of(max_level: i16) -> u32 {
+    i16::BITS - max_level.leading_zeros()
+}
+
+/// A number of seven bits a byte, the lowest first.
+fn varint(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0_u32;
+    for shift in (0..u32::BITS).step_by(7) {
+        let byte = *bytes.split_off_first()?;
+        number |= u32::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_and_groups_are_counted_as_far_as_there_are_rows() {
+        // Five of level 1, three of level 0; then eight levels, a bit each, of which rows are left for six.
+        let levels = [5 << 1, 1, 3 << 1, 0, 1 << 1 | 1, 0b1110_0101];
+        assert_eq!(count_present(&levels, 1, 14), Some(5 + 3));
+        assert_eq!(count_present(&levels, 1, 5), Some(5));
+        assert_eq!(count_present(&levels, 1, 16), Some(5 + 5));
+        assert_eq!(count_present(&levels, 1, 17), None, "there are no more");
+        assert_eq!(count_present(&levels[..5], 1, 14), None, "cut within a group");
+        assert_eq!(count_present(&[], 1, 0), Some(0));
+    }
+
+    #[test]
+    fn levels_of_nested_structs_take_more_bits_and_only_the_highest_has_a_value() {
+        // Two bits a level: 3, 2, 3, 0, 1, 3, 3, 2.
+        let levels = [1 << 1 | 1, 0b0011_1011, 0b1011_1101];
+        assert_eq!(count_present(&levels, 3, 8), Some(4));
+        // A run of 300 of them: nine bits of level are two bytes.
+        let long = [0xd8, 0x04, 0x2c, 0x01];
+        assert_eq!(count_present(&long, 300, 300), Some(300));
+        assert_eq!(count_present(&long, 299, 300), Some(0));
+    }
+
+    #[test]
+    fn no_bytes_are_more_than_an_answer() {
+        for first in 0..=255_u8 {
+            for second in 0..=255 {
+                for max_level in [1, 2, 7, i16::MAX] {
+                    let levels = [first, second, 0xff, 0xff, 0xff, 0xff];
+                    let present = count_present(&levels, max_level, 1_000_000);
+                    assert!(present.is_none_or(|n| n <= 1_000_000));
+                }
+            }
+        }
+    }
+}
