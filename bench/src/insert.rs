@@ -19,8 +19,10 @@ use crate::peers::Guava;
 
 /// IDs a peer inserts between two looks at the clock.
 const CHUNK: usize = 1 << 20;
-/// IDs that Guava inserts: enough to leave every cache.
+/// IDs that Guava inserts a round: enough to leave every cache.
 const GUAVA_PUTS: u64 = 20_000_000;
+/// More rounds tell little more, and peers take their time.
+const MAX_ROUNDS: usize = 5;
 
 const TOGETHER: &str = "partition + deduplicate + fill";
 const STEPS: [&str; 4] = ["partition", "deduplicate", "fill", TOGETHER];
@@ -40,7 +42,8 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         None => rows.push((name.to_owned(), Samples(vec![nanos]))),
     };
     let shape = Shape::for_ids(Layout::Blocked, n, FPP).expect("a size there is");
-    for _ in 0..options.rounds.min(3) {
+    let mut guava = Guava::start(n, FPP);
+    for round in 0..options.rounds.min(MAX_ROUNDS) as u64 {
         let (partitions, partition) = timed(memory(n), || partition(n));
         let (distinct, deduplicate) =
             timed(0, || partitions.distinct(threads()).expect("memory keeps hashes as they were"));
@@ -60,17 +63,15 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         for (name, took) in PEERS.iter().zip(one_by_one(n, shape)) {
             take(name, took);
         }
+        // What it is compared with runs on all cores, as a build does; Guava has one.
+        if let Ok(guava) = &mut guava {
+            let puts = GUAVA_PUTS.min(n);
+            take("guava", guava.put(round * puts, puts));
+        }
     }
     outcome.rows = rows;
-    match Guava::start(n, FPP) {
-        Ok(mut guava) => {
-            // What it is compared with runs on all cores, as a build does; Guava has one.
-            let puts = GUAVA_PUTS.min(n);
-            let rounds = options.rounds.min(3) as u64;
-            let took = (0..rounds).map(|round| guava.put(round * puts, puts));
-            outcome.rows.push(("guava".into(), Samples(took.collect())));
-        }
-        Err(why) => outcome.note(why),
+    if let Err(why) = guava {
+        outcome.note(why);
     }
     let together = outcome.samples(TOGETHER).expect("raced above").clone();
     outcome.claim(&format!("{TOGETHER}, ns an ID"), together, Bound::AtMost(8.0));
