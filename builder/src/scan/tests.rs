@@ -510,6 +510,31 @@ fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
 }
 
 #[test]
+fn after_a_failure_no_sink_is_ended() {
+    struct Watched(Arc<AtomicBool>);
+    impl Sink for Watched {
+        type Left = ();
+        fn take(&mut self, _: &[u8]) {}
+        fn end(self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let scan = |names: &[&str]| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&ended);
+        let files = names.iter().map(|name| format!("{FIXTURES}/{name}")).collect::<Vec<_>>();
+        let scanned = block_on(async {
+            let files = find(&files, "2026-11-19".parse().unwrap()).await?;
+            let sink = move |_| Watched(Arc::clone(&watched));
+            scan(files, "id", ROOM, 1, sink, &|_| ()).await
+        });
+        (scanned.is_ok(), ended.load(Ordering::Relaxed))
+    };
+    assert_eq!(scan(&["pyarrow-string.parquet"]), (true, true));
+    assert_eq!(scan(&["pyarrow-string.parquet", "corrupt-page-body-ff.parquet"]), (false, false));
+}
+
+#[test]
 fn dropping_a_scan_ends_its_threads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
