@@ -16,7 +16,7 @@ use bloomsday_common::memory::prefetch_all;
 use self::table::Table;
 use super::{CHUNK, PARTITION_BITS, sum_of};
 
-/// Bits of the bitmap for each hash, at least: one hash in 20 or less then shares a bit with another by
+/// Bits of the bitmap for each hash, at least: one hash in 16 or less then shares a bit with another by
 /// chance, and the bitmap of 50,000 has 128 KiB. With half as many all takes longer.
 const BITS_A_HASH: usize = 16;
 /// With more than one duplicate in so many hashes all of them are compared.
