@@ -79,8 +79,7 @@ impl Column {
         let uuid = check_type(&column).map_err(refuse)?;
         let damaged = |e: ParquetError| Error::Corrupt { file: file.into(), why: e.to_string() };
         let alone = Arc::new(alone(schema, leaf).map_err(damaged)?);
-        let text = is_text(&alone).map_err(damaged)?;
-        Ok(Column { leaf, uuid, text, alone })
+        Ok(Column { leaf, uuid, text: is_text(&column), alone })
     }
 
     /// Its number among the leaf columns of the file it was found in.
@@ -369,18 +368,11 @@ fn prune(part: &TypePtr, before: &mut usize) -> Result<Option<TypePtr>, ParquetE
     Ok(None)
 }
 
-/// As [`Column::is_text`] tells.
-fn is_text(alone: &SchemaDescriptor) -> Result<Option<bool>, ParquetError> {
-    let schema = parquet_to_arrow_schema(alone, None)?;
-    let mut kind = schema.field(0).data_type();
-    while let DataType::Struct(inner) = kind {
-        kind = inner[0].data_type();
-    }
-    Ok(match kind {
-        DataType::Utf8 => Some(true),
-        DataType::Binary => Some(false),
-        _ => None,
-    })
+/// As [`Column::is_text`] tells. Arrow checks neither JSON nor what has no annotation.
+fn is_text(column: &ColumnDescriptor) -> Option<bool> {
+    let values = column.physical_type() == Physical::BYTE_ARRAY
+        && column.logical_type_ref() != Some(&LogicalType::Unknown);
+    values.then(|| column.converted_type() == ConvertedType::UTF8)
 }
 
 fn as_views(fields: &Fields) -> Fields {

@@ -28,7 +28,7 @@ pub(super) fn split(page: &Page, max_level: i16) -> Option<(&[u8], &[u8])> {
 }
 
 /// How many of `rows` rows have a value, as levels in the run-length encoding say; `None` where they say it
-/// of fewer rows.
+/// of fewer rows, or what no level can be.
 ///
 /// Cost: nearly none where all rows or none have one.
 pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
@@ -38,9 +38,12 @@ pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Opt
         let header = varint(&mut levels)?;
         let (packed, n) = (header & 1 == 1, header >> 1);
         if packed {
-            // Groups of eight levels, each of which begins where the one before it ends.
-            let bytes = levels.split_off(..usize::try_from(n.checked_mul(bits)?).ok()?)?;
-            let n = u64::from(n).saturating_mul(8).min(u64::from(left)) as u32;
+            // Groups of eight levels, each of which begins where the one before it ends. Some writers leave out
+            // what the last group has behind the last row.
+            let claimed = u64::from(n) * u64::from(bits);
+            let bytes = levels.split_off(..claimed.min(levels.len() as u64) as usize)?;
+            let there = bytes.len() as u64 * 8 / u64::from(bits);
+            let n = there.min(u64::from(left)) as u32;
             let level = |at: u32| {
                 let bit = |i: u32| {
                     let at = u64::from(at) * u64::from(bits) + u64::from(i);
@@ -53,6 +56,9 @@ pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Opt
         } else {
             let bytes = levels.split_off(..bits.div_ceil(8) as usize)?;
             let level = bytes.iter().rev().fold(0, |level, byte| level << 8 | u32::from(*byte));
+            if level > max_level {
+                return None;
+            }
             let n = n.min(left);
             present += if level == max_level { n } else { 0 };
             left -= n;
@@ -92,6 +98,7 @@ mod tests {
         assert_eq!(count_present(&levels, 1, 17), None, "there are no more");
         assert_eq!(count_present(&levels[..5], 1, 14), None, "cut within a group");
         assert_eq!(count_present(&[], 1, 0), Some(0));
+        assert_eq!(count_present(&[5 << 1, 2], 1, 5), None, "there is no level 2");
     }
 
     #[test]
@@ -99,10 +106,13 @@ mod tests {
         // Two bits a level: 3, 2, 3, 0, 1, 3, 3, 2.
         let levels = [1 << 1 | 1, 0b0011_1011, 0b1011_1101];
         assert_eq!(count_present(&levels, 3, 8), Some(4));
+        // Cut behind the last row: 2, 2, 2 and nothing of the other five.
+        assert_eq!(count_present(&[1 << 1 | 1, 0b0010_1010], 2, 3), Some(3));
+        assert_eq!(count_present(&[1 << 1 | 1, 0b0010_1010], 2, 5), None);
         // A run of 300 of them: nine bits of level are two bytes.
         let long = [0xd8, 0x04, 0x2c, 0x01];
         assert_eq!(count_present(&long, 300, 300), Some(300));
-        assert_eq!(count_present(&long, 299, 300), Some(0));
+        assert_eq!(count_present(&long, 301, 300), Some(0));
     }
 
     #[test]

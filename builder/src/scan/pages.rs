@@ -54,7 +54,7 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
     let (mut at, mut number, mut values, mut worst) = (0, 0_u64, 0_u64, 1_u64);
     let (mut dictionary, mut largest) = (0, 0);
     let mut lengths = false;
-    let (mut plain_from, mut rows_before_plain) = (0, 0);
+    let (mut plain_from, mut rows_before_plain, mut some_empty) = (0, 0, false);
     while at < chunk.len() {
         let named = |why: String| format!("page {number} {why}");
         let (header, length) = Header::read(&chunk[at..]).map_err(named)?;
@@ -67,6 +67,7 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
         header.check(body, codec).map_err(named)?;
         if header.kind != Header::DICTIONARY && header.kind != Header::INDEX {
             values += header.values as u64;
+            some_empty |= header.values == 0;
             worst = worst.max(header.bytes_per_row());
             let encodings = [Header::DELTA_LENGTH_BYTE_ARRAY, Header::DELTA_BYTE_ARRAY];
             lengths |= encodings.contains(&header.encoding);
@@ -79,6 +80,10 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
         if !header.is_plain() {
             (plain_from, rows_before_plain) = (at, values);
         }
+    }
+    if some_empty && rows_before_plain > 0 {
+        // Arrow, told to stop after some rows, would do so at a page without any.
+        (plain_from, rows_before_plain) = (at, values);
     }
     let batch_rows = (MAX_BATCH_BYTES.min(room / 4) / worst).clamp(1, MAX_BATCH_ROWS);
     let unpacked = dictionary + 2 * largest + batch_rows * worst;
@@ -266,6 +271,11 @@ mod tests {
         let three = [&two[..], &header(20, 2, 8), &[1], &header(20, 0, 0)].concat();
         let checked = check_plain(&three).unwrap();
         assert_eq!((checked.plain_from, checked.rows_before_plain), (two.len() + 18, 12));
+        let mut empty = header(20, 0, 0);
+        empty[8] = 0;
+        let four = [&three[..], &empty].concat();
+        let checked = check_plain(&four).unwrap();
+        assert_eq!((checked.plain_from, checked.rows_before_plain), (four.len(), 16));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
@@ -75,12 +76,20 @@ fn each_value(
     text: bool,
     mut take: impl FnMut(&[u8]),
 ) -> Result<(), &'static str> {
+    if page.encoding() != Encoding::PLAIN {
+        return Err("is not what its header says");
+    }
     let rows = page.num_values();
     let (levels, mut values) = levels::split(page, max_level).ok_or("ends in its levels")?;
     let present = match max_level {
         0 => rows,
-        _ => levels::count_present(levels, max_level, rows).ok_or("has too few levels")?,
+        _ => levels::count_present(levels, max_level, rows).ok_or("has levels that cannot be")?,
     };
+    if let Page::DataPageV2 { num_nulls, .. } = page
+        && present > rows.saturating_sub(*num_nulls)
+    {
+        return Err("has more values than it says");
+    }
     // At once for nearly all pages: short lengths are ASCII, too.
     let checked = !text || values.is_ascii();
     for _ in 0..present {
@@ -98,7 +107,6 @@ fn each_value(
 
 #[cfg(test)]
 mod tests {
-    use parquet::basic::Encoding;
     use proptest::prelude::*;
 
     use super::*;
@@ -127,7 +135,7 @@ mod tests {
             assert!(values(page[..cut].to_vec(), 3, 1).is_err(), "{cut}");
         }
         assert_eq!(values(page[8..].to_vec(), 2, 0), Ok(whole));
-        assert_eq!(values(page, 4, 1), Err("has too few levels"));
+        assert_eq!(values(page, 4, 1), Err("has levels that cannot be"));
     }
 
     proptest! {
