@@ -30,7 +30,7 @@ pub(super) fn split(page: &Page, max_level: i16) -> Option<(&[u8], &[u8])> {
 /// How many of `rows` rows have a value, as levels in the run-length encoding say; `None` where they say it
 /// of fewer rows, or what no level can be.
 ///
-/// Cost: nearly none where all rows or none have one.
+/// Cost: nearly none where all rows or none have one; some ns a row where that changes from one to the next.
 pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
     let (bits, max_level) = (bits_of(max_level), max_level as u32);
     let (mut left, mut present) = (rows, 0);
