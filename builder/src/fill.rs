@@ -1,17 +1,23 @@
 //! Distinct hashes → a filled filter. Knows no counts, gates or stores.
 
+use std::cell::RefCell;
 use std::io;
+use std::sync::Mutex;
 
-use bloomsday_common::filter::{Filter, FilterMut, Shape};
+use bloomsday_common::filter::{Filter, FilterMut, Shape, Slice};
 use bloomsday_common::hash::IdHash;
 
 use crate::error::Error;
 use crate::partition::Distinct;
 
+/// Runs of blocks for each thread to take: one that the machine holds up leaves the last of its share to the
+/// others. More would only look at more partitions twice, those that reach into two runs.
+const RUNS_A_THREAD: usize = 16;
+
 /// Fills a filter of this shape with every hash.
 ///
-/// Each thread owns a run of whole blocks and takes the partitions that reach into it, so plain stores
-/// are enough and the bits do not depend on the number of threads.
+/// A run of whole blocks belongs to one thread at a time, which takes the partitions that reach into it, so
+/// plain stores are enough and the bits do not depend on the number of threads.
 ///
 /// # Errors
 /// [`Error::Memory`], or the system's when a spilled partition cannot be read.
@@ -22,25 +28,32 @@ pub fn fill<H: IdHash>(
 ) -> Result<Filter, Error> {
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
-    std::thread::scope(|scope| -> io::Result<()> {
-        let slices = filter.slices(threads).into_iter().map(|mut slice| {
-            scope.spawn(move || {
-                // The bounds are asked before `slice` is borrowed to be filled.
-                let bounds = slice.bounds();
-                let slice = std::cell::RefCell::new(&mut slice);
-                let wanted = |first, last| {
-                    let wanted = bounds.meet(first, last);
-                    if wanted {
-                        slice.borrow_mut().expect(first, last);
-                    }
-                    wanted
-                };
-                distinct.for_some(wanted, |hashes| slice.borrow_mut().insert_own(hashes))
-            })
-        });
-        let slices: Vec<_> = slices.collect();
-        slices.into_iter().try_for_each(|t| t.join().expect("filling does not panic"))
+    let runs = Mutex::new(filter.slices(threads.saturating_mul(RUNS_A_THREAD)).into_iter());
+    let one_thread = || -> io::Result<()> {
+        loop {
+            let next = runs.lock().expect("taking the next does not panic").next();
+            let Some(mut run) = next else { return Ok(()) };
+            fill_run(&mut run, distinct)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(one_thread)).collect();
+        threads.into_iter().try_for_each(|t| t.join().expect("filling does not panic"))
     })
     .map_err(Error::spill)?;
     Ok(filter.freeze())
+}
+
+fn fill_run<H: IdHash>(run: &mut Slice<'_>, distinct: &Distinct<H>) -> io::Result<()> {
+    // The bounds are asked before `run` is borrowed to be filled.
+    let bounds = run.bounds();
+    let run = RefCell::new(run);
+    let wanted = |first, last| {
+        let wanted = bounds.meet(first, last);
+        if wanted {
+            run.borrow_mut().expect(first, last);
+        }
+        wanted
+    };
+    distinct.for_some(wanted, |hashes| run.borrow_mut().insert_own(hashes))
 }
