@@ -1,9 +1,9 @@
 //! [`Feeder`]: takes hashes on one thread and writes them where their partition grows.
 //!
-//! A hash goes first into a line of its partition: all lines together fit a core's cache and its TLB. A
-//! full line goes to the partition's chunk in one piece, past the caches: they are left to the lines, and
-//! to whoever makes the hashes. Its last hash never enters the line: a line that is read right after it
-//! was written waits for that write, and for all before it.
+//! A hash goes first into a line of its partition: all lines together fit a core's cache. A full line goes
+//! to the partition's chunk in one piece, past the caches: they are left to the lines, and to whoever makes
+//! the hashes. Its last hash never enters the line: a line that is read right after it was written waits for
+//! that write, and for all before it.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -13,15 +13,14 @@ use bloomsday_common::memory::LineWriter;
 
 use super::spill::Extent;
 use super::{
-    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, sum_of,
+    CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, sum,
 };
 
-/// Hashes in a line: a cache line of 64-bit hashes.
-const LINE: usize = 8;
-const LINES_A_CHUNK: usize = CHUNK / LINE;
-const LINES_A_SLAB: usize = LINES_A_CHUNK * CHUNKS_A_SLAB;
-/// Slabs of a feeder, at most: their lines are counted in 32 bits, 256 GiB a thread.
-const MOST_SLABS: usize = u32::MAX as usize / LINES_A_SLAB;
+/// Two cache lines, 16 64-bit hashes. Which hash makes a line full no processor can foresee: with half as
+/// many that happens twice as often, and all takes a seventh longer; with twice as many the lines no longer
+/// fit the cache beside what is decoded.
+const LINE_WORDS: usize = 16;
+type Line = [u64; LINE_WORDS];
 
 /// In place of a chunk's number: its partition had none before it.
 const FIRST: u32 = u32::MAX;
@@ -30,9 +29,11 @@ const FIRST: u32 = u32::MAX;
 pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
     partitions: P,
     // Arrays, whose bounds an index of so many bits cannot leave.
-    lines: Box<[[H; LINE]; PARTITIONS]>,
+    lines: Box<[Line; PARTITIONS]>,
     /// How many hashes are in each line.
     held: Box<[u8; PARTITIONS]>,
+    /// How many places of each partition's last line have no hash: only whole lines are written.
+    unused: Box<[u8; PARTITIONS]>,
     /// Where the next line of each partition goes, counted in lines from the start of the slabs; at the
     /// start of a chunk it has no room.
     next: Box<[u32; PARTITIONS]>,
@@ -53,13 +54,21 @@ pub struct Feeder<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> {
 }
 
 impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
+    /// Hashes in a line.
+    const LINE: usize = size_of::<Line>() / size_of::<H>();
+    const LINES_A_CHUNK: usize = CHUNK / Self::LINE;
+    const LINES_A_SLAB: usize = Self::LINES_A_CHUNK * CHUNKS_A_SLAB;
+    /// Slabs of a feeder, at most: their lines are counted in 32 bits, 512 GiB a thread.
+    const MOST_SLABS: usize = u32::MAX as usize / Self::LINES_A_SLAB;
+
     /// A feeder for one thread.
     pub fn new(partitions: P) -> Feeder<H, P> {
-        let lines = vec![[H::zeroed(); LINE]; PARTITIONS];
+        let lines = vec![[0; LINE_WORDS]; PARTITIONS];
         Feeder {
             partitions,
-            lines: lines.into_boxed_slice().try_into().ok().expect("as many as were made"),
+            lines: lines.into_boxed_slice().try_into().expect("as many as were made"),
             held: Box::new([0; PARTITIONS]),
+            unused: Box::new([0; PARTITIONS]),
             next: Box::new([0; PARTITIONS]),
             before: Vec::new(),
             slabs: Vec::new(),
@@ -76,8 +85,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     pub fn push(&mut self, hash: H) {
         let index = (hash.leading() >> (u64::BITS - PARTITION_BITS)) as usize;
         let held = &mut self.held[index];
-        if usize::from(*held) < LINE - 1 {
-            self.lines[index][usize::from(*held)] = hash;
+        if usize::from(*held) < Self::LINE - 1 {
+            hashes_mut(&mut self.lines[index])[usize::from(*held)] = hash;
             *held += 1;
         } else {
             *held = 0;
@@ -93,11 +102,11 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         for index in 0..PARTITIONS {
             let held = usize::from(std::mem::take(&mut self.held[index]));
             if held > 0 && self.has_room(index) {
-                // Only whole lines: the rest is one of its own hashes again, and goes with the duplicates.
+                // Zeros, which no sum tells: those of an earlier line were in their place.
                 let mut line = self.lines[index];
-                let again = line[0];
-                line[held..].fill(again);
+                hashes_mut(&mut line)[held..].fill(H::zeroed());
                 self.write(index, &line);
+                self.unused[index] = (Self::LINE - held) as u8;
             }
         }
         if self.beyond && self.failed.is_none() {
@@ -122,8 +131,9 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     fn hand_over(&mut self, index: usize, last: H) {
         // Arrays, whose copies are moves of known size.
         let mut line = self.lines[index];
-        line[LINE - 1] = last;
-        if line.iter().all(|hash| *hash == last) && self.is_repeated(index, last) {
+        let hashes: &mut [H] = hashes_mut(&mut line);
+        hashes[Self::LINE - 1] = last;
+        if hashes.iter().all(|hash| *hash == last) && self.is_repeated(index, last) {
             return;
         }
         if self.has_room(index) {
@@ -141,26 +151,26 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
 
     /// Writes the next line of a partition, which has room for it.
     #[inline(always)]
-    fn write(&mut self, index: usize, hashes: &[H; LINE]) {
+    fn write(&mut self, index: usize, words: &Line) {
         let line = self.next[index] as usize;
         self.next[index] += 1;
-        self.sum = self.sum.wrapping_add(sum_of(hashes));
-        let slab = &mut self.slabs[line / LINES_A_SLAB];
-        slab.write(line % LINES_A_SLAB, bytemuck::cast_slice(hashes));
+        self.sum = self.sum.wrapping_add(sum(words.iter().copied()));
+        let slab = &mut self.slabs[line / Self::LINES_A_SLAB];
+        slab.write(line % Self::LINES_A_SLAB, words);
     }
 
-    /// What a partition has, all of its lines being full.
+    /// What a partition has in whole lines, or at the end in all.
     fn part(&mut self, index: usize) -> Part {
         let spilled = std::mem::take(&mut self.spilled[index]);
         let Some(last_line) = self.next[index].checked_sub(1) else {
             return Part { spilled, ..Part::default() };
         };
         let before = |chunk: &u32| Some(self.before[*chunk as usize]).filter(|&it| it != FIRST);
-        let last = last_line / LINES_A_CHUNK as u32;
+        let last = last_line / Self::LINES_A_CHUNK as u32;
         let mut chunks: Vec<u32> = std::iter::successors(Some(last), before).collect();
         chunks.reverse();
-        let in_last = last_line as usize % LINES_A_CHUNK + 1;
-        let len = (chunks.len() - 1) * CHUNK + in_last * LINE;
+        let in_last = (last_line as usize % Self::LINES_A_CHUNK + 1) * Self::LINE;
+        let len = (chunks.len() - 1) * CHUNK + in_last - usize::from(self.unused[index]);
         Part { chunks, len, spilled }
     }
 
@@ -168,7 +178,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     #[inline(always)]
     fn has_room(&mut self, index: usize) -> bool {
         // After the first failure the build is lost: take no more memory for it.
-        if self.next[index].is_multiple_of(LINES_A_CHUNK as u32) && self.failed.is_none() {
+        if self.next[index].is_multiple_of(Self::LINES_A_CHUNK as u32) && self.failed.is_none() {
             self.failed = self.grow(index).err();
         }
         self.failed.is_none()
@@ -180,7 +190,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         if self.before.len() == self.slabs.len() * CHUNKS_A_SLAB {
             let (held, bytes) = (&self.partitions.held, Slab::<H>::BYTES as u64);
             let fits = held.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.partitions.budget
-                && self.slabs.len() < MOST_SLABS;
+                && self.slabs.len() < Self::MOST_SLABS;
             if fits || self.slabs.is_empty() {
                 self.beyond |= !fits;
                 self.slabs.push(LineWriter::new(Slab::<H>::memory()?));
@@ -190,8 +200,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
             }
         }
         let last_line = self.next[index].checked_sub(1);
-        self.next[index] = (self.before.len() * LINES_A_CHUNK) as u32;
-        self.before.push(last_line.map_or(FIRST, |line| line / LINES_A_CHUNK as u32));
+        self.next[index] = (self.before.len() * Self::LINES_A_CHUNK) as u32;
+        self.before.push(last_line.map_or(FIRST, |line| line / Self::LINES_A_CHUNK as u32));
         Ok(())
     }
 
@@ -214,4 +224,9 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         self.slabs = slabs.into_iter().map(|slab| LineWriter::new(slab.memory)).collect();
         Ok(())
     }
+}
+
+#[inline(always)]
+fn hashes_mut<H: IdHash>(line: &mut Line) -> &mut [H] {
+    bytemuck::cast_slice_mut(line)
 }

@@ -92,17 +92,36 @@ fn a_large_partition_is_split_and_stays_exact() {
     assert_a_set_is_left(hashes, 2);
 }
 
-#[test]
-fn past_the_budget_hashes_lie_in_the_file_and_nothing_is_lost() {
+/// Feeds that many hashes twice or once, spills all or all but the last of them, and gives how many there
+/// are and how many were written to the file in the end.
+fn spilled(n: u64, times: u64, budget: u64) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
-    let partitions: Partitions<Xxh3> = Partitions::new(0, folder.path());
+    let partitions: Partitions<Xxh3> = Partitions::new(budget, folder.path());
+    let file = partitions.spill.file().unwrap();
     let mut feeder = Feeder::new(&partitions);
-    let hashes = (0..100_000u64).map(|i| Xxh3((i % 50_000).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let hashes = (0..times * n).map(|i| Xxh3((i % n).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     hashes.for_each(|hash| feeder.push(hash));
+    assert!(file.metadata().unwrap().len() > 0, "it never had to spill on its way");
     feeder.finish().unwrap();
     let distinct = partitions.distinct(2).unwrap();
-    assert!(distinct.parts.iter().any(|part| !part.spilled.is_empty()), "nothing was spilled");
-    assert_eq!(distinct.n_ids(), 50_000);
+    let has_file = |part: &Part| !part.spilled.is_empty() && part.chunks.is_empty();
+    assert!(distinct.parts.iter().all(has_file), "not everything was spilled");
+    let mut kept = distinct.for_each(2, <[Xxh3]>::to_vec).unwrap().concat();
+    kept.sort_unstable();
+    kept.dedup();
+    assert_eq!(kept.len() as u64, distinct.n_ids());
+    (distinct.n_ids(), file.metadata().unwrap().len() / size_of::<Xxh3>() as u64)
+}
+
+#[test]
+fn past_the_budget_hashes_lie_in_the_file_and_only_where_there_were_duplicates_are_written_again() {
+    let n = 300_000;
+    for budget in [0, Slab::<Xxh3>::BYTES as u64] {
+        assert_eq!(spilled(n, 1, budget), (n, n));
+        let (n_ids, written) = spilled(n / 2, 2, budget);
+        assert_eq!(n_ids, n / 2);
+        assert!(written >= n, "{written}");
+    }
 }
 
 #[test]
