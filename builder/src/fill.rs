@@ -10,14 +10,16 @@ use bloomsday_common::hash::IdHash;
 use crate::error::Error;
 use crate::partition::Distinct;
 
-/// Runs of blocks for each thread to take: one that the machine holds up leaves the last of its share to the
-/// others. More would only look at more partitions twice, those that reach into two runs.
+/// Runs of blocks for each thread to take, so that one that the machine holds up leaves the last of its share
+/// to the others; fewer where there would be more than [`MOST_RUNS`], since a partition that reaches into two
+/// runs is looked at twice.
 const RUNS_A_THREAD: usize = 16;
+const MOST_RUNS: usize = 512;
 
 /// Fills a filter of this shape with every hash.
 ///
-/// A run of whole blocks belongs to one thread at a time, which takes the partitions that reach into it, so
-/// plain stores are enough and the bits do not depend on the number of threads.
+/// A run of whole blocks belongs to one thread, which takes the partitions that reach into it, so plain
+/// stores are enough and the bits do not depend on the number of threads.
 ///
 /// # Errors
 /// [`Error::Memory`], or the system's when a spilled partition cannot be read.
@@ -28,7 +30,8 @@ pub fn fill<H: IdHash>(
 ) -> Result<Filter, Error> {
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
-    let runs = Mutex::new(filter.slices(threads.saturating_mul(RUNS_A_THREAD)).into_iter());
+    let n_runs = threads.saturating_mul(RUNS_A_THREAD).min(MOST_RUNS).max(threads);
+    let runs = Mutex::new(filter.slices(n_runs).into_iter());
     let one_thread = || -> io::Result<()> {
         loop {
             let next = runs.lock().expect("taking the next does not panic").next();

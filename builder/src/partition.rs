@@ -29,13 +29,16 @@ use self::spill::{Extent, Spill};
 use crate::error::Error;
 
 /// 2^12 partitions: one of 100 million IDs is deduplicated by one table, and the lines of all of them
-/// together, 512 KiB, fit a core's cache.
+/// together, 512 KiB, fit a second cache of 1 MiB beside what is decoded.
 const PARTITION_BITS: u32 = 12;
 const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// Hashes in a chunk: what a partition grows by. Small in tests, so that few hashes spill.
 const CHUNK: usize = if cfg!(test) { 32 } else { 256 };
 /// Chunks in a slab, the piece in which memory is taken, one for each partition: 8 MiB of 64-bit hashes.
 const CHUNKS_A_SLAB: usize = PARTITIONS;
+/// Bytes that a partition has in one place of the file, in the mean, to be left there. It is read again twice
+/// or three times, and a disk gives less of it in smaller pieces.
+const LARGE_EXTENT: u64 = if cfg!(test) { 512 } else { 32 << 10 };
 
 /// Takes hashes from several threads at once.
 pub struct Partitions<H> {
@@ -130,7 +133,7 @@ impl<H: IdHash> Partitions<H> {
         }
         let sum = sum(left.iter().map(|left| left.sum));
         let n_ids = left.iter().map(|left| left.len as u64).sum();
-        // All that was spilled is in the file by now, and a filter needs the memory.
+        // Where something was spilled all is in the file by now.
         let fed = if spilled { Vec::new() } else { fed };
         let slabs = fed.into_iter().flat_map(|fed| fed.slabs).collect();
         Ok(Distinct { parts, slabs, spill: self.spill, n_ids, sum })
@@ -168,7 +171,8 @@ fn place(chunk: u32) -> (usize, usize) {
 }
 
 /// Deduplicates each partition in memory of its own and leaves all of it in the file. One without duplicates
-/// stays where it lies there, which is a third less to read and write for a day without any.
+/// stays where it lies there, unless that is in small pieces: for a day without any this is a pass less over
+/// the file, of five or six.
 fn distinct_in_file<H: IdHash>(
     fed: &[Fed<H>],
     spill: &Spill,
@@ -187,7 +191,9 @@ fn distinct_in_file<H: IdHash>(
         let chunks = hashes.chunks_mut(CHUNK);
         let mut chunks: Vec<_> = chunks.map(|hashes| Chunk { len: hashes.len(), hashes }).collect();
         let left = dedup.distinct(&mut chunks);
-        if left.len < hashes.len() {
+        let spilled = in_file.iter().map(|extent| extent.bytes).sum::<u64>();
+        let in_pieces = spilled < LARGE_EXTENT * in_file.len() as u64;
+        if left.len < hashes.len() || in_pieces {
             in_file = vec![spill.append(&hashes[..left.len])?];
         } else if !in_memory.is_empty() {
             in_file.push(spill.append(&in_memory)?);

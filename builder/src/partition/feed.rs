@@ -16,7 +16,7 @@ use super::{
     CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, sum,
 };
 
-/// Two cache lines, 16 64-bit hashes. Which hash makes a line full no processor can foresee: with half as
+/// 16 64-bit hashes. Which hash makes a line full no processor can foresee: with half as
 /// many that happens twice as often, and all takes a seventh longer; with twice as many the lines no longer
 /// fit the cache beside what is decoded.
 const LINE_WORDS: usize = 16;
@@ -102,7 +102,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         for index in 0..PARTITIONS {
             let held = usize::from(std::mem::take(&mut self.held[index]));
             if held > 0 && self.has_room(index) {
-                // Zeros, which no sum tells: those of an earlier line were in their place.
+                // What an earlier line had there would count in the sum; zeros do not.
                 let mut line = self.lines[index];
                 hashes_mut(&mut line)[held..].fill(H::zeroed());
                 self.write(index, &line);

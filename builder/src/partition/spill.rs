@@ -14,14 +14,7 @@ use bloomsday_common::hash::IdHash;
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     offset: u64,
-    bytes: u64,
-}
-
-impl Extent {
-    /// How many hashes.
-    pub(super) fn len<H>(&self) -> usize {
-        self.bytes as usize / size_of::<H>()
-    }
+    pub(super) bytes: u64,
 }
 
 /// Written at offsets that no two writers share, so it needs no lock.
@@ -63,11 +56,11 @@ impl Spill {
         extents: &[Extent],
         hashes: &mut Vec<H>,
     ) -> io::Result<()> {
+        let file = self.file()?;
         for extent in extents {
             let before = hashes.len();
-            hashes.resize(before + extent.len::<H>(), H::zeroed());
-            self.file()?
-                .read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)
+            hashes.resize(before + extent.bytes as usize / size_of::<H>(), H::zeroed());
+            file.read_exact_at(bytemuck::cast_slice_mut(&mut hashes[before..]), extent.offset)
                 .map_err(|e| self.named(e))?;
         }
         Ok(())

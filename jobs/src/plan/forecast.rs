@@ -50,7 +50,8 @@ pub(super) async fn forecast(question: Question) -> Result<Forecast, Error> {
     let Question { memory, shape, fpp, threads, .. } = question;
     let budget = Budget::of(memory, shape.layout(), fpp, threads)?;
     let needs = budget.needs(question.rows, question.shape);
-    // A budget of nothing spills everything, as the day will.
+    // A budget of nothing spills everything, in pieces so small that it is written twice, as a day with
+    // duplicates is.
     let memory = if needs.spilled > 0 { 0 } else { u64::MAX };
     // The first one warms up what both need.
     let (few, many) = (question.trial(FEW, memory).await?, question.trial(MANY, memory).await?);
@@ -131,7 +132,11 @@ impl Forecast {
         let spilled = match needs.spilled {
             0 => "nothing is spilled".to_owned(),
             bytes => {
-                format!("{} are spilled to {}", mebibytes(bytes), question.spill_folder.display())
+                format!(
+                    "up to {} are spilled to {}",
+                    mebibytes(bytes),
+                    question.spill_folder.display()
+                )
             }
         };
         let mut page = format!(
