@@ -111,17 +111,26 @@ mod tests {
 
     use super::*;
 
-    fn values(buf: Vec<u8>, rows: u32, max_level: i16) -> Result<Vec<Vec<u8>>, &'static str> {
-        let page = Page::DataPage {
+    type Values = Result<Vec<Vec<u8>>, &'static str>;
+
+    fn page(buf: Vec<u8>, rows: u32, encoding: Encoding) -> Page {
+        Page::DataPage {
             buf: buf.into(),
             num_values: rows,
-            encoding: Encoding::PLAIN,
+            encoding,
             def_level_encoding: Encoding::RLE,
             rep_level_encoding: Encoding::RLE,
             statistics: None,
-        };
+        }
+    }
+
+    fn values_of(page: &Page, max_level: i16) -> Values {
         let mut values = Vec::new();
-        each_value(&page, max_level, true, |value| values.push(value.to_vec())).map(|()| values)
+        each_value(page, max_level, true, |value| values.push(value.to_vec())).map(|()| values)
+    }
+
+    fn values(buf: Vec<u8>, rows: u32, max_level: i16) -> Values {
+        values_of(&page(buf, rows, Encoding::PLAIN), max_level)
     }
 
     #[test]
@@ -136,6 +145,28 @@ mod tests {
         }
         assert_eq!(values(page[8..].to_vec(), 2, 0), Ok(whole));
         assert_eq!(values(page, 4, 1), Err("has levels that cannot be"));
+    }
+
+    #[test]
+    fn a_page_that_is_not_what_its_header_says_is_an_error() {
+        let value = [&[1, 0, 0, 0], &b"a"[..]].concat();
+        let other = page(value.clone(), 1, Encoding::DELTA_LENGTH_BYTE_ARRAY);
+        assert_eq!(values_of(&other, 0), Err("is not what its header says"));
+        // One row of two has a value.
+        let nulls = |num_nulls| Page::DataPageV2 {
+            buf: [&[1 << 1, 1, 1 << 1, 0], &value[..]].concat().into(),
+            num_values: 2,
+            encoding: Encoding::PLAIN,
+            num_nulls,
+            num_rows: 2,
+            def_levels_byte_len: 4,
+            rep_levels_byte_len: 0,
+            is_compressed: false,
+            statistics: None,
+        };
+        assert_eq!(values_of(&nulls(1), 1), Ok(vec![b"a".to_vec()]));
+        assert_eq!(values_of(&nulls(2), 1), Err("has more values than it says"));
+        assert_eq!(values_of(&nulls(u32::MAX), 1), Err("has more values than it says"));
     }
 
     proptest! {
