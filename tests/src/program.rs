@@ -32,6 +32,8 @@ pub fn path() -> &'static Path {
             "--bin",
             "bloomsday",
         ]);
+        // Where it lies already, whoever named another folder for what is built.
+        build.arg("--target-dir").arg(folder.parent().expect("it is target/PROFILE"));
         if folder.ends_with("release") {
             build.arg("--release");
         }

@@ -34,9 +34,10 @@ fn configured(backend: &Backend, settings: &str) -> String {
     file.display().to_string()
 }
 
-/// Asks enough for the guard: half of these were in the app yesterday.
+/// Asks enough for the guard: half of these were in the app yesterday, and of any thousand in a row too.
 fn ask(daemon: &Daemon) {
-    let questions: String = (50_000..150_000).map(|n| user(n) + "\n").collect();
+    let mixed = (0..100_000).map(|n| 50_000 + n * 7_919 % 100_000);
+    let questions: String = mixed.map(|n| user(n) + "\n").collect();
     for _ in 0..3 {
         assert_eq!(daemon.post("/v1/filters/rt/query", questions.as_bytes()).status, 200);
     }
@@ -62,9 +63,9 @@ fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
     assert_eq!((&status["state"], &status["day"]), (&"held".into(), &before.into()));
     assert_eq!((&status["held"], &status["judged"]["verdict"]), (&true.into(), &"held".into()));
     let ratio = |side: &str| status["judged"][side].as_f64().unwrap();
-    // Half were known; which of them were sampled is by chance, the more so on a busy machine.
+    // Half were known, and of the others the filter knows 3 %; four standard deviations of a thousand.
     let old = ratio("hit_ratio_old");
-    assert!((0.4..0.65).contains(&old), "{status}");
+    assert!((0.45..0.58).contains(&old), "{status}");
     assert!(reason.contains(&format!("{:.2} %", 100.0 * old)), "no old rate: {reason}");
     assert!(ratio("hit_ratio_new") < 0.06, "{status}");
     assert!(!status["judged"]["held_until"].is_null());
