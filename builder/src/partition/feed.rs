@@ -159,7 +159,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
         slab.write(line % Self::LINES_A_SLAB, words);
     }
 
-    /// What a partition has in whole lines, or at the end in all.
+    /// What a partition has: hashes come to it when their line is full, or at the end.
     fn part(&mut self, index: usize) -> Part {
         let spilled = std::mem::take(&mut self.spilled[index]);
         let Some(last_line) = self.next[index].checked_sub(1) else {
