@@ -8,7 +8,7 @@ use bloomsday_common::filter::{Filter, FilterMut, Shape, Slice};
 use bloomsday_common::hash::IdHash;
 
 use crate::error::Error;
-use crate::partition::Distinct;
+use crate::partition::{Distinct, on_threads};
 
 /// Runs of blocks for each thread to take, so that one that the machine holds up leaves the last of its share
 /// to the others; fewer where there would be more than [`MOST_RUNS`], since a partition that reaches into two
@@ -31,19 +31,12 @@ pub fn fill<H: IdHash>(
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
     let n_runs = threads.saturating_mul(RUNS_A_THREAD).min(MOST_RUNS).max(threads);
-    let runs = Mutex::new(filter.slices(n_runs).into_iter());
-    let one_thread = || -> io::Result<()> {
-        loop {
-            let next = runs.lock().expect("taking the next does not panic").next();
-            let Some(mut run) = next else { return Ok(()) };
-            fill_run(&mut run, distinct)?;
-        }
+    let runs: Vec<_> = filter.slices(n_runs).into_iter().map(Mutex::new).collect();
+    let in_turn = |(): &mut (), index: usize| {
+        let mut run = runs[index].lock().expect("each is locked once");
+        fill_run(&mut run, distinct)
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(one_thread)).collect();
-        threads.into_iter().try_for_each(|t| t.join().expect("filling does not panic"))
-    })
-    .map_err(Error::spill)?;
+    on_threads(threads, runs.len(), || (), in_turn).map_err(Error::spill)?;
     Ok(filter.freeze())
 }
 

@@ -319,7 +319,7 @@ impl<H: IdHash> Distinct<H> {
 
 /// Does `work` for `0..count` on `threads` threads, each with a state of its own and taking the next
 /// number when it is free.
-fn on_threads<S, R: Send>(
+pub(crate) fn on_threads<S, R: Send>(
     threads: usize,
     count: usize,
     state: impl Fn() -> S + Sync,
