@@ -30,8 +30,8 @@ pub(super) fn split(page: &Page, max_level: i16) -> Option<(&[u8], &[u8])> {
 /// How many of `rows` rows have a value, as levels in the run-length encoding say; `None` where they say it
 /// of fewer rows, or what no level can be.
 ///
-/// Cost: nearly none where all rows or none have one. Where that changes from one to the next, 0.04
-/// ns a row, or a ns and more in nested structs, whose levels take more than a bit.
+/// Cost: nearly none where all rows or none have one. Where that changes from one to the next, 0.04 ns a row,
+/// or a ns and more in nested structs, whose levels take more than a bit.
 pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
     let (bits, max_level) = (bits_of(max_level), max_level as u32);
     let (mut left, mut present) = (rows, 0);
@@ -45,11 +45,6 @@ pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Opt
             let bytes = levels.split_off(..claimed.min(levels.len() as u64) as usize)?;
             let there = bytes.len() as u64 * 8 / u64::from(bits);
             let n = there.min(u64::from(left)) as u32;
-            left -= n;
-            if bits == 1 {
-                present += ones(bytes, n);
-                continue;
-            }
             let level = |at: u32| {
                 let bit = |i: u32| {
                     let at = u64::from(at) * u64::from(bits) + u64::from(i);
@@ -57,7 +52,11 @@ pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Opt
                 };
                 (0..bits).map(bit).sum::<u32>()
             };
-            present += (0..n).filter(|at| level(*at) == max_level).count() as u32;
+            present += match bits {
+                1 => ones(bytes, n),
+                _ => (0..n).filter(|at| level(*at) == max_level).count() as u32,
+            };
+            left -= n;
         } else {
             let bytes = levels.split_off(..bits.div_ceil(8) as usize)?;
             let level = bytes.iter().rev().fold(0, |level, byte| level << 8 | u32::from(*byte));
