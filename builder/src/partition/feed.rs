@@ -16,9 +16,9 @@ use super::{
     CHUNK, CHUNKS_A_SLAB, Fed, PARTITION_BITS, PARTITIONS, Part, Partitions, Slab, pieces, sum,
 };
 
-/// 16 64-bit hashes. Which hash makes a line full no processor can foresee: with half as
-/// many that happens twice as often, and all takes a seventh longer; with twice as many the lines no longer
-/// fit the cache beside what is decoded.
+/// 16 64-bit hashes. Which hash makes a line full no processor can foresee: with half as many that happens
+/// twice as often, and all takes a seventh longer; with twice as many the lines no longer fit the cache
+/// beside what is decoded.
 const LINE_WORDS: usize = 16;
 type Line = [u64; LINE_WORDS];
 
