@@ -9,6 +9,8 @@ use bloomsday_common::memory::Buffer;
 use cpu_time::ProcessTime;
 use serde_json::{Value, json};
 
+use crate::ids;
+
 /// Runs `work` on all cores: seconds by the clock, and seconds that all threads of this process ran,
 /// divided by the number of cores. On a quiet machine with work well spread they are the same; on a
 /// busy one the second still tells what the work costs. `memory` is how many bytes it touches anew.
@@ -87,7 +89,8 @@ pub(crate) enum Bound {
     None,
 }
 
-/// Lets the contestants take turns, each round beginning with another one.
+/// Lets the contestants take turns, in another order each round: what runs before leaves the machine in
+/// a better or worse mood.
 pub(crate) fn race(
     name: &str,
     unit: &'static str,
@@ -96,9 +99,10 @@ pub(crate) fn race(
 ) -> Outcome {
     let n = contestants.len();
     let mut samples = vec![Samples::default(); n];
+    let mut order: Vec<usize> = (0..n).collect();
     for round in 0..rounds {
-        for turn in 0..n {
-            let index = (turn + round) % n;
+        order.sort_by_key(|index| ids::mix((round * n + index) as u64));
+        for &index in &order {
             let took = (contestants[index].run)(round);
             samples[index].0.push(took);
         }
