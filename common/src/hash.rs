@@ -3,7 +3,12 @@
 //! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
 //! Both are frozen: a change would turn every published blob into one that answers "no".
 
+#[allow(unsafe_code)] // two instructions that no safe function gives
+mod usual;
+
 use std::ops::RangeInclusive;
+
+pub(crate) use usual::{USUAL_BYTES, is_usual};
 
 use crate::filter::Layout;
 
@@ -12,6 +17,12 @@ pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
 
 /// The seed of XXH3-64: "Bloomsda" in ASCII. It is in every blob's header.
 pub const XXH3_SEED: u64 = 0x426c_6f6f_6d73_6461;
+
+/// XXH3's secret, with the seed in it, as far as IDs of usual length need it.
+const SECRET: [[u8; 16]; 4] = {
+    let secret = xxhash_rust::const_xxh3::const_custom_default_secret(XXH3_SEED);
+    *secret.as_chunks().0.first_chunk().expect("XXH3's secret has twelve pairs of words")
+};
 
 /// Whether `id` may be in a filter at all. Anything else is always answered "no".
 #[inline(always)]
@@ -52,6 +63,9 @@ impl IdHash for Xxh3 {
 
     #[inline(always)]
     fn of(id: &[u8]) -> Xxh3 {
+        if is_usual(id) {
+            return Xxh3(usual::hash(id, &SECRET));
+        }
         Xxh3(xxhash_rust::xxh3::xxh3_64_with_seed(id, XXH3_SEED))
     }
 
@@ -162,6 +176,25 @@ mod tests {
         assert_eq!(Xxh3::of(b"0123456789abcdef0123456789abcdef").0, 0x208b_9e02_93ec_de8a);
         assert_eq!(Xxh3::of(b"a").0, 0x4c40_79fb_278f_7850);
         assert_eq!(Xxh3::of(&[b'x'; 1024]).0, 0x3b2d_926d_0db8_846a);
+    }
+
+    #[test]
+    fn ids_of_usual_length_hash_as_the_library_hashes_them() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for len in 0..=100 {
+            for id in bytes.windows(len.max(1)).map(|window| &window[..len]) {
+                let library = xxhash_rust::xxh3::xxh3_64_with_seed(id, XXH3_SEED);
+                assert_eq!(Xxh3::of(id).0, library, "{id:x?}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn so_does_any_id(id in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..=100)) {
+            let library = xxhash_rust::xxh3::xxh3_64_with_seed(&id, XXH3_SEED);
+            proptest::prop_assert_eq!(Xxh3::of(&id).0, library);
+        }
     }
 
     #[test]

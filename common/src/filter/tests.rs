@@ -243,9 +243,10 @@ proptest! {
     fn a_batch_answers_as_single_questions_do(
         n in 0usize..200,
         layout in prop_oneof![Just(Layout::Blocked), Just(Layout::Guava)],
+        probes in 1u32..=16,
         lengths in proptest::collection::vec(0usize..70, 200),
     ) {
-        let shape = Shape::for_ids(layout, 100, 0.2).unwrap();
+        let shape = Shape::new(layout, 20, probes).unwrap();
         let mut filter = FilterMut::new(shape).unwrap();
         let all: Vec<Vec<u8>> = lengths.iter().enumerate()
             .map(|(i, length)| (0..*length).map(|j| (i * 31 + j) as u8).collect()).collect();

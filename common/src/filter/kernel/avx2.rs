@@ -3,9 +3,9 @@
 use std::arch::x86_64::*;
 
 use super::batch;
-use super::bits::{Asked, is_usual};
-use crate::filter::blocked::{Block, SALTS, block_of};
-use crate::hash::IdHash;
+use super::bits::{Asked, Salts};
+use crate::filter::blocked::{Block, block_of};
+use crate::hash::{IdHash, is_usual};
 
 /// # Safety
 /// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
@@ -16,7 +16,7 @@ pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
         return unsafe { other(asked, id) };
     }
     // SAFETY: as the caller promises.
-    unsafe { asked.legal(id, |block, hash| test(block, asked.probes(), hash)) }
+    unsafe { asked.legal(id, |block, hash| test(block, asked.probes(), &asked.salts, hash)) }
 }
 
 /// # Safety
@@ -25,14 +25,14 @@ pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
 #[inline(never)]
 unsafe fn other(asked: &Asked, id: &[u8]) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { asked.any(id, |block, hash| test(block, asked.probes(), hash)) }
+    unsafe { asked.any(id, |block, hash| test(block, asked.probes(), &asked.salts, hash)) }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
 #[inline]
 pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
     let (blocks, _) = body.as_chunks();
-    test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
+    test(&blocks[block_of(hash, blocks.len() as u64)], probes, Salts::of(probes), hash)
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -42,12 +42,14 @@ pub(super) fn batch<T: AsRef<[u8]>>(
     ids: &[T],
     answers: &mut [bool],
 ) -> usize {
-    batch::ask(body, ids, answers, |block, hash| test(block, probes, hash))
+    let salts = Salts::of(probes);
+    batch::ask(body, ids, answers, |block, hash| test(block, probes, salts, hash))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
 pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
-    batch::count(body, hashes, |block, hash| test(block, probes, hash))
+    let salts = Salts::of(probes);
+    batch::count(body, hashes, |block, hash| test(block, probes, salts, hash))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -57,16 +59,14 @@ pub(super) fn count_ones(bytes: &[u8]) -> u64 {
 
 #[target_feature(enable = "avx2,bmi2")]
 #[inline]
-fn test(block: &Block, probes: u32, hash: u64) -> bool {
-    let (salts, _) = SALTS.as_chunks::<8>();
-    test8(block, &salts[0], probes, hash)
-        && (probes <= 8 || test8(block, &salts[1], probes - 8, hash))
+fn test(block: &Block, probes: u32, salts: &Salts, hash: u64) -> bool {
+    let (salts, _) = salts.0.as_chunks::<8>();
+    test8(block, &salts[0], hash) && (probes <= 8 || test8(block, &salts[1], hash))
 }
 
-/// Tests the first `probes` (at most 8 count) of the probes with these salts.
 #[target_feature(enable = "avx2,bmi2")]
 #[inline]
-fn test8(block: &Block, salts: &[u32; 8], probes: u32, hash: u64) -> bool {
+fn test8(block: &Block, salts: &[u32; 8], hash: u64) -> bool {
     // SAFETY: two unaligned loads of 32 bytes each from a block of 64, one from 8 words of 4.
     let (low, high, salts) = unsafe {
         (
@@ -86,10 +86,7 @@ fn test8(block: &Block, salts: &[u32; 8], probes: u32, hash: u64) -> bool {
         _mm256_castsi256_ps(from_high),
         half,
     ));
-    // One mask bit in each lane that counts, none in the others.
-    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let counts = _mm256_cmpgt_epi32(_mm256_set1_epi32(probes.min(8) as i32), lanes);
-    let one = _mm256_srli_epi32::<31>(counts);
+    let one = _mm256_set1_epi32(1);
     let mask = _mm256_sllv_epi32(one, _mm256_and_si256(bits, _mm256_set1_epi32(31)));
     _mm256_testc_si256(words, mask) == 1
 }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::{Form, Kernel, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use crate::filter::blocked::Block;
+use crate::filter::blocked::{Block, MAX_PROBES, SALTS};
 use crate::filter::{Layout, Shape, guava};
-use crate::hash::{IdHash, Murmur3, Xxh3, is_legal};
+use crate::hash::{IdHash, Murmur3, USUAL_BYTES, Xxh3, is_legal, is_usual};
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that asks it: layout, hash, kernel and address are
@@ -23,11 +23,18 @@ pub(crate) struct Bits {
 /// What a question needs of a filter.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    pub(super) first: *const Block,
-    pub(super) shape: Shape,
-    /// As [`lanes`] tells.
-    pub(super) lanes: u16,
+    first: *const Block,
+    shape: Shape,
+    pub(super) salts: Salts,
+    /// How many lengths of IDs, from the shortest usual one on, are answered in place.
+    in_place: usize,
 }
+
+/// A multiplier for each of 16 lanes. Those past the probes repeat the first ones: to test a bit twice
+/// changes no answer, and no lane has to be left out.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Salts(pub(super) [u32; 16]);
 
 /// A single question, resolved for a layout and a kernel.
 ///
@@ -50,14 +57,17 @@ impl Bits {
         let asked = Asked {
             first: memory[body.clone()].as_ptr().cast(),
             shape,
-            lanes: lanes(shape.probes()),
+            salts: *Salts::of(shape.probes()),
+            in_place: in_place(shape.layout(), kernel),
         };
         Bits { asked, one: one(shape.layout(), kernel), memory, body }
     }
 
     /// The same bits asked through another kernel.
     pub(crate) fn by(self, kernel: Kernel) -> Bits {
-        Bits { one: one(self.asked.shape.layout(), kernel), ..self }
+        let layout = self.asked.shape.layout();
+        let asked = Asked { in_place: in_place(layout, kernel), ..self.asked };
+        Bits { asked, one: one(layout, kernel), ..self }
     }
 
     #[inline]
@@ -77,14 +87,29 @@ impl Bits {
     /// Whether `id` may be in it; one that is not legal is not.
     #[inline(always)]
     pub(crate) fn ask(&self, id: &[u8]) -> bool {
-        // SAFETY: `one` came from a kernel that may run here, and `self` owns the memory.
-        unsafe { (self.one)(&self.asked, id) }
+        // SAFETY: both came from a kernel that may run here, and `self` owns the memory.
+        unsafe { self.asked.ask(self.one, id) }
     }
 }
 
-/// The lanes that count: the lowest `probes` of 16.
-pub(super) fn lanes(probes: u32) -> u16 {
-    (u32::MAX >> (32 - probes.clamp(1, 16))) as u16
+impl Salts {
+    /// Those of a filter with so many probes. One of another layout may have more, and asks for none.
+    pub(super) fn of(probes: u32) -> &'static Salts {
+        static BY_PROBES: [Salts; MAX_PROBES as usize] = {
+            let mut by_probes = [Salts(SALTS); MAX_PROBES as usize];
+            let mut probes = 1;
+            while probes <= by_probes.len() {
+                let mut lane = probes;
+                while lane < SALTS.len() {
+                    by_probes[probes - 1].0[lane] = SALTS[lane % probes];
+                    lane += 1;
+                }
+                probes += 1;
+            }
+            by_probes
+        };
+        &BY_PROBES[probes.clamp(1, MAX_PROBES) as usize - 1]
+    }
 }
 
 /// The one function that answers questions to a layout through a kernel.
@@ -99,14 +124,44 @@ fn one(layout: Layout, kernel: Kernel) -> One {
     }
 }
 
-/// Whether `id` has the length of most IDs: 32 hex digits, the 36 characters of a UUID. One comparison then
-/// says that it is legal and nearly how it is hashed; the others are asked elsewhere, out of the way.
-#[inline(always)]
-pub(super) fn is_usual(id: &[u8]) -> bool {
-    (17..=64).contains(&id.len())
+/// How many usual lengths are answered without a call: all or none.
+///
+/// AVX-512 has registers that it leaves nobody else to clean up, so it can be asked in the middle of any
+/// program; the other kernels are called.
+fn in_place(layout: Layout, kernel: Kernel) -> usize {
+    match (layout, kernel.0) {
+        #[cfg(target_arch = "x86_64")]
+        (Layout::Blocked, Form::Avx512) => USUAL_BYTES.end() - USUAL_BYTES.start() + 1,
+        _ => 0,
+    }
 }
 
 impl Asked {
+    /// Nothing to ask: for functions that look at nothing.
+    pub(super) fn nothing() -> Asked {
+        let shape = Shape::new(Layout::Blocked, 1, 1).expect("the smallest shape");
+        Asked { first: std::ptr::null(), shape, salts: *Salts::of(1), in_place: 0 }
+    }
+
+    /// A question, through `one` or, where the kernel has that, in place: a call costs a tenth of it.
+    ///
+    /// # Safety
+    /// `one` and `self` came from the same kernel, which may run here, and the memory lives.
+    #[inline(always)]
+    pub(super) unsafe fn ask(&self, one: One, id: &[u8]) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if id.len().wrapping_sub(*USUAL_BYTES.start()) < self.in_place {
+            // SAFETY: as the caller promises; lengths are answered in place for the AVX-512 kernel and
+            // the layout `blocked` alone.
+            return unsafe {
+                std::hint::assert_unchecked(is_usual(id));
+                self.legal(id, |block, hash| avx512::test_in_place(block, &self.salts, hash))
+            };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { one(self, id) }
+    }
+
     pub(super) fn probes(&self) -> u32 {
         self.shape.probes()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bits::{Asked, One};
-use crate::filter::{Filter, Layout, Shape};
+use crate::filter::Filter;
 
 /// A filter as one thread holds it: `owner` keeps it alive, and beside it lies a copy of what a question
 /// needs, so that one finds everything in one place and decides nothing. Before there is a filter, the
@@ -30,8 +30,7 @@ impl<O> Held<O> {
     /// Holds none yet, and answers `meanwhile`.
     pub fn none(meanwhile: bool) -> Held<O> {
         let one = if meanwhile { yes } else { no };
-        let shape = Shape::new(Layout::Blocked, 1, 1).expect("the smallest shape");
-        Held { one, asked: Asked { first: std::ptr::null(), shape, lanes: 0 }, owner: None }
+        Held { one, asked: Asked::nothing(), owner: None }
     }
 
     /// What keeps the filter alive, unless there is none yet.
@@ -45,7 +44,7 @@ impl<O> Held<O> {
     pub fn contains(&self, id: &[u8]) -> bool {
         // SAFETY: `one` is `yes` or `no`, which look at nothing, or came from a filter's kernel, which
         // may run here, with an `asked` whose memory `owner` keeps.
-        unsafe { (self.one)(&self.asked, id) }
+        unsafe { self.asked.ask(self.one, id) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Plain Rust: the definition that the other kernels must agree with.
 
 use super::batch;
-use super::bits::{Asked, is_usual};
+use super::bits::Asked;
 use crate::filter::blocked::{Block, bit_of, block_of};
-use crate::hash::IdHash;
+use crate::hash::{IdHash, is_usual};
 
 /// # Safety
 /// The layout is `blocked`, and the memory lives.
