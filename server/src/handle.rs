@@ -65,11 +65,12 @@ impl Tally {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Adds as the only writer: plain loads and stores, no locked instruction. Neither address depends
-    /// on the answer, which is often still on its way from memory: so nothing waits for it.
+    /// Adds as the only writer, who knows how many were asked `before`: plain loads and stores, no locked
+    /// instruction. Neither address depends on the answer, which is often still on its way from memory: so
+    /// nothing waits for it.
     #[inline(always)]
-    fn add_alone(&self, asked: u64, seen: u64) {
-        self.asked.store(self.asked() + asked, Ordering::Relaxed);
+    fn add_alone(&self, before: u64, asked: u64, seen: u64) {
+        self.asked.store(before + asked, Ordering::Relaxed);
         self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
     }
 
@@ -304,24 +305,28 @@ impl Reader {
     /// Cost: one hash and one cache miss.
     #[inline]
     pub fn contains(&mut self, id: &[u8]) -> bool {
-        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
-            self.refresh();
-        }
-        // Before the question, so that nothing but its answer must outlast it.
-        if self.state.tally.asked() == self.due {
-            self.sample(id);
+        let asked = self.state.tally.asked();
+        let is_swapped = self.slot.epoch.load(Ordering::Acquire) != self.epoch;
+        // Both together, and before the question, so that nothing but its answer must outlast it.
+        if is_swapped | (asked == self.due) {
+            self.attend(id, asked);
         }
         let seen = self.held.contains(id);
-        self.state.tally.add_alone(1, u64::from(seen));
+        self.state.tally.add_alone(asked, 1, u64::from(seen));
         seen
     }
 
-    /// Once in 128 questions.
+    /// Follows a swap, and samples: once in 128 questions.
     #[cold]
-    fn sample(&mut self, id: &[u8]) {
-        self.due += sample::gap(self.due);
-        if let Some(sample) = &self.slot.sample {
-            self.staged.add(id, sample);
+    fn attend(&mut self, id: &[u8], asked: u64) {
+        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
+            self.refresh();
+        }
+        if asked == self.due {
+            self.due += sample::gap(self.due);
+            if let Some(sample) = &self.slot.sample {
+                self.staged.add(id, sample);
+            }
         }
     }
 
@@ -339,7 +344,7 @@ impl Reader {
             None => self.slot.answer_meanwhile(answers),
         };
         let (before, n) = (self.state.tally.asked(), ids.len() as u64);
-        self.state.tally.add_alone(n, seen as u64);
+        self.state.tally.add_alone(before, n, seen as u64);
         // Single questions after it are sampled no sooner and no later.
         self.due += n;
         if let Some(sample) = &self.slot.sample {
