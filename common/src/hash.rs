@@ -8,7 +8,7 @@ mod usual;
 
 use std::ops::RangeInclusive;
 
-pub(crate) use usual::{USUAL_BYTES, is_usual};
+pub(crate) use usual::{DEVICE_ID_BYTES, is_usual};
 
 use crate::filter::Layout;
 

@@ -17,7 +17,10 @@ const PRIME_OF_END: u64 = 0x1656_6791_9e37_79f9;
 
 /// How many bytes most IDs have. One comparison then says that an ID is legal and nearly how it is hashed;
 /// others go another way.
-pub(crate) const USUAL_BYTES: RangeInclusive<usize> = 17..=64;
+const USUAL_BYTES: RangeInclusive<usize> = 17..=64;
+
+/// How many bytes a device ID has: 32 hex digits. A program that knows the length has nothing left to choose.
+pub(crate) const DEVICE_ID_BYTES: usize = 32;
 
 /// Whether `id` has one of these lengths.
 #[inline(always)]
@@ -28,7 +31,7 @@ pub(crate) fn is_usual(id: &[u8]) -> bool {
 /// The hash of an ID that [`is_usual`]; `secret` is XXH3's own, with the seed in it.
 #[inline(always)]
 pub(super) fn hash(id: &[u8], secret: &[Pair; 4]) -> u64 {
-    match <&[u8; 32]>::try_from(id) {
+    match <&[u8; DEVICE_ID_BYTES]>::try_from(id) {
         // Most of all: where the length is known, all that depends on it is a constant.
         Ok(id) => mixed(id, secret),
         Err(_) => mixed(id, secret),

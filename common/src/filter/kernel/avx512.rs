@@ -55,15 +55,15 @@ fn test(block: &Block, salts: &Salts, hash: u64) -> bool {
     _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(1)) == 0
 }
 
-/// What [`test`] says, as instructions: the compiler puts those where the question is asked, also in a
-/// program for any x86-64, where it would have to call a function of another instruction set.
+/// What [`test`] says, 1 or 0, as instructions: the compiler puts those where the question is asked, also
+/// in a program for any x86-64, where it would have to call a function of another instruction set.
 ///
 /// # Safety
 /// The machine has AVX-512F.
 #[inline(always)]
-pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> bool {
+pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u8 {
     static ONE: u32 = 1;
-    let is_in: u32;
+    let is_in: u8;
     // SAFETY: two loads of 64 bytes, from a block of 64 and from 16 words of 4, and one of a word. The
     // registers from 16 on need no `vzeroupper` afterwards.
     unsafe {
@@ -77,17 +77,17 @@ pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> b
             "vptestmd k1, zmm16, dword ptr [rip + {one}]{{1to16}}",
             // It carries when all sixteen are set.
             "kortestw k1, k1",
-            "setc {is_in:l}",
+            "setc {is_in}",
             hash = in(reg) hash,
             block = in(reg) block,
             salts = in(reg) salts,
             one = sym ONE,
-            is_in = lateout(reg) is_in,
+            is_in = lateout(reg_byte) is_in,
             out("zmm16") _,
             out("zmm17") _,
             out("k1") _,
             options(pure, readonly, nostack)
         );
     }
-    is_in & 1 == 1
+    is_in
 }
