@@ -4,7 +4,7 @@
 //! guard's sample, is taken by one question in 128 at most, and only if it is free.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bloomsday_common::blob::Header;
@@ -36,7 +36,7 @@ pub(crate) struct Generation {
 pub(crate) struct Slot {
     name: FilterName,
     current: ArcSwapOption<Generation>,
-    /// Grows with every swap, after it; readers compare it with what they hold.
+    /// Grows with every swap, after it; readers who hear of one compare it with what they hold.
     epoch: AtomicU64,
     /// The answer before anything is loaded.
     meanwhile: bool,
@@ -44,6 +44,8 @@ pub(crate) struct Slot {
     readers: Mutex<Vec<Weak<ReaderState>>>,
     /// Counts of readers that are gone.
     departed: Tally,
+    /// The most answers "no" that were told.
+    absent_told: AtomicU64,
     /// Recent questions, for the guard; without one, none are kept.
     sample: Option<Sample>,
     clock: Clock,
@@ -70,8 +72,8 @@ impl Tally {
     /// nothing waits for it.
     #[inline(always)]
     fn add_alone(&self, before: u64, asked: u64, seen: u64) {
-        self.asked.store(before + asked, Ordering::Relaxed);
         self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
+        self.asked.store(before + asked, Ordering::Release);
     }
 
     /// Adds beside others. A locked instruction waits for all that is under way: so one where it does.
@@ -80,19 +82,34 @@ impl Tally {
         if seen > 0 {
             self.seen.fetch_add(seen, Ordering::Relaxed);
         }
-        self.asked.fetch_add(asked, Ordering::Relaxed)
+        self.asked.fetch_add(asked, Ordering::Release)
     }
 
-    /// Answered "yes", and "no".
+    /// Answered "yes", and "no": of those, never more than there were.
     fn read(&self) -> (u64, u64) {
+        // In this order: of all that were asked by then, it is known here which were answered "yes".
+        let asked = self.asked.load(Ordering::Acquire);
         let seen = self.seen.load(Ordering::Relaxed);
-        (seen, self.asked.load(Ordering::Relaxed).saturating_sub(seen))
+        (seen, asked.saturating_sub(seen))
+    }
+
+    /// [`Tally::read`], and starts again at 0.
+    fn take(&self) -> (u64, u64) {
+        let counted = self.read();
+        self.seen.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+        counted
     }
 }
 
-/// What the poller may know of a reader.
+/// What others may know of a reader, and tell it.
+#[derive(Default)]
 struct ReaderState {
-    tally: Tally,
+    singles: Tally,
+    batched: Tally,
+    /// How many single questions come before the next that the reader attends to: to sample it. 0 is news of
+    /// a swap.
+    due: AtomicU64,
     /// The epoch whose generation it holds.
     epoch: AtomicU64,
     thread: String,
@@ -111,6 +128,7 @@ impl Slot {
             shared: Default::default(),
             readers: Mutex::new(Vec::new()),
             departed: Tally::default(),
+            absent_told: AtomicU64::new(0),
         }
     }
 
@@ -140,6 +158,11 @@ impl Slot {
         tests::at_the_worst_moment();
         // After the swap: a reader that sees the new epoch finds the new generation.
         self.epoch.fetch_add(1, Ordering::Release);
+        let readers = self.readers.lock().expect("no thread panics while it holds the readers");
+        for reader in readers.iter().filter_map(Weak::upgrade) {
+            // After the epoch: a reader that sees this sees that too.
+            reader.due.store(0, Ordering::Release);
+        }
         before
     }
 
@@ -152,13 +175,15 @@ impl Slot {
         behind.map(|state| state.thread.clone()).collect()
     }
 
-    /// Questions answered "yes" and "no" since the start.
+    /// Questions answered "yes" and "no" since the start: never fewer than were told before.
     pub(crate) fn lookups(&self) -> (u64, u64) {
         let readers = self.readers.lock().expect("no thread panics while it holds the readers");
         let states: Vec<_> = readers.iter().filter_map(Weak::upgrade).collect();
-        let own = states.iter().map(|state| &state.tally);
+        let own = states.iter().flat_map(|state| [&state.singles, &state.batched]);
         let tallies = own.chain(&self.shared).chain([&self.departed]).map(Tally::read);
-        tallies.fold((0, 0), |(seen, absent), (s, a)| (seen + s, absent + a))
+        let (seen, absent) = tallies.fold((0, 0), |(seen, absent), (s, a)| (seen + s, absent + a));
+        // Answers that came while the tallies were read make those "no" fewer.
+        (seen, self.absent_told.fetch_max(absent, Ordering::Relaxed).max(absent))
     }
 
     pub(crate) fn core(&self) -> Arc<Core> {
@@ -238,8 +263,7 @@ impl FilterHandle {
     pub fn reader(&self) -> Reader {
         let thread = std::thread::current();
         let thread = thread.name().map_or_else(|| format!("{:?}", thread.id()), str::to_owned);
-        let state =
-            Arc::new(ReaderState { tally: Tally::default(), epoch: AtomicU64::new(0), thread });
+        let state = Arc::new(ReaderState { thread, ..ReaderState::default() });
         let mut readers =
             self.slot.readers.lock().expect("no thread panics while it holds the readers");
         readers.retain(|reader| reader.strong_count() > 0);
@@ -247,9 +271,9 @@ impl FilterHandle {
         drop(readers);
         let (slot, held) = (self.slot.clone(), Held::none(self.slot.meanwhile));
         // The first question is sampled: so readers that ask only a few are not overlooked.
-        let mut reader = Reader { slot, held, epoch: 0, state, due: 0, staged: Staged::new() };
-        reader.refresh();
-        reader
+        let mut own = Own { slot, held, epoch: 0, sampled: 0, staged: Staged::new() };
+        own.refresh(&state);
+        Reader { own, state }
     }
 
     /// Whether a filter is loaded.
@@ -286,15 +310,21 @@ impl FilterHandle {
     }
 }
 
-/// One thread's own way to ask: it holds the current generation and only compares a number to notice
-/// a swap.
+/// One thread's own way to ask: it holds the current generation, and one comparison tells it that there is
+/// news of a swap, or a question to sample.
 pub struct Reader {
+    own: Own,
+    state: Arc<ReaderState>,
+}
+
+/// What a reader keeps to itself. Apart from its state, so that the compiler knows that whatever changes
+/// here, the state stays where it is.
+struct Own {
     slot: Arc<Slot>,
     held: Held<Generation>,
     epoch: u64,
-    state: Arc<ReaderState>,
-    /// How many questions come before the next that is sampled.
-    due: u64,
+    /// How many single questions come before the next that is sampled.
+    sampled: u64,
     /// Questions on their way to the sample.
     staged: Staged,
 }
@@ -305,29 +335,15 @@ impl Reader {
     /// Cost: one hash and one cache miss.
     #[inline]
     pub fn contains(&mut self, id: &[u8]) -> bool {
-        let asked = self.state.tally.asked();
-        let is_swapped = self.slot.epoch.load(Ordering::Acquire) != self.epoch;
-        // Both together, and before the question, so that nothing but its answer must outlast it.
-        if is_swapped | (asked == self.due) {
-            self.attend(id, asked);
+        let state = &*self.state;
+        let asked = state.singles.asked();
+        // Before the question, so that nothing but its answer must outlast it.
+        if asked >= state.due.load(Ordering::Relaxed) {
+            self.own.attend(state, id, asked);
         }
-        let seen = self.held.contains(id);
-        self.state.tally.add_alone(asked, 1, u64::from(seen));
+        let seen = self.own.held.contains(id);
+        state.singles.add_alone(asked, 1, u64::from(seen));
         seen
-    }
-
-    /// Follows a swap, and samples: once in 128 questions.
-    #[cold]
-    fn attend(&mut self, id: &[u8], asked: u64) {
-        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
-            self.refresh();
-        }
-        if asked == self.due {
-            self.due += sample::gap(self.due);
-            if let Some(sample) = &self.slot.sample {
-                self.staged.add(id, sample);
-            }
-        }
     }
 
     /// Answers many IDs at once, all from the same generation: `answers[i]` belongs to `ids[i]`.
@@ -336,24 +352,47 @@ impl Reader {
     /// When `ids` and `answers` differ in length.
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
-        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
-            self.refresh();
-        }
-        let seen = match self.held.owner() {
+        let Reader { own, state } = self;
+        own.follow(state);
+        let seen = match own.held.owner() {
             Some(generation) => generation.filter.contains_batch(ids, answers),
-            None => self.slot.answer_meanwhile(answers),
+            None => own.slot.answer_meanwhile(answers),
         };
-        let (before, n) = (self.state.tally.asked(), ids.len() as u64);
-        self.state.tally.add_alone(before, n, seen as u64);
-        // Single questions after it are sampled no sooner and no later.
-        self.due += n;
-        if let Some(sample) = &self.slot.sample {
+        let before = state.batched.asked();
+        state.batched.add_alone(before, ids.len() as u64, seen as u64);
+        if let Some(sample) = &own.slot.sample {
             sample.offer_batch(ids, before);
+        }
+    }
+}
+
+impl Own {
+    /// Samples, once in 128 questions, and follows a swap.
+    #[cold]
+    fn attend(&mut self, state: &ReaderState, id: &[u8], asked: u64) {
+        if asked == self.sampled {
+            self.sampled += sample::gap(asked);
+            if let Some(sample) = &self.slot.sample {
+                self.staged.add(id, sample);
+            }
+        }
+        // No swap is missed: news of it that this overwrites is acquired, so that its epoch is seen below,
+        // and news that comes later stays.
+        state.due.swap(self.sampled, Ordering::AcqRel);
+        #[cfg(test)]
+        tests::at_the_worst_moment();
+        self.follow(state);
+    }
+
+    #[inline]
+    fn follow(&mut self, state: &ReaderState) {
+        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
+            self.refresh(state);
         }
     }
 
     #[cold]
-    fn refresh(&mut self) {
+    fn refresh(&mut self, state: &ReaderState) {
         // The epoch first: a swap in between is then noticed at the next question.
         self.epoch = self.slot.epoch.load(Ordering::Acquire);
         // The old generation is also held by the poller, so this never frees it.
@@ -361,20 +400,22 @@ impl Reader {
             Some(generation) => Held::of(generation, |generation| &generation.filter),
             None => Held::none(self.slot.meanwhile),
         };
-        self.state.epoch.store(self.epoch, Ordering::Relaxed);
+        state.epoch.store(self.epoch, Ordering::Relaxed);
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some(sample) = &self.slot.sample {
-            self.staged.hand_over(sample);
+        let Reader { own: Own { slot, staged, .. }, state } = self;
+        if let Some(sample) = &slot.sample {
+            staged.hand_over(sample);
         }
-        let (seen, absent) = self.state.tally.read();
-        self.slot.departed.add(seen + absent, seen);
-        // Taken back, so that nobody who looks before the state is gone counts them twice.
-        self.state.tally.seen.store(0, Ordering::Relaxed);
-        self.state.tally.asked.store(0, Ordering::Relaxed);
+        // Under the lock: whoever looks meanwhile would count them twice, or not at all.
+        let _readers = slot.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        for tally in [&state.singles, &state.batched] {
+            let (seen, absent) = tally.take();
+            slot.departed.add(seen + absent, seen);
+        }
     }
 }
 

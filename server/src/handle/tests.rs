@@ -71,6 +71,56 @@ fn no_reader_is_left_behind_by_a_swap() {
     }
 }
 
+/// A reader that set itself the next question to attend to, and looked for a swap before that, would
+/// overwrite the news of one in between.
+#[test]
+fn news_of_a_swap_reaches_a_reader_that_is_attending() {
+    const IDS: [&[u8]; 2] = [b"even", b"odd"];
+    let generations = IDS.map(knowing);
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let [before, next] = generations;
+    drop(slot.swap(before));
+    let mut reader = FilterHandle::new(slot.clone()).reader();
+    MEANWHILE.set(Some(Box::new(move || drop(slot.swap(next)))));
+    // A reader attends to its first question.
+    reader.contains(IDS[0]);
+    assert!(MEANWHILE.take().is_none(), "no swap while it attended");
+    assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
+}
+
+/// A scrape that told too many would let the next one fall back, which is a restart to Prometheus.
+#[test]
+fn counts_of_answers_never_fall_while_readers_come_and_go() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, true, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    let (readers, unknown) = (20_000, AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let come_and_go = scope.spawn(|| {
+            drop(slot.swap(knowing(b"known")));
+            for _ in 0..readers {
+                let mut reader = handle.reader();
+                unknown.fetch_add(1, Ordering::SeqCst);
+                reader.contains(b"unknown");
+                (0..10).for_each(|_| _ = reader.contains(b"known"));
+            }
+        });
+        let (mut seen, mut absent) = (0, 0);
+        while !come_and_go.is_finished() {
+            let (seen_now, absent_now) = slot.lookups();
+            assert!(seen_now >= seen, "{seen} answered yes, and then {seen_now}");
+            assert!(absent_now >= absent, "{absent} answered no, and then {absent_now}");
+            assert!(
+                absent_now <= unknown.load(Ordering::SeqCst),
+                "more were answered no than asked"
+            );
+            (seen, absent) = (seen_now, absent_now);
+        }
+    });
+    assert_eq!(slot.lookups(), (readers * 10, readers));
+}
+
 /// Batches in between make single questions neither be sampled more nor be forgotten.
 #[test]
 fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {

@@ -3,7 +3,7 @@
 //! `cargo test --release -p bloomsday-server --lib cost -- --ignored --nocapture`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use bloomsday_common::filter::Held;
@@ -19,51 +19,36 @@ const ROUNDS: usize = 41;
 
 /// A reader that samples no question, and counts them or not, with everything as far away as there.
 struct Bare<const COUNTS: bool> {
-    slot: Arc<Elsewhere>,
     held: Held<Generation>,
-    epoch: u64,
-    state: Arc<Counted>,
-}
-
-struct Elsewhere {
-    epoch: AtomicU64,
-    meanwhile: bool,
+    state: Arc<State>,
 }
 
 #[derive(Default)]
 #[repr(align(128))]
-struct Counted {
+struct State {
     asked: AtomicU64,
     seen: AtomicU64,
+    is_swapped: AtomicBool,
 }
 
 impl<const COUNTS: bool> Bare<COUNTS> {
     fn new(generation: Arc<Generation>) -> Self {
-        let slot = Arc::new(Elsewhere { epoch: AtomicU64::new(0), meanwhile: false });
         let held = Held::of(generation, |generation| &generation.filter);
-        Bare { slot, held, epoch: 0, state: Arc::default() }
+        Bare { held, state: Arc::default() }
     }
 
     #[inline]
     fn contains(&mut self, id: &[u8]) -> bool {
-        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
-            self.refresh();
-        }
-        let Counted { asked, seen: yes } = &*self.state;
-        if COUNTS {
-            asked.store(asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let State { asked, seen: yes, is_swapped } = &*self.state;
+        if is_swapped.load(Ordering::Relaxed) {
+            self.held = Held::none(false);
         }
         let seen = self.held.contains(id);
         if COUNTS {
             yes.store(yes.load(Ordering::Relaxed) + u64::from(seen), Ordering::Relaxed);
+            asked.store(asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         seen
-    }
-
-    #[cold]
-    fn refresh(&mut self) {
-        self.epoch = self.slot.epoch.load(Ordering::Acquire);
-        self.held = Held::none(self.slot.meanwhile);
     }
 }
 
