@@ -12,8 +12,9 @@ use crate::{Guard, Reader};
 const QUESTIONS: u64 = 1 << 13;
 
 /// Function, and the most instructions a question may take in it: a tenth more than were counted on
-/// 2026-11-22, compiled as tests are. Less is a reason to write the smaller number here.
-const MOST: [(&str, u64); 2] = [("ask_one_at_a_time", 85), ("ask_in_batches", 147)];
+/// 2026-11-22, compiled as tests are, with the features that gave most of them (77 to 96, one at a time). Less
+/// is a reason to write the smaller number here.
+const MOST: [(&str, u64); 2] = [("ask_one_at_a_time", 106), ("ask_in_batches", 147)];
 
 #[test]
 fn a_question_takes_no_more_instructions_than_it_did() {
