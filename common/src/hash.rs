@@ -3,7 +3,7 @@
 //! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
 //! Both are frozen: a change would turn every published blob into one that answers "no".
 
-#[allow(unsafe_code)] // two instructions that no safe function gives
+#[allow(unsafe_code)] // instructions that no safe function gives
 mod usual;
 
 use std::ops::RangeInclusive;

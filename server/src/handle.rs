@@ -158,21 +158,25 @@ impl Slot {
         tests::at_the_worst_moment();
         // After the swap: a reader that sees the new epoch finds the new generation.
         self.epoch.fetch_add(1, Ordering::Release);
-        let readers = self.readers.lock().expect("no thread panics while it holds the readers");
-        for reader in readers.iter().filter_map(Weak::upgrade) {
+        for reader in self.readers() {
             // After the epoch: a reader that sees this sees that too.
             reader.due.store(0, Ordering::Release);
         }
         before
     }
 
+    /// All there are now. The lock is held no longer: bidders' threads make and drop readers under it.
+    fn readers(&self) -> Vec<Arc<ReaderState>> {
+        let readers = self.readers.lock().expect("no thread panics while it holds the readers");
+        readers.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// The threads whose readers have not asked since the last swap and still hold an older filter.
     pub(crate) fn idle_readers(&self) -> Vec<String> {
         let epoch = self.epoch.load(Ordering::Acquire);
-        let readers = self.readers.lock().expect("no thread panics while it holds the readers");
-        let states = readers.iter().filter_map(Weak::upgrade);
-        let behind = states.filter(|state| state.epoch.load(Ordering::Relaxed) != epoch);
-        behind.map(|state| state.thread.clone()).collect()
+        let readers = self.readers().into_iter();
+        let behind = readers.filter(|reader| reader.epoch.load(Ordering::Relaxed) != epoch);
+        behind.map(|reader| reader.thread.clone()).collect()
     }
 
     /// Questions answered "yes" and "no" since the start: never fewer than were told before.
@@ -258,7 +262,7 @@ impl FilterHandle {
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
     ///
-    /// Cost: an allocation and a lock, so keep it. It holds its filter until it is asked again or
+    /// Cost: an allocation and a lock, and a lock when it is dropped, so keep it. It holds its filter until it is asked again or
     /// dropped, also past a swap: a thread that stops asking keeps an old filter in memory.
     pub fn reader(&self) -> Reader {
         let thread = std::thread::current();

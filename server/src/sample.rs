@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) const ONE_IN: u64 = 128;
 /// How many questions are kept: 256 KiB a filter.
 const KEPT: usize = 4096;
-/// A longer ID is not sampled: device IDs have 16 to 36 bytes.
+/// A longer ID is not sampled: IDs of devices have 16 to 36 bytes.
 const MAX_ID_BYTES: usize = 63;
 /// How many questions a reader gathers before it hands them over.
 const STAGED: usize = 32;

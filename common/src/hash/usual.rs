@@ -19,10 +19,10 @@ const PRIME_OF_END: u64 = 0x1656_6791_9e37_79f9;
 /// others go another way.
 const USUAL_BYTES: RangeInclusive<usize> = 17..=64;
 
-/// How many bytes a device ID has: 32 hex digits. A program that knows the length has nothing left to choose.
+/// How many bytes most device IDs have: 32 hex digits. Where the length is known, nothing is left to choose.
 pub(crate) const DEVICE_ID_BYTES: usize = 32;
 
-/// Whether `id` has one of these lengths.
+/// Whether `id` has one of [`USUAL_BYTES`].
 #[inline(always)]
 pub(crate) fn is_usual(id: &[u8]) -> bool {
     USUAL_BYTES.contains(&id.len())

@@ -50,24 +50,32 @@ pub(super) fn at_the_worst_moment() {
 #[test]
 fn no_reader_is_left_behind_by_a_swap() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
-    fn answers(reader: &RefCell<Reader>) -> [bool; 2] {
-        IDS.map(|id| reader.borrow_mut().contains(id))
+    fn answers(reader: &mut Reader) -> [bool; 2] {
+        IDS.map(|id| reader.contains(id))
     }
     let generations = IDS.map(knowing);
     let filter = FilterConfig::new("rt".parse().unwrap());
     let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
     drop(slot.swap(generations[0].clone()));
-    let reader = Rc::new(RefCell::new(FilterHandle::new(slot.clone()).reader()));
+    let handle = FilterHandle::new(slot.clone());
+    let mut long_there = handle.reader();
     for n in 1..=4 {
-        let asking = reader.clone();
+        // With its first question a reader looks for a swap, so that comes in the middle of this one.
+        let readers = Rc::new(RefCell::new(vec![handle.reader()]));
+        let (asking, handle) = (readers.clone(), handle.clone());
         MEANWHILE.set(Some(Box::new(move || {
-            // Either is right while the swap is under way, but it is one of them.
-            let [even, odd] = answers(&asking);
-            assert_ne!(even, odd);
+            asking.borrow_mut().push(handle.reader());
+            for reader in asking.borrow_mut().iter_mut() {
+                // Either is right while the swap is under way, but it is one of them.
+                let [even, odd] = answers(reader);
+                assert_ne!(even, odd);
+            }
         })));
         drop(slot.swap(generations[n % 2].clone()));
         assert!(MEANWHILE.take().is_none(), "nobody asked in the middle of the swap");
-        assert_eq!(answers(&reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
+        for reader in readers.borrow_mut().iter_mut().chain([&mut long_there]) {
+            assert_eq!(answers(reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::handle::Generation;
 const QUESTIONS: u64 = 1 << 20;
 const ROUNDS: usize = 41;
 
-/// A reader that samples no question, and counts them or not, with everything as far away as there.
+/// A reader that samples no question, and counts them or not, with the same pointers to follow.
 struct Bare<const COUNTS: bool> {
     held: Held<Generation>,
     state: Arc<State>,
@@ -39,16 +39,22 @@ impl<const COUNTS: bool> Bare<COUNTS> {
 
     #[inline]
     fn contains(&mut self, id: &[u8]) -> bool {
-        let State { asked, seen: yes, is_swapped } = &*self.state;
+        let Bare { held, state } = self;
+        let State { asked, seen: yes, is_swapped } = &**state;
         if is_swapped.load(Ordering::Relaxed) {
-            self.held = Held::none(false);
+            Self::let_go(held);
         }
-        let seen = self.held.contains(id);
+        let seen = held.contains(id);
         if COUNTS {
             yes.store(yes.load(Ordering::Relaxed) + u64::from(seen), Ordering::Relaxed);
             asked.store(asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         seen
+    }
+
+    #[cold]
+    fn let_go(held: &mut Held<Generation>) {
+        *held = Held::none(false);
     }
 }
 

@@ -1,4 +1,4 @@
-//! AVX2: eight probes at a time, with no memory access beyond the block's two halves.
+//! AVX2: eight probes at a time, with one load of each half of the block.
 
 use std::arch::asm;
 use std::arch::x86_64::*;

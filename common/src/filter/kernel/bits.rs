@@ -8,7 +8,9 @@ use super::{Form, Kernel, scalar};
 use super::{avx2, avx512};
 use crate::filter::blocked::{Block, MAX_PROBES, SALTS};
 use crate::filter::{Layout, Shape, guava};
-use crate::hash::{DEVICE_ID_BYTES, IdHash, Murmur3, Xxh3, is_legal};
+#[cfg(target_arch = "x86_64")]
+use crate::hash::DEVICE_ID_BYTES;
+use crate::hash::{IdHash, Murmur3, Xxh3, is_legal};
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that asks it: layout, hash, kernel and address are
@@ -26,7 +28,9 @@ pub(crate) struct Bits {
 pub(super) struct Asked {
     first: *const Block,
     shape: Shape,
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     pub(super) salts: Salts,
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     in_place: InPlace,
 }
 

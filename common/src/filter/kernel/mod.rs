@@ -2,7 +2,8 @@
 //! made; identical bits and answers everywhere: `scalar` is the definition, and property tests hold
 //! the others to it.
 //!
-//! All unsafe code lives below this folder, but for what `memory` tells the caches.
+//! All unsafe code lives below this folder, but for what `memory` tells the caches, and for what the hash
+//! of usual IDs does in vector registers.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
