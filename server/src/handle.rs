@@ -262,8 +262,9 @@ impl FilterHandle {
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
     ///
-    /// Cost: an allocation and a lock, and a lock when it is dropped, so keep it. It holds its filter until it is asked again or
-    /// dropped, also past a swap: a thread that stops asking keeps an old filter in memory.
+    /// Cost: an allocation and a lock, and a lock when it is dropped, so keep it. It holds its filter until
+    /// it is asked again or dropped, also past a swap: a thread that stops asking keeps an old filter in
+    /// memory.
     pub fn reader(&self) -> Reader {
         let thread = std::thread::current();
         let thread = thread.name().map_or_else(|| format!("{:?}", thread.id()), str::to_owned);
