@@ -45,7 +45,7 @@ pub(crate) struct Follower {
     generations: Generations,
     watch: Watch,
     pin: PinWatch,
-    /// Filters that no longer answer, kept until no reader holds them: so no bidder's thread frees one.
+    /// Filters that no longer answer, kept until no reader or lane holds them: so no bidder's thread frees one.
     retired: Vec<Arc<Generation>>,
     /// The memory of one that nobody holds any more, for the next.
     spare: Spare,
@@ -93,7 +93,7 @@ impl Follower {
     /// Looks, and loads and swaps if need be.
     pub(crate) async fn round(&mut self, loader: &Loader, asked: Asked, first: bool) -> Reloaded {
         self.reclaim();
-        let old = self.slot.current().map(|generation| generation.key.digest);
+        let old = self.slot.shown().map(|generation| generation.key.digest);
         let mut core = Core::clone(&self.slot.core());
         let round = async {
             match first {
@@ -123,7 +123,7 @@ impl Follower {
         core.last_error.clone_from(&ended.error);
         core.held = self.watch.is_holding();
         self.slot.set_core(core);
-        let new = self.slot.current().map(|generation| generation.key.digest);
+        let new = self.slot.shown().map(|generation| generation.key.digest);
         let filter = self.slot.name().clone();
         let reason = ended.error.or(ended.held);
         Reloaded { filter, outcome: ended.outcome, old, new, reason }
@@ -168,7 +168,7 @@ impl Follower {
             core.last_error.clone_from(&ended.error);
             self.swap(loader, Arc::new(generation), &cached, core);
         }
-        let answers = self.slot.current().is_some_and(|answers| answers.key == cached.blob);
+        let answers = self.slot.shown().is_some_and(|answers| answers.key == cached.blob);
         // What the look put in place by itself is known already, by the pointer that names it. Else the
         // look failed, or the guard held back what it found: either way this one is not to be given up.
         if answers && ended.followed.is_none() {
@@ -251,7 +251,7 @@ impl Follower {
         core: &mut Core,
     ) -> Ended {
         let now = loader.clock.now();
-        if let Some(old) = self.slot.current()
+        if let Some(old) = self.slot.shown()
             && self.generations.is_judged(&followed, old.key.day)
         {
             let force = asked.force;
@@ -285,9 +285,10 @@ impl Follower {
         }
     }
 
-    /// Takes back the memory of retired filters that no reader holds any more, and keeps that of one: so
+    /// Takes back the memory of retired filters that no reader or lane holds any more, and keeps that of one: so
     /// a server never has more memory than two filters need, and the next load touches none anew.
     fn reclaim(&mut self) {
+        self.slot.catch_up();
         for generation in std::mem::take(&mut self.retired) {
             match Arc::try_unwrap(generation) {
                 Ok(generation) => self.spare = Some(generation.filter.into_memory()),

@@ -1,7 +1,15 @@
 //! The hot path: [`FilterHandle`], shared by all threads, and [`Reader`], one thread's own.
 //!
-//! A question here never waits, allocates or logs. Only the poller swaps. The one lock, around the
-//! guard's sample, is taken by one question in 128 at most, and only if it is free.
+//! A question here never waits, allocates or logs. Only the poller swaps. Locks are taken only if they are
+//! free: that of a thread's lane, and by one question in 128 at most that of the guard's sample.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `lane` | what a shared handle lends a thread for one question |
+//! | `tally` | counts of questions and answers |
+
+mod lane;
+mod tally;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,14 +20,13 @@ use bloomsday_common::filter::{Filter, Held};
 use bloomsday_common::key::{BlobKey, FilterName};
 use jiff::Timestamp;
 
+use self::lane::Lanes;
+use self::tally::Tally;
 use crate::FilterConfig;
 use crate::Guard;
 use crate::clock::Clock;
 use crate::sample::{self, Sample, Staged};
 use crate::status::{Core, FilterStatus};
-
-/// Counters are spread over so many cache lines, so that threads sharing a handle do not meet.
-const SHARDS: usize = 16;
 
 /// One loaded filter in one process.
 pub(crate) struct Generation {
@@ -35,12 +42,17 @@ pub(crate) struct Generation {
 /// Where one filter's current generation lives, and what is known about it.
 pub(crate) struct Slot {
     name: FilterName,
+    /// What questions are put to.
     current: ArcSwapOption<Generation>,
-    /// Grows with every swap, after it; readers who hear of one compare it with what they hold.
+    /// What is told of it: never one that questions are not put to yet.
+    shown: ArcSwapOption<Generation>,
+    /// Grows with every swap, after it; readers and lanes compare it with that of what they hold.
     epoch: AtomicU64,
     /// The answer before anything is loaded.
     meanwhile: bool,
-    shared: [Tally; SHARDS],
+    lanes: Lanes,
+    /// Counts of questions that found their lane taken, or were put to the generation itself.
+    beside: Tally,
     readers: Mutex<Vec<Weak<ReaderState>>>,
     /// Counts of readers that are gone.
     departed: Tally,
@@ -52,54 +64,11 @@ pub(crate) struct Slot {
     core: ArcSwap<Core>,
 }
 
-/// What one owner counted. On a cache line of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(crate) struct Tally {
-    asked: AtomicU64,
-    seen: AtomicU64,
-}
-
-impl Tally {
-    /// How many were asked before.
-    #[inline(always)]
-    fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// Adds as the only writer, who knows how many were asked `before`: plain loads and stores, no locked
-    /// instruction. Neither address depends on the answer, which is often still on its way from memory: so
-    /// nothing waits for it.
-    #[inline(always)]
-    fn add_alone(&self, before: u64, asked: u64, seen: u64) {
-        self.seen.store(self.seen.load(Ordering::Relaxed) + seen, Ordering::Relaxed);
-        self.asked.store(before + asked, Ordering::Release);
-    }
-
-    /// Adds beside others. A locked instruction waits for all that is under way: so one where it does.
-    #[inline]
-    fn add(&self, asked: u64, seen: u64) -> u64 {
-        if seen > 0 {
-            self.seen.fetch_add(seen, Ordering::Relaxed);
-        }
-        self.asked.fetch_add(asked, Ordering::Release)
-    }
-
-    /// Answered "yes", and "no": of those, never more than there were.
-    fn read(&self) -> (u64, u64) {
-        // In this order: of all that were asked by then, it is known here which were answered "yes".
-        let asked = self.asked.load(Ordering::Acquire);
-        let seen = self.seen.load(Ordering::Relaxed);
-        (seen, asked.saturating_sub(seen))
-    }
-
-    /// [`Tally::read`], and starts again at 0.
-    fn take(&self) -> (u64, u64) {
-        let counted = self.read();
-        self.seen.store(0, Ordering::Relaxed);
-        self.asked.store(0, Ordering::Relaxed);
-        counted
-    }
+/// Where a test looks in, between two steps that others may come between.
+#[inline(always)]
+fn step_done() {
+    #[cfg(test)]
+    tests::at_the_worst_moment();
 }
 
 /// What others may know of a reader, and tell it.
@@ -123,9 +92,11 @@ impl Slot {
             sample: (filter.guard != Guard::Off).then(Sample::new),
             clock,
             current: ArcSwapOption::empty(),
+            shown: ArcSwapOption::empty(),
             epoch: AtomicU64::new(0),
             meanwhile,
-            shared: Default::default(),
+            lanes: Lanes::new(meanwhile),
+            beside: Tally::default(),
             readers: Mutex::new(Vec::new()),
             departed: Tally::default(),
             absent_told: AtomicU64::new(0),
@@ -137,32 +108,60 @@ impl Slot {
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
-        self.current.load().is_some()
+        self.shown.load().is_some()
     }
 
-    pub(crate) fn current(&self) -> Option<Arc<Generation>> {
-        self.current.load_full()
+    /// The generation that answers whatever is asked from now on, or an older one than that.
+    pub(crate) fn shown(&self) -> Option<Arc<Generation>> {
+        self.shown.load_full()
     }
 
-    /// Answers a batch before anything is loaded.
-    fn answer_meanwhile(&self, answers: &mut [bool]) -> usize {
+    /// Answers a batch, also before anything is loaded. Gives how many answers are "yes".
+    #[inline]
+    fn answer_batch<T: AsRef<[u8]>>(
+        &self,
+        generation: Option<&Generation>,
+        ids: &[T],
+        answers: &mut [bool],
+    ) -> usize {
+        if let Some(generation) = generation {
+            return generation.filter.contains_batch(ids, answers);
+        }
+        assert_eq!(ids.len(), answers.len(), "one answer a question");
         answers.fill(self.meanwhile);
         if self.meanwhile { answers.len() } else { 0 }
+    }
+
+    /// Samples a batch, of which `before` questions were asked through the same counter before.
+    #[inline]
+    fn sample_batch<T: AsRef<[u8]>>(&self, ids: &[T], before: u64) {
+        if let Some(sample) = &self.sample {
+            sample.offer_batch(ids, before);
+        }
     }
 
     /// Makes a generation the one that answers; gives back the one before, which the caller must keep
     /// until it is its sole holder, so that no bidder's thread frees it.
     pub(crate) fn swap(&self, next: Arc<Generation>) -> Option<Arc<Generation>> {
-        let before = self.current.swap(Some(next));
-        #[cfg(test)]
-        tests::at_the_worst_moment();
+        let before = self.current.swap(Some(next.clone()));
+        step_done();
         // After the swap: a reader that sees the new epoch finds the new generation.
         self.epoch.fetch_add(1, Ordering::Release);
+        step_done();
         for reader in self.readers() {
             // After the epoch: a reader that sees this sees that too.
             reader.due.store(0, Ordering::Release);
         }
+        step_done();
+        self.catch_up();
+        step_done();
+        self.shown.store(Some(next));
         before
+    }
+
+    /// Lets lanes that nobody asks through now go of older generations.
+    pub(crate) fn catch_up(&self) {
+        self.lanes.catch_up(self);
     }
 
     /// All there are now. The lock is held no longer: bidders' threads make and drop readers under it.
@@ -184,7 +183,8 @@ impl Slot {
         let readers = self.readers.lock().expect("no thread panics while it holds the readers");
         let states: Vec<_> = readers.iter().filter_map(Weak::upgrade).collect();
         let own = states.iter().flat_map(|state| [&state.singles, &state.batched]);
-        let tallies = own.chain(&self.shared).chain([&self.departed]).map(Tally::read);
+        let tallies =
+            own.chain(self.lanes.tallies()).chain([&self.beside, &self.departed]).map(Tally::read);
         let (seen, absent) = tallies.fold((0, 0), |(seen, absent), (s, a)| (seen + s, absent + a));
         // Answers that came while the tallies were read make those "no" fewer.
         (seen, self.absent_told.fetch_max(absent, Ordering::Relaxed).max(absent))
@@ -226,15 +226,29 @@ impl FilterHandle {
 
     /// Whether `id` is in the filter that answers now: "no" is certain, "yes" is wrong with its fpp.
     ///
-    /// Cost: one hash, one cache miss, and some 30 ns to take hold of the current generation; a
-    /// [`Reader`] saves those, and a batch pays them once.
+    /// Cost: one hash, one cache miss, and some 13 ns for a locked instruction; a [`Reader`] saves those, and
+    /// a batch pays them once. Of more than 64 threads that ever asked two may share a place: some 40 ns, when the
+    /// other is there. A thread's first question allocates some 200 bytes, once for all handles.
     #[inline]
     pub fn contains(&self, id: &[u8]) -> bool {
+        let Some(lane) = self.slot.lanes.take(&self.slot) else { return self.contains_beside(id) };
+        let before = lane.asked();
+        let seen = lane.holding.held.contains(id);
+        lane.leave(before, 1, u64::from(seen));
+        if sample::is_due(before) {
+            self.sample(id);
+        }
+        seen
+    }
+
+    /// The same without a lane.
+    #[cold]
+    fn contains_beside(&self, id: &[u8]) -> bool {
         let seen = match &*self.slot.current.load() {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        if sample::is_due(self.shard().add(1, u64::from(seen))) {
+        if sample::is_due(self.slot.beside.add(1, u64::from(seen))) {
             self.sample(id);
         }
         seen
@@ -253,11 +267,15 @@ impl FilterHandle {
     /// # Panics
     /// When `ids` and `answers` differ in length.
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        let seen = match &*self.slot.current.load() {
-            Some(generation) => generation.filter.contains_batch(ids, answers),
-            None => self.slot.answer_meanwhile(answers),
+        let slot = &*self.slot;
+        let Some(lane) = slot.lanes.take(slot) else {
+            let seen = slot.answer_batch(slot.current.load().as_deref(), ids, answers);
+            return self.count(ids, seen as u64);
         };
-        self.count(ids, seen as u64);
+        let seen = slot.answer_batch(lane.holding.held.owner(), ids, answers);
+        let before = lane.asked();
+        lane.leave(before, ids.len() as u64, seen as u64);
+        slot.sample_batch(ids, before);
     }
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
@@ -274,9 +292,9 @@ impl FilterHandle {
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(Arc::downgrade(&state));
         drop(readers);
-        let (slot, held) = (self.slot.clone(), Held::none(self.slot.meanwhile));
+        let (slot, holding) = (self.slot.clone(), Holding::none(self.slot.meanwhile));
         // The first question is sampled: so readers that ask only a few are not overlooked.
-        let mut own = Own { slot, held, epoch: 0, sampled: 0, staged: Staged::new() };
+        let mut own = Own { slot, holding, sampled: 0, staged: Staged::new() };
         own.refresh(&state);
         Reader { own, state }
     }
@@ -294,24 +312,14 @@ impl FilterHandle {
     /// The generation that answers now, for a caller that also wants to say which one it was.
     #[cfg(feature = "http")]
     pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
-        self.slot.current()
+        self.slot.shown()
     }
 
     /// Counts and samples questions of which `seen` were answered "yes"; also those that were put to
     /// [`FilterHandle::generation`] directly.
     pub(crate) fn count<T: AsRef<[u8]>>(&self, ids: &[T], seen: u64) {
-        let before = self.shard().add(ids.len() as u64, seen);
-        if let Some(sample) = &self.slot.sample {
-            sample.offer_batch(ids, before);
-        }
-    }
-
-    fn shard(&self) -> &Tally {
-        thread_local!(static SHARD: usize = {
-            static NEXT: AtomicU64 = const { AtomicU64::new(0) };
-            NEXT.fetch_add(1, Ordering::Relaxed) as usize % SHARDS
-        });
-        &self.slot.shared[SHARD.with(|shard| *shard)]
+        let before = self.slot.beside.add(ids.len() as u64, seen);
+        self.slot.sample_batch(ids, before);
     }
 }
 
@@ -326,8 +334,7 @@ pub struct Reader {
 /// here, the state stays where it is.
 struct Own {
     slot: Arc<Slot>,
-    held: Held<Generation>,
-    epoch: u64,
+    holding: Holding,
     /// How many single questions come before the next that is sampled.
     sampled: u64,
     /// Questions on their way to the sample.
@@ -346,7 +353,7 @@ impl Reader {
         if asked >= state.due.load(Ordering::Relaxed) {
             self.own.attend(state, id, asked);
         }
-        let seen = self.own.held.contains(id);
+        let seen = self.own.holding.held.contains(id);
         state.singles.add_alone(asked, 1, u64::from(seen));
         seen
     }
@@ -359,15 +366,41 @@ impl Reader {
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
         let Reader { own, state } = self;
         own.follow(state);
-        let seen = match own.held.owner() {
-            Some(generation) => generation.filter.contains_batch(ids, answers),
-            None => own.slot.answer_meanwhile(answers),
-        };
+        let seen = own.slot.answer_batch(own.holding.held.owner(), ids, answers);
         let before = state.batched.asked();
         state.batched.add_alone(before, ids.len() as u64, seen as u64);
-        if let Some(sample) = &own.slot.sample {
-            sample.offer_batch(ids, before);
-        }
+        own.slot.sample_batch(ids, before);
+    }
+}
+
+/// A generation that a reader or a lane holds.
+struct Holding {
+    held: Held<Generation>,
+    /// The epoch it came with.
+    epoch: u64,
+}
+
+impl Holding {
+    /// None yet.
+    fn none(meanwhile: bool) -> Holding {
+        Holding { held: Held::none(meanwhile), epoch: 0 }
+    }
+
+    /// Whether there was a swap.
+    #[inline(always)]
+    fn is_behind(&self, slot: &Slot) -> bool {
+        slot.epoch.load(Ordering::Acquire) != self.epoch
+    }
+
+    #[cold]
+    fn refresh(&mut self, slot: &Slot) {
+        // The epoch first: a swap in between is then noticed at the next question.
+        self.epoch = slot.epoch.load(Ordering::Acquire);
+        // The old generation is also held by the poller, so this never frees it.
+        self.held = match slot.current.load_full() {
+            Some(generation) => Held::of(generation, |generation| &generation.filter),
+            None => Held::none(slot.meanwhile),
+        };
     }
 }
 
@@ -384,28 +417,21 @@ impl Own {
         // No swap is missed: news of it that this overwrites is acquired, so that its epoch is seen below,
         // and news that comes later stays.
         state.due.swap(self.sampled, Ordering::AcqRel);
-        #[cfg(test)]
-        tests::at_the_worst_moment();
+        step_done();
         self.follow(state);
     }
 
     #[inline]
     fn follow(&mut self, state: &ReaderState) {
-        if self.slot.epoch.load(Ordering::Acquire) != self.epoch {
+        if self.holding.is_behind(&self.slot) {
             self.refresh(state);
         }
     }
 
     #[cold]
     fn refresh(&mut self, state: &ReaderState) {
-        // The epoch first: a swap in between is then noticed at the next question.
-        self.epoch = self.slot.epoch.load(Ordering::Acquire);
-        // The old generation is also held by the poller, so this never frees it.
-        self.held = match self.slot.current() {
-            Some(generation) => Held::of(generation, |generation| &generation.filter),
-            None => Held::none(self.slot.meanwhile),
-        };
-        state.epoch.store(self.epoch, Ordering::Relaxed);
+        self.holding.refresh(&self.slot);
+        state.epoch.store(self.holding.epoch, Ordering::Relaxed);
     }
 }
 
@@ -425,4 +451,4 @@ impl Drop for Reader {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

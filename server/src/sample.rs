@@ -91,6 +91,11 @@ impl Sample {
         }
     }
 
+    /// Takes this question in, unless another thread is at it.
+    pub(crate) fn offer_one(&self, id: &[u8]) {
+        self.offer(Question::of(id).into_iter());
+    }
+
     /// Samples a batch, of which `before` questions were asked through the same counter before.
     ///
     /// Cost: nothing for an ID that is not sampled, not even a look.

@@ -228,7 +228,7 @@ impl Core {
 impl FilterStatus {
     pub(crate) fn of(slot: &Slot, now: Timestamp) -> FilterStatus {
         let core = slot.core();
-        let generation = slot.current();
+        let generation = slot.shown();
         let (lookups_seen, lookups_absent) = slot.lookups();
         let followed = core.followed.as_ref();
         let pin = followed.and_then(|followed| match &followed.by {

@@ -1,6 +1,6 @@
 //! Readers in the middle of a swap.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bloomsday_common::blob::Origin;
@@ -95,6 +95,148 @@ fn news_of_a_swap_reaches_a_reader_that_is_attending() {
     reader.contains(IDS[0]);
     assert!(MEANWHILE.take().is_none(), "no swap while it attended");
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
+}
+
+/// Who learns from status or a reload that a filter is there, and then asks, must be answered by it.
+#[test]
+fn what_is_shown_answers() {
+    const IDS: [&[u8]; 2] = [b"even", b"odd"];
+    let generations = IDS.map(knowing);
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    let reader = Rc::new(RefCell::new(handle.reader()));
+    let (steps, coming) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let look = {
+        let (slot, steps, coming, all) =
+            (slot.clone(), steps.clone(), coming.clone(), generations.clone());
+        Rc::new(move || {
+            steps.set(steps.get() + 1);
+            let (id, next) = (IDS[coming.get()], &all[coming.get()]);
+            // Before it is shown, what comes may answer, too.
+            if slot.shown().is_some_and(|shown| Arc::ptr_eq(&shown, next)) {
+                assert!(handle.contains(id) && reader.borrow_mut().contains(id));
+            } else {
+                handle.contains(id);
+                reader.borrow_mut().contains(id);
+            }
+        })
+    };
+    let swaps = 5;
+    for n in 0..swaps {
+        coming.set(n % 2);
+        after_each_step(look.clone());
+        drop(slot.swap(generations[n % 2].clone()));
+        MEANWHILE.take();
+        assert!(slot.shown().is_some_and(|shown| Arc::ptr_eq(&shown, &generations[n % 2])));
+        look();
+    }
+    assert!(steps.get() >= swaps * 5, "nobody looked after each step of a swap");
+}
+
+/// Does this whenever a step is done, from now on.
+fn after_each_step<F: Fn() + 'static>(act: Rc<F>) {
+    MEANWHILE.set(Some(Box::new(move || {
+        act();
+        after_each_step(act);
+    })));
+}
+
+/// Memory of an old generation would be missing for the next one.
+#[test]
+fn a_shared_handle_lets_go_with_the_swap_also_when_nobody_asks_any_more() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    assert!(slot.swap(knowing(b"first")).is_none());
+    std::thread::scope(|scope| {
+        (0..10).for_each(|_| _ = scope.spawn(|| assert!(handle.contains(b"first"))));
+    });
+    let first = slot.swap(knowing(b"second")).unwrap();
+    assert_eq!(Arc::strong_count(&first), 1, "somebody else holds it, too");
+    assert!(!handle.contains(b"first") && handle.contains(b"second"));
+}
+
+/// An ID that asks, and may swap, when it is looked at: in the middle of a question.
+pub(crate) struct Meddling<'a, F: Fn()>(pub(crate) &'a [u8], pub(crate) F);
+
+impl<F: Fn()> AsRef<[u8]> for Meddling<'_, F> {
+    fn as_ref(&self) -> &[u8] {
+        self.1();
+        self.0
+    }
+}
+
+#[test]
+fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    let first = knowing(b"first");
+    drop(slot.swap(first.clone()));
+    let (asked, next) = (RefCell::new(0), RefCell::new(Some(knowing(b"second"))));
+    let meddle = || {
+        let is_first = next.borrow().is_some();
+        let mut answers = [false; 2];
+        handle.contains_batch(&[b"first" as &[u8], b"second"], &mut answers);
+        assert_eq!(answers, [is_first, !is_first]);
+        assert_eq!(handle.contains(b"second"), !is_first);
+        *asked.borrow_mut() += 3;
+        drop(next.borrow_mut().take().map(|next| slot.swap(next)));
+    };
+    let mut answers = [false; 1];
+    handle.contains_batch(&[Meddling(b"first", meddle)], &mut answers);
+    assert_eq!(answers, [true], "of the generation that answered when it was asked");
+    let asked = *asked.borrow();
+    assert!(asked >= 3, "the ID was never looked at");
+    let (seen, absent) = slot.lookups();
+    assert_eq!(seen + absent, asked + 1);
+    // The lane was taken while all others were told of the swap.
+    assert_eq!(Arc::strong_count(&first), 2);
+    slot.catch_up();
+    assert_eq!(Arc::strong_count(&first), 1);
+}
+
+/// Also before a filter is there: a bidder learns of its mistake in its first minute, not after the first load.
+#[test]
+fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_lane_taken() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    for _ in 0..2 {
+        for answers in [0, 2] {
+            let ask = || handle.contains_batch(&[b"known"], &mut [false; 2][..answers]);
+            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+            asked.expect_err("it was answered");
+        }
+        drop(slot.swap(knowing(b"known")));
+    }
+    assert!(handle.contains(b"known"));
+    assert_eq!(slot.beside.asked(), 0, "the lane was still taken");
+    assert_eq!(slot.lookups(), (1, 0));
+}
+
+#[test]
+fn more_threads_than_lanes_lose_no_count() {
+    let filter = FilterConfig::new("rt".parse().unwrap());
+    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(slot.clone());
+    let (threads, each) = (200, 2_000);
+    let all_there = std::sync::Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                all_there.wait();
+                for _ in 0..each {
+                    handle.contains(b"known");
+                    handle.contains_batch(&[b"unknown"; 3], &mut [false; 3]);
+                }
+            });
+        }
+        drop(slot.swap(knowing(b"known")));
+    });
+    let (seen, absent) = slot.lookups();
+    assert_eq!(seen + absent, threads as u64 * each * 4);
 }
 
 /// A scrape that told too many would let the next one fall back, which is a restart to Prometheus.

@@ -5,6 +5,7 @@ mod blobs;
 mod cost;
 mod guarding;
 mod instructions;
+mod memory;
 mod months;
 mod oracle;
 mod outages;

@@ -1,5 +1,5 @@
 //! One promise at a time: a store that is down, slow, cut, forbidding or lying; reloads in a crowd;
-//! memory that is short; a guard that holds; readers that never ask.
+//! a guard that holds; clocks that step; a cache that is damaged, slow or cannot be written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,11 +74,11 @@ impl Scene {
     }
 }
 
-fn answers(process: &Process) -> Option<Digest> {
+pub(super) fn answers(process: &Process) -> Option<Digest> {
     process.status().digest
 }
 
-fn error(status: &FilterStatus) -> &str {
+pub(super) fn error(status: &FilterStatus) -> &str {
     status.last_error.as_deref().unwrap_or_default()
 }
 
@@ -254,86 +254,6 @@ fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
         let late = process.wish(false).await.unwrap();
         assert_eq!(late[0].outcome, ReloadOutcome::Swapped);
         assert_eq!(early.await.unwrap()[0].outcome, ReloadOutcome::Unchanged);
-    });
-}
-
-#[test]
-fn a_load_uses_the_memory_of_a_filter_that_nobody_holds_any_more() {
-    play(|scene| async move {
-        let process = scene.settled().await;
-        let place = |process: &Process| {
-            process.generation().map(|generation| generation.filter.memory().as_ptr())
-        };
-        let swap_to = async |kind| {
-            scene.publish(0, made(0, kind)).await;
-            assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
-            place(&process)
-        };
-        let first = place(&process);
-        let second = swap_to(Kind::Good).await;
-        assert_ne!(second, first, "the first answered while the second was loaded");
-        assert_eq!(swap_to(Kind::Mended).await, first);
-        let reader = process.handle().reader();
-        assert_eq!(swap_to(Kind::Good).await, second);
-        let third = swap_to(Kind::Mended).await;
-        assert!(third != first && third != second, "a reader still holds what lies in the first");
-        drop(reader);
-    });
-}
-
-#[test]
-fn too_little_memory_is_a_refusal_before_the_download() {
-    play(|scene| async move {
-        let process = scene.settled().await;
-        let new = made(0, Kind::Good);
-        scene.publish(0, new).await;
-        process.memory.store(new.bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        let reads = scene.weather.blob_reads();
-        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
-        assert_eq!(scene.weather.blob_reads(), reads, "it was fetched all the same");
-        let status = process.status();
-        let (needed, left) = (2 * new.bytes.len(), new.bytes.len());
-        let says = [format!("{needed} bytes"), format!("{left} are available")];
-        assert!(says.iter().all(|says| error(&status).contains(says)), "{}", error(&status));
-        assert!(process.handle().contains(&user(made(-1, Kind::Good).first_user)));
-        process.memory.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
-        sleep(A_POLL).await;
-        assert_eq!(answers(&process), Some(new.key.digest));
-    });
-}
-
-#[test]
-fn past_max_generations_a_load_is_refused_naming_the_idle_and_lookups_go_on() {
-    play(|scene| async move {
-        let mut process = scene.settled().await;
-        let handle = process.handle();
-        let mut idle = Vec::new();
-        assert_eq!(process.alive(), 1);
-        for n in 0..2 {
-            let handle = handle.clone();
-            let named = std::thread::Builder::new().name(format!("bidder-{n}"));
-            idle.push(named.spawn(move || handle.reader()).unwrap().join().unwrap());
-            scene.publish(0, made(0, [Kind::Good, Kind::Mended][n])).await;
-            assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
-            assert_eq!(process.alive(), n + 2);
-        }
-        scene.publish(0, made(0, Kind::Strangers)).await;
-        let reads = scene.weather.blob_reads();
-        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
-        assert_eq!(scene.weather.blob_reads(), reads);
-        let status = process.status();
-        let names = ["bidder-0", "bidder-1"].iter().all(|name| error(&status).contains(name));
-        assert!(names, "{}", error(&status));
-        assert_eq!(process.alive(), 3);
-        let first = made(0, Kind::Mended).first_user;
-        assert!((first..first + 1_000).all(|n| handle.contains(&user(n))));
-        // One asks, and lets go of the oldest.
-        idle[0].contains(b"x");
-        sleep(A_POLL).await;
-        assert_eq!(answers(&process), Some(made(0, Kind::Strangers).key.digest));
-        drop(idle);
-        assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
-        assert_eq!(process.alive(), 1);
     });
 }
 

@@ -116,7 +116,7 @@ impl Process {
     }
 
     pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
-        self.slot.current()
+        self.slot.shown()
     }
 
     pub(crate) fn status(&self) -> FilterStatus {
@@ -134,13 +134,12 @@ impl Process {
     /// Lets questions be sampled as a bidder's would be.
     pub(crate) fn ask<T: AsRef<[u8]>>(&self, ids: &[T]) {
         let sample = self.slot.sample().expect("the guard is on");
-        // One at a time, each just where one in 128 is due.
-        ids.iter().for_each(|id| sample.offer_batch(&[id], crate::sample::ONE_IN - 1));
+        ids.iter().for_each(|id| sample.offer_one(id.as_ref()));
     }
 
     /// How many loaded filters there are that this test has ever seen answer.
     pub(crate) fn alive(&mut self) -> usize {
-        if let Some(current) = self.slot.current() {
+        if let Some(current) = self.slot.shown() {
             let known = self.generations.last().and_then(Weak::upgrade);
             if known.is_none_or(|known| !Arc::ptr_eq(&known, &current)) {
                 self.generations.push(Arc::downgrade(&current));
