@@ -258,7 +258,7 @@ impl FilterHandle {
     #[cold]
     fn sample(&self, id: &[u8]) {
         if let Some(sample) = &self.slot.sample {
-            sample.offer_batch(&[id], sample::ONE_IN - 1);
+            sample.offer_one(id);
         }
     }
 

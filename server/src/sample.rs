@@ -195,7 +195,12 @@ impl Staged {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::handle::Slot;
+    use crate::{FilterConfig, FilterHandle};
 
     fn id(n: u64) -> [u8; 8] {
         n.to_le_bytes()
@@ -284,6 +289,19 @@ mod tests {
         sample.kept.lock().unwrap().replaced -= REPLACE_EVERY * (1 << MOST_THINNED);
         let least = (0..=1 << MOST_THINNED).map(|_| ask(1)).min();
         assert_eq!(least, Some(0), "halved ten times, given back at once");
+    }
+
+    #[test]
+    fn a_full_sample_goes_on_taking_in_what_is_asked_one_at_a_time() {
+        let filter = FilterConfig::new("rt".parse().unwrap());
+        let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+        let sample = slot.sample().unwrap();
+        (0..KEPT as u64).for_each(|n| sample.offer_one(&id(n)));
+        sample.thinned.store(MOST_THINNED, Ordering::Relaxed);
+        sample.kept.lock().unwrap().replaced -= REPLACE_EVERY;
+        let handle = FilterHandle::new(slot.clone());
+        (0..ONE_IN * 100).for_each(|_| _ = handle.contains(b"new"));
+        assert!(sample.distinct().iter().any(|question| question.id() == b"new"));
     }
 
     #[test]
