@@ -226,7 +226,7 @@ impl FilterHandle {
 
     /// Whether `id` is in the filter that answers now: "no" is certain, "yes" is wrong with its fpp.
     ///
-    /// Cost: one hash, one cache miss, and some 13 ns for a locked instruction; a [`Reader`] saves those, and
+    /// Cost: one hash, one cache miss, and some 13 to 18 ns for a locked instruction; a [`Reader`] saves those, and
     /// a batch pays them once. Of more than 64 threads that ever asked two may share a place: some 40 ns, when the
     /// other is there. A thread's first question allocates some 200 bytes, once for all handles.
     #[inline]
