@@ -1,7 +1,8 @@
 //! The hot path: [`FilterHandle`], shared by all threads, and [`Reader`], one thread's own.
 //!
-//! A question here never waits, allocates or logs. Only the poller swaps. Locks are taken only if they are
-//! free: that of a thread's lane, and by one question in 128 at most that of the guard's sample.
+//! A question here never waits or logs, and allocates at most once a thread. Only the poller swaps. Locks are
+//! taken only if they are free: that of a thread's lane, and by one question in 128 at most that of the
+//! guard's sample.
 //!
 //! | module | holds |
 //! |---|---|
@@ -390,6 +391,14 @@ impl Holding {
     #[inline(always)]
     fn is_behind(&self, slot: &Slot) -> bool {
         slot.epoch.load(Ordering::Acquire) != self.epoch
+    }
+
+    /// Follows a swap, if there was one.
+    #[inline(always)]
+    fn follow(&mut self, slot: &Slot) {
+        if self.is_behind(slot) {
+            self.refresh(slot);
+        }
     }
 
     #[cold]

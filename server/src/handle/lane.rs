@@ -48,9 +48,7 @@ impl Lanes {
     pub(super) fn take(&self, slot: &Slot) -> Option<Taken<'_>> {
         let Lane { holding, tally } = &self.0[number_of_this_thread(slot) % LANES];
         let mut holding = holding.try_lock()?;
-        if holding.is_behind(slot) {
-            holding.refresh(slot);
-        }
+        holding.follow(slot);
         Some(Taken { holding, tally })
     }
 
@@ -58,9 +56,7 @@ impl Lanes {
     /// question, or when it is told again.
     pub(super) fn catch_up(&self, slot: &Slot) {
         for mut holding in self.0.iter().filter_map(|lane| lane.holding.try_lock()) {
-            if holding.is_behind(slot) {
-                holding.refresh(slot);
-            }
+            holding.follow(slot);
         }
     }
 
