@@ -26,7 +26,7 @@ use self::tally::Tally;
 use crate::FilterConfig;
 use crate::Guard;
 use crate::clock::Clock;
-use crate::sample::{self, Sample, Staged};
+use crate::sample::{self, Question, Sample, Staged};
 use crate::status::{Core, FilterStatus};
 
 /// One loaded filter in one process.
@@ -203,7 +203,14 @@ impl Slot {
         FilterStatus::of(self, self.clock.now())
     }
 
-    /// Recent questions, unless the guard is off.
+    /// Every distinct ID among recent questions, unless the guard is off.
+    pub(crate) fn questions(&self) -> Option<Vec<Question>> {
+        let sample = self.sample.as_ref()?;
+        self.lanes.hand_over(sample);
+        Some(sample.distinct())
+    }
+
+    #[cfg(test)]
     pub(crate) fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
@@ -227,18 +234,20 @@ impl FilterHandle {
 
     /// Whether `id` is in the filter that answers now: "no" is certain, "yes" is wrong with its fpp.
     ///
-    /// Cost: one hash, one cache miss, and some 13 to 18 ns for a locked instruction; a [`Reader`] saves those, and
+    /// Cost: one hash, one cache miss, and some 13 ns for a locked instruction; a [`Reader`] saves those, and
     /// a batch pays them once. Of more than 64 threads that ever asked two may share a place: some 40 ns, when the
     /// other is there. A thread's first question allocates some 200 bytes, once for all handles.
     #[inline]
     pub fn contains(&self, id: &[u8]) -> bool {
-        let Some(lane) = self.slot.lanes.take(&self.slot) else { return self.contains_beside(id) };
+        let Some(mut lane) = self.slot.lanes.take(&self.slot) else {
+            return self.contains_beside(id);
+        };
         let before = lane.asked();
-        let seen = lane.holding.held.contains(id);
-        lane.leave(before, 1, u64::from(seen));
         if sample::is_due(before) {
-            self.sample(id);
+            self.stage(&mut lane.own, id);
         }
+        let seen = lane.own.holding.held.contains(id);
+        lane.leave(before, 1, u64::from(seen));
         seen
     }
 
@@ -249,17 +258,18 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        if sample::is_due(self.slot.beside.add(1, u64::from(seen))) {
-            self.sample(id);
+        let due = sample::is_due(self.slot.beside.add(1, u64::from(seen)));
+        if let Some(sample) = self.slot.sample.as_ref().filter(|_| due) {
+            sample.offer_one(id);
         }
         seen
     }
 
     /// Once in 128 questions.
     #[cold]
-    fn sample(&self, id: &[u8]) {
+    fn stage(&self, lane: &mut lane::Own, id: &[u8]) {
         if let Some(sample) = &self.slot.sample {
-            sample.offer_one(id);
+            lane.staged.add(id, sample);
         }
     }
 
@@ -273,7 +283,7 @@ impl FilterHandle {
             let seen = slot.answer_batch(slot.current.load().as_deref(), ids, answers);
             return self.count(ids, seen as u64);
         };
-        let seen = slot.answer_batch(lane.holding.held.owner(), ids, answers);
+        let seen = slot.answer_batch(lane.own.holding.held.owner(), ids, answers);
         let before = lane.asked();
         lane.leave(before, ids.len() as u64, seen as u64);
         slot.sample_batch(ids, before);

@@ -2,7 +2,7 @@
 //! shown or written, and has no `Debug`.
 //!
 //! A question pays a comparison, through a handle a multiplication too, to learn that it is not
-//! sampled. One in 128 is copied; a reader copies into room of its own and hands over 32 at a time.
+//! sampled. One in 128 is copied; readers and lanes copy into room of their own and hand over 32 at a time.
 //! Batches, once the sample is full, offer as few as it can use. Nobody waits: whoever finds the sample
 //! taken by another thread lets its questions go.
 
@@ -17,7 +17,7 @@ pub(crate) const ONE_IN: u64 = 128;
 const KEPT: usize = 4096;
 /// A longer ID is not sampled: IDs of devices have 16 to 36 bytes.
 const MAX_ID_BYTES: usize = 63;
-/// How many questions a reader gathers before it hands them over.
+/// How many questions a reader or a lane gathers before it hands them over.
 const STAGED: usize = 32;
 /// Once the sample is full, a question is replaced no more often than this: so that it spans some
 /// ten minutes, however many ask, and one burst cannot take it over.
@@ -166,7 +166,7 @@ impl Kept {
     }
 }
 
-/// A reader's own room for questions, which it hands over when it is full.
+/// Room of a reader's or a lane's own for questions, which are handed over when it is full.
 pub(crate) struct Staged {
     questions: Box<[Question; STAGED]>,
     len: usize,
@@ -302,6 +302,20 @@ mod tests {
         let handle = FilterHandle::new(slot.clone());
         (0..ONE_IN * 100).for_each(|_| _ = handle.contains(b"new"));
         assert!(sample.distinct().iter().any(|question| question.id() == b"new"));
+    }
+
+    #[test]
+    fn the_guard_gets_what_waits_in_a_lane() {
+        let filter = FilterConfig::new("rt".parse().unwrap());
+        let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+        let handle = FilterHandle::new(slot.clone());
+        for n in 0..ONE_IN * STAGED as u64 / 2 {
+            handle.contains(&id(n));
+        }
+        assert_eq!(slot.sample().unwrap().distinct().len(), 0, "half a handful is kept back");
+        let told = slot.questions().unwrap().len();
+        assert!(told.abs_diff(STAGED / 2) <= 1, "{told}");
+        assert_eq!(slot.questions().unwrap().len(), told, "and told once");
     }
 
     #[test]

@@ -63,12 +63,11 @@ impl Watch {
         now: Timestamp,
         core: &mut Core,
     ) -> Ruling {
-        let Some(sample) = slot.sample() else { return Ruling::Swap };
         if force && self.since.is_none() {
             return Ruling::Swap;
         }
+        let Some(questions) = slot.questions() else { return Ruling::Swap };
         let side = |generation: &Generation| generation.header.fpp_measured();
-        let questions = sample.distinct();
         let comparison =
             guard::compare(&questions, (&old.filter, side(old)), (&new.filter, side(new)));
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
