@@ -3,6 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | `footer` | a file → where its column lies, and every request for a part of it |
+//! | `cut` | a large column chunk → pieces that fit in memory |
 //! | `pages` | bounds what a column chunk may unpack to, before it does |
 //! | `delta` | bounds the counts inside such a chunk's pages |
 //! | `levels` | which rows of a page have a value |
@@ -14,6 +15,7 @@
 //!
 //! Nothing here knows what becomes of an ID.
 
+mod cut;
 mod decode;
 mod delta;
 mod footer;
@@ -24,17 +26,18 @@ mod room;
 mod spare;
 mod thrift;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use self::cut::{Cutter, Piece};
 use self::decode::Event;
+pub use self::footer::MAX_FOOTER_BYTES;
 use self::footer::Plan;
-pub use self::footer::{MAX_CHUNK_BYTES, MAX_FOOTER_BYTES};
 pub use self::room::Room;
 use self::room::Unpacked;
 use self::spare::Spare;
@@ -114,7 +117,7 @@ impl<F: FnMut(&[u8])> Sink for F {
 /// [`Error::NotParquet`], [`Error::Corrupt`]: the file is none, or damaged.
 /// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: sound, but not with these IDs.
 /// [`Error::Replaced`]: a file changed meanwhile. [`Error::Input`]: the store failed.
-/// [`Error::TooMany`]: a footer or column chunk beyond its limit, or pages beyond `room`.
+/// [`Error::TooMany`]: a footer beyond its limit, or pages beyond `room`.
 pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
@@ -144,7 +147,7 @@ pub async fn scan<S: Sink>(
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
     let crew = Crew::start(threads, move || sink(rows), room.unpacked, waiting, report)?;
-    let fetching = fetch_chunks(plans, room.in_flight.max(LEAST_BYTES), work);
+    let fetching = fetch_chunks(plans, room.in_flight, work);
     let watching = async {
         // Ends when the last thread does.
         while let Some(event) = reports.recv().await {
@@ -194,44 +197,79 @@ async fn fetch_chunks(
     in_flight: u32,
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {
-    // The channel needs no bound of its own: what is in it holds a part of this.
-    let room = Arc::new(Semaphore::new(in_flight as usize));
-    let spare = Arc::new(Spare::new(in_flight as usize));
+    let fetcher = Fetcher {
+        most: in_flight / 2,
+        // The channel needs no bound of its own: what is in it holds a part of this.
+        room: Arc::new(Semaphore::new(in_flight.max(LEAST_BYTES) as usize)),
+        in_flight: in_flight.max(LEAST_BYTES),
+        spare: Arc::new(Spare::new(in_flight as usize)),
+        work,
+    };
     let chunks = plans.iter().flat_map(|plan| {
         let read = (0..plan.chunks.len()).filter(|&group| plan.chunks[group].rows > 0);
-        read.map(move |group| (plan, group))
+        read.map(move |group| Ok((plan, group)))
     });
     futures::stream::iter(chunks)
-        .then(|(plan, group)| {
-            let range = &plan.chunks[group].range;
-            let bytes = u32::try_from(range.end - range.start).unwrap_or(u32::MAX);
-            let share = bytes.clamp(LEAST_BYTES, in_flight);
-            let room = Arc::clone(&room);
-            async move {
-                let share = room.acquire_many_owned(share).await;
-                (plan, group, share.expect("nobody closes this semaphore"))
-            }
-        })
-        .map(|(plan, group, share)| {
-            let fetched = plan.fetch(&plan.chunks[group], &spare);
-            async move {
-                let bytes = fetched.await.map_err(Some)?;
-                Ok(Work { plan: Arc::clone(plan), group, bytes, _share: share })
-            }
-        })
-        .buffer_unordered(FETCHES_AT_ONCE)
-        // With no thread left to take it, why is already reported.
-        .try_for_each(|chunk| std::future::ready(work.send(chunk).map_err(|_| None)))
+        .try_for_each_concurrent(FETCHES_AT_ONCE, |(plan, group)| fetcher.fetch(plan, group))
         .await
         .or_else(|error| error.map_or(Ok(()), Err))
 }
 
-/// A row group's bytes of the column, to be decoded.
+/// Fetches chunks, some at a time.
+struct Fetcher {
+    /// Bytes of a piece.
+    most: u32,
+    /// Bytes in flight.
+    in_flight: u32,
+    room: Arc<Semaphore>,
+    spare: Arc<Spare>,
+    work: mpsc::UnboundedSender<Work>,
+}
+
+impl Fetcher {
+    /// Fetches a chunk and hands it on, piece by piece. Why it failed, unless that is already reported.
+    async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
+        let in_group = |why| plan.corrupt(format_args!("row group {group}"), why);
+        let mut cutter = Cutter::new(&plan.chunks[group], u64::from(self.most));
+        while let Some(range) = cutter.wanted() {
+            let bytes = (range.end - range.start).saturating_add(cutter.dictionary().len() as u64);
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            let share = bytes.clamp(LEAST_BYTES, self.in_flight);
+            let share = Arc::clone(&self.room).acquire_many_owned(share).await;
+            let share = share.expect("nobody closes this semaphore");
+            let fetched = plan.fetch(range, cutter.dictionary(), &self.spare).await?;
+            if let Some(piece) = cutter.cut(fetched).map_err(in_group)? {
+                let work = Work { plan: Arc::clone(plan), group, piece, _share: share };
+                // With no thread left to take it, why is already reported.
+                self.work.send(work).map_err(|_| None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row group's bytes of the column, or a piece of them, to be decoded.
 struct Work {
     plan: Arc<Plan>,
     group: usize,
-    bytes: Bytes,
+    piece: Piece,
     _share: OwnedSemaphorePermit,
+}
+
+impl Work {
+    /// Where in its file it lies, for whoever reads an error.
+    fn place(&self) -> String {
+        let (group, at) = (self.group, self.piece.at);
+        let Range { start, end } = self.plan.chunks[group].range;
+        if at == start && self.piece.covers == end - start {
+            return format!("row group {group}");
+        }
+        format!("row group {group}, from byte {at} of the file on")
+    }
+
+    fn corrupt(&self, why: impl std::fmt::Display) -> Error {
+        self.plan.corrupt(self.place(), why)
+    }
 }
 
 /// Tells the threads to stop, at the latest when it is dropped.

@@ -7,10 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ColumnChunkMetaData;
 use tokio::sync::mpsc;
 
+use super::cut::Piece;
 use super::pages::Pages;
 use super::plain::PlainPages;
 use super::room::Unpacked;
@@ -52,7 +57,7 @@ pub(super) fn run<S: Sink>(
                 counts.nulls += more.nulls;
                 counts.invalid += more.invalid;
                 // Nobody listens to a scan that is being dropped.
-                let _ = report.send(Event::Chunk(work.bytes.len() as u64));
+                let _ = report.send(Event::Chunk(work.piece.covers));
             }
             Err(error) => {
                 let _ = report.send(Event::Failed(error));
@@ -87,7 +92,7 @@ fn guarded<S: Sink>(
             stop.store(true, Ordering::Relaxed);
             resume_unwind(panic)
         }
-        Err(_) => Err(work.plan.corrupt(work.group, "the decoder gave up on its bytes")),
+        Err(_) => Err(work.corrupt("the decoder gave up on its bytes")),
     }
 }
 
@@ -98,84 +103,70 @@ fn decode(
     stop: &AtomicBool,
     meter: &mut Meter<'_>,
 ) -> Result<Counts, Error> {
-    let (plan, chunk) = (&work.plan, &work.plan.chunks[work.group]);
-    let corrupt = |why: String| plan.corrupt(work.group, why);
+    let Piece { bytes, rows: promised, .. } = &work.piece;
+    let (chunk, column) = (&work.plan.chunks[work.group], &work.plan.column);
+    let corrupt = |why: String| work.corrupt(why);
     let damaged = |e: ParquetError| corrupt(e.to_string());
     let differ =
-        |rows| corrupt(format!("its column has {rows} rows, and {} were promised", chunk.rows));
-    let pages = pages::check(&work.bytes, chunk.codec, room.all()).map_err(corrupt)?;
-    if pages.values != chunk.rows {
+        |rows| corrupt(format!("its column has {rows} rows, and {promised} were promised"));
+    let pages = pages::check(bytes, chunk.codec, room.all()).map_err(corrupt)?;
+    if pages.values != *promised {
         return Err(differ(pages.values));
     }
     let _share = room.take(pages.unpacked).ok_or_else(|| Error::TooMany {
-        name: format!("{}: row group {}", plan.file.name, work.group),
+        name: format!("{}: {}", work.plan.file.name, work.place()),
         what: "bytes in memory at once when its pages are unpacked",
         got: pages.unpacked,
         limit: room.all(),
         remedy: "give the build more --memory, or write smaller pages",
     })?;
+    let alone = work.plan.alone(chunk, *promised, bytes.len()).map_err(damaged)?;
     if pages.lengths {
-        let column = plan.reader.metadata().row_group(work.group).column(0);
-        delta::check(&work.bytes, column, chunk.rows).map_err(corrupt)?;
+        delta::check(bytes, column_of(&alone), *promised).map_err(corrupt)?;
     }
     let mut tally = Tally { counts: Counts::default(), meter, stop };
-    let text = plan.column.is_text();
-    let as_arrays = if text.is_some() { pages.rows_before_plain } else { chunk.rows };
+    let text = column.is_text();
+    let as_arrays = if text.is_some() { pages.rows_before_plain } else { *promised };
     if as_arrays > 0 {
-        read_arrays(work, &pages, as_arrays, take, &mut tally).map_err(damaged)?;
+        for batch in arrays(bytes, alone.clone(), &pages, as_arrays).map_err(damaged)? {
+            tally.add(column.for_each_id(&batch.map_err(|e| corrupt(e.to_string()))?, take));
+            if tally.is_cut_short() {
+                break;
+            }
+        }
     }
     if let Some(text) = text {
-        read_plain(work, &pages, text, take, &mut tally).map_err(corrupt)?;
+        let mut plain = PlainPages::new(bytes, column_of(&alone), &pages, text).map_err(corrupt)?;
+        while !tally.is_cut_short() {
+            let mut legal = Legal::new(take);
+            let read = plain.next(|value| legal.pass(value)).map_err(corrupt)?;
+            let Some(rows) = read else { break };
+            tally.add(legal.counts(rows));
+        }
     }
     let Tally { counts, .. } = tally;
     // One that was cut short nobody will look at.
-    if counts.rows != chunk.rows && !stop.load(Ordering::Relaxed) {
+    if counts.rows != *promised && !stop.load(Ordering::Relaxed) {
         return Err(differ(counts.rows));
     }
     Ok(counts)
 }
 
-/// Reads the first `rows` rows through arrow, which knows every type and encoding.
-fn read_arrays(
-    work: &Work,
+/// The first `rows` rows, through arrow, which knows every type and encoding.
+fn arrays(
+    bytes: &Bytes,
+    alone: ArrowReaderMetadata,
     pages: &Pages,
     rows: u64,
-    take: &mut impl FnMut(&[u8]),
-    tally: &mut Tally<'_, '_>,
-) -> Result<(), ParquetError> {
-    let (bytes, reader) = (work.bytes.clone(), work.plan.reader.clone());
-    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, reader)
-        .with_row_groups(vec![work.group])
+) -> Result<ParquetRecordBatchReader, ParquetError> {
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), alone)
         .with_batch_size(pages.batch_rows);
-    if rows < pages.values {
-        reader = reader.with_limit(rows as usize);
-    }
-    for batch in reader.build()? {
-        tally.add(work.plan.column.for_each_id(&batch?, take));
-        if tally.is_cut_short() {
-            break;
-        }
-    }
-    Ok(())
+    let reader = if rows < pages.values { reader.with_limit(rows as usize) } else { reader };
+    reader.build()
 }
 
-/// Reads the pages behind those rows.
-fn read_plain(
-    work: &Work,
-    pages: &Pages,
-    text: bool,
-    take: &mut impl FnMut(&[u8]),
-    tally: &mut Tally<'_, '_>,
-) -> Result<(), String> {
-    let column = work.plan.reader.metadata().row_group(work.group).column(0);
-    let mut plain = PlainPages::new(&work.bytes, column, pages, text)?;
-    while !tally.is_cut_short() {
-        let mut legal = Legal::new(take);
-        let read = plain.next(|value| legal.pass(value))?;
-        let Some(rows) = read else { break };
-        tally.add(legal.counts(rows));
-    }
-    Ok(())
+fn column_of(alone: &ArrowReaderMetadata) -> &ColumnChunkMetaData {
+    alone.metadata().row_group(0).column(0)
 }
 
 /// What a chunk's rows held so far, told to others as it grows.

@@ -2,6 +2,7 @@
 //!
 //! Every request for a part of a file is made here. Nothing is decoded here.
 
+use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload};
-use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-use parquet::basic::Compression;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::basic::{Compression, EncodingMask};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, FileMetaData, FooterTail, ParquetMetaData, ParquetMetaDataOptions,
@@ -28,9 +29,6 @@ use crate::source::InputFile;
 /// The most bytes of a footer. A thousand columns in a thousand row groups have about as many.
 pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
 
-/// The most compressed bytes of one column in one row group: they are in memory together.
-pub const MAX_CHUNK_BYTES: u64 = 4 << 30;
-
 /// Fetched in the hope that the footer is in it.
 const TAIL_BYTES: u64 = 64 << 10;
 
@@ -44,8 +42,8 @@ const PARTS_AT_ONCE: usize = 4;
 pub(super) struct Plan {
     pub(super) file: InputFile,
     pub(super) column: Column,
-    /// The file as if it had this one column, each chunk of it beginning at offset 0.
-    pub(super) reader: ArrowReaderMetadata,
+    /// How to read it.
+    options: ArrowReaderOptions,
     pub(super) chunks: Vec<Chunk>,
     pub(super) rows: u64,
     pub(super) footer_bytes: u64,
@@ -57,6 +55,7 @@ pub(super) struct Chunk {
     pub(super) range: Range<u64>,
     pub(super) rows: u64,
     pub(super) codec: Compression,
+    encodings: EncodingMask,
 }
 
 impl Plan {
@@ -67,12 +66,12 @@ impl Plan {
         // A parser of the bytes of strangers: its panics must stay its own, and the runtime free.
         let parsed = tokio::task::spawn_blocking(move || {
             let plan = parse(&file, &footer, &column);
-            plan.map(|(column, reader, chunks)| Plan {
+            plan.map(|(column, options, chunks)| Plan {
                 rows: chunks.iter().map(|chunk| chunk.rows).sum(),
                 footer_bytes: fetched,
                 file,
                 column,
-                reader,
+                options,
                 chunks,
                 seen,
             })
@@ -82,23 +81,30 @@ impl Plan {
         })
     }
 
-    /// Fetches one row group's bytes of the column, and nothing else, into memory that is spare.
-    pub(super) async fn fetch(&self, chunk: &Chunk, spare: &Arc<Spare>) -> Result<Bytes, Error> {
-        let Range { start, end } = chunk.range;
-        let bytes = end - start;
-        if bytes == 0 {
+    /// Fetches some bytes of the column, and nothing else, to behind those in `front`, into memory that is
+    /// spare.
+    pub(super) async fn fetch(
+        &self,
+        Range { start, end }: Range<u64>,
+        front: &Bytes,
+        spare: &Arc<Spare>,
+    ) -> Result<Bytes, Error> {
+        if start == end {
             // No store gives nothing of a file, and a decoder says best what is wrong with it.
-            return Ok(Bytes::new());
+            return Ok(front.clone());
         }
+        let (front_bytes, bytes) = (front.len(), end - start);
         let what = "one column of a row group";
         let memory = |source| Error::Memory { what, bytes, source };
-        let mut memory = spare.lend(bytes as usize).map_err(memory)?;
+        let mut memory = spare.lend(front_bytes + bytes as usize).map_err(memory)?;
+        memory[..front_bytes].copy_from_slice(front);
         let part = |at| request(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref());
         let first = match part(start).await?.payload {
             GetResultPayload::Stream(first) => first,
             // An open local file, in which the other parts are as well.
             GetResultPayload::File(file, _) => {
-                let read = move || file.read_exact_at(&mut memory, start).map(|()| memory);
+                let read =
+                    move || file.read_exact_at(&mut memory[front_bytes..], start).map(|()| memory);
                 let read = tokio::task::spawn_blocking(read).await;
                 let memory = read.expect("reading a file does not panic");
                 let memory = memory.map_err(|e| self.unread(e))?;
@@ -107,7 +113,7 @@ impl Plan {
                 return Ok(Bytes::from_owner(memory));
             }
         };
-        let (place, rest) = memory.split_at_mut(bytes.min(PART_BYTES) as usize);
+        let (place, rest) = memory[front_bytes..].split_at_mut(bytes.min(PART_BYTES) as usize);
         let others = (start..end).step_by(PART_BYTES as usize).skip(1);
         let others = others.zip(rest.chunks_mut(PART_BYTES as usize)).map(|(at, place)| {
             let part = part(at);
@@ -120,6 +126,33 @@ impl Plan {
         Ok(Bytes::from_owner(memory))
     }
 
+    /// A piece of a chunk as if it were all of a file with this one column.
+    ///
+    /// # Errors
+    /// A footer that contradicts itself.
+    pub(super) fn alone(
+        &self,
+        chunk: &Chunk,
+        rows: u64,
+        bytes: usize,
+    ) -> Result<ArrowReaderMetadata, ParquetError> {
+        let schema = self.column.schema();
+        let column = ColumnChunkMetaData::builder(schema.column(0))
+            .set_compression(chunk.codec)
+            .set_encodings_mask(chunk.encodings)
+            .set_num_values(rows as i64)
+            .set_total_compressed_size(bytes as i64)
+            .set_data_page_offset(0)
+            .build()?;
+        let group = RowGroupMetaData::builder(Arc::clone(schema))
+            .set_num_rows(rows as i64)
+            .set_column_metadata(vec![column])
+            .build()?;
+        let file = FileMetaData::new(1, rows as i64, None, None, Arc::clone(schema), None);
+        let alone = Arc::new(ParquetMetaData::new(file, vec![group]));
+        ArrowReaderMetadata::try_new(alone, self.options.clone())
+    }
+
     /// What reading an open local file failed with.
     fn unread(&self, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -129,8 +162,8 @@ impl Plan {
         unreadable(&self.file, source)
     }
 
-    pub(super) fn corrupt(&self, group: usize, why: impl std::fmt::Display) -> Error {
-        corrupt(&self.file, format!("row group {group}: {why}"))
+    pub(super) fn corrupt(&self, place: impl Display, why: impl Display) -> Error {
+        corrupt(&self.file, format!("{place}: {why}"))
     }
 }
 
@@ -239,7 +272,7 @@ fn parse(
     file: &InputFile,
     footer: &[u8],
     name: &str,
-) -> Result<(Column, ArrowReaderMetadata, Vec<Chunk>), Error> {
+) -> Result<(Column, ArrowReaderOptions, Vec<Chunk>), Error> {
     let damaged = |e: ParquetError| corrupt(file, format!("its footer cannot be read: {e}"));
     thrift::check_footer(footer).map_err(|why| corrupt(file, why))?;
     let skip = ParquetStatisticsPolicy::SkipAll;
@@ -252,7 +285,6 @@ fn parse(
     let column = Column::find(whole.file_metadata().schema_descr(), name, &file.name)?;
     let end = file.meta.size - 8 - footer.len() as u64;
     let mut chunks = Vec::with_capacity(whole.num_row_groups());
-    let mut groups = Vec::with_capacity(whole.num_row_groups());
     for (number, group) in whole.row_groups().iter().enumerate() {
         let in_group = |why: String| corrupt(file, format!("row group {number}: {why}"));
         let told = group.columns().get(column.leaf());
@@ -262,9 +294,8 @@ fn parse(
             .map_err(|_| in_group(format!("it claims {} rows", group.num_rows())))?;
         // Writers leave anything in place of a column without rows; it is never fetched.
         let range = if rows == 0 { 0..0 } else { place(told, end).map_err(in_group)? };
-        check_length(file, number, &range)?;
-        groups.push(at_zero(&column, told, rows as i64).map_err(damaged)?);
-        chunks.push(Chunk { range, rows, codec: told.compression() });
+        let (codec, encodings) = (told.compression(), *told.encodings_mask());
+        chunks.push(Chunk { range, rows, codec, encodings });
     }
     let told = whole.file_metadata();
     let rows: i128 = chunks.iter().map(|chunk| i128::from(chunk.rows)).sum();
@@ -272,11 +303,8 @@ fn parse(
         let why = format!("it claims {} rows, and its row groups {rows}", told.num_rows());
         return Err(corrupt(file, why));
     }
-    let schema = Arc::clone(column.schema());
-    let alone = FileMetaData::new(told.version(), told.num_rows(), None, None, schema, None);
-    let alone = Arc::new(ParquetMetaData::new(alone, groups));
-    let reader = ArrowReaderMetadata::try_new(alone, column.options().map_err(damaged)?);
-    Ok((column, reader.map_err(damaged)?, chunks))
+    let options = column.options().map_err(damaged)?;
+    Ok((column, options, chunks))
 }
 
 /// Where a chunk lies. Its length is claimed by the file, and must end before the footer.
@@ -289,20 +317,6 @@ fn place(told: &ColumnChunkMetaData, end: u64) -> Result<Range<u64>, String> {
     let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
     range.filter(|range| range.start >= 4 && range.end <= end).ok_or_else(|| {
         format!("its column lies at {start}, {length} bytes long, outside of 4..{end}")
-    })
-}
-
-fn check_length(file: &InputFile, number: usize, range: &Range<u64>) -> Result<(), Error> {
-    let got = range.end - range.start;
-    if got <= MAX_CHUNK_BYTES {
-        return Ok(());
-    }
-    Err(Error::TooMany {
-        name: format!("row group {number} of {}", file.name),
-        what: "bytes of one column",
-        got,
-        limit: MAX_CHUNK_BYTES,
-        remedy: "write smaller row groups",
     })
 }
 
@@ -322,27 +336,6 @@ fn check_readable(file: &InputFile, name: &str, told: &ColumnChunkMetaData) -> R
          Snappy, Zstandard, gzip, LZ4 and none"
     );
     Err(unsupported(file, what))
-}
-
-/// The row group as if it had only the column, and its chunk were the whole file.
-fn at_zero(
-    column: &Column,
-    told: &ColumnChunkMetaData,
-    rows: i64,
-) -> Result<RowGroupMetaData, ParquetError> {
-    let chunk = ColumnChunkMetaData::builder(column.schema().column(0))
-        .set_compression(told.compression())
-        .set_encodings_mask(*told.encodings_mask())
-        .set_num_values(told.num_values())
-        .set_total_compressed_size(told.compressed_size())
-        .set_total_uncompressed_size(told.uncompressed_size())
-        .set_data_page_offset(0)
-        .build()?;
-    RowGroupMetaData::builder(Arc::clone(column.schema()))
-        .set_num_rows(rows)
-        .set_total_byte_size(told.uncompressed_size())
-        .set_column_metadata(vec![chunk])
-        .build()
 }
 
 fn corrupt(file: &InputFile, why: String) -> Error {

@@ -4,6 +4,7 @@
 //! and its gzip and LZ4 frame decoders do not even stop at it.
 
 use std::io::Read;
+use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::basic::Compression;
@@ -89,6 +90,39 @@ pub(super) fn check(chunk: &Bytes, codec: Compression, room: u64) -> Result<Page
     let unpacked = dictionary + 2 * largest + batch_rows * worst;
     let batch_rows = batch_rows as usize;
     Ok(Pages { values, batch_rows, unpacked, lengths, plain_from, rows_before_plain })
+}
+
+/// The whole pages at the front of a column chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub(super) bytes: usize,
+    /// Values and nulls of the data pages, as claimed.
+    pub(super) rows: u64,
+    /// Where the dictionary lies, with its header.
+    pub(super) dictionary: Option<Range<usize>>,
+    /// Bytes of the page behind them, if its header is there.
+    pub(super) next: Option<u64>,
+}
+
+/// Finds the whole pages at the front of a chunk, of which not all is there. Nothing is checked.
+pub(super) fn whole(front: &[u8]) -> Whole {
+    let mut whole = Whole { bytes: 0, rows: 0, dictionary: None, next: None };
+    while let Ok((header, length)) = Header::read(&front[whole.bytes..]) {
+        let Ok(body) = u64::try_from(header.compressed) else { break };
+        let bytes = body.saturating_add(length as u64);
+        if bytes > (front.len() - whole.bytes) as u64 {
+            whole.next = Some(bytes);
+            break;
+        }
+        let page = whole.bytes..whole.bytes + bytes as usize;
+        whole.bytes = page.end;
+        match header.kind {
+            Header::DICTIONARY => whole.dictionary = Some(page),
+            Header::INDEX => {}
+            _ => whole.rows = whole.rows.saturating_add(u64::try_from(header.values).unwrap_or(0)),
+        }
+    }
+    whole
 }
 
 /// Of a page header what says how much memory the page needs. All of it is as claimed.

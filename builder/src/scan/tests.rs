@@ -18,8 +18,12 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::source::find;
+
+mod pieces;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/parquet");
 
@@ -39,9 +43,21 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
+async fn fetch(plan: &Plan) -> Result<Bytes, Error> {
+    let all = plan.chunks[0].range.clone();
+    plan.fetch(all, &Bytes::new(), &Arc::new(Spare::new(0))).await
+}
+
 const ROOM: Room = Room { in_flight: 256 << 20, unpacked: 1 << 30 };
 
+/// So little that nearly every page is a piece of its own.
+const TINY: Room = Room { in_flight: 200, ..ROOM };
+
 fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
+    read_within(ROOM, inputs, column, threads)
+}
+
+fn read_within(room: Room, inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
     let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
     let all = Arc::new(StdMutex::new(BTreeMap::new()));
     let found = Arc::clone(&all);
@@ -51,7 +67,7 @@ fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
     };
     let totals = block_on(async {
         let files = find(&inputs, "2026-11-19".parse().unwrap()).await?;
-        let (totals, left) = scan(files, column, ROOM, threads, sink, &|_| ()).await?;
+        let (totals, left) = scan(files, column, room, threads, sink, &|_| ()).await?;
         assert_eq!(left.len(), if totals.rows > 0 { threads } else { 0 });
         Ok::<_, Error>(totals)
     })?;
@@ -104,10 +120,12 @@ fn every_damaged_file_is_an_error_that_names_it() {
             continue;
         }
         let good = format!("{FIXTURES}/pyarrow-string.parquet");
-        let error = read(&[&path, &good], expected["column"].as_str().unwrap(), 2)
-            .expect_err(&format!("{name} passed, though {}", expected["why"]));
-        assert!(error.to_string().contains(&name), "{name}: {error}");
-        assert_eq!(error.kind(), Kind::Corrupt, "{name}: {error}");
+        for room in [ROOM, TINY] {
+            let error = read_within(room, &[&path, &good], expected["column"].as_str().unwrap(), 2)
+                .expect_err(&format!("{name} passed, though {}", expected["why"]));
+            assert!(error.to_string().contains(&name), "{name}: {error}");
+            assert_eq!(error.kind(), Kind::Corrupt, "{name}: {error}");
+        }
         damaged += 1;
     }
     assert_eq!(damaged, 14);
@@ -238,35 +256,6 @@ fn only_the_column_is_fetched() {
 }
 
 #[test]
-fn a_chunk_of_several_parts_is_put_together_in_order() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("a.parquet");
-    let ids: Vec<String> = (0..30_000).map(|i| format!("{i:0>900}")).collect();
-    let plain = WriterProperties::builder()
-        .set_dictionary_enabled(false)
-        .set_compression(Compression::UNCOMPRESSED)
-        .build();
-    write(&path, &ids, plain);
-    assert!(std::fs::metadata(&path).unwrap().len() > 3 * (8 << 20));
-    let found = read(&[path.to_str().unwrap()], "id", 1).unwrap();
-    assert!(found.ids.keys().map(Vec::as_slice).eq(ids.iter().map(String::as_bytes)));
-    // The same from a store that gives no open file, and so each part by itself.
-    let mut files =
-        block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
-    let elsewhere = Arc::new(object_store::memory::InMemory::new());
-    let (to, bytes) = (&files[0].meta.location, std::fs::read(&path).unwrap());
-    block_on(elsewhere.put(to, bytes.into())).unwrap();
-    files[0].meta = block_on(elsewhere.head(to)).unwrap();
-    files[0].objects = elsewhere;
-    let fetched = block_on(async {
-        let plan = Plan::read(files[0].clone(), "id").await.unwrap();
-        plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await.unwrap()
-    });
-    let bytes = std::fs::read(&path).unwrap();
-    assert!(fetched.len() > 3 * (8 << 20) && fetched[..] == bytes[4..4 + fetched.len()]);
-}
-
-#[test]
 fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
@@ -275,7 +264,7 @@ fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
         let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await?;
         let mut plan = Plan::read(files[0].clone(), "id").await?;
         plan.chunks[0].range = 4..4;
-        plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await
+        fetch(&plan).await
     });
     let fetched = fetched.unwrap();
     assert!(fetched.is_empty());
@@ -299,7 +288,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
         std::fs::remove_file(&path).unwrap();
         write(&path, &ids(2_000_000), WriterProperties::builder().build());
         assert_eq!(std::fs::metadata(&path).unwrap().len(), before);
-        let same_size = plan.fetch(&plan.chunks[0], &Arc::new(Spare::new(0))).await.unwrap_err();
+        let same_size = fetch(&plan).await.unwrap_err();
         write(&path, &ids(3), WriterProperties::builder().build());
         let other_size = Plan::read(files[0].clone(), "id").await.err().unwrap();
         [same_size, other_size]
@@ -352,7 +341,8 @@ fn no_flipped_bit_takes_down_more_than_the_scan() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         std::fs::write(&path, bad).unwrap();
-        if let Err(error) = read(&[path.to_str().unwrap()], "id", 1) {
+        let room = if at / 8 % 2 == 0 { ROOM } else { TINY };
+        if let Err(error) = read_within(room, &[path.to_str().unwrap()], "id", 1) {
             assert!(error.to_string().contains("flipped.parquet"), "{at}: {error}");
         }
     }
@@ -408,6 +398,7 @@ proptest! {
         (v2, dictionary, plain, binary) in any::<(bool, bool, bool, bool)>(),
         page_rows in 1..200_usize,
         codec in 0..5_usize,
+        in_flight in prop_oneof![Just(ROOM.in_flight), 1..6_000_u32],
     ) {
         let is_there = |rank: u8| rank < present;
         let values = rows.iter().map(|(rank, id)| is_there(*rank).then_some(id.as_str()));
@@ -442,7 +433,8 @@ proptest! {
         let path = dir.path().join("x.parquet");
         write_batch(&path, &batch, properties.build());
 
-        let found = read(&[path.to_str().unwrap()], "device.id", 2).unwrap();
+        let room = Room { in_flight, ..ROOM };
+        let found = read_within(room, &[path.to_str().unwrap()], "device.id", 2).unwrap();
         let mut expected = BTreeMap::new();
         for (_, id) in rows.iter().filter(|(rank, id)| is_there(*rank) && !id.is_empty()) {
             *expected.entry(id.clone().into_bytes()).or_insert(0) += 1;
