@@ -3,15 +3,15 @@
 //! | module | does |
 //! |---|---|
 //! | `footer` | a file → where its column lies, and every request for a part of it |
-//! | `cut` | a large column chunk → pieces that fit in memory |
-//! | `pages` | bounds what a column chunk may unpack to, before it does |
-//! | `delta` | bounds the counts inside such a chunk's pages |
+//! | `cut` | a column chunk → pieces of whole pages; a small one is one piece |
+//! | `pages` | bounds what a piece may unpack to, before it does |
+//! | `delta` | bounds the counts inside its pages |
 //! | `levels` | which rows of a page have a value |
 //! | `plain` | pages of values as they are → these values |
 //! | `thrift` | looks through a footer before the parquet crate does |
-//! | `decode` | a column chunk → its IDs, on a thread of its own |
+//! | `decode` | a piece → its IDs, on a thread of its own |
 //! | `room` | how much memory all of that may take |
-//! | `spare` | memory of one chunk, for the next one |
+//! | `spare` | memory of one piece, for the next one |
 //!
 //! Nothing here knows what becomes of an ID.
 
@@ -26,7 +26,6 @@ mod room;
 mod spare;
 mod thrift;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -44,8 +43,11 @@ use self::spare::Spare;
 use crate::error::Error;
 use crate::source::InputFile;
 
-/// What a small chunk counts as, so that there are not too many in flight.
+/// What a small piece counts as, so that there are not too many in flight.
 const LEAST_BYTES: u32 = 1 << 20;
+
+/// Smaller pieces are not made for more threads: what a piece ends within is fetched again.
+const LEAST_PIECE_BYTES: u32 = 4 << 20;
 
 /// Footers read, or chunks fetched, at the same time.
 const FETCHES_AT_ONCE: usize = 16;
@@ -61,7 +63,7 @@ pub struct Totals {
     pub nulls: u64,
     /// Rows whose ID was empty or too long.
     pub invalid: u64,
-    /// Bytes fetched, of footers and of the column.
+    /// Bytes of footers and of the column, each counted once.
     pub bytes_read: u64,
 }
 
@@ -106,9 +108,9 @@ impl<F: FnMut(&[u8])> Sink for F {
 /// together. Which sink gets an ID, and in what order, is by chance. `progress` is called by this future:
 /// after the footers, then about every 65,536 rows of each thread, or a page of more, and at the end.
 ///
-/// Cost: `threads` threads; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; a row
-/// group whose pages claim more than there is room for is refused unopened, so that a small file cannot
-/// ask for all memory.
+/// Cost: `threads` threads; of memory, what `room` says. Usually a thread unpacks two pages of 1 MB; pages
+/// that claim more than there is room for are refused unopened, so that a small file cannot ask for all
+/// memory.
 ///
 /// An error ends the scan at once, and every thread with it. Dropping the future does the same,
 /// except that a thread may be unpacking one more page by then. A panic of a sink is passed on.
@@ -147,13 +149,13 @@ pub async fn scan<S: Sink>(
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
     let crew = Crew::start(threads, move || sink(rows), room.unpacked, waiting, report)?;
-    let fetching = fetch_chunks(plans, room.in_flight, work);
+    let fetching = fetch_chunks(plans, room.in_flight, threads, work);
     let watching = async {
         // Ends when the last thread does.
         while let Some(event) = reports.recv().await {
             match event {
                 Event::Rows(rows) => done.rows_done += rows,
-                Event::Chunk(bytes) => {
+                Event::Piece(bytes) => {
                     done.bytes_done += bytes;
                     totals.bytes_read += bytes;
                     continue;
@@ -195,10 +197,13 @@ async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Pla
 async fn fetch_chunks(
     plans: Vec<Arc<Plan>>,
     in_flight: u32,
+    threads: usize,
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {
+    let a_thread = in_flight / u32::try_from(threads).unwrap_or(u32::MAX);
     let fetcher = Fetcher {
-        most: in_flight / 2,
+        // Each thread decodes one while another arrives.
+        most: (a_thread / 2).max(LEAST_PIECE_BYTES).min(in_flight / 2),
         // The channel needs no bound of its own: what is in it holds a part of this.
         room: Arc::new(Semaphore::new(in_flight.max(LEAST_BYTES) as usize)),
         in_flight: in_flight.max(LEAST_BYTES),
@@ -231,13 +236,12 @@ impl Fetcher {
     async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
         let in_group = |why| plan.corrupt(format_args!("row group {group}"), why);
         let mut cutter = Cutter::new(&plan.chunks[group], u64::from(self.most));
-        while let Some(range) = cutter.wanted() {
-            let bytes = (range.end - range.start).saturating_add(cutter.dictionary().len() as u64);
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        while let Some(wanted) = cutter.wanted() {
+            let bytes = u32::try_from(wanted.bytes()).unwrap_or(u32::MAX);
             let share = bytes.clamp(LEAST_BYTES, self.in_flight);
             let share = Arc::clone(&self.room).acquire_many_owned(share).await;
             let share = share.expect("nobody closes this semaphore");
-            let fetched = plan.fetch(range, cutter.dictionary(), &self.spare).await?;
+            let fetched = plan.fetch(&wanted, &self.spare).await?;
             if let Some(piece) = cutter.cut(fetched).map_err(in_group)? {
                 let work = Work { plan: Arc::clone(plan), group, piece, _share: share };
                 // With no thread left to take it, why is already reported.
@@ -248,7 +252,7 @@ impl Fetcher {
     }
 }
 
-/// A row group's bytes of the column, or a piece of them, to be decoded.
+/// A piece of a row group's column, to be decoded.
 struct Work {
     plan: Arc<Plan>,
     group: usize,
@@ -257,14 +261,18 @@ struct Work {
 }
 
 impl Work {
+    /// Bytes of it that no other piece has.
+    fn own_bytes(&self) -> u64 {
+        self.piece.range.end - self.piece.range.start
+    }
+
     /// Where in its file it lies, for whoever reads an error.
     fn place(&self) -> String {
-        let (group, at) = (self.group, self.piece.at);
-        let Range { start, end } = self.plan.chunks[group].range;
-        if at == start && self.piece.covers == end - start {
+        let (group, own) = (self.group, &self.piece.range);
+        if *own == self.plan.chunks[group].range {
             return format!("row group {group}");
         }
-        format!("row group {group}, from byte {at} of the file on")
+        format!("row group {group}, from byte {} of the file on", own.start)
     }
 
     fn corrupt(&self, why: impl std::fmt::Display) -> Error {

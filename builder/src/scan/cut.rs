@@ -2,7 +2,7 @@
 //! its column neither fits a small budget nor should be one thread's work.
 //!
 //! No I/O: what to fetch is asked, and what was fetched is given. A piece begins with the chunk's dictionary,
-//! so that it reads like a chunk of its own.
+//! fetched again, so that it reads like a chunk of its own, and nothing is held between two pieces.
 
 use std::ops::Range;
 
@@ -14,21 +14,37 @@ use super::pages::{self, MAX_PAGE_BYTES};
 /// A page header is never so long: one that cannot be read in so many bytes is none.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
+/// What a page of so many bytes has at most in the file: no codec makes noise longer by more than that.
+const MAX_PACKED_BYTES: u64 = MAX_HEADER_BYTES + MAX_PAGE_BYTES + MAX_PAGE_BYTES / 64;
+
 /// Cuts one chunk, from its first page on.
 pub(super) struct Cutter<'a> {
     chunk: &'a Chunk,
-    /// The most bytes of a piece, unless a page has more.
+    /// The most bytes of a piece, unless a page or the dictionary has more.
     most: u64,
     /// Where the next piece begins in the file.
     at: u64,
-    /// Up to where the file is in pieces: short of `at` where there is only a dictionary in between.
-    covered: u64,
     /// Rows of the pieces before.
     rows: u64,
-    /// What the page at `at` is known to take.
+    /// How much to fetch at least, for the page at `at` to be whole.
     least: u64,
-    dictionary: Bytes,
+    /// Where the dictionary lies in the file.
+    dictionary: Range<u64>,
     is_done: bool,
+}
+
+/// What a piece is made of, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) dictionary: Range<u64>,
+    pub(super) pages: Range<u64>,
+}
+
+impl Wanted {
+    pub(super) fn bytes(&self) -> u64 {
+        let length = |range: &Range<u64>| range.end - range.start;
+        length(&self.dictionary) + length(&self.pages)
+    }
 }
 
 /// Whole pages of a chunk.
@@ -37,81 +53,67 @@ pub(super) struct Piece {
     /// How many rows the chunk has there: as its pages say, and in the last piece those left of what the
     /// footer says.
     pub(super) rows: u64,
-    /// Where it begins in the file, but for the dictionary in front.
-    pub(super) at: u64,
-    /// How many of the file's bytes it has that no piece before it had.
-    pub(super) covers: u64,
+    /// Where its own pages lie in the file; the dictionary in front of them does not count.
+    pub(super) range: Range<u64>,
 }
 
 impl<'a> Cutter<'a> {
     /// Cuts into even pieces of at most `most` bytes.
     pub(super) fn new(chunk: &'a Chunk, most: u64) -> Cutter<'a> {
-        let (at, most) = (chunk.range.start, most.max(1));
-        Cutter {
-            chunk,
-            most,
-            at,
-            covered: at,
-            rows: 0,
-            least: 0,
-            dictionary: Bytes::new(),
-            is_done: false,
-        }
+        let at = chunk.range.start;
+        Cutter { chunk, most, at, rows: 0, least: 0, dictionary: at..at, is_done: false }
     }
 
     /// What to fetch next, unless nothing is left.
-    pub(super) fn wanted(&self) -> Option<Range<u64>> {
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        let dictionary = self.dictionary.clone();
+        let dictionary_bytes = dictionary.end - dictionary.start;
+        // No fewer pages than what is fetched and unpacked for them once more.
+        let most = self.most.saturating_sub(dictionary_bytes).max(dictionary_bytes).max(1);
         let left = self.chunk.range.end - self.at;
-        // A piece is no less than the dictionary that is copied and unpacked for it once more.
-        let most = self.most.max(self.dictionary.len() as u64);
         let even = left.div_ceil(left.div_ceil(most).max(1));
-        (!self.is_done).then(|| self.at..self.at + even.max(self.least).min(left))
+        let pages = self.at..self.at + even.max(self.least).min(left);
+        (!self.is_done).then_some(Wanted { dictionary, pages })
     }
 
-    /// What must be in front of what is fetched.
-    pub(super) fn dictionary(&self) -> &Bytes {
-        &self.dictionary
-    }
-
-    /// Cuts what was wanted after its last whole page. Nothing, when not one with rows is in it: then more is
-    /// wanted.
+    /// Cuts what was wanted after its last whole page. Nothing, when not one is in it: then more is wanted.
     ///
     /// # Errors
-    /// More rows than the footer promised.
+    /// More rows than the footer promised, or a page beyond its limit.
     pub(super) fn cut(&mut self, fetched: Bytes) -> Result<Option<Piece>, String> {
-        let front = self.dictionary.len();
+        let front = (self.dictionary.end - self.dictionary.start) as usize;
         let own = &fetched[front..];
         let (at, length) = (self.at, own.len() as u64);
         let left = self.chunk.rows.checked_sub(self.rows).ok_or_else(|| {
             let (rows, promised) = (self.rows, self.chunk.rows);
             format!("its column has at least {rows} rows, and {promised} were promised")
         })?;
-        let covers = at + length - self.covered;
-        let rest = Piece { bytes: fetched.clone(), rows: left, at, covers };
         self.is_done = at + length == self.chunk.range.end;
         if self.is_done {
-            return Ok(Some(rest));
+            return Ok(Some(Piece { bytes: fetched, rows: left, range: at..at + length }));
         }
         let whole = pages::whole(own);
-        if whole.bytes == 0 {
-            self.least = whole.next.unwrap_or((2 * length).clamp(64, MAX_HEADER_BYTES));
-            // Of no use, however much is fetched: the decoder says why.
-            self.is_done = self.least <= length || self.least > MAX_PAGE_BYTES + MAX_HEADER_BYTES;
-            return Ok(self.is_done.then_some(rest));
+        if let Some(bytes) = whole.next.filter(|bytes| *bytes > MAX_PACKED_BYTES) {
+            return Err(format!(
+                "a page claims {bytes} bytes, and at most {MAX_PACKED_BYTES} are allowed"
+            ));
         }
-        self.at += whole.bytes as u64;
-        self.least = 0;
-        if let Some(dictionary) = whole.dictionary.filter(|_| front == 0) {
-            // A copy: the memory that it is in is for the next piece.
-            self.dictionary = Bytes::copy_from_slice(&own[dictionary]);
+        self.least = whole.next.unwrap_or(0);
+        if whole.bytes == 0 {
+            if whole.next.is_none() {
+                // Of no use, however much is fetched: the decoder says why.
+                self.is_done = length >= MAX_HEADER_BYTES;
+                self.least = (2 * length).clamp(64, MAX_HEADER_BYTES);
+            }
+            let rest = || Piece { bytes: fetched.clone(), rows: left, range: at..at + length };
+            return Ok(self.is_done.then(rest));
+        }
+        if let Some(Range { start, end }) = whole.dictionary {
+            self.dictionary = at + start as u64..at + end as u64;
         }
         self.rows = self.rows.saturating_add(whole.rows);
-        if whole.rows == 0 {
-            return Ok(None);
-        }
-        let covers = self.at - self.covered;
-        self.covered = self.at;
+        self.at += whole.bytes as u64;
         let bytes = fetched.slice(..front + whole.bytes);
-        Ok(Some(Piece { bytes, rows: whole.rows, at, covers }))
+        Ok(Some(Piece { bytes, rows: whole.rows, range: at..self.at }))
     }
 }

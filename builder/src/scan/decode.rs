@@ -1,4 +1,4 @@
-//! A column chunk → its IDs, on a thread of its own.
+//! A piece of a column chunk → its IDs, on a thread of its own.
 //!
 //! No I/O. Whatever the bytes are, what leaves here is IDs or an error that names the file.
 
@@ -30,8 +30,8 @@ const ROWS_A_REPORT: u64 = 1 << 16;
 pub(super) enum Event {
     /// This many more rows.
     Rows(u64),
-    /// A chunk of this many bytes is done.
-    Chunk(u64),
+    /// A piece of this many bytes is done.
+    Piece(u64),
     /// It has ended, for this reason.
     Failed(Error),
 }
@@ -57,7 +57,7 @@ pub(super) fn run<S: Sink>(
                 counts.nulls += more.nulls;
                 counts.invalid += more.invalid;
                 // Nobody listens to a scan that is being dropped.
-                let _ = report.send(Event::Chunk(work.piece.covers));
+                let _ = report.send(Event::Piece(work.own_bytes()));
             }
             Err(error) => {
                 let _ = report.send(Event::Failed(error));
@@ -108,7 +108,7 @@ fn decode(
     let corrupt = |why: String| work.corrupt(why);
     let damaged = |e: ParquetError| corrupt(e.to_string());
     let differ =
-        |rows| corrupt(format!("its column has {rows} rows, and {promised} were promised"));
+        |rows| corrupt(format!("its pages have {rows} rows, and {promised} were promised"));
     let pages = pages::check(bytes, chunk.codec, room.all()).map_err(corrupt)?;
     if pages.values != *promised {
         return Err(differ(pages.values));
@@ -169,7 +169,7 @@ fn column_of(alone: &ArrowReaderMetadata) -> &ColumnChunkMetaData {
     alone.metadata().row_group(0).column(0)
 }
 
-/// What a chunk's rows held so far, told to others as it grows.
+/// What a piece's rows held so far, told to others as it grows.
 struct Tally<'a, 'm> {
     counts: Counts,
     meter: &'a mut Meter<'m>,

@@ -15,9 +15,9 @@ use super::thrift::Thrift;
 /// The most values of one such page: writers leave off at some ten thousand.
 const MAX_VALUES: u64 = 1 << 24;
 
-/// Checks every page of a chunk that has such lists.
+/// Checks every page of a piece that has such lists.
 ///
-/// Cost: the chunk is unpacked once more. Few writers use these encodings.
+/// Cost: the piece is unpacked once more. Few writers use these encodings.
 ///
 /// # Errors
 /// What is wrong with which page, as text.

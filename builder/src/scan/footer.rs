@@ -20,6 +20,7 @@ use parquet::file::metadata::{
     ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
+use super::cut::Wanted;
 use super::spare::Spare;
 use super::thrift;
 use crate::error::Error;
@@ -35,7 +36,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// A request of this size is done long before a store's client gives up on it.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Requests for parts of one column chunk at the same time.
+/// Requests for parts of one piece at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
 /// All that a row group's bytes still need to become IDs.
@@ -81,42 +82,44 @@ impl Plan {
         })
     }
 
-    /// Fetches some bytes of the column, and nothing else, to behind those in `front`, into memory that is
-    /// spare.
-    pub(super) async fn fetch(
-        &self,
-        Range { start, end }: Range<u64>,
-        front: &Bytes,
-        spare: &Arc<Spare>,
-    ) -> Result<Bytes, Error> {
-        if start == end {
+    /// Fetches some bytes of the column, and nothing else, into memory that is spare.
+    pub(super) async fn fetch(&self, wanted: &Wanted, spare: &Arc<Spare>) -> Result<Bytes, Error> {
+        let bytes = wanted.bytes();
+        if bytes == 0 {
             // No store gives nothing of a file, and a decoder says best what is wrong with it.
-            return Ok(front.clone());
+            return Ok(Bytes::new());
         }
-        let (front_bytes, bytes) = (front.len(), end - start);
         let what = "one column of a row group";
         let memory = |source| Error::Memory { what, bytes, source };
-        let mut memory = spare.lend(front_bytes + bytes as usize).map_err(memory)?;
-        memory[..front_bytes].copy_from_slice(front);
-        let part = |at| request(&self.file, at..end.min(at + PART_BYTES), self.seen.as_deref());
-        let first = match part(start).await?.payload {
+        let mut memory = spare.lend(bytes as usize).map_err(memory)?;
+        let (dictionary, pages) = (wanted.dictionary.clone(), wanted.pages.clone());
+        let front = (dictionary.end - dictionary.start) as usize;
+        let mut parts = parts(&dictionary).chain(parts(&pages));
+        let part = |part: Range<u64>| request(&self.file, part, self.seen.as_deref());
+        let first_range = parts.next().expect("there are bytes, and so a part");
+        let first = match part(first_range.clone()).await?.payload {
             GetResultPayload::Stream(first) => first,
             // An open local file, in which the other parts are as well.
             GetResultPayload::File(file, _) => {
-                let read =
-                    move || file.read_exact_at(&mut memory[front_bytes..], start).map(|()| memory);
+                let read = move || {
+                    let (dictionary_place, place) = memory.split_at_mut(front);
+                    file.read_exact_at(dictionary_place, dictionary.start)?;
+                    file.read_exact_at(place, pages.start).map(|()| memory)
+                };
                 let read = tokio::task::spawn_blocking(read).await;
                 let memory = read.expect("reading a file does not panic");
                 let memory = memory.map_err(|e| self.unread(e))?;
                 // Once more, in case it was written to meanwhile.
-                part(start).await?;
+                part(first_range).await?;
                 return Ok(Bytes::from_owner(memory));
             }
         };
-        let (place, rest) = memory[front_bytes..].split_at_mut(bytes.min(PART_BYTES) as usize);
-        let others = (start..end).step_by(PART_BYTES as usize).skip(1);
-        let others = others.zip(rest.chunks_mut(PART_BYTES as usize)).map(|(at, place)| {
-            let part = part(at);
+        let (place, mut rest) = memory.split_at_mut((first_range.end - first_range.start) as usize);
+        let others = parts.map(|range| {
+            let (place, behind) =
+                std::mem::take(&mut rest).split_at_mut((range.end - range.start) as usize);
+            rest = behind;
+            let part = part(range);
             async move { receive(&self.file, part.await?.into_stream(), place).await }
                 .right_future()
         });
@@ -165,6 +168,12 @@ impl Plan {
     pub(super) fn corrupt(&self, place: impl Display, why: impl Display) -> Error {
         corrupt(&self.file, format!("{place}: {why}"))
     }
+}
+
+/// What is requested one by one of a range.
+fn parts(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = range.end;
+    range.clone().step_by(PART_BYTES as usize).map(move |at| at..end.min(at + PART_BYTES))
 }
 
 /// The bytes of a footer, the tag of the file they came from, and how many bytes that took.

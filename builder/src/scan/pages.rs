@@ -24,7 +24,7 @@ const MAX_BATCH_ROWS: u64 = 8192;
 const SAFE_GZIP_BYTES: usize = (MAX_PAGE_BYTES / 1032) as usize;
 const SAFE_LZ4_BYTES: usize = (MAX_PAGE_BYTES / 255) as usize;
 
-/// What the headers of a column chunk add up to.
+/// What the headers of a piece's pages add up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pages {
     /// Values and nulls of all data pages.
@@ -40,7 +40,7 @@ pub(super) struct Pages {
     pub(super) rows_before_plain: u64,
 }
 
-/// Walks the page headers of a whole column chunk.
+/// Walks the page headers of a piece of a column chunk.
 ///
 /// Once this has passed, decoding batches of `batch_rows` holds `unpacked` bytes: the dictionary page,
 /// the page at each end of a batch, and the rows between them, of which a quarter of `room` is enough.

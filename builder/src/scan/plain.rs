@@ -14,7 +14,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use super::levels;
 use super::pages::Pages;
 
-/// The last pages of a chunk, all of them PLAIN.
+/// The last pages of a piece, all of them PLAIN.
 pub(super) struct PlainPages {
     reader: SerializedPageReader<Bytes>,
     max_level: i16,

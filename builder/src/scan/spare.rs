@@ -1,4 +1,4 @@
-//! [`Spare`]: memory that one column chunk no longer needs, for the next one.
+//! [`Spare`]: memory that one piece of a column no longer needs, for the next one.
 //!
 //! The first touch of new memory costs more than reading a cached file into it, and up to twenty times more
 //! on a virtual machine whose host must find it first.
@@ -69,7 +69,7 @@ impl Drop for Lent {
     fn drop(&mut self) {
         let mut all = self.to.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(self.memory.take());
-        // The largest last, and gone first: one chunk beyond all others leaves nothing that waits for another.
+        // The largest last, and gone first: one piece beyond all others leaves nothing that waits for another.
         all.sort_unstable_by_key(Buffer::capacity);
         while all.iter().map(Buffer::capacity).sum::<usize>() > self.to.most_bytes {
             all.pop();

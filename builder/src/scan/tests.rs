@@ -1,6 +1,7 @@
 //! Whole files through `find` and `scan`: every fixture, damage, limits, and how a scan ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Mutex as StdMutex;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use proptest::prelude::*;
 
 use bytes::Bytes;
 
+use super::cut::Wanted;
 use super::*;
 use crate::source::find;
 
@@ -43,9 +45,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-async fn fetch(plan: &Plan) -> Result<Bytes, Error> {
-    let all = plan.chunks[0].range.clone();
-    plan.fetch(all, &Bytes::new(), &Arc::new(Spare::new(0))).await
+async fn fetch(plan: &Plan, pages: Range<u64>) -> Result<Bytes, Error> {
+    plan.fetch(&Wanted { dictionary: 0..0, pages }, &Arc::new(Spare::new(0))).await
+}
+
+async fn fetch_all(plan: &Plan) -> Result<Bytes, Error> {
+    fetch(plan, plan.chunks[0].range.clone()).await
 }
 
 const ROOM: Room = Room { in_flight: 256 << 20, unpacked: 1 << 30 };
@@ -264,7 +269,7 @@ fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
         let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await?;
         let mut plan = Plan::read(files[0].clone(), "id").await?;
         plan.chunks[0].range = 4..4;
-        fetch(&plan).await
+        fetch_all(&plan).await
     });
     let fetched = fetched.unwrap();
     assert!(fetched.is_empty());
@@ -288,7 +293,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
         std::fs::remove_file(&path).unwrap();
         write(&path, &ids(2_000_000), WriterProperties::builder().build());
         assert_eq!(std::fs::metadata(&path).unwrap().len(), before);
-        let same_size = fetch(&plan).await.unwrap_err();
+        let same_size = fetch_all(&plan).await.unwrap_err();
         write(&path, &ids(3), WriterProperties::builder().build());
         let other_size = Plan::read(files[0].clone(), "id").await.err().unwrap();
         [same_size, other_size]

@@ -26,7 +26,7 @@ fn a_chunk_of_several_parts_is_put_together_in_order() {
     files[0].objects = elsewhere;
     let fetched = block_on(async {
         let plan = Plan::read(files[0].clone(), "id").await.unwrap();
-        fetch(&plan).await.unwrap()
+        fetch_all(&plan).await.unwrap()
     });
     let bytes = std::fs::read(&path).unwrap();
     assert!(fetched.len() > 3 * (8 << 20) && fetched[..] == bytes[4..4 + fetched.len()]);
@@ -61,7 +61,7 @@ fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
     block_on(async {
         let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await;
         let plan = Plan::read(files.unwrap().remove(0), "id").await.unwrap();
-        let bytes = fetch(&plan).await.unwrap();
+        let bytes = fetch_all(&plan).await.unwrap();
         (plan, bytes)
     })
 }
@@ -71,13 +71,13 @@ fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64
     let chunk = &plan.chunks[0];
     let mut cutter = Cutter::new(chunk, most);
     let (mut pieces, mut fetched) = (Vec::new(), 0);
-    while let Some(range) = cutter.wanted() {
+    while let Some(wanted) = cutter.wanted() {
         let at = |offset: u64| (offset - chunk.range.start) as usize;
-        fetched += range.end - range.start;
-        let (dictionary, own) = (cutter.dictionary(), &bytes[at(range.start)..at(range.end)]);
-        let front = dictionary.len();
+        let of = |range: &Range<u64>| &bytes[at(range.start)..at(range.end)];
+        fetched += wanted.bytes();
+        let (dictionary, own) = (of(&wanted.dictionary), of(&wanted.pages));
         let piece = cutter.cut([dictionary, own].concat().into())?;
-        pieces.extend(piece.map(|piece| (front, piece)));
+        pieces.extend(piece.map(|piece| (dictionary.len(), piece)));
     }
     Ok((pieces, fetched))
 }
@@ -92,23 +92,21 @@ proptest! {
         let (pieces, fetched) = cut(&plan, &bytes, most).unwrap();
         let dictionary = pages::whole(&bytes).dictionary.map_or(0, |range| range.end);
         // Or a page: it has 500 IDs of 16 characters, their lengths and its header.
-        let most = most.max(dictionary as u64).max(12_000);
+        let most = most.max(2 * dictionary as u64).max(12_000);
         let (mut together, mut rows) = (Vec::new(), 0);
         for (front, piece) in pieces {
+            prop_assert!(piece.bytes.len() as u64 <= most, "{} bytes", piece.bytes.len());
             let (front, own) = piece.bytes.split_at(front);
-            prop_assert!(own.len() as u64 <= most, "{} bytes", own.len());
             prop_assert!(front.is_empty() || front == &bytes[..dictionary]);
-            // A dictionary without rows behind it is no piece.
-            let between = piece.covers as usize - own.len();
-            together.extend_from_slice(&bytes[together.len()..][..between]);
-            prop_assert_eq!(piece.at - plan.chunks[0].range.start, together.len() as u64);
+            prop_assert_eq!(piece.range.start - plan.chunks[0].range.start, together.len() as u64);
             together.extend_from_slice(own);
+            prop_assert_eq!(piece.range.end - plan.chunks[0].range.start, together.len() as u64);
             rows += piece.rows;
         }
         prop_assert!(together == bytes);
         prop_assert_eq!(rows, 20_000);
-        // The page that a piece ends in is fetched again, and what was too little for one.
-        prop_assert!(fetched <= 3 * bytes.len() as u64, "{fetched} of {}", bytes.len());
+        // Again come the page that a piece ends in, what was too little for one, and the dictionary.
+        prop_assert!(fetched <= 4 * bytes.len() as u64, "{fetched} of {}", bytes.len());
     }
 }
 
@@ -133,9 +131,98 @@ fn a_page_that_can_never_be_whole_ends_the_cutting_and_is_left_to_the_decoder() 
 }
 
 #[test]
+fn of_two_dictionaries_the_later_one_belongs_to_the_pages_behind_it() {
+    let (mut plan, bytes) = one_chunk(true);
+    let dictionary = pages::whole(&bytes).dictionary.unwrap();
+    let twice = [&bytes[..], &bytes].concat();
+    let Range { start, .. } = plan.chunks[0].range;
+    plan.chunks[0].range.end = start + twice.len() as u64;
+    plan.chunks[0].rows *= 2;
+    let mut cutter = Cutter::new(&plan.chunks[0], 1);
+    let mut before = Vec::new();
+    while let Some(wanted) = cutter.wanted() {
+        let at = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
+        before.push(at(&wanted.dictionary));
+        let parts = [&twice[at(&wanted.dictionary)], &twice[at(&wanted.pages)]];
+        cutter.cut(parts.concat().into()).unwrap();
+    }
+    let later = dictionary.start + bytes.len()..dictionary.end + bytes.len();
+    before.dedup();
+    assert_eq!(before, [0..0, dictionary, later]);
+}
+
+#[test]
+fn a_page_that_claims_more_than_any_may_have_is_refused_before_it_is_fetched() {
+    let (mut plan, bytes) = one_chunk(false);
+    let told = pages::claims(&bytes);
+    let (claim, huge) = (zigzag(told.compressed), zigzag((1 << 31) - 1));
+    let at = bytes.windows(claim.len()).position(|w| w == claim).unwrap();
+    // Uncompressed: both claims are the same.
+    let rest = &bytes[at + 2 * claim.len() + 1..];
+    let bad = [&bytes[..at], &huge, &[0x15], &huge, rest].concat();
+    plan.chunks[0].range.end = plan.chunks[0].range.start + (1 << 40);
+    let why = cut(&plan, &bad, 1_000).err().unwrap();
+    assert!(why.contains("claims 2147483") && why.contains("are allowed"), "{why}");
+}
+
+/// The ordinary room of a small budget, more threads than chunks, and a page that is larger than the room.
+#[test]
+fn pieces_of_many_chunks_at_once_are_all_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let ids: Vec<String> =
+        (0..400_000).map(|i| format!("{:032x}", u128::from(scramble(i)))).collect();
+    for (name, page_rows, dictionary) in
+        [("a", 20_000, true), ("b", 400_000, false), ("c", 5_000, false)]
+    {
+        let properties = WriterProperties::builder()
+            .set_dictionary_enabled(dictionary)
+            .set_data_page_size_limit(1 << 30)
+            .set_data_page_row_count_limit(page_rows)
+            .set_write_batch_size(page_rows)
+            .set_max_row_group_row_count(Some(ids.len()))
+            .build();
+        write(&dir.path().join(name).with_extension("parquet"), &ids, properties);
+    }
+    let room = Room { in_flight: 4 << 20, ..ROOM };
+    let found = read_within(room, &[dir.path().to_str().unwrap()], "id", 4).unwrap();
+    assert!(
+        found
+            .ids
+            .keys()
+            .map(Vec::as_slice)
+            .eq(BTreeSet::from_iter(ids.iter().map(|id| id.as_bytes())))
+    );
+    assert!(found.ids.values().all(|rows| *rows == 3));
+}
+
+#[test]
 fn more_rows_in_the_pages_than_in_the_footer_are_damage() {
     let (mut plan, bytes) = one_chunk(false);
     plan.chunks[0].rows = 9_000;
     let why = cut(&plan, &bytes, 10_000).err().unwrap();
     assert!(why.contains("rows, and 9000 were promised"), "{why}");
+}
+
+#[test]
+fn a_file_written_to_in_place_between_two_pieces_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let ids: Vec<String> = (0..1_000).map(|i| format!("user-{i}")).collect();
+    write(&path, &ids, WriterProperties::builder().build());
+    let bytes = std::fs::read(&path).unwrap();
+    let modified = || std::fs::metadata(&path).unwrap().modified().unwrap();
+    let error = block_on(async {
+        let files = find(&[path.display().to_string()], "2026-11-19".parse().unwrap()).await;
+        let plan = Plan::read(files.unwrap().remove(0), "id").await.unwrap();
+        let Range { start, end } = plan.chunks[0].range;
+        let middle = start.midpoint(end);
+        fetch(&plan, start..middle).await.unwrap();
+        let before = modified();
+        // The same bytes: what a writer is halfway through nobody knows. A clock may tick only now and then.
+        while modified() == before {
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        fetch(&plan, middle..end).await.unwrap_err()
+    });
+    assert!(matches!(&error, Error::Replaced { .. }), "{error}");
 }
