@@ -203,8 +203,9 @@ impl Slot {
         FilterStatus::of(self, self.clock.now())
     }
 
-    /// Every distinct ID among recent questions, unless the guard is off.
-    pub(crate) fn questions(&self) -> Option<Vec<Question>> {
+    /// Every distinct ID among recent questions, unless the guard is off: also those that waited in idle lanes
+    /// to be sampled, and are now.
+    pub(crate) fn recent_questions(&self) -> Option<Vec<Question>> {
         let sample = self.sample.as_ref()?;
         self.lanes.hand_over(sample);
         Some(sample.distinct())
@@ -244,9 +245,9 @@ impl FilterHandle {
         };
         let before = lane.asked();
         if sample::is_due(before) {
-            self.stage(&mut lane.own, id);
+            self.stage(&mut lane.inside, id);
         }
-        let seen = lane.own.holding.held.contains(id);
+        let seen = lane.inside.holding.held.contains(id);
         lane.leave(before, 1, u64::from(seen));
         seen
     }
@@ -267,7 +268,7 @@ impl FilterHandle {
 
     /// Once in 128 questions.
     #[cold]
-    fn stage(&self, lane: &mut lane::Own, id: &[u8]) {
+    fn stage(&self, lane: &mut lane::Inside, id: &[u8]) {
         if let Some(sample) = &self.slot.sample {
             lane.staged.add(id, sample);
         }
@@ -283,7 +284,7 @@ impl FilterHandle {
             let seen = slot.answer_batch(slot.current.load().as_deref(), ids, answers);
             return self.count(ids, seen as u64);
         };
-        let seen = slot.answer_batch(lane.own.holding.held.owner(), ids, answers);
+        let seen = slot.answer_batch(lane.inside.holding.held.owner(), ids, answers);
         let before = lane.asked();
         lane.leave(before, ids.len() as u64, seen as u64);
         slot.sample_batch(ids, before);

@@ -66,7 +66,7 @@ impl Watch {
         if force && self.since.is_none() {
             return Ruling::Swap;
         }
-        let Some(questions) = slot.questions() else { return Ruling::Swap };
+        let Some(questions) = slot.recent_questions() else { return Ruling::Swap };
         let side = |generation: &Generation| generation.header.fpp_measured();
         let comparison =
             guard::compare(&questions, (&old.filter, side(old)), (&new.filter, side(new)));

@@ -3,7 +3,8 @@
 //! A thread takes its lane by one locked instruction and leaves it by a plain store. To take hold of the
 //! current generation for each question, and to count beside others, took four. Nobody waits for a lane: a
 //! thread that finds its own taken asks beside it. It is taken when another thread has the same one, by the
-//! poller for a moment in a swap, and by the thread's own question if that asks another.
+//! poller for a moment in a swap and before the guard judges, and by the thread's own question if that asks
+//! another.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,13 +25,13 @@ pub(super) struct Lanes([Lane; LANES]);
 #[repr(align(128))]
 struct Lane {
     /// Only ever tried.
-    own: SpinMutex<Own>,
+    inside: SpinMutex<Inside>,
     /// Written by whoever has taken the lane.
     tally: Tally,
 }
 
 /// What only whoever has taken the lane may touch.
-pub(super) struct Own {
+pub(super) struct Inside {
     pub(super) holding: Holding,
     /// Questions on their way to the sample: to lock it and to look at the clock for each of them took six
     /// nanoseconds, shared out among all 128 of which one is sampled.
@@ -39,15 +40,15 @@ pub(super) struct Own {
 
 /// A lane, taken until dropped.
 pub(super) struct Taken<'a> {
-    pub(super) own: SpinMutexGuard<'a, Own>,
+    pub(super) inside: SpinMutexGuard<'a, Inside>,
     tally: &'a Tally,
 }
 
 impl Lanes {
     pub(super) fn new(meanwhile: bool) -> Lanes {
         let lane = |_| {
-            let own = Own { holding: Holding::none(meanwhile), staged: Staged::new() };
-            Lane { own: SpinMutex::new(own), tally: Tally::default() }
+            let inside = Inside { holding: Holding::none(meanwhile), staged: Staged::new() };
+            Lane { inside: SpinMutex::new(inside), tally: Tally::default() }
         };
         Lanes(std::array::from_fn(lane))
     }
@@ -55,26 +56,27 @@ impl Lanes {
     /// The calling thread's lane, with the generation that answers now, unless it is taken.
     #[inline(always)]
     pub(super) fn take(&self, slot: &Slot) -> Option<Taken<'_>> {
-        let Lane { own, tally } = &self.0[number_of_this_thread(slot) % LANES];
-        let mut own = own.try_lock()?;
-        own.holding.follow(slot);
-        Some(Taken { own, tally })
+        let Lane { inside, tally } = &self.0[number_of_this_thread(slot) % LANES];
+        let mut inside = inside.try_lock()?;
+        inside.holding.follow(slot);
+        Some(Taken { inside, tally })
     }
 
     /// Lets go of older generations than the current one; a lane that is taken does so with its next
     /// question, or when it is told again.
     pub(super) fn catch_up(&self, slot: &Slot) {
-        self.idle().for_each(|mut own| own.holding.follow(slot));
+        self.idle().for_each(|mut inside| inside.holding.follow(slot));
     }
 
-    /// Hands over the questions that wait here to be sampled; not those of a lane that is taken.
+    /// Hands over the questions that wait here to be sampled; not those of a lane that is taken. A full sample
+    /// takes few of them, those of the first lanes.
     pub(super) fn hand_over(&self, sample: &Sample) {
-        self.idle().for_each(|mut own| own.staged.hand_over(sample));
+        self.idle().for_each(|mut inside| inside.staged.hand_over(sample));
     }
 
     /// The lanes that nobody asks through now, each taken for its turn.
-    fn idle(&self) -> impl Iterator<Item = SpinMutexGuard<'_, Own>> {
-        self.0.iter().filter_map(|lane| lane.own.try_lock())
+    fn idle(&self) -> impl Iterator<Item = SpinMutexGuard<'_, Inside>> {
+        self.0.iter().filter_map(|lane| lane.inside.try_lock())
     }
 
     pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally> {

@@ -20,10 +20,13 @@ use crate::Bloomsday;
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
-/// How many bytes of bodies are in memory at once, over all connections. An answer takes at most six
-/// times its body, so all of them together at most 2 GiB, and that only if they are nothing but line
-/// feeds.
-const MAX_BODIES_BYTES: usize = 256 << 20;
+/// How many bytes of bodies and of answers are in memory at once, over all connections. With what growing and
+/// freeing leaves unused that is some 200 MiB: the example deployments leave 256 for everything but filters.
+const MAX_BYTES_AT_ONCE: usize = 96 << 20;
+/// What a body takes at first; then twice as much each time.
+const LEAST_BODY_BYTES: usize = 64 << 10;
+/// The longest answer, which with its body always fits: ten million in JSON. Only empty IDs are so many.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// How many IDs are asked in one call.
 const IDS_AT_ONCE: usize = 1024;
 
@@ -59,7 +62,7 @@ pub(super) async fn many(
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("application/json"));
     let reading = read(request.into_body(), bodies);
-    let (body, room) = match tokio::time::timeout(BODY_DEADLINE, reading).await {
+    let (body, body_room) = match tokio::time::timeout(BODY_DEADLINE, reading).await {
         Ok(Ok(read)) => read,
         Ok(Err((status, why))) => return error(status, &why),
         Err(_) => {
@@ -69,8 +72,17 @@ pub(super) async fn many(
     // One generation for the whole body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let mut form = if wants_json { Form::Json } else { Form::Lines };
+    let most_bytes = form.most_bytes(1 + body.iter().filter(|byte| **byte == b'\n').count());
+    if most_bytes > MAX_ANSWER_BYTES {
+        let why = format!("an answer has at most {MAX_ANSWER_BYTES} bytes: send fewer IDs");
+        return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
+    }
+    let room = match bodies.take(most_bytes) {
+        Ok(room) => room,
+        Err((status, why)) => return error(status, &why),
+    };
     let (mut ids, mut answers) = (split_ids(&body), [false; IDS_AT_ONCE]);
-    let mut reply = Vec::new();
+    let mut reply = Vec::with_capacity(most_bytes);
     form.begin(&mut reply);
     loop {
         let some: Vec<&[u8]> = ids.by_ref().take(IDS_AT_ONCE).collect();
@@ -86,6 +98,9 @@ pub(super) async fn many(
         tokio::task::yield_now().await;
     }
     form.end(&mut reply);
+    // Whoever reads slowly keeps the answer alone.
+    drop(ids);
+    drop((body, body_room));
     let reply = Bytes::from_owner(Held { bytes: reply, _room: room });
     let mut reply = of(StatusCode::OK, form.content_type(), reply);
     let day = HeaderValue::from_str(&generation.header.day.to_string());
@@ -93,16 +108,27 @@ pub(super) async fn many(
     reply
 }
 
-/// Room for bodies, shared by all connections of an address.
+/// Room for bodies and their answers, shared by all connections of an address.
 pub(crate) struct Bodies(Arc<Semaphore>);
 
 impl Default for Bodies {
     fn default() -> Bodies {
-        Bodies(Arc::new(Semaphore::new(MAX_BODIES_BYTES)))
+        Bodies(Arc::new(Semaphore::new(MAX_BYTES_AT_ONCE)))
     }
 }
 
-/// An answer that keeps its body's share of the room until it is sent or given up.
+impl Bodies {
+    /// So much of it, if it is there now.
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, (StatusCode, String)> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.0.clone().try_acquire_many_owned(bytes).map_err(|_| {
+            let why = "too many bodies are being read or answered at once: try again".to_owned();
+            (StatusCode::SERVICE_UNAVAILABLE, why)
+        })
+    }
+}
+
+/// An answer that keeps its share of the room until it is sent or given up.
 struct Held {
     bytes: Vec<u8>,
     _room: OwnedSemaphorePermit,
@@ -125,6 +151,14 @@ impl Form {
         match self {
             Form::Lines => "text/plain; charset=utf-8",
             Form::Json => "application/json",
+        }
+    }
+
+    /// What so many answers take, at most.
+    fn most_bytes(&self, ids: usize) -> usize {
+        match self {
+            Form::Lines => b"0\n".len() * ids,
+            Form::Json => b"[]\n".len() + b"false,".len() * ids,
         }
     }
 
@@ -159,27 +193,27 @@ async fn read(
         let why = format!("a body has at most {MAX_BODY_BYTES} bytes: send several");
         (StatusCode::PAYLOAD_TOO_LARGE, why)
     };
-    let no_room = |_| {
-        let why = "too many bodies are being read at once: try again".to_owned();
-        (StatusCode::SERVICE_UNAVAILABLE, why)
-    };
     // A body that announces its length need not arrive to be refused.
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    let take = |bytes: u32| bodies.0.clone().try_acquire_many_owned(bytes).map_err(no_room);
-    let mut room = take(0)?;
-    let mut all = Vec::new();
+    let mut room = bodies.take(0)?;
+    let mut all: Vec<u8> = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
             (StatusCode::BAD_REQUEST, "the body ended before it was whole".to_owned())
         })?;
         // Trailers say nothing about IDs.
         let Ok(bytes) = frame.into_data() else { continue };
-        if all.len() + bytes.len() > MAX_BODY_BYTES {
+        let length = all.len() + bytes.len();
+        if length > MAX_BODY_BYTES {
             return Err(too_large());
         }
-        room.merge(take(bytes.len() as u32)?);
+        if length > all.capacity() {
+            let grown = length.max(2 * all.capacity()).clamp(LEAST_BODY_BYTES, MAX_BODY_BYTES);
+            room.merge(bodies.take(grown - all.capacity())?);
+            all.reserve_exact(grown - all.len());
+        }
         all.extend_from_slice(&bytes);
     }
     Ok((all, room))
