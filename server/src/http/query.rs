@@ -23,8 +23,6 @@ const BODY_DEADLINE: Duration = Duration::from_secs(20);
 /// How many bytes of bodies and of answers are in memory at once, over all connections. With what growing and
 /// freeing leaves unused that is some 200 MiB: the example deployments leave 256 for everything but filters.
 const MAX_BYTES_AT_ONCE: usize = 96 << 20;
-/// What a body takes at first; then twice as much each time.
-const LEAST_BODY_BYTES: usize = 64 << 10;
 /// The longest answer, which with its body always fits: ten million in JSON. Only empty IDs are so many.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// How many IDs are asked in one call.
@@ -72,17 +70,8 @@ pub(super) async fn many(
     // One generation for the whole body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let mut form = if wants_json { Form::Json } else { Form::Lines };
-    let most_bytes = form.most_bytes(1 + body.iter().filter(|byte| **byte == b'\n').count());
-    if most_bytes > MAX_ANSWER_BYTES {
-        let why = format!("an answer has at most {MAX_ANSWER_BYTES} bytes: send fewer IDs");
-        return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
-    }
-    let room = match bodies.take(most_bytes) {
-        Ok(room) => room,
-        Err((status, why)) => return error(status, &why),
-    };
     let (mut ids, mut answers) = (split_ids(&body), [false; IDS_AT_ONCE]);
-    let mut reply = Vec::with_capacity(most_bytes);
+    let (mut reply, mut room) = (Vec::new(), bodies.none());
     form.begin(&mut reply);
     loop {
         let some: Vec<&[u8]> = ids.by_ref().take(IDS_AT_ONCE).collect();
@@ -94,6 +83,13 @@ pub(super) async fn many(
         let seen = answers.iter().filter(|answer| **answer).count() as u64;
         handle.count(&some, seen);
         answers.iter().for_each(|seen| form.add(&mut reply, *seen));
+        if reply.len() > MAX_ANSWER_BYTES {
+            let why = format!("an answer has at most {MAX_ANSWER_BYTES} bytes: send fewer IDs");
+            return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
+        }
+        if let Err((status, why)) = bodies.grow(&mut room, &reply) {
+            return error(status, &why);
+        }
         // A body may hold millions: others are answered in between.
         tokio::task::yield_now().await;
     }
@@ -118,13 +114,25 @@ impl Default for Bodies {
 }
 
 impl Bodies {
-    /// So much of it, if it is there now.
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, (StatusCode, String)> {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.0.clone().try_acquire_many_owned(bytes).map_err(|_| {
+    /// No share yet.
+    fn none(&self) -> OwnedSemaphorePermit {
+        self.0.clone().try_acquire_many_owned(0).expect("nothing is always there")
+    }
+
+    /// Makes a share as large as the memory that some bytes take, if there is so much now.
+    fn grow(
+        &self,
+        share: &mut OwnedSemaphorePermit,
+        bytes: &Vec<u8>,
+    ) -> Result<(), (StatusCode, String)> {
+        let more = bytes.capacity().saturating_sub(share.num_permits());
+        let more = self.0.clone().try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
+        let more = more.map_err(|_| {
             let why = "too many bodies are being read or answered at once: try again".to_owned();
             (StatusCode::SERVICE_UNAVAILABLE, why)
-        })
+        })?;
+        share.merge(more);
+        Ok(())
     }
 }
 
@@ -151,14 +159,6 @@ impl Form {
         match self {
             Form::Lines => "text/plain; charset=utf-8",
             Form::Json => "application/json",
-        }
-    }
-
-    /// What so many answers take, at most.
-    fn most_bytes(&self, ids: usize) -> usize {
-        match self {
-            Form::Lines => b"0\n".len() * ids,
-            Form::Json => b"[]\n".len() + b"false,".len() * ids,
         }
     }
 
@@ -197,24 +197,18 @@ async fn read(
     if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
         return Err(too_large());
     }
-    let mut room = bodies.take(0)?;
-    let mut all: Vec<u8> = Vec::new();
+    let (mut all, mut room) = (Vec::new(), bodies.none());
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| {
             (StatusCode::BAD_REQUEST, "the body ended before it was whole".to_owned())
         })?;
         // Trailers say nothing about IDs.
         let Ok(bytes) = frame.into_data() else { continue };
-        let length = all.len() + bytes.len();
-        if length > MAX_BODY_BYTES {
+        if all.len() + bytes.len() > MAX_BODY_BYTES {
             return Err(too_large());
         }
-        if length > all.capacity() {
-            let grown = length.max(2 * all.capacity()).clamp(LEAST_BODY_BYTES, MAX_BODY_BYTES);
-            room.merge(bodies.take(grown - all.capacity())?);
-            all.reserve_exact(grown - all.len());
-        }
         all.extend_from_slice(&bytes);
+        bodies.grow(&mut room, &all)?;
     }
     Ok((all, room))
 }
