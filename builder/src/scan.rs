@@ -201,12 +201,13 @@ async fn fetch_chunks(
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {
     let a_thread = in_flight / u32::try_from(threads).unwrap_or(u32::MAX);
+    let all = in_flight.max(LEAST_BYTES);
     let fetcher = Fetcher {
         // Each thread decodes one while another arrives.
         most: (a_thread / 2).max(LEAST_PIECE_BYTES).min(in_flight / 2),
+        in_flight: all,
         // The channel needs no bound of its own: what is in it holds a part of this.
-        room: Arc::new(Semaphore::new(in_flight.max(LEAST_BYTES) as usize)),
-        in_flight: in_flight.max(LEAST_BYTES),
+        room: Arc::new(Semaphore::new(all as usize)),
         spare: Arc::new(Spare::new(in_flight as usize)),
         work,
     };
@@ -261,11 +262,6 @@ struct Work {
 }
 
 impl Work {
-    /// Bytes of it that no other piece has.
-    fn own_bytes(&self) -> u64 {
-        self.piece.range.end - self.piece.range.start
-    }
-
     /// Where in its file it lies, for whoever reads an error.
     fn place(&self) -> String {
         let (group, own) = (self.group, &self.piece.range);

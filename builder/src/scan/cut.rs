@@ -42,9 +42,12 @@ pub(super) struct Wanted {
 
 impl Wanted {
     pub(super) fn bytes(&self) -> u64 {
-        let length = |range: &Range<u64>| range.end - range.start;
         length(&self.dictionary) + length(&self.pages)
     }
+}
+
+pub(super) fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 /// Whole pages of a chunk.
@@ -67,7 +70,7 @@ impl<'a> Cutter<'a> {
     /// What to fetch next, unless nothing is left.
     pub(super) fn wanted(&self) -> Option<Wanted> {
         let dictionary = self.dictionary.clone();
-        let dictionary_bytes = dictionary.end - dictionary.start;
+        let dictionary_bytes = length(&dictionary);
         // No fewer pages than what is fetched and unpacked for them once more.
         let most = self.most.saturating_sub(dictionary_bytes).max(dictionary_bytes).max(1);
         let left = self.chunk.range.end - self.at;
@@ -81,16 +84,17 @@ impl<'a> Cutter<'a> {
     /// # Errors
     /// More rows than the footer promised, or a page beyond its limit.
     pub(super) fn cut(&mut self, fetched: Bytes) -> Result<Option<Piece>, String> {
-        let front = (self.dictionary.end - self.dictionary.start) as usize;
+        let front = length(&self.dictionary) as usize;
         let own = &fetched[front..];
-        let (at, length) = (self.at, own.len() as u64);
+        let (at, own_bytes) = (self.at, own.len() as u64);
         let left = self.chunk.rows.checked_sub(self.rows).ok_or_else(|| {
             let (rows, promised) = (self.rows, self.chunk.rows);
             format!("its column has at least {rows} rows, and {promised} were promised")
         })?;
-        self.is_done = at + length == self.chunk.range.end;
+        let all = at..at + own_bytes;
+        self.is_done = all.end == self.chunk.range.end;
         if self.is_done {
-            return Ok(Some(Piece { bytes: fetched, rows: left, range: at..at + length }));
+            return Ok(Some(Piece { bytes: fetched, rows: left, range: all }));
         }
         let whole = pages::whole(own);
         if let Some(bytes) = whole.next.filter(|bytes| *bytes > MAX_PACKED_BYTES) {
@@ -102,11 +106,10 @@ impl<'a> Cutter<'a> {
         if whole.bytes == 0 {
             if whole.next.is_none() {
                 // Of no use, however much is fetched: the decoder says why.
-                self.is_done = length >= MAX_HEADER_BYTES;
-                self.least = (2 * length).clamp(64, MAX_HEADER_BYTES);
+                self.is_done = own_bytes >= MAX_HEADER_BYTES;
+                self.least = (2 * own_bytes).clamp(64, MAX_HEADER_BYTES);
             }
-            let rest = || Piece { bytes: fetched.clone(), rows: left, range: at..at + length };
-            return Ok(self.is_done.then(rest));
+            return Ok(self.is_done.then_some(Piece { bytes: fetched, rows: left, range: all }));
         }
         if let Some(Range { start, end }) = whole.dictionary {
             self.dictionary = at + start as u64..at + end as u64;

@@ -15,7 +15,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use tokio::sync::mpsc;
 
-use super::cut::Piece;
+use super::cut::{Piece, length};
 use super::pages::Pages;
 use super::plain::PlainPages;
 use super::room::Unpacked;
@@ -57,7 +57,7 @@ pub(super) fn run<S: Sink>(
                 counts.nulls += more.nulls;
                 counts.invalid += more.invalid;
                 // Nobody listens to a scan that is being dropped.
-                let _ = report.send(Event::Piece(work.own_bytes()));
+                let _ = report.send(Event::Piece(length(&work.piece.range)));
             }
             Err(error) => {
                 let _ = report.send(Event::Failed(error));

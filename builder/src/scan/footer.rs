@@ -20,7 +20,7 @@ use parquet::file::metadata::{
     ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
-use super::cut::Wanted;
+use super::cut::{Wanted, length};
 use super::spare::Spare;
 use super::thrift;
 use crate::error::Error;
@@ -93,7 +93,7 @@ impl Plan {
         let memory = |source| Error::Memory { what, bytes, source };
         let mut memory = spare.lend(bytes as usize).map_err(memory)?;
         let (dictionary, pages) = (wanted.dictionary.clone(), wanted.pages.clone());
-        let front = (dictionary.end - dictionary.start) as usize;
+        let front = length(&dictionary) as usize;
         let mut parts = parts(&dictionary).chain(parts(&pages));
         let part = |part: Range<u64>| request(&self.file, part, self.seen.as_deref());
         let first_range = parts.next().expect("there are bytes, and so a part");
@@ -114,10 +114,9 @@ impl Plan {
                 return Ok(Bytes::from_owner(memory));
             }
         };
-        let (place, mut rest) = memory.split_at_mut((first_range.end - first_range.start) as usize);
+        let (place, mut rest) = memory.split_at_mut(length(&first_range) as usize);
         let others = parts.map(|range| {
-            let (place, behind) =
-                std::mem::take(&mut rest).split_at_mut((range.end - range.start) as usize);
+            let (place, behind) = std::mem::take(&mut rest).split_at_mut(length(&range) as usize);
             rest = behind;
             let part = part(range);
             async move { receive(&self.file, part.await?.into_stream(), place).await }
@@ -221,7 +220,7 @@ async fn fetch(
     range: Range<u64>,
     seen: Option<&str>,
 ) -> Result<(Bytes, Option<String>), Error> {
-    let wanted = range.end - range.start;
+    let wanted = length(&range);
     let got = request(file, range, seen).await?;
     let tag = got.meta.e_tag.clone();
     let bytes = got.bytes().await.map_err(|e| unreadable(file, e))?;
