@@ -8,7 +8,9 @@ mod usual;
 
 use std::ops::RangeInclusive;
 
-pub(crate) use usual::{DEVICE_ID_BYTES, is_usual};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use usual::DEVICE_ID_BYTES;
+pub(crate) use usual::is_usual;
 
 use crate::filter::Layout;
 

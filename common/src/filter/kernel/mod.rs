@@ -43,6 +43,7 @@ impl Kernel {
 
     /// Every form that this machine can run, the fastest last.
     pub fn all() -> Vec<Kernel> {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut all = vec![Form::Scalar];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
