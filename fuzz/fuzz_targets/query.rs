@@ -8,6 +8,8 @@ use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../server/src/http/blocks.rs"]
+mod blocks;
 #[path = "../../server/src/http/ids.rs"]
 mod ids;
 
@@ -35,6 +37,18 @@ fuzz_target!(|input: &[u8]| {
     let joined = ids.join(&b'\n');
     assert_eq!(joined, body.strip_suffix(b"\n").unwrap_or(body));
     assert_eq!(ids.is_empty(), body.is_empty());
+    // They are the same in blocks, whatever pieces the body comes in, but for lines that no ID is as long as.
+    let mut lines = ids::Lines::default();
+    let blocks = blocks::Blocks::new(body.len() / 1024 + 2, 2048);
+    body.chunks(line.len() + 1).for_each(|piece| lines.push(piece, &blocks).expect("blocks enough"));
+    let mut whole = ids.iter();
+    for block in lines.into_blocks() {
+        for id in ids::split_ids(&block) {
+            let is = whole.next().expect("no more IDs than the body has");
+            assert!(id == *is || id.len() > 1024 && is.starts_with(id));
+        }
+    }
+    assert_eq!(whole.next(), None);
     let mut answers = vec![false; ids.len()];
     FILTER.contains_batch(&ids, &mut answers);
     for (id, seen) in ids.iter().zip(answers) {

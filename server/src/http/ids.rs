@@ -1,21 +1,88 @@
 //! Bytes of a request → IDs. Whatever the bytes are, there are IDs in them; legal or not is the filter's
-//! business. The fuzz targets include this file, so it names nothing of ours.
+//! business. The fuzz targets include this file and `blocks`, so they name nothing else of the server.
 
+use bloomsday_common::hash::ID_BYTES;
+use memchr::{memchr, memchr_iter, memrchr};
 use percent_encoding::percent_decode_str;
+
+use super::blocks::{Block, Blocks};
+
+/// What is kept of a line that is longer than any legal ID: enough to be longer.
+const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 1;
 
 /// The bytes of an ID that stands percent-encoded in a path.
 pub(crate) fn decode_id(segment: &str) -> Vec<u8> {
     percent_decode_str(segment).collect()
 }
 
-/// The IDs of a body: separated by line feeds; one at the very end closes the last and begins none.
-pub(crate) fn split_ids(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ids = body.strip_suffix(b"\n").unwrap_or(body).split(|byte| *byte == b'\n');
-    ids.take(if body.is_empty() { 0 } else { usize::MAX })
+/// The lines of a body as it arrives, in blocks of at least 2,048 bytes: no line is in two.
+#[derive(Default)]
+pub(crate) struct Lines {
+    blocks: Vec<Block>,
+    /// Whether the last block ends with what is kept of a line, and the rest of that line is still to come.
+    skips: bool,
+}
+
+impl Lines {
+    /// More of the body; `None` when there is no block for it.
+    pub(crate) fn push(&mut self, mut bytes: &[u8], blocks: &Blocks) -> Option<()> {
+        while !bytes.is_empty() {
+            if self.skips {
+                let Some(end) = memchr(b'\n', bytes) else { break };
+                (self.skips, bytes) = (false, &bytes[end..]);
+            }
+            if self.blocks.last().is_none_or(|last| last.room() == 0) {
+                self.turn(blocks)?;
+                continue;
+            }
+            let last = self.blocks.last_mut()?;
+            let (now, later) = bytes.split_at(bytes.len().min(last.room()));
+            last.extend_from_slice(now);
+            bytes = later;
+        }
+        Some(())
+    }
+
+    /// Makes room: the line that a full block ends with goes on in a new one.
+    fn turn(&mut self, blocks: &Blocks) -> Option<()> {
+        let Some(full) = self.blocks.last_mut() else {
+            self.blocks.push(blocks.take()?);
+            return Some(());
+        };
+        let begin = memrchr(b'\n', full).map_or(0, |end| end + 1);
+        let kept = (full.len() - begin).min(MAX_LINE_BYTES);
+        self.skips = kept == MAX_LINE_BYTES;
+        if begin > 0 {
+            let mut next = blocks.take()?;
+            next.extend_from_slice(&full[begin..begin + kept]);
+            full.truncate(begin);
+            self.blocks.push(next);
+        } else {
+            full.truncate(kept);
+        }
+        Some(())
+    }
+
+    /// The blocks of the whole body, in order.
+    pub(crate) fn into_blocks(self) -> impl Iterator<Item = Block> {
+        self.blocks.into_iter()
+    }
+}
+
+/// The IDs of a block: separated by line feeds; one at the very end closes the last and begins none.
+pub(crate) fn split_ids(block: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let open = (!block.is_empty() && !block.ends_with(b"\n")).then_some(block.len());
+    memchr_iter(b'\n', block).chain(open).scan(0, |begin, end| {
+        let id = &block[*begin..end];
+        *begin = end + 1;
+        Some(id)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -31,5 +98,65 @@ mod tests {
         assert_eq!(split("a\r\n\nb"), ["a\r", "", "b"]);
         assert_eq!(split("\n"), [""]);
         assert_eq!(split("a\n\n"), ["a", ""]);
+    }
+
+    #[test]
+    fn a_body_without_room_is_refused_and_leaves_its_blocks() {
+        let blocks = Blocks::new(2, 2048);
+        let mut lines = Lines::default();
+        assert!(lines.push(&[b'\n'; 4096], &blocks).is_some());
+        assert!(lines.push(b"a", &blocks).is_none());
+        drop(lines);
+        assert!(blocks.take().is_some());
+    }
+
+    #[test]
+    fn a_line_that_no_id_is_as_long_as_takes_no_more_than_a_block() {
+        let blocks = Blocks::new(1, 2048);
+        let mut lines = Lines::default();
+        for _ in 0..1_000 {
+            assert!(lines.push(&[b'x'; 1_000], &blocks).is_some());
+        }
+        assert!(lines.push(b"\na", &blocks).is_some());
+        let block = lines.into_blocks().next().unwrap();
+        let lengths: Vec<usize> = split_ids(&block).map(<[u8]>::len).collect();
+        assert_eq!(lengths, [MAX_LINE_BYTES, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_have_the_ids_of_the_body_whatever_pieces_it_comes_in(
+            lines in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(b'a'..=b'z', 0..40),
+                    prop::collection::vec(b'a'..=b'z', 900..1_100),
+                    prop::collection::vec(b'a'..=b'z', 1_900..4_200),
+                ],
+                0..60,
+            ),
+            closed: bool,
+            pieces in prop::collection::vec(1..3_000_usize, 1..20),
+        ) {
+            let mut body = lines.join(&b'\n');
+            if closed {
+                body.push(b'\n');
+            }
+            let blocks = Blocks::new(1_000, 2048);
+            let mut arrived = Lines::default();
+            let (mut rest, mut pieces) = (&body[..], pieces.iter().cycle());
+            while !rest.is_empty() {
+                let (piece, later) = rest.split_at(rest.len().min(*pieces.next().unwrap()));
+                arrived.push(piece, &blocks).unwrap();
+                rest = later;
+            }
+            let mut whole = split_ids(&body);
+            for block in arrived.into_blocks() {
+                for id in split_ids(&block) {
+                    let is = whole.next().unwrap();
+                    prop_assert!(id == is || id.len() > 1024 && is.starts_with(id));
+                }
+            }
+            prop_assert_eq!(whole.next(), None);
+        }
     }
 }

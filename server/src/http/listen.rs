@@ -27,7 +27,7 @@ use super::tls::Tls;
 use crate::error::Error;
 
 /// How many connections each address serves at once; more wait to be accepted.
-const MAX_CONNECTIONS: usize = 1024;
+pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.

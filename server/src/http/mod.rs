@@ -3,6 +3,8 @@
 //! Turns requests into questions to a handle or requests to the poller; knows nothing of blobs.
 
 mod admin;
+mod answers;
+mod blocks;
 mod ids;
 mod listen;
 mod metrics;
@@ -30,7 +32,7 @@ pub use tls::Tls;
 /// The public address: questions and status.
 pub(crate) struct Public {
     bloomsday: Bloomsday,
-    bodies: query::Bodies,
+    blocks: blocks::Blocks,
     started: Instant,
     page: Arc<page::Page>,
 }
@@ -54,7 +56,7 @@ pub async fn serve(
     let page = Arc::new(page::Page::new(bloomsday.clone()));
     let asked = Arc::new(Public {
         bloomsday: bloomsday.clone(),
-        bodies: query::Bodies::default(),
+        blocks: query::blocks(),
         started: Instant::now(),
         page: page.clone(),
     });
@@ -83,7 +85,7 @@ impl Public {
                 query::one(&self.bloomsday, filter, id)
             }
             (&Method::POST, ["v1", "filters", filter, "query"]) => {
-                query::many(&self.bloomsday, &self.bodies, filter, request).await
+                query::many(&self.bloomsday, &self.blocks, filter, request).await
             }
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only("GET"),

@@ -1,17 +1,29 @@
 //! The shapes of answers: text, JSON, errors.
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json as json_value};
 
-pub(super) type Reply = Response<Full<Bytes>>;
+use super::answers::Answers;
+
+/// What is in memory as it is sent, or the answers to many questions.
+pub(super) type Reply = Response<Either<Full<Bytes>, Answers>>;
 
 pub(super) fn of(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Full::new(body.into()));
+    with(status, kind, Either::Left(Full::new(body.into())))
+}
+
+/// The answers to a whole body of questions.
+pub(super) fn answers(answers: Answers) -> Reply {
+    with(StatusCode::OK, answers.content_type(), Either::Right(answers))
+}
+
+fn with(status: StatusCode, kind: &'static str, body: Either<Full<Bytes>, Answers>) -> Reply {
+    let mut reply = Response::new(body);
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
