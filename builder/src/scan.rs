@@ -33,7 +33,7 @@ use std::thread::JoinHandle;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use self::cut::{Cutter, Piece};
+use self::cut::{Cutter, Piece, Refused};
 use self::decode::Event;
 pub use self::footer::MAX_FOOTER_BYTES;
 use self::footer::Plan;
@@ -149,7 +149,7 @@ pub async fn scan<S: Sink>(
     let (work, waiting) = mpsc::unbounded_channel();
     let (report, mut reports) = mpsc::unbounded_channel();
     let crew = Crew::start(threads, move || sink(rows), room.unpacked, waiting, report)?;
-    let fetching = fetch_chunks(plans, room.in_flight, threads, work);
+    let fetching = fetch_chunks(plans, room, threads, work);
     let watching = async {
         // Ends when the last thread does.
         while let Some(event) = reports.recv().await {
@@ -196,7 +196,7 @@ async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Pla
 /// Fetches every chunk and hands it on. Ends, and with it the threads, when all are handed on.
 async fn fetch_chunks(
     plans: Vec<Arc<Plan>>,
-    in_flight: u32,
+    Room { in_flight, unpacked }: Room,
     threads: usize,
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {
@@ -206,6 +206,7 @@ async fn fetch_chunks(
         // Each thread decodes one while another arrives.
         most: (a_thread / 2).max(LEAST_PIECE_BYTES).min(in_flight / 2),
         in_flight: all,
+        unpacked,
         // The channel needs no bound of its own: what is in it holds a part of this.
         room: Arc::new(Semaphore::new(all as usize)),
         spare: Arc::new(Spare::new(in_flight as usize)),
@@ -227,6 +228,8 @@ struct Fetcher {
     most: u32,
     /// Bytes in flight.
     in_flight: u32,
+    /// Bytes that a page may unpack to.
+    unpacked: u64,
     room: Arc<Semaphore>,
     spare: Arc<Spare>,
     work: mpsc::UnboundedSender<Work>,
@@ -235,15 +238,19 @@ struct Fetcher {
 impl Fetcher {
     /// Fetches a chunk and hands it on, piece by piece. Why it failed, unless that is already reported.
     async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
-        let in_group = |why| plan.corrupt(format_args!("row group {group}"), why);
-        let mut cutter = Cutter::new(&plan.chunks[group], u64::from(self.most));
+        let place = format!("row group {group}");
+        let refused = |refused| match refused {
+            Refused::Damaged(why) => plan.corrupt(&place, why),
+            Refused::TooLarge(bytes) => plan.no_room(&place, bytes, self.unpacked),
+        };
+        let mut cutter = Cutter::new(&plan.chunks[group], u64::from(self.most), self.unpacked);
         while let Some(wanted) = cutter.wanted() {
             let bytes = u32::try_from(wanted.bytes()).unwrap_or(u32::MAX);
             let share = bytes.clamp(LEAST_BYTES, self.in_flight);
             let share = Arc::clone(&self.room).acquire_many_owned(share).await;
             let share = share.expect("nobody closes this semaphore");
             let fetched = plan.fetch(&wanted, &self.spare).await?;
-            if let Some(piece) = cutter.cut(fetched).map_err(in_group)? {
+            if let Some(piece) = cutter.cut(fetched).map_err(refused)? {
                 let work = Work { plan: Arc::clone(plan), group, piece, _share: share };
                 // With no thread left to take it, why is already reported.
                 self.work.send(work).map_err(|_| None)?;

@@ -9,19 +9,18 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::footer::Chunk;
-use super::pages::{self, MAX_PAGE_BYTES};
+use super::pages::{self, MAX_PAGE_BYTES, Next};
 
 /// A page header is never so long: one that cannot be read in so many bytes is none.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// What a page of so many bytes has at most in the file: no codec makes noise longer by more than that.
-const MAX_PACKED_BYTES: u64 = MAX_HEADER_BYTES + MAX_PAGE_BYTES + MAX_PAGE_BYTES / 64;
-
 /// Cuts one chunk, from its first page on.
 pub(super) struct Cutter<'a> {
     chunk: &'a Chunk,
-    /// The most bytes of a piece, unless a page or the dictionary has more.
+    /// The most bytes of a piece, unless a page, or twice the dictionary, has more.
     most: u64,
+    /// What a page may unpack to.
+    unpacked: u64,
     /// Where the next piece begins in the file.
     at: u64,
     /// Rows of the pieces before.
@@ -60,18 +59,27 @@ pub(super) struct Piece {
     pub(super) range: Range<u64>,
 }
 
+/// Why a chunk is not cut any further.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Its bytes cannot be right.
+    Damaged(String),
+    /// A page unpacks to so many bytes, for which there is no room.
+    TooLarge(u64),
+}
+
 impl<'a> Cutter<'a> {
-    /// Cuts into even pieces of at most `most` bytes.
-    pub(super) fn new(chunk: &'a Chunk, most: u64) -> Cutter<'a> {
+    /// Cuts into even pieces of at most `most` bytes. Pages may unpack to at most `unpacked` bytes each.
+    pub(super) fn new(chunk: &'a Chunk, most: u64, unpacked: u64) -> Cutter<'a> {
         let at = chunk.range.start;
-        Cutter { chunk, most, at, rows: 0, least: 0, dictionary: at..at, is_done: false }
+        Cutter { chunk, most, unpacked, at, rows: 0, least: 0, dictionary: at..at, is_done: false }
     }
 
     /// What to fetch next, unless nothing is left.
     pub(super) fn wanted(&self) -> Option<Wanted> {
         let dictionary = self.dictionary.clone();
         let dictionary_bytes = length(&dictionary);
-        // No fewer pages than what is fetched and unpacked for them once more.
+        // About as many bytes of pages as are fetched and unpacked for them once more.
         let most = self.most.saturating_sub(dictionary_bytes).max(dictionary_bytes).max(1);
         let left = self.chunk.range.end - self.at;
         let even = left.div_ceil(left.div_ceil(most).max(1));
@@ -82,14 +90,15 @@ impl<'a> Cutter<'a> {
     /// Cuts what was wanted after its last whole page. Nothing, when not one is in it: then more is wanted.
     ///
     /// # Errors
-    /// More rows than the footer promised, or a page beyond its limit.
-    pub(super) fn cut(&mut self, fetched: Bytes) -> Result<Option<Piece>, String> {
+    /// More rows than the footer promised, or a page that is not worth fetching.
+    pub(super) fn cut(&mut self, fetched: Bytes) -> Result<Option<Piece>, Refused> {
         let front = length(&self.dictionary) as usize;
         let own = &fetched[front..];
         let (at, own_bytes) = (self.at, own.len() as u64);
         let left = self.chunk.rows.checked_sub(self.rows).ok_or_else(|| {
             let (rows, promised) = (self.rows, self.chunk.rows);
-            format!("its column has at least {rows} rows, and {promised} were promised")
+            let why = format!("its column has at least {rows} rows, and {promised} were promised");
+            Refused::Damaged(why)
         })?;
         let all = at..at + own_bytes;
         self.is_done = all.end == self.chunk.range.end;
@@ -97,12 +106,7 @@ impl<'a> Cutter<'a> {
             return Ok(Some(Piece { bytes: fetched, rows: left, range: all }));
         }
         let whole = pages::whole(own);
-        if let Some(bytes) = whole.next.filter(|bytes| *bytes > MAX_PACKED_BYTES) {
-            return Err(format!(
-                "a page claims {bytes} bytes, and at most {MAX_PACKED_BYTES} are allowed"
-            ));
-        }
-        self.least = whole.next.unwrap_or(0);
+        self.least = whole.next.map_or(Ok(0), |next| self.worth_fetching(next))?;
         if whole.bytes == 0 {
             if whole.next.is_none() {
                 // Of no use, however much is fetched: the decoder says why.
@@ -118,5 +122,19 @@ impl<'a> Cutter<'a> {
         self.at += whole.bytes as u64;
         let bytes = fetched.slice(..front + whole.bytes);
         Ok(Some(Piece { bytes, rows: whole.rows, range: at..self.at }))
+    }
+
+    /// How much to fetch for a page, if what it claims can be true and there will be room for it unpacked. So
+    /// what is fetched for it is bounded by that room, too.
+    fn worth_fetching(&self, Next { bytes, unpacked }: Next) -> Result<u64, Refused> {
+        // No codec makes noise longer by so much.
+        if unpacked > MAX_PAGE_BYTES || bytes > MAX_HEADER_BYTES + unpacked + unpacked / 4 {
+            let why = format!("a page of {bytes} bytes claims to unpack to {unpacked}");
+            return Err(Refused::Damaged(why));
+        }
+        if unpacked > self.unpacked {
+            return Err(Refused::TooLarge(unpacked));
+        }
+        Ok(bytes)
     }
 }

@@ -113,13 +113,9 @@ fn decode(
     if pages.values != *promised {
         return Err(differ(pages.values));
     }
-    let _share = room.take(pages.unpacked).ok_or_else(|| Error::TooMany {
-        name: format!("{}: {}", work.plan.file.name, work.place()),
-        what: "bytes in memory at once when its pages are unpacked",
-        got: pages.unpacked,
-        limit: room.all(),
-        remedy: "give the build more --memory, or write smaller pages",
-    })?;
+    let _share = room
+        .take(pages.unpacked)
+        .ok_or_else(|| work.plan.no_room(work.place(), pages.unpacked, room.all()))?;
     let alone = work.plan.alone(chunk, *promised, bytes.len()).map_err(damaged)?;
     if pages.lengths {
         delta::check(bytes, column_of(&alone), *promised).map_err(corrupt)?;

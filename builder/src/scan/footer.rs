@@ -167,6 +167,17 @@ impl Plan {
     pub(super) fn corrupt(&self, place: impl Display, why: impl Display) -> Error {
         corrupt(&self.file, format!("{place}: {why}"))
     }
+
+    /// Its pages there need more memory than all there is.
+    pub(super) fn no_room(&self, place: impl Display, needed: u64, room: u64) -> Error {
+        Error::TooMany {
+            name: format!("{}: {place}", self.file.name),
+            what: "bytes in memory at once when its pages are unpacked",
+            got: needed,
+            limit: room,
+            remedy: "give the build more --memory, or write smaller pages",
+        }
+    }
 }
 
 /// What is requested one by one of a range.

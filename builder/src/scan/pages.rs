@@ -100,8 +100,17 @@ pub(super) struct Whole {
     pub(super) rows: u64,
     /// Where the dictionary lies, with its header.
     pub(super) dictionary: Option<Range<usize>>,
-    /// Bytes of the page behind them, if its header is there.
-    pub(super) next: Option<u64>,
+    /// The page behind them, if its header is there.
+    pub(super) next: Option<Next>,
+}
+
+/// A page that is not whole yet. Both are as claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Next {
+    /// How many bytes it has in the file, with its header.
+    pub(super) bytes: u64,
+    /// How many it unpacks to.
+    pub(super) unpacked: u64,
 }
 
 /// Finds the whole pages at the front of a chunk, of which not all is there. Nothing is checked.
@@ -111,7 +120,8 @@ pub(super) fn whole(front: &[u8]) -> Whole {
         let Ok(body) = u64::try_from(header.compressed) else { break };
         let bytes = body.saturating_add(length as u64);
         if bytes > (front.len() - whole.bytes) as u64 {
-            whole.next = Some(bytes);
+            let unpacked = u64::try_from(header.uncompressed).unwrap_or(0);
+            whole.next = Some(Next { bytes, unpacked });
             break;
         }
         let page = whole.bytes..whole.bytes + bytes as usize;

@@ -6,8 +6,8 @@ use std::sync::{Condvar, Mutex};
 /// How much memory a scan may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Room {
-    /// Bytes of compressed column chunks. Large ones come in pieces, two for each thread; a page or dictionary
-    /// that is larger is there alone.
+    /// Bytes of compressed column chunks. Large ones come in pieces, two for each thread, or fewer where that
+    /// would leave less than 4 MiB to each; a page or dictionary that is larger is there alone.
     pub in_flight: u32,
     /// Bytes that all threads together have unpacked.
     pub unpacked: u64,

@@ -1,6 +1,6 @@
 //! Chunks that are fetched in parts, and cut into pieces.
 
-use super::super::cut::Cutter;
+use super::super::cut::{Cutter, Refused};
 use super::*;
 
 #[test]
@@ -67,9 +67,9 @@ fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
 }
 
 /// Cuts a chunk into its pieces, each with the length of the dictionary in front. How much was fetched, too.
-fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), String> {
+fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), Refused> {
     let chunk = &plan.chunks[0];
-    let mut cutter = Cutter::new(chunk, most);
+    let mut cutter = Cutter::new(chunk, most, ROOM.unpacked - 1);
     let (mut pieces, mut fetched) = (Vec::new(), 0);
     while let Some(wanted) = cutter.wanted() {
         let at = |offset: u64| (offset - chunk.range.start) as usize;
@@ -138,7 +138,7 @@ fn of_two_dictionaries_the_later_one_belongs_to_the_pages_behind_it() {
     let Range { start, .. } = plan.chunks[0].range;
     plan.chunks[0].range.end = start + twice.len() as u64;
     plan.chunks[0].rows *= 2;
-    let mut cutter = Cutter::new(&plan.chunks[0], 1);
+    let mut cutter = Cutter::new(&plan.chunks[0], 1, ROOM.unpacked);
     let mut before = Vec::new();
     while let Some(wanted) = cutter.wanted() {
         let at = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
@@ -152,17 +152,27 @@ fn of_two_dictionaries_the_later_one_belongs_to_the_pages_behind_it() {
 }
 
 #[test]
-fn a_page_that_claims_more_than_any_may_have_is_refused_before_it_is_fetched() {
+fn a_page_without_room_or_that_claims_too_little_is_refused_before_it_is_fetched() {
     let (mut plan, bytes) = one_chunk(false);
     let told = pages::claims(&bytes);
-    let (claim, huge) = (zigzag(told.compressed), zigzag((1 << 31) - 1));
+    let claim = zigzag(told.compressed);
     let at = bytes.windows(claim.len()).position(|w| w == claim).unwrap();
-    // Uncompressed: both claims are the same.
+    // Uncompressed: both claims are the same, the one of what it unpacks to in front.
     let rest = &bytes[at + 2 * claim.len() + 1..];
-    let bad = [&bytes[..at], &huge, &[0x15], &huge, rest].concat();
     plan.chunks[0].range.end = plan.chunks[0].range.start + (1 << 40);
-    let why = cut(&plan, &bad, 1_000).err().unwrap();
-    assert!(why.contains("claims 2147483") && why.contains("are allowed"), "{why}");
+    let refused = |unpacked: u64, compressed: u64| {
+        let claims = [zigzag(unpacked as i64), vec![0x15], zigzag(compressed as i64)].concat();
+        let bad = [&bytes[..at], &claims, rest].concat();
+        cut(&plan, &bad, 1_000).err().unwrap()
+    };
+    let (limit, most) = (pages::MAX_PAGE_BYTES, (1 << 31) - 1);
+    let why = refused(limit, limit);
+    assert!(matches!(why, Refused::TooLarge(bytes) if bytes == limit), "{why:?}");
+    for (unpacked, compressed) in [(10, most), (limit, most), (limit + 1, limit + 1), (10, 2 << 20)]
+    {
+        let Refused::Damaged(why) = refused(unpacked, compressed) else { panic!("no room") };
+        assert!(why.contains(&format!("claims to unpack to {unpacked}")), "{why}");
+    }
 }
 
 /// The ordinary room of a small budget, more threads than chunks, and a page that is larger than the room.
@@ -199,7 +209,7 @@ fn pieces_of_many_chunks_at_once_are_all_there() {
 fn more_rows_in_the_pages_than_in_the_footer_are_damage() {
     let (mut plan, bytes) = one_chunk(false);
     plan.chunks[0].rows = 9_000;
-    let why = cut(&plan, &bytes, 10_000).err().unwrap();
+    let Err(Refused::Damaged(why)) = cut(&plan, &bytes, 10_000) else { panic!("it is not") };
     assert!(why.contains("rows, and 9000 were promised"), "{why}");
 }
 
