@@ -1,14 +1,17 @@
 //! The answers to many questions, a byte each until they are sent: written out only as the client reads them.
+//! They need no memory of their own: each takes the place of an ID.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Instant;
 
-use super::blocks::{Block, Blocks};
+use super::blocks::Block;
 
 /// How many answers are written out at once: 24 KiB of JSON.
 const ANSWERS_AT_ONCE: usize = 4096;
@@ -22,16 +25,21 @@ pub(super) enum Form {
     Json,
 }
 
+/// How long a client may take to read all answers. One that reads nothing is cut off earlier.
+const READ_DEADLINE: Duration = Duration::from_secs(60);
+
 /// Answers, gathered with [`Answers::add`], then a body to be sent.
 pub(crate) struct Answers {
     form: Form,
-    /// 1 or 0 for each that is still to be sent, but for the first ones of the first block.
+    /// 1 or 0 for each answer. Blocks that are sent are given back.
     blocks: VecDeque<Block>,
-    /// How many of the first block are sent.
+    /// How many answers of the first block are sent already.
     sent: usize,
-    /// How many bytes all together have, and how many of them are still to be sent.
+    /// The length of the body.
     bytes: u64,
+    /// How many bytes of it are still to be sent.
     left: u64,
+    deadline: Instant,
 }
 
 impl Answers {
@@ -40,7 +48,8 @@ impl Answers {
             Form::Lines => 0,
             Form::Json => "[]\n".len() as u64,
         };
-        Answers { form, blocks: VecDeque::new(), sent: 0, bytes, left: bytes }
+        let deadline = Instant::now() + READ_DEADLINE;
+        Answers { form, blocks: VecDeque::new(), sent: 0, bytes, left: bytes, deadline }
     }
 
     pub(super) fn content_type(&self) -> &'static str {
@@ -50,25 +59,22 @@ impl Answers {
         }
     }
 
-    /// More answers, `seen` of which are "yes"; `None` when there is no block for them.
-    pub(super) fn add(&mut self, mut answers: &[bool], seen: usize, blocks: &Blocks) -> Option<()> {
-        let (yes, no) = (seen as u64, (answers.len() - seen) as u64);
+    /// More answers, 1 or 0 each, `seen` of which are 1.
+    pub(super) fn add(&mut self, answers: Block, seen: u64) {
+        let absent = answers.len() as u64 - seen;
         self.bytes += match self.form {
-            Form::Lines => 2 * (yes + no),
+            Form::Lines => 2 * (seen + absent),
             // The last one has no comma.
-            Form::Json => 5 * yes + 6 * no - u64::from(self.blocks.is_empty() && yes + no > 0),
+            Form::Json => {
+                5 * seen + 6 * absent - u64::from(self.blocks.is_empty() && !answers.is_empty())
+            }
         };
         self.left = self.bytes;
-        while !answers.is_empty() {
-            let Some(last) = self.blocks.back_mut().filter(|last| last.room() > 0) else {
-                self.blocks.push_back(blocks.take()?);
-                continue;
-            };
-            let (now, later) = answers.split_at(answers.len().min(last.room()));
-            last.extend(now.iter().map(|seen| u8::from(*seen)));
-            answers = later;
+        match self.blocks.back_mut() {
+            Some(last) if last.room() >= answers.len() => _ = last.fill(&answers),
+            _ if answers.is_empty() => {}
+            _ => self.blocks.push_back(answers),
         }
-        Some(())
     }
 
     /// Writes the next answers out.
@@ -111,12 +117,16 @@ impl Answers {
 
 impl Body for Answers {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = std::io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        if Instant::now() > self.deadline {
+            // Nobody is told: what ends the connection is its own business.
+            return Poll::Ready(Some(Err(ErrorKind::TimedOut.into())));
+        }
         let next = (self.left > 0).then(|| self.write());
         Poll::Ready(next.map(|text| Ok(Frame::data(text.into()))))
     }
@@ -132,15 +142,25 @@ impl Body for Answers {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
+
+    use super::super::blocks::Blocks;
     use super::*;
 
-    fn text(form: Form, answers: &[bool], at_once: usize) -> String {
+    fn gathered(form: Form, answers: &[bool], at_once: usize) -> Answers {
         let blocks = Blocks::new(100, 5_000);
         let mut body = Answers::new(form);
         for some in answers.chunks(at_once) {
-            let seen = some.iter().filter(|seen| **seen).count();
-            body.add(some, seen, &blocks).unwrap();
+            let mut block = blocks.take().unwrap();
+            let bytes: Vec<u8> = some.iter().map(|seen| u8::from(*seen)).collect();
+            assert_eq!(block.fill(&bytes), some.len());
+            body.add(block, some.iter().filter(|seen| **seen).count() as u64);
         }
+        body
+    }
+
+    fn text(form: Form, answers: &[bool], at_once: usize) -> String {
+        let mut body = gathered(form, answers, at_once);
         let announced = body.size_hint().exact().unwrap();
         let mut text = Vec::new();
         while !body.is_end_stream() {
@@ -154,7 +174,7 @@ mod tests {
     fn answers_are_written_whole_however_many_blocks_they_take() {
         for many in [0, 1, 2, 4_096, 4_097, 5_000, 5_001, 33_333] {
             let answers: Vec<bool> = (0..many).map(|n| n % 3 == 0).collect();
-            for at_once in [1, 1_024, 40_000] {
+            for at_once in [1, 1_024, 5_000] {
                 let lines: String =
                     answers.iter().map(|seen| if *seen { "1\n" } else { "0\n" }).collect();
                 assert_eq!(text(Form::Lines, &answers, at_once), lines);
@@ -165,12 +185,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn answers_without_room_are_refused() {
-        let blocks = Blocks::new(1, 100);
-        let room = blocks.take().unwrap().room();
-        let mut answers = Answers::new(Form::Lines);
-        assert!(answers.add(&vec![true; room], room, &blocks).is_some());
-        assert!(answers.add(&[true], 1, &blocks).is_none());
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_slowly_is_given_up() {
+        let mut body = gathered(Form::Json, &[true; 33_333], 5_000);
+        let frames = async |body: &mut Answers| body.frame().await.unwrap().is_ok();
+        assert!(frames(&mut body).await);
+        tokio::time::advance(READ_DEADLINE).await;
+        assert!(frames(&mut body).await);
+        tokio::time::advance(Duration::from_millis(2)).await;
+        assert!(!frames(&mut body).await);
     }
 }

@@ -2,7 +2,7 @@
 //! connections so many and no more.
 //!
 //! Each is used again as soon as it is given back, by whichever thread asks first, and none goes back to the
-//! allocator. That keeps for each thread the pieces of buffers that grew on it: where 96 MiB of bodies and
+//! allocator, which keeps for each thread the pieces of buffers that grew on it: where 96 MiB of bodies and
 //! answers were counted, a flood took 200 to 290.
 
 use std::ops::{Deref, DerefMut};
@@ -23,7 +23,7 @@ struct Kept {
     unmade: usize,
 }
 
-/// A block, empty at first, which must not outgrow its capacity. It goes back when it is dropped.
+/// A block, empty at first, which never grows beyond its size. It goes back when it is dropped.
 pub(crate) struct Block {
     bytes: Vec<u8>,
     from: Blocks,
@@ -56,6 +56,18 @@ impl Block {
     pub(crate) fn room(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
     }
+
+    /// Adds the first of these bytes, as many as there is room for; how many that were.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
+        let many = bytes.len().min(self.room());
+        self.bytes.extend_from_slice(&bytes[..many]);
+        many
+    }
+
+    /// Leaves the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
 }
 
 impl Drop for Block {
@@ -67,15 +79,15 @@ impl Drop for Block {
 }
 
 impl Deref for Block {
-    type Target = Vec<u8>;
+    type Target = [u8];
 
-    fn deref(&self) -> &Vec<u8> {
+    fn deref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl DerefMut for Block {
-    fn deref_mut(&mut self) -> &mut Vec<u8> {
+    fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 }
@@ -89,11 +101,12 @@ mod tests {
         let blocks = Blocks::new(2, 100);
         let (mut one, two) = (blocks.take().unwrap(), blocks.take().unwrap());
         assert!(blocks.take().is_none());
-        one.extend_from_slice(&[7; 100]);
-        let memory = one.as_ptr();
+        let (memory, size) = (one.as_ptr(), one.room());
+        assert_eq!(one.fill(&[7; 1_000]), size, "as much as there is room for");
+        assert_eq!((one.room(), one.as_ptr()), (0, memory), "it does not grow");
         drop(one);
         let again = blocks.take().unwrap();
-        assert!(again.is_empty() && again.room() >= 100);
+        assert!(again.is_empty() && size >= 100);
         assert_eq!(again.as_ptr(), memory, "memory that was touched is used before other");
         assert!(blocks.take().is_none());
         drop((again, two));

@@ -15,7 +15,7 @@ pub(crate) fn decode_id(segment: &str) -> Vec<u8> {
     percent_decode_str(segment).collect()
 }
 
-/// The lines of a body as it arrives, in blocks of at least 2,048 bytes: no line is in two.
+/// The lines of a body as it arrives, in blocks that are larger than the longest ID: no line is in two.
 #[derive(Default)]
 pub(crate) struct Lines {
     blocks: Vec<Block>,
@@ -35,15 +35,12 @@ impl Lines {
                 self.turn(blocks)?;
                 continue;
             }
-            let last = self.blocks.last_mut()?;
-            let (now, later) = bytes.split_at(bytes.len().min(last.room()));
-            last.extend_from_slice(now);
-            bytes = later;
+            bytes = &bytes[self.blocks.last_mut()?.fill(bytes)..];
         }
         Some(())
     }
 
-    /// Makes room: the line that a full block ends with goes on in a new one.
+    /// Makes room: the line that a full block ends in goes on in a new one.
     fn turn(&mut self, blocks: &Blocks) -> Option<()> {
         let Some(full) = self.blocks.last_mut() else {
             self.blocks.push(blocks.take()?);
@@ -54,13 +51,13 @@ impl Lines {
         self.skips = kept == MAX_LINE_BYTES;
         if begin > 0 {
             let mut next = blocks.take()?;
-            next.extend_from_slice(&full[begin..begin + kept]);
+            next.fill(&full[begin..begin + kept]);
             full.truncate(begin);
             self.blocks.push(next);
         } else {
             full.truncate(kept);
         }
-        Some(())
+        self.blocks.last().is_some_and(|last| last.room() > 0).then_some(())
     }
 
     /// The blocks of the whole body, in order.

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_io_timeout::TimeoutStream;
@@ -34,8 +34,11 @@ const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client may read nothing of an answer that waits for it.
 const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How much of a request's head is read.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How much of a request's head is read; also how much of a body, and of an answer, a connection holds by itself.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// What the system holds of answers that a connection's client does not read; by itself it holds 4 MB, which
+/// count against the limit of a container. Linux takes twice as much, for what it needs beside the bytes.
+const SEND_BUFFER_BYTES: u32 = 64 << 10;
 /// How long requests under way may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -57,7 +60,12 @@ pub struct Server {
 
 pub(super) async fn bind(address: SocketAddr) -> Result<Address, Error> {
     let listen = async {
-        let listener = TcpListener::bind(address).await?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        // Each connection's are like those of the socket that accepts it.
+        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+        socket.bind(address)?;
+        let listener = socket.listen(MAX_CONNECTIONS as u32)?;
         let address = listener.local_addr()?;
         Ok(Address { listener, address })
     };

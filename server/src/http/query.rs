@@ -10,21 +10,22 @@ use hyper::{Request, StatusCode};
 use serde_json::json;
 
 use super::answers::{Answers, Form};
-use super::blocks::Blocks;
+use super::blocks::{Block, Blocks};
 use super::ids::{Lines, decode_id, split_ids};
 use super::listen::MAX_CONNECTIONS;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::Bloomsday;
+use crate::handle::{FilterHandle, Generation};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
-/// The memory that bodies and answers are in: for each connection a block for a body of 1,024 IDs and one for
-/// its answers; or, over all of them, five of the longest bodies. 96 MiB, where the example deployments leave
-/// 256 for everything but filters.
-const BLOCKS: usize = 2 * MAX_CONNECTIONS;
-const BLOCK_BYTES: usize = 48 << 10;
+/// The memory that bodies, and then their answers, are in: a block for each connection, which holds 2,500 IDs
+/// of 36 characters; or, over all of them, five of the longest bodies. 96 MiB, where the example deployments
+/// leave 256 for everything but filters.
+const BLOCKS: usize = MAX_CONNECTIONS;
+const BLOCK_BYTES: usize = 96 << 10;
 /// How many IDs are asked in one call.
 const IDS_AT_ONCE: usize = 1024;
 
@@ -70,29 +71,45 @@ pub(super) async fn many(
     // One generation for the whole body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let form = if wants_json { Form::Json } else { Form::Lines };
-    let (mut answers, mut some) = (Answers::new(form), [false; IDS_AT_ONCE]);
-    for block in lines.into_blocks() {
-        let mut ids = split_ids(&block);
-        loop {
-            let ids: Vec<&[u8]> = ids.by_ref().take(IDS_AT_ONCE).collect();
-            if ids.is_empty() {
-                break;
-            }
-            let some = &mut some[..ids.len()];
-            generation.filter.contains_batch(&ids, some);
-            let seen = some.iter().filter(|answer| **answer).count();
-            handle.count(&ids, seen as u64);
-            if answers.add(some, seen, blocks).is_none() {
-                return full();
-            }
-            // A body may hold millions: others are answered in between.
-            tokio::task::yield_now().await;
-        }
+    let mut answers = Answers::new(form);
+    for mut block in lines.into_blocks() {
+        let seen = answer(&mut block, &handle, &generation).await;
+        answers.add(block, seen);
     }
     let mut reply = reply::answers(answers);
     let day = HeaderValue::from_str(&generation.header.day.to_string());
     reply.headers_mut().insert("bloomsday-day", day.expect("a day is digits and dashes"));
     reply
+}
+
+/// Puts answers, 1 or 0 each, in the place of a block's IDs; how many are "yes".
+async fn answer(block: &mut Block, handle: &FilterHandle, generation: &Generation) -> u64 {
+    let mut answers = [false; IDS_AT_ONCE];
+    // An ID takes a byte at least, if only its line feed: so answers never reach what is not yet asked.
+    let (mut asked, mut answered, mut all_seen) = (0, 0, 0);
+    loop {
+        let ids: Vec<&[u8]> = split_ids(&block[asked..]).take(IDS_AT_ONCE).collect();
+        if ids.is_empty() {
+            break;
+        }
+        let answers = &mut answers[..ids.len()];
+        generation.filter.contains_batch(&ids, answers);
+        let seen = answers.iter().filter(|answer| **answer).count() as u64;
+        handle.count(&ids, seen);
+        all_seen += seen;
+        asked += ids.iter().map(|id| id.len() + 1).sum::<usize>();
+        drop(ids);
+        // The last line may be without its line feed.
+        asked = asked.min(block.len());
+        for (place, seen) in block[answered..].iter_mut().zip(&*answers) {
+            *place = u8::from(*seen);
+        }
+        answered += answers.len();
+        // A body may hold millions: others are answered in between.
+        tokio::task::yield_now().await;
+    }
+    block.truncate(answered);
+    all_seen
 }
 
 /// Memory for the bodies and answers of one address.
@@ -121,14 +138,12 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
         if read > MAX_BODY_BYTES {
             return Err(too_large());
         }
-        lines.push(&bytes, blocks).ok_or_else(full)?;
+        lines.push(&bytes, blocks).ok_or_else(|| {
+            let why = "too many bodies are being read or answered at once: try again";
+            error(StatusCode::SERVICE_UNAVAILABLE, why)
+        })?;
     }
     Ok(lines)
-}
-
-fn full() -> Reply {
-    let why = "too many bodies are being read or answered at once: try again";
-    error(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 fn not_loaded(filter: &str) -> Reply {
