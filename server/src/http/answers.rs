@@ -16,6 +16,9 @@ use super::blocks::Block;
 /// How many answers are written out at once: 24 KiB of JSON.
 const ANSWERS_AT_ONCE: usize = 4096;
 
+/// How long a client may take to read all answers. One that reads nothing is cut off earlier.
+const READ_DEADLINE: Duration = Duration::from_secs(60);
+
 /// How answers are written.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
@@ -24,9 +27,6 @@ pub(super) enum Form {
     /// An array of `true` and `false`.
     Json,
 }
-
-/// How long a client may take to read all answers. One that reads nothing is cut off earlier.
-const READ_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Answers, gathered with [`Answers::add`], then a body to be sent.
 pub(crate) struct Answers {
