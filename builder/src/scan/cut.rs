@@ -127,10 +127,16 @@ impl<'a> Cutter<'a> {
     /// How much to fetch for a page, if what it claims can be true and there will be room for it unpacked. So
     /// what is fetched for it is bounded by that room, too.
     fn worth_fetching(&self, Next { bytes, unpacked }: Next) -> Result<u64, Refused> {
+        let damaged =
+            |why| Err(Refused::Damaged(format!("a page of {bytes} bytes claims to {why}")));
+        if unpacked > MAX_PAGE_BYTES {
+            return damaged(format!(
+                "unpack to {unpacked}, and at most {MAX_PAGE_BYTES} are allowed"
+            ));
+        }
         // No codec makes noise longer by so much.
-        if unpacked > MAX_PAGE_BYTES || bytes > MAX_HEADER_BYTES + unpacked + unpacked / 4 {
-            let why = format!("a page of {bytes} bytes claims to unpack to {unpacked}");
-            return Err(Refused::Damaged(why));
+        if bytes > MAX_HEADER_BYTES + unpacked + unpacked / 4 {
+            return damaged(format!("unpack to {unpacked}, which is far less"));
         }
         if unpacked > self.unpacked {
             return Err(Refused::TooLarge(unpacked));
