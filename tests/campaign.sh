@@ -21,6 +21,7 @@ campaigns=(
   "liar_serve | tests/tests/liar_serve.rs | $debug liar_serve $alone"
   "disk_full  | tests/tests/disk_full.rs  | $debug disk_full $alone"
   "corruption | tests/tests/corruption.rs | $release corruption $alone"
+  "small_days | tests/tests/small_days.rs | $release small_days $alone"
   "races      | tests/tests/races.rs      | $debug races $alone"
   "swaps      | tests/tests/swaps.rs      | $release swaps $alone"
   "months     | server/src/simulation/months.rs | cargo test --locked --release -p bloomsday-server --lib months $alone"

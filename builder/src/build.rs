@@ -25,7 +25,7 @@ use crate::gates::{self, Counts, Gates, Norms, Verdict};
 use crate::partition::{Distinct, Feeder, Partitions};
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::{fill, publish, source, verify};
+use crate::{fill, publish, quality, source, verify};
 
 /// How many days back an earlier filter is looked for, to compare with.
 const OVERLAP_DAYS: u32 = 7;
@@ -201,7 +201,7 @@ async fn run<H: IdHash>(
     let filter = fill::fill(&distinct, shape, job.threads)?;
     crash_point("filled");
     let header = measure::<H>(job, &distinct, &filter);
-    verify::check_quality(&header, &filter)?;
+    quality::check_quality(&header, &filter)?;
     report.bits_per_id = shape.bits() as f64 / distinct.n_ids() as f64;
     report.fpp_measured = header.fpp_measured();
     report.seconds.fill = clock.elapsed().as_secs_f64();
@@ -220,7 +220,7 @@ async fn run<H: IdHash>(
         progress(Progress::Verify);
         let (header_read, filter_read) = uploaded;
         verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
-        verify::check_quality(&header_read, &filter_read)?;
+        quality::check_quality(&header_read, &filter_read)?;
         crash_point("verified");
         report.seconds.verify = clock.elapsed().as_secs_f64();
     }

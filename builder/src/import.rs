@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use crate::build::{Report, finish, refuse_the_future};
 use crate::error::Error;
-use crate::{publish, verify};
+use crate::{publish, quality, verify};
 
 /// A fuller filter answers "yes" to most questions: surely not what somebody meant to publish.
 const MOST_FALSE_POSITIVES: f64 = 0.5;
@@ -53,7 +53,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
 
     let filter = blob::import_guava(job.file).map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
-    verify::check_quality(&header, &filter)?;
+    quality::check_quality(&header, &filter)?;
     let sealed = blob::seal(&header, &filter);
     let mut report = Report {
         blob: Some(sealed.key().clone()),

@@ -14,7 +14,8 @@
 //! | [`partition`] | hashes, partitioned, deduplicated and counted within a memory budget |
 //! | [`sample`] | a fair choice of raw IDs to verify with |
 //! | [`fill`] | distinct hashes → a filter |
-//! | [`verify`] | is this filter good? |
+//! | [`verify`] | does this filter hold every ID? |
+//! | [`quality`] | does it answer as its IDs should make it? |
 //! | [`gates`] | is this day good? |
 //! | [`publish`] | upload, read back, point |
 //! | [`error`] | why a day could not be built |
@@ -30,6 +31,7 @@ pub mod ids;
 mod import;
 pub mod partition;
 pub mod publish;
+pub mod quality;
 pub mod sample;
 pub mod scan;
 pub mod source;

@@ -1,0 +1,251 @@
+//! "Does this filter answer as its IDs should make it?": its share of set bits and its measured rate,
+//! against theory and, where theory is too coarse, against reference filters of the same shape.
+//!
+//! A small filter's rate depends on its very IDs, and Guava's double hashing misses a low target
+//! whatever the IDs. A day must not be refused for either. So a rate that the target does not explain is
+//! compared with that of [`REFERENCES`] filters, each filled with as many other IDs.
+
+use bloomsday_common::blob::{self, Header};
+use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+
+use crate::error::Error;
+use crate::verify::{ABSENT_ASKED, absent_hashes};
+
+/// A rate may exceed what is expected by this factor.
+const TOLERATED_RATIO: f64 = 1.2;
+/// The chance that a filter whose true rate is the tolerated one is refused because of which absent
+/// IDs the measurement looks up.
+const MAX_CHANCE_OF_BAD_LUCK: f64 = 1e-6;
+/// Below this target too few absent IDs would hit; the bits themselves are judged as well.
+const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
+/// How many reference filters are filled: enough for their spread to be known within an eighth.
+const REFERENCES: u64 = 32;
+/// The references' rates are taken to reach so many standard deviations above their mean.
+const REFERENCE_DEVIATIONS: f64 = 6.0;
+/// Larger filters differ by less than [`TOLERATED_RATIO`] from each other and from theory.
+const MAX_REFERENCE_IDS: u64 = 1 << 22;
+
+/// Refuses a filter whose bits or rate are not what its IDs should give.
+///
+/// Cost: nothing to speak of for a filter that meets its target. One of few IDs that does not costs
+/// [`REFERENCES`] more fillings and measurements: up to a second or two.
+///
+/// # Errors
+/// [`Error::Unsound`], with the numbers.
+pub fn check_quality(header: &Header, filter: &Filter) -> Result<(), Error> {
+    blob::check_fill(header).map_err(|why| Error::Unsound { why })?;
+    match header.shape.layout() {
+        Layout::Blocked => check_rates::<Xxh3>(header, filter),
+        Layout::Guava => check_rates::<Murmur3>(header, filter),
+    }
+}
+
+fn check_rates<H: IdHash>(header: &Header, filter: &Filter) -> Result<(), Error> {
+    let target = header.fpp_target;
+    let rates = Rates::of(header, filter);
+    if rates.explained_by(target, target) {
+        return Ok(());
+    }
+    let expected = expected_rates::<H>(header.shape, header.ids)?;
+    let (measured, of_bits) = (target.max(expected.measured), target.max(expected.of_bits));
+    if rates.explained_by(measured, of_bits) {
+        tracing::warn!(
+            "the filter's measured fpp is {:.3e}, above the target {target:e}: so it is for any {} \
+             IDs in this shape; for fewer false positives build with a lower --fpp",
+            header.fpp_measured(),
+            header.ids
+        );
+        return Ok(());
+    }
+    let Header { fpp_hits: hits, fpp_asked: looked_up, ids, .. } = header;
+    let why = format!(
+        "its measured fpp is {:.3e} ({hits} of {looked_up}), by its bits {:.3e}; the target is \
+         {target:e}, and {ids} IDs in this shape explain up to {measured:.3e} and {of_bits:.3e}",
+        header.fpp_measured(),
+        rates.of_bits,
+    );
+    Err(Error::Unsound { why })
+}
+
+/// What is known of a filter's rate.
+struct Rates {
+    hits: u64,
+    looked_up: u64,
+    /// By its very bits; zero where the measurement is judged alone.
+    of_bits: f64,
+}
+
+impl Rates {
+    fn of(header: &Header, filter: &Filter) -> Rates {
+        let by_bits = header.fpp_target < TARGET_TOO_LOW_TO_MEASURE
+            && header.shape.layout() == Layout::Blocked;
+        Rates {
+            hits: header.fpp_hits,
+            looked_up: header.fpp_asked,
+            of_bits: if by_bits { filter.fpp_of_bits() } else { 0.0 },
+        }
+    }
+
+    /// Whether a filter of these true rates, exceeded by no more than [`TOLERATED_RATIO`], gives such
+    /// figures.
+    fn explained_by(&self, measured: f64, of_bits: f64) -> bool {
+        let expected_hits = TOLERATED_RATIO * measured * self.looked_up as f64;
+        chance_of_at_least(self.hits, expected_hits) >= MAX_CHANCE_OF_BAD_LUCK
+            && self.of_bits <= TOLERATED_RATIO * of_bits
+    }
+}
+
+/// The rates that reference filters reach.
+struct Expected {
+    measured: f64,
+    of_bits: f64,
+}
+
+/// Fills and measures the reference filters. They hold fixed sequences of IDs, so that the same day is
+/// judged alike each time.
+fn expected_rates<H: IdHash>(shape: Shape, n_ids: u64) -> Result<Expected, Error> {
+    if n_ids > MAX_REFERENCE_IDS {
+        return Ok(Expected { measured: 0.0, of_bits: 0.0 });
+    }
+    let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
+    let absent = absent_hashes::<H>(0..ABSENT_ASKED);
+    let (mut measured, mut of_bits) = (Vec::new(), Vec::new());
+    for reference in 0..REFERENCES {
+        let mut filter = FilterMut::new(shape).map_err(memory)?;
+        let head = reference.to_le_bytes();
+        let mut hash_of_end = H::of_ends(&head);
+        (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
+        let filter = filter.freeze();
+        measured.push(filter.count_hashes(&absent) as f64 / ABSENT_ASKED as f64);
+        of_bits.push(filter.fpp_of_bits());
+    }
+    Ok(Expected { measured: reach(&measured), of_bits: reach(&of_bits) })
+}
+
+/// The mean of these figures and [`REFERENCE_DEVIATIONS`] of their standard deviations.
+fn reach(figures: &[f64]) -> f64 {
+    let n = figures.len() as f64;
+    let mean = figures.iter().sum::<f64>() / n;
+    let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+    mean + REFERENCE_DEVIATIONS * (squares / (n - 1.0)).sqrt()
+}
+
+/// The chance of at least so many hits where `expected` come on average, by Poisson's law.
+fn chance_of_at_least(hits: u64, expected: f64) -> f64 {
+    let hits = hits as f64;
+    if hits <= expected {
+        return 1.0;
+    }
+    // From the first term on each is smaller than the one before by expected / (hits + 1) or more.
+    let mut term = (hits * expected.ln() - expected - libm::lgamma(hits + 1.0)).exp();
+    let (mut sum, mut at) = (0.0, hits);
+    while term > sum * f64::EPSILON {
+        sum += term;
+        at += 1.0;
+        term *= expected / at;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::blob::Origin;
+
+    use super::*;
+    use crate::verify::count_false_positives;
+
+    fn sound() -> (Header, Filter) {
+        filled::<Xxh3>(20_000, 0.03, 0)
+    }
+
+    /// A filter of so many IDs, other ones each `day`.
+    fn filled<H: IdHash>(n_ids: u64, fpp: f64, day: u64) -> (Header, Filter) {
+        let shape = Shape::for_ids(H::LAYOUT, n_ids, fpp).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        let head = [&b"day"[..], &day.to_le_bytes()].concat();
+        let mut hash_of_end = H::of_ends(&head);
+        (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
+        let filter = filter.freeze();
+        let header = Header {
+            filter: "rt".parse().unwrap(),
+            day: "2026-11-19".parse().unwrap(),
+            shape,
+            origin: Origin::Built,
+            ids: n_ids,
+            fpp_target: fpp,
+            fpp_hits: count_false_positives::<H>(&filter, 2),
+            fpp_asked: ABSENT_ASKED,
+            ones: filter.count_ones(),
+        };
+        (header, filter)
+    }
+
+    #[test]
+    fn a_sound_filter_measures_at_or_below_its_target() {
+        let (header, filter) = sound();
+        check_quality(&header, &filter).unwrap();
+        assert!((0.025..=0.03).contains(&header.fpp_measured()), "{}", header.fpp_measured());
+    }
+
+    #[test]
+    fn a_rate_surely_above_the_target_is_refused_with_its_numbers() {
+        let (header, filter) = sound();
+        let just = Header { fpp_hits: (0.0363 * ABSENT_ASKED as f64) as u64, ..header.clone() };
+        check_quality(&just, &filter).unwrap();
+        let above = Header { fpp_hits: (0.0375 * ABSENT_ASKED as f64) as u64, ..header };
+        let error = check_quality(&above, &filter).unwrap_err().to_string();
+        assert!(error.contains("3.75") && error.contains("3e-2"), "{error}");
+    }
+
+    #[test]
+    fn the_chance_of_hits_is_poissons() {
+        assert_eq!(chance_of_at_least(3, 3.0), 1.0);
+        // 1 − e^(−λ), and 1 − e^(−λ) (1 + λ).
+        let lambda = 0.5f64;
+        let one = -(-lambda).exp_m1();
+        assert!((chance_of_at_least(1, lambda) - one).abs() < 1e-12);
+        let two = one - lambda * (-lambda).exp();
+        assert!((chance_of_at_least(2, lambda) - two).abs() < 1e-12);
+        assert!((chance_of_at_least(u64::MAX, 1.0) - 0.0).abs() < 1e-300);
+    }
+
+    #[test]
+    fn small_filters_of_any_shape_are_not_refused() {
+        for (layout, n_ids, fpp) in [
+            (Layout::Guava, 8, 0.03),
+            (Layout::Guava, 100, 0.001),
+            (Layout::Guava, 500, 1e-5),
+            (Layout::Guava, 2_000, 1e-6),
+            (Layout::Guava, 20, 1e-9),
+            (Layout::Blocked, 1, 0.5),
+            (Layout::Blocked, 135, 1e-5),
+        ] {
+            for day in 0..2 {
+                let (header, filter) = match layout {
+                    Layout::Blocked => filled::<Xxh3>(n_ids, fpp, day),
+                    Layout::Guava => filled::<Murmur3>(n_ids, fpp, day),
+                };
+                check_quality(&header, &filter).unwrap_or_else(|e| panic!("{day}: {e}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_filter_with_foreign_bits_is_refused() {
+        // So many more IDs than it says that its fill is just tolerated, and its rate is four times as high.
+        let (header, _) = filled::<Murmur3>(1_000, 1e-4, 0);
+        let mut both = FilterMut::new(header.shape).unwrap();
+        for day in 0..2u64 {
+            let head = [&b"day"[..], &day.to_le_bytes()].concat();
+            let mut hash_of_end = Murmur3::of_ends(&head);
+            (0..575u64).for_each(|id| both.insert(hash_of_end(id.to_le_bytes())));
+        }
+        let both = both.freeze();
+        let hits = count_false_positives::<Murmur3>(&both, 2);
+        let header = Header { fpp_hits: hits, ones: both.count_ones(), ..header };
+        blob::check_fill(&header).unwrap();
+        let error = check_quality(&header, &both).unwrap_err().to_string();
+        assert!(error.contains("explain up to"), "{error}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Small days: a sound filter is published whatever its IDs, its rate and its layout.
+
+use bloomsday_builder::quality::check_quality;
+use bloomsday_builder::verify::{ABSENT_ASKED, count_false_positives};
+use bloomsday_common::blob::{Header, Origin};
+use bloomsday_common::filter::{FilterMut, Shape};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_tests::campaign::{self, Campaign, Random};
+
+/// A number between `low` and `high`, each factor as likely as any other.
+fn between(low: f64, high: f64, random: &mut Random) -> f64 {
+    let share = random.below(1 << 20) as f64 / f64::from(1 << 20);
+    low * (high / low).powf(share)
+}
+
+fn build<H: IdHash>(n_ids: u64, fpp_target: f64, random: &mut Random) {
+    let shape = Shape::for_ids(H::LAYOUT, n_ids, fpp_target).unwrap();
+    let mut filter = FilterMut::new(shape).unwrap();
+    (0..n_ids).for_each(|_| filter.insert(H::of(&random.draw().to_le_bytes())));
+    let filter = filter.freeze();
+    let header = Header {
+        filter: "rt".parse().unwrap(),
+        day: "2026-11-19".parse().unwrap(),
+        shape,
+        origin: Origin::Built,
+        ids: n_ids,
+        fpp_target,
+        fpp_hits: count_false_positives::<H>(&filter, 1),
+        fpp_asked: ABSENT_ASKED,
+        ones: filter.count_ones(),
+    };
+    check_quality(&header, &filter).unwrap_or_else(|error| {
+        panic!("{:?}, {n_ids} IDs, target {fpp_target:e}: {error}", H::LAYOUT);
+    });
+}
+
+#[test]
+fn no_sound_build_of_few_ids_is_refused() {
+    let campaign = Campaign::new("small sound builds of random shapes");
+    let (random, builds) = (Random::new(), campaign::size(200, 10_000));
+    campaign::on_threads(2, builds, |n| {
+        let mut random = random.branch(n);
+        let n_ids = between(1.0, 10_000.0, &mut random) as u64;
+        match random.below(2) {
+            0 => build::<Xxh3>(n_ids, between(5e-8, 0.5, &mut random), &mut random),
+            _ => build::<Murmur3>(n_ids, between(1e-9, 0.5, &mut random), &mut random),
+        }
+    });
+    campaign.held(&format!("{builds} builds of 1 to 10,000 IDs"), "none refused");
+}
