@@ -1,7 +1,7 @@
 //! [`Error`]: why a day could not be built.
 
 use bloomsday_common::day::Day;
-use bloomsday_common::error::{Kind, is_forbidden};
+use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket};
 use bloomsday_common::shown::words;
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
@@ -230,6 +230,7 @@ fn input_kind(error: &object_store::Error) -> Kind {
     use object_store::Error as E;
     match error {
         E::NotFound { .. } => Kind::NotFound,
+        _ if is_missing_bucket(error) => Kind::NotFound,
         _ if is_forbidden(error) => Kind::Failed,
         E::NotSupported { .. }
         | E::NotImplemented { .. }
@@ -245,6 +246,9 @@ fn hint(error: &object_store::Error) -> &'static str {
         _ if is_forbidden(error) => {
             "check the credentials and their rights (on S3 a missing key also looks like this \
              without the right s3:ListBucket): "
+        }
+        _ if is_missing_bucket(error) => {
+            "there is no such bucket or container; check its name, region and account: "
         }
         object_store::Error::NotFound { .. } => {
             "it is gone; check its name, and whether something removes it while it is read: "

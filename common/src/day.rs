@@ -30,12 +30,12 @@ impl Day {
 
     /// The day `days` earlier; stops at the calendar's first day.
     pub fn minus(self, days: u32) -> Day {
-        Day(self.0.saturating_sub(Span::new().days(i64::from(days))))
+        Day(self.0.saturating_sub(span(days)))
     }
 
     /// The day `days` later; stops at the calendar's last day.
     pub fn plus(self, days: u32) -> Day {
-        Day(self.0.saturating_add(Span::new().days(i64::from(days))))
+        Day(self.0.saturating_add(span(days)))
     }
 
     /// Replaces every `{day}` by `2026-11-19` and every `{day:FORMAT}` by the day in that strftime
@@ -67,6 +67,12 @@ impl Day {
         out.push_str(rest);
         Ok(out)
     }
+}
+
+/// So many days, or as many as there are in the calendar: a longer span cannot be made.
+fn span(days: u32) -> Span {
+    const CALENDAR_DAYS: u32 = 7_304_484;
+    Span::new().days(i64::from(days.min(CALENDAR_DAYS)))
 }
 
 impl fmt::Display for Day {
@@ -128,6 +134,14 @@ mod tests {
     fn leap_days_and_year_ends_are_days() {
         assert_eq!(day("2028-03-01").minus(1), day("2028-02-29"));
         assert_eq!(day("2026-12-31").plus(1), day("2027-01-01"));
+    }
+
+    #[test]
+    fn any_number_of_days_ends_in_the_calendar() {
+        for days in [7_304_483, 7_304_484, 7_304_485, 100_000_000, u32::MAX] {
+            assert_eq!(day("2026-11-19").plus(days), day("9999-12-31"));
+            assert_eq!(day("2026-11-19").minus(days).to_string(), "-9999-01-01");
+        }
     }
 
     #[test]

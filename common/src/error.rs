@@ -227,6 +227,14 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A store whose bucket or container does not exist.
+    #[error(
+        "{store}: there is no such bucket or container: check its name, region and account, or make it"
+    )]
+    NoBucket {
+        /// The store.
+        store: String,
+    },
     /// Not enough memory for a filter.
     #[error("no memory for a filter of {bytes} bytes: {source}")]
     Memory {
@@ -298,7 +306,9 @@ impl Error {
             | Error::SeveralBlobs { .. }
             | Error::OverHttp { .. }
             | Error::StoreUrl { .. } => Kind::Usage,
-            Error::NotFound { .. } | Error::NoStore { .. } => Kind::NotFound,
+            Error::NotFound { .. } | Error::NoStore { .. } | Error::NoBucket { .. } => {
+                Kind::NotFound
+            }
             Error::Changed { .. } => Kind::Superseded,
             Error::Record { .. }
             | Error::Length { .. }
@@ -337,6 +347,7 @@ impl Error {
     ) -> Error {
         let (key, store, source) = (key.to_owned(), store.to_owned(), Box::new(source));
         match *source {
+            _ if is_missing_bucket(&source) => Error::NoBucket { store },
             object_store::Error::NotFound { .. } => Error::NotFound { key, store },
             _ if is_forbidden(&source) => Error::Forbidden { doing, key, store, source },
             _ => Error::Store { doing, key, store, source },
@@ -366,6 +377,18 @@ pub fn is_forbidden(error: &object_store::Error) -> bool {
         && ["403 Forbidden", "401 Unauthorized"]
             .iter()
             .any(|status| text.contains(&format!("status code: {status}")))
+}
+
+/// Whether the store says that the whole bucket or container is not there: waiting will not help. Only a
+/// response with a body says so, and object_store keeps that in the text alone.
+pub fn is_missing_bucket(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    // By S3, Azure and Google Cloud Storage.
+    const CODES: [&str; 3] =
+        ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"];
+    let (E::NotFound { .. } | E::Generic { .. }) = error else { return false };
+    let text = error.to_string();
+    text.contains("404") && CODES.iter().any(|code| text.contains(code))
 }
 
 fn is_transient(error: &object_store::Error) -> bool {

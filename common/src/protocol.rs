@@ -13,7 +13,10 @@ use jiff::Timestamp;
 use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
-pub use retention::{References, Retention, is_doomed, is_old, may_delete, pointers_to_drop};
+pub use retention::{
+    MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_doomed, is_old, may_delete,
+    pointers_to_drop,
+};
 
 /// What a look at a record of the store showed.
 ///
@@ -293,10 +296,11 @@ pub fn follow_pointer(day: Day, pointer: &Seen<Pointer>) -> Step {
 /// The days whose pointers a server looks at, newest first.
 ///
 /// Today is never earlier than the last pointer it followed, so that a clock stepped back does not
-/// take a filter away; and a pointer dated ahead of today is never looked at.
+/// take a filter away; and a pointer dated ahead of today is never looked at. At most
+/// [`MAX_MAX_AGE_DAYS`] and today.
 pub fn days_to_follow(today: Day, last_followed: Option<Day>, max_age_days: u32) -> Vec<Day> {
     let newest = last_followed.map_or(today, |last| today.max(last));
-    (0..=max_age_days).map(|age| newest.minus(age)).collect()
+    (0..=max_age_days.min(MAX_MAX_AGE_DAYS)).map(|age| newest.minus(age)).collect()
 }
 
 #[cfg(test)]

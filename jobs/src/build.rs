@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::config::{FPP, Settings};
 use crate::error::{Error, exit};
-use crate::output::{Output, complain, mebibytes, or_dash, pairs, thousands, who};
+use crate::output::{Output, complain, mebibytes, or_dash, pairs, reason, thousands, who};
 use crate::resources::Resources;
 
 /// Build one day: read, count, fill, verify, publish, point.
@@ -41,7 +41,7 @@ pub(crate) struct Build {
     #[command(flatten)]
     resources: Resources,
     /// Let a suspicious day pass, and record why.
-    #[arg(long, value_name = "WHY")]
+    #[arg(long, value_name = "WHY", value_parser = reason)]
     accept_change: Option<String>,
     /// Build and check, but write nothing.
     #[arg(long)]
@@ -51,7 +51,7 @@ pub(crate) struct Build {
 impl Build {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let job = self.job(settings)?;
-        let store = settings.open_store(!job.dry_run)?;
+        let store = settings.store_to_write(job.dry_run)?;
         let report = build(&job, &store, &output.build_progress()).await?;
         output.show(&report, || describe(&report));
         if let Some(reason) = &report.reason {

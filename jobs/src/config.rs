@@ -3,12 +3,12 @@
 
 mod file;
 
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
@@ -19,10 +19,10 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::file::{File, FilterFile};
+pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS};
 use crate::error::Error;
 use crate::output::{self, Output};
-use crate::schedule::{MAX_CATCH_UP_DAYS, Rules};
+use crate::schedule::Rules;
 
 /// Where a configuration file is looked for when none is named.
 const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
@@ -85,7 +85,17 @@ impl Settings {
     /// The store, opened; a local folder is made if `create`.
     pub(crate) fn open_store(&self, create: bool) -> Result<Store, Error> {
         let address = self.store()?;
-        let store = if create { Store::create(address)? } else { Store::open(address)? };
+        self.with_pointers(if create { Store::create(address)? } else { Store::open(address)? })
+    }
+
+    /// The store of a command that writes: made if need be, but only looked at when it is a `dry_run`.
+    pub(crate) fn store_to_write(&self, dry_run: bool) -> Result<Store, Error> {
+        let address = self.store()?;
+        self.with_pointers(if dry_run { Store::preview(address)? } else { Store::create(address)? })
+    }
+
+    fn with_pointers(&self, store: Store) -> Result<Store, Error> {
+        let address = self.store()?;
         let Some(pointers) = self.pointers() else {
             refuse_pointers_on_hdfs(address)?;
             return Ok(store);
@@ -113,9 +123,6 @@ impl Settings {
         let filter = self.filter(name);
         let wrong = |what: &str| Error::Usage(format!("[filters.{name}] {what}"));
         let catch_up_days = filter.catch_up_days.unwrap_or(CATCH_UP_DAYS);
-        if catch_up_days > MAX_CATCH_UP_DAYS {
-            return Err(wrong(&format!("catch_up_days is at most {MAX_CATCH_UP_DAYS}")));
-        }
         if filter.marker.as_ref().is_some_and(|m| m.is_empty() || m.contains(['/', '*', '?', '[']))
         {
             return Err(wrong("marker is the name of one file, such as _SUCCESS"));
@@ -139,7 +146,7 @@ impl Settings {
 
     pub(crate) fn retention(&self, name: &FilterName) -> Retention {
         let default = Retention::default();
-        let keep_days = self.filter(name).keep_days.map_or(default.keep_days, NonZeroU32::get);
+        let keep_days = self.filter(name).keep_days.unwrap_or(default.keep_days);
         Retention { keep_days, max_age_days: self.max_age_days(name) }
     }
 
@@ -219,17 +226,10 @@ impl ConfigJob {
             output::print(&output::table(&["name", "value", "from"], &rows));
         }
         if settings.store.is_some() {
-            let store = settings.open_store(false)?;
             let writes = if dry_run {
                 "not tried (--dry-run)"
             } else {
-                store.check_conditional_writes().await?;
-                match settings.store()? {
-                    address if is_hdfs(address) => {
-                        "honoured by Redis; a pin on HDFS cannot be replaced: unpin first"
-                    }
-                    _ => "honoured",
-                }
+                settings.check_conditional_writes().await?
             };
             let result = Value {
                 name: "conditional writes".into(),
@@ -243,6 +243,25 @@ impl ConfigJob {
 }
 
 impl Settings {
+    /// Whether the store honours conditional writes, in words.
+    async fn check_conditional_writes(&self) -> Result<&'static str, Error> {
+        let store = match self.open_store(false) {
+            Err(Error::Common(StoreError::NoStore { .. })) => {
+                return Ok("not tried: the folder is not there yet; the first build makes it");
+            }
+            store => store?,
+        };
+        match store.check_conditional_writes().await {
+            Err(StoreError::OverHttp { .. }) => {
+                Ok("none: over plain HTTP a store can only be read, which is enough for servers")
+            }
+            Ok(()) if is_hdfs(self.store()?) => {
+                Ok("honoured by Redis; a pin on HDFS cannot be replaced: unpin first")
+            }
+            checked => Ok(checked.map(|()| "honoured")?),
+        }
+    }
+
     fn values(&self) -> Result<Vec<Value>, Error> {
         let mut values = Vec::new();
         let mut add = |name: String, value: Option<String>, default: &str| {
@@ -310,7 +329,7 @@ impl Settings {
             Shape::for_ids(layout, 1_000_000, fpp).map_err(impossible)?;
         }
         let (store, from) = match &self.store {
-            Some((store, from)) => (Store::open(store)?.name().to_owned(), *from),
+            Some((store, from)) => (Store::preview(store)?.name().to_owned(), *from),
             None => ("none".to_owned(), "default"),
         };
         if let Some(pointers) = self.pointers() {

@@ -90,7 +90,7 @@ impl Export {
 impl Import {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let Format::Guava = self.format;
-        let store = settings.open_store(!self.dry_run)?;
+        let store = settings.store_to_write(self.dry_run)?;
         let retention = settings.retention(&self.filter);
         let job = ImportJob {
             filter: self.filter,

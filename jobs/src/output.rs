@@ -227,10 +227,26 @@ pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-/// Who acts, for the records: user@host.
+/// Who acts, for the records: user@host. The user is the system's name of whoever runs this process, so
+/// that a cron job or a container without `$USER` is named too.
 pub(crate) fn who() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    format!("{}@{}", user.unwrap_or_else(|_| "unknown".to_owned()), host())
+    let user = whoami::username().ok().filter(|user| !user.is_empty());
+    let user = user.or_else(|| std::env::var("USER").ok());
+    format!("{}@{}", user.unwrap_or_else(|| "unknown".to_owned()), host())
+}
+
+/// The most characters of a reason: a record holds it, and is read by people.
+const MAX_REASON_CHARS: usize = 2000;
+
+/// Reads why somebody does something: without words there is no reason.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it is empty: say why in a few words".to_owned()),
+        long if long.chars().count() > MAX_REASON_CHARS => {
+            Err(format!("it has more than {MAX_REASON_CHARS} characters"))
+        }
+        reason => Ok(reason.to_owned()),
+    }
 }
 
 /// This machine's name.

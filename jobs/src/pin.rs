@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, or_dash, pairs, who};
+use crate::output::{Output, or_dash, pairs, reason, who};
 use crate::repoint::{record, verified_target};
 
 /// Hold the whole fleet on one blob, whatever the pointers say, until released or expired.
@@ -30,7 +30,7 @@ pub(crate) struct Pin {
     #[arg(long, value_name = "TIME", value_parser = parse_until)]
     until: Option<Timestamp>,
     /// Why, for the records.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
     /// Verify, but write nothing.
     #[arg(long)]
@@ -45,7 +45,7 @@ pub(crate) struct Unpin {
     /// The filter.
     filter: FilterName,
     /// Why, for the records.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
     /// Say what would be released, but write nothing.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::MAX_KEEP_DAYS;
 use bloomsday_common::store::Pruned;
 use clap::Args;
 use jiff::Timestamp;
@@ -23,7 +24,7 @@ pub(crate) struct Prune {
     /// One filter [default: every filter in the store].
     filter: Option<FilterName>,
     /// How many days pointers are kept [default: keep_days of the configuration, else 14].
-    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
     /// Say what would be deleted, but delete nothing.
     #[arg(long)]

@@ -7,7 +7,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
-use bloomsday_common::protocol::{Retention, Seen, Target, target_of_day};
+use bloomsday_common::protocol::{Retention, Seen, Target, newest_buildable, target_of_day};
 use bloomsday_common::store::{Read, Store};
 use clap::Args;
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, or_dash, pairs, who};
+use crate::output::{Output, or_dash, pairs, reason, who};
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before it is pointed at.
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Repoint {
     #[arg(long, value_name = "DAY|BLOB")]
     to: String,
     /// Why, for the records.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
     /// Verify, and say what would change, but write nothing.
     #[arg(long)]
@@ -43,6 +43,13 @@ impl Repoint {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store(false)?;
         let Repoint { filter, day, to, reason, dry_run } = self;
+        let newest = newest_buildable(Timestamp::now());
+        if day > newest {
+            return Err(Error::Usage(format!(
+                "{day} lies ahead: no server follows a pointer dated later than today, and prune \
+                 would keep it for ever; the newest day to repoint is {newest}"
+            )));
+        }
         let retention = settings.retention(&filter);
         let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
         output.show(&done, || {

@@ -31,11 +31,11 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::build::Build;
-use crate::config::Settings;
+use crate::config::{MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
 use crate::output::{Output, table};
+pub(crate) use decide::Rules;
 use decide::{Found, Known, Next, Standing};
-pub(crate) use decide::{MAX_CATCH_UP_DAYS, Rules};
 pub(crate) use expression::Expression;
 use metrics::Metrics;
 
@@ -88,7 +88,7 @@ impl Schedule {
             ));
         }
         let metrics = Metrics::new();
-        let store = settings.open_store(!self.dry_run)?;
+        let store = settings.store_to_write(self.dry_run)?;
         let one_build = Arc::new(Semaphore::new(1));
         let runners = names.into_iter().map(|filter| {
             Ok(Runner {

@@ -22,6 +22,11 @@ use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{Pin, Pointer};
 
+/// The largest `keep_days`: a century, for those who mean "for ever".
+pub const MAX_KEEP_DAYS: u32 = 36_525;
+/// The largest `max_age_days`: a poll may have to read a pointer for each of these days.
+pub const MAX_MAX_AGE_DAYS: u32 = 400;
+
 /// How long pointers and blobs of a filter are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -107,7 +112,7 @@ pub fn may_delete(
     references: &References,
     retention: Retention,
 ) -> bool {
-    older_than(uploaded, now, retention.keep_days + 1) && !references.may_name(blob)
+    older_than(uploaded, now, retention.keep_days.saturating_add(1)) && !references.may_name(blob)
 }
 
 /// Whether a blob is so old that prune may delete it within a day. A build uploads such a one again.

@@ -131,6 +131,20 @@ impl Store {
         open::store(address, true)
     }
 
+    /// Opens a store to be looked at only, perhaps before its first build: as [`Store::open`], but a
+    /// local folder that is not there reads as an empty store.
+    ///
+    /// # Errors
+    /// As [`Store::open`], but for [`Error::NoStore`].
+    pub fn preview(address: &str) -> Result<Store, Error> {
+        match Store::open(address) {
+            Err(Error::NoStore { path }) => {
+                Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
+            }
+            opened => opened,
+        }
+    }
+
     /// A store in any [`ObjectStore`]: for a backend that has no address, and for tests that put one
     /// which fails, delays or lies in between.
     ///

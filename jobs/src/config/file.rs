@@ -3,18 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bloomsday_builder::gates::Gates;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::shown::{plain, without_secrets};
 use bloomsday_server::Guard;
 use serde::{Deserialize, Deserializer};
 
 use crate::schedule::Expression;
+
+/// The longest interval, hold, deadline or settling time.
+const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
+/// The most days that can be caught up.
+pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
+/// The largest `day_offset`: a run builds a day at most so many days back.
+const MAX_DAY_OFFSET: u32 = 366;
 
 /// The file `bloomsday.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,8 +56,10 @@ pub(crate) struct FilterFile {
     #[serde(default, deserialize_with = "layout")]
     pub(crate) layout: Option<Layout>,
     pub(crate) memory: Option<bytesize::ByteSize>,
+    #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
     pub(crate) max_age_days: Option<u32>,
-    pub(crate) keep_days: Option<NonZeroU32>,
+    #[serde(default, deserialize_with = "days::<1, MAX_KEEP_DAYS, _>")]
+    pub(crate) keep_days: Option<u32>,
     #[serde(default)]
     pub(crate) gates: Gates,
     pub(crate) guard: Option<Guard>,
@@ -58,7 +67,9 @@ pub(crate) struct FilterFile {
     pub(crate) guard_max_hold: Option<Duration>,
     /// When it is built, in UTC.
     pub(crate) schedule: Option<Expression>,
+    #[serde(default, deserialize_with = "days::<0, MAX_DAY_OFFSET, _>")]
     pub(crate) day_offset: Option<u32>,
+    #[serde(default, deserialize_with = "days::<0, MAX_CATCH_UP_DAYS, _>")]
     pub(crate) catch_up_days: Option<u32>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) deadline: Option<Duration>,
@@ -96,7 +107,22 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
-    humantime::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
+    let duration = humantime::parse_duration(&text).map_err(serde::de::Error::custom)?;
+    if duration > MAX_DURATION {
+        return Err(serde::de::Error::custom("at most 366 days"));
+    }
+    Ok(Some(duration))
+}
+
+/// A number of days between `MIN` and `MAX`.
+fn days<'de, const MIN: u32, const MAX: u32, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<u32>, D::Error> {
+    let days = u32::deserialize(from)?;
+    if (MIN..=MAX).contains(&days) {
+        return Ok(Some(days));
+    }
+    Err(serde::de::Error::custom(format!("{days} days: choose {MIN} to {MAX}")))
 }
 
 fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
@@ -146,6 +172,13 @@ mod tests {
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
+            ("[filters.rt]\nkeep_days = 99999999", "1 to 36525"),
+            ("[filters.rt]\nmax_age_days = 4294967295", "0 to 400"),
+            ("[filters.rt]\nmax_age_days = 3000000", "max_age_days"),
+            ("[filters.rt]\nday_offset = 4294967295", "0 to 366"),
+            ("[filters.rt]\ncatch_up_days = 4294967295", "catch_up_days"),
+            ("poll_interval = \"300000000000000000s\"", "366 days"),
+            ("[filters.rt]\nsettle = \"300000000000000000s\"", "settle"),
             ("[filters.rt.gates]\nids = 7", "ids"),
             ("poll_interval = \"soon\"", "poll_interval"),
             ("listen = \"everywhere\"", "listen"),

@@ -16,8 +16,6 @@ pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(60);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
 /// A run that failed so often is given up until somebody builds the day by hand, or the next run is due.
 pub(super) const MAX_TRIES: usize = 20;
-/// The most days that can be caught up.
-pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
 
 /// How one filter is scheduled.
 #[derive(Clone, Debug)]
