@@ -50,8 +50,8 @@ systemd-analyze verify --man=no "$scratch"/*.service "$scratch"/*.timer
 echo "== container file"
 "$tools/bin/hadolint" container/Dockerfile
 
-echo "== every alert has its entry in RUNBOOK.md"
+echo "== every alert has its entry in docs/operations.md"
 for alert in $(sed -n 's/^ *- alert: //p' prometheus/rules.yml); do
-  grep -qx "## $alert" ../RUNBOOK.md || { echo "RUNBOOK.md has no entry \"## $alert\""; exit 1; }
+  grep -qx "### $alert" ../docs/operations.md || { echo "docs/operations.md has no entry \"### $alert\""; exit 1; }
 done
 echo "== all files in deploy/ hold"

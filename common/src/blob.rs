@@ -1,70 +1,7 @@
 //! Filter ⇄ bytes: one filter of one day, serialized. The only file that names bincode.
 //!
-//! # The format, byte for byte (version 0; it may change until the first tagged release)
-//!
-//! All numbers are little-endian. A blob is, in this order:
-//!
-//! | offset | bytes | what |
-//! |---|---|---|
-//! | 0 | 8 | magic: `BLOOMSDY` in ASCII |
-//! | 8 | 2 | `u16` format version: 0 |
-//! | 10 | 4 | `u32` length R of the record, at most 65,536 |
-//! | 14 | R | the record |
-//! | 14 + R | | zeros up to B = ⌈(14 + R) / 4,096⌉ · 4,096 |
-//! | B | N | the body, N bytes as the record says |
-//! | B + N | 32 | BLAKE3 of all bytes before: *the digest* of the blob |
-//!
-//! Nothing follows. The digest in 64 lower-case hex digits is in the blob's name; check it with
-//! `head -c -32 FILE | b3sum`.
-//!
-//! **The record** is these fields one after the other, without padding or tags. A *string* is a `u64`
-//! count of bytes, then UTF-8; a *list* is a `u64` count of elements, then `u64` elements; an `f64` is
-//! IEEE 754.
-//!
-//! | type | field |
-//! |---|---|
-//! | string | name of the filter |
-//! | string | day, `YYYY-MM-DD` |
-//! | `u8` | layout: 0 `blocked`, 1 `guava` |
-//! | `u64` | units U: blocks of 64 bytes (`blocked`), words of 8 bytes (`guava`) |
-//! | `u32` | probes k: bits tested a lookup |
-//! | `u64` | N, the length of the body: 64 U (`blocked`), 6 + 8 U (`guava`) |
-//! | `u8` | hash: 0 XXH3-64, 1 MurmurHash3 x64 128 |
-//! | `u16` | bits of the hash: 64 or 128 |
-//! | `u64` | seed of the hash: 0x426c6f6f6d736461 for XXH3-64, 0 for MurmurHash3 |
-//! | `u64` | key id of a keyed hash: always 0, reserved |
-//! | `u8` | encoding of IDs: 0, as below |
-//! | `u8` | origin: 0 built from IDs, 1 imported (then the number of IDs is estimated from the fill) |
-//! | `u64` | distinct IDs in the filter |
-//! | `f64` | fpp asked for |
-//! | `u64` | fpp measured: so many IDs known absent were answered "yes" … |
-//! | `u64` | … of so many that were asked |
-//! | `u64` | bits set in the body; for `guava` in its words, without the 6 bytes before them |
-//! | list | probe vector: the hashes of 64 fixed IDs; for MurmurHash3 h1 and h2 of each in turn |
-//! | list | probe vector: the bit positions those IDs test in this filter, k an ID |
-//!
-//! **The bytes of an ID**: strings as UTF-8, binary as it is, integers as decimal ASCII, UUIDs as 36
-//! lower-case characters. An ID has 1 to 1,024 bytes; anything else is answered "no" unasked.
-//!
-//! **A lookup in `blocked`.** Let h be the hash of the ID. The block is ⌊h · U / 2^64⌋ (the high 64
-//! bits of the 128-bit product). Let x be the low 32 bits of h. Probe i, for i from 0 to k − 1, tests
-//! bit p = (x · S_i mod 2^32) >> 23 of the block's 512; bit p is bit `p & 7` of the block's byte
-//! `p >> 3`. The ID may be in the set when all k bits are 1. S_0 to S_15 are, in hexadecimal, 243f6a89
-//! 85a308d3 13198a2f 03707345 a4093823 299f31d1 082efa99 ec4e6c89 452821e7 38d01377 be5466cf 34e90c6d
-//! c0ac29b7 c97c50dd 3f84d5b5 b5470917: the fraction of π with each word's lowest bit set.
-//!
-//! **A lookup in `guava`.** The body is what Guava's `BloomFilter.writeTo` writes: a byte 1, a byte k,
-//! U as a big-endian `u32`, then U words, each *big-endian*. With the halves h1, h2 of the hash, let
-//! c = h1; k times: test bit (c & 0x7fffffffffffffff) mod 64 U, then c = c + h2 mod 2^64. Bit i is bit
-//! `i & 63` of word `i >> 6`.
-//!
-//! **The probe vector** lets a reader in any language prove that it hashes and addresses as the writer
-//! did. The `i`th of its IDs, from 0, has i + 1 bytes for i < 16, else 16 + 21 (i − 15); byte j of it is
-//! the letter number (i + j) mod 26 of a to z (see [`probe_id`]). Positions are numbered 512 · block + p
-//! for `blocked`, and as i above for `guava`.
-//!
-//! A reader refuses a blob that breaks any of this, and one whose share of set bits is further than
-//! max(1 %, 6 σ) from what so many IDs set: a filter of all ones can have a fitting digest.
+//! The format, byte for byte, is in `docs/format.md` of the repository: enough to write a reader in
+//! another language. It may change until the first tagged release.
 //!
 //! Nothing that differs between two runs over the same set of IDs is in a blob.
 

@@ -32,7 +32,7 @@ fn every_alert_is_seen_firing_seen_silent_and_explained() {
     let (rules, tests, runbook) = (
         read("deploy/prometheus/rules.yml"),
         read("deploy/prometheus/rules_test.yml"),
-        read("RUNBOOK.md"),
+        read("docs/operations.md"),
     );
     let named = |line: &str| line.trim().strip_prefix("- alert: ").map(str::to_owned);
     let alerts: Vec<String> = rules.lines().filter_map(named).collect();
@@ -48,8 +48,8 @@ fn every_alert_is_seen_firing_seen_silent_and_explained() {
         let fires = of_it().any(|(_, text)| text.contains("- exp_labels: {"));
         let is_silent = of_it().any(|(_, text)| text.contains("exp_alerts: []"));
         assert!(fires && is_silent, "{alert}: fires {fires}, silent {is_silent}");
-        assert!(runbook.contains(&format!("\n## {alert}\n**Means** ")), "no entry for {alert}");
-        let link = format!("runbook: RUNBOOK.md#{}\n", alert.to_lowercase());
+        assert!(runbook.contains(&format!("\n### {alert}\n**Means** ")), "no entry for {alert}");
+        let link = format!("runbook: docs/operations.md#{}\n", alert.to_lowercase());
         assert!(rules.contains(&link), "{alert} does not lead to its entry");
     }
 }
