@@ -20,6 +20,10 @@ const A_THREAD: u64 = 16 << 20;
 /// What all threads together unpack: most need some megabytes, and a thread with more waits for the others.
 const LEAST_UNPACKED: u64 = 64 << 20;
 const MOST_UNPACKED: u64 = 4 << 30;
+/// Footers and what is known from them, before and beside all else: what a small budget gives to them, and
+/// what is always enough.
+const LEAST_FOOTERS: u64 = 128 << 20;
+const MOST_FOOTERS: u64 = 1 << 30;
 /// Compressed column chunks in memory at a time; what they leave for the next ones is there beside them.
 const MOST_IN_FLIGHT: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
@@ -63,10 +67,12 @@ impl Budget {
         let sample = (memory / 8).clamp(LEAST, MOST_SAMPLED);
         let rest = ITSELF + A_THREAD.saturating_mul(threads as u64);
         let unpacked = (memory / 8).clamp(LEAST_UNPACKED, MOST_UNPACKED);
+        // Most of it is free again before any column is read.
+        let footers = (memory / 4).clamp(LEAST_FOOTERS, MOST_FOOTERS);
         let left = memory.saturating_sub(rest.saturating_add(2 * in_flight + unpacked + sample));
         Ok(Budget {
             hashes: (left as f64 * hash / (hash + 2.0 * filter)) as u64,
-            scan: Room { in_flight: in_flight as u32, unpacked },
+            scan: Room { in_flight: in_flight as u32, unpacked, footers },
             sample: sample as usize,
             rest,
         })
@@ -78,7 +84,7 @@ impl Budget {
         let spills = hashes > self.hashes;
         let held = if spills { 0 } else { hashes };
         let filters = 2 * filter.body_bytes();
-        let Room { in_flight, unpacked } = self.scan;
+        let Room { in_flight, unpacked, .. } = self.scan;
         let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
         let memory = self.rest + self.sample as u64 + reading.max(held + filters);
         // As they came, and once more without duplicates.

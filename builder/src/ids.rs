@@ -5,15 +5,13 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
-};
-use arrow_array::{Array, ArrayAccessor, PrimitiveArray, RecordBatch};
-use arrow_schema::{DataType, Field, Fields, Schema};
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{Array, ArrayAccessor, RecordBatch};
+use arrow_schema::{DataType, Field, Fields};
 use bloomsday_common::hash::{ID_BYTES, is_legal};
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::parquet_to_arrow_schema;
+use parquet::arrow::{
+    FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema,
+};
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{
@@ -26,9 +24,29 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub struct Column {
     leaf: usize,
-    uuid: bool,
+    kind: Kind,
     text: Option<bool>,
     alone: SchemaDescPtr,
+    levels: FieldLevels,
+}
+
+/// What its values mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Bytes as they are, which may have to be text.
+    Bytes,
+    Uuid,
+    /// A number of so many bits, which may be fewer than those it is stored in.
+    Integer {
+        bits: u8,
+        is_signed: bool,
+    },
+    /// A number of at most so many digits, none of them behind the point.
+    Decimal {
+        digits: u32,
+    },
+    /// Of a writer that saw nothing but nulls, and had no other type to give.
+    Null,
 }
 
 /// What a number of rows held.
@@ -51,21 +69,22 @@ impl Column {
     /// [`Error::NotAnId`]: it is a struct, repeated, ambiguous, or of a type that is no ID.
     pub fn find(schema: &SchemaDescriptor, name: &str, file: &str) -> Result<Column, Error> {
         let refuse = |why: String| Error::NotAnId { file: file.into(), column: name.into(), why };
-        let paths: Vec<String> = schema.columns().iter().map(|c| c.path().string()).collect();
-        let mut named = (0..paths.len()).filter(|&leaf| paths[leaf] == name);
+        let path = |leaf: usize| schema.column(leaf).path().string();
+        let mut named = (0..schema.num_columns()).filter(|&leaf| path(leaf) == name);
         let Some(leaf) = named.next() else {
             let inside = format!("{name}.");
-            return match paths.iter().position(|path| path.starts_with(&inside)) {
+            let mut leaves = 0..schema.num_columns();
+            return match leaves.find(|&leaf| path(leaf).starts_with(&inside)) {
                 Some(leaf) if schema.column(leaf).max_rep_level() > 0 => {
-                    Err(refuse("it is repeated (a list or a map): one row holds many".into()))
+                    Err(refuse(repeated(name)))
                 }
                 Some(leaf) => {
-                    Err(refuse(format!("it is a struct; name a value in it, as `{}`", paths[leaf])))
+                    Err(refuse(format!("it is a struct; name a value in it, as `{}`", path(leaf))))
                 }
                 None => Err(Error::NoColumn {
                     file: file.into(),
                     column: name.into(),
-                    known: list(&paths),
+                    known: list(schema.num_columns(), path),
                 }),
             };
         };
@@ -74,12 +93,13 @@ impl Column {
         }
         let column = schema.column(leaf);
         if column.max_rep_level() > 0 {
-            return Err(refuse("it is repeated (a list or a map): one row holds many".into()));
+            return Err(refuse(repeated(name)));
         }
-        let uuid = check_type(&column).map_err(refuse)?;
+        let kind = kind(&column).map_err(refuse)?;
         let damaged = |e: ParquetError| Error::Corrupt { file: file.into(), why: e.to_string() };
-        let alone = Arc::new(alone(schema, leaf).map_err(damaged)?);
-        Ok(Column { leaf, uuid, text: is_text(&column), alone })
+        let alone = Arc::new(alone(schema, leaf, kind).map_err(damaged)?);
+        let levels = levels(&alone).map_err(damaged)?;
+        Ok(Column { leaf, kind, text: is_text(&column, kind), alone, levels })
     }
 
     /// Its number among the leaf columns of the file it was found in.
@@ -101,16 +121,38 @@ impl Column {
 
     /// How to read [`Column::schema`]: types from Parquet alone, since what a writer noted of its
     /// own types can differ from what it wrote; strings and binary as views, which copy nothing.
-    pub fn options(&self) -> Result<ArrowReaderOptions, ParquetError> {
-        let plain = parquet_to_arrow_schema(&self.alone, None)?;
-        let views = Schema::new(as_views(plain.fields()));
-        Ok(ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(Arc::new(views)))
+    pub(crate) fn levels(&self) -> &FieldLevels {
+        &self.levels
     }
 
-    /// Calls `take` for each legal ID of a batch that was read with [`Column::options`], in order.
+    /// How many bytes each value has in a file, if each has as many; else 0.
+    pub(crate) fn width(&self) -> usize {
+        let column = self.alone.column(0);
+        match column.physical_type() {
+            Physical::INT32 | Physical::FLOAT => 4,
+            Physical::INT64 | Physical::DOUBLE => 8,
+            Physical::INT96 => 12,
+            Physical::FIXED_LEN_BYTE_ARRAY => usize::try_from(column.type_length()).unwrap_or(0),
+            Physical::BYTE_ARRAY | Physical::BOOLEAN => 0,
+        }
+    }
+
+    /// Whether it can have no values at all.
+    pub(crate) fn is_null(&self) -> bool {
+        self.kind == Kind::Null
+    }
+
+    /// Calls `take` for each legal ID of a batch that was read with [`Column::levels`], in order.
     ///
     /// Cost: no allocation for any ID. A panic if the batch is of another kind of file.
-    pub fn for_each_id(&self, batch: &RecordBatch, take: &mut impl FnMut(&[u8])) -> Counts {
+    ///
+    /// # Errors
+    /// A number that its type does not have, as text.
+    pub(crate) fn for_each_id(
+        &self,
+        batch: &RecordBatch,
+        take: &mut impl FnMut(&[u8]),
+    ) -> Result<Counts, String> {
         let mut legal = Legal::new(take);
         let rows = batch.num_rows();
         let mut array: &dyn Array = batch.column(0);
@@ -124,8 +166,8 @@ impl Column {
             levels.iter().filter_map(|a| a.nulls()).filter(|n| n.null_count() > 0).collect();
         let here = |row: usize| !nulls.iter().any(|n| n.is_null(row));
         let present = (0..rows).filter(|&row| here(row));
-        self.visit(array, present, &mut legal);
-        legal.counts(rows as u64)
+        self.visit(array, present, &mut legal)?;
+        Ok(legal.counts(rows as u64))
     }
 
     fn visit<F: FnMut(&[u8])>(
@@ -133,43 +175,37 @@ impl Column {
         array: &dyn Array,
         rows: impl Iterator<Item = usize>,
         legal: &mut Legal<'_, F>,
-    ) {
-        match array.data_type() {
-            DataType::Utf8View => {
-                each(array.as_string_view(), rows, |id| legal.pass(id.as_bytes()))
+    ) -> Result<(), String> {
+        match (array.data_type(), self.kind) {
+            (DataType::Utf8View, _) => {
+                each(array.as_string_view(), rows, |id| legal.pass(id.as_bytes()));
             }
-            DataType::Utf8 => each(array.as_string::<i32>(), rows, |id| legal.pass(id.as_bytes())),
-            DataType::LargeUtf8 => {
-                each(array.as_string::<i64>(), rows, |id| legal.pass(id.as_bytes()));
+            (DataType::BinaryView, Kind::Decimal { digits }) => {
+                return try_each(array.as_binary_view(), rows, |n| unscaled(n, digits, legal));
             }
-            DataType::BinaryView => each(array.as_binary_view(), rows, |id| legal.pass(id)),
-            DataType::Binary => each(array.as_binary::<i32>(), rows, |id| legal.pass(id)),
-            DataType::LargeBinary => each(array.as_binary::<i64>(), rows, |id| legal.pass(id)),
-            DataType::FixedSizeBinary(16) if self.uuid => {
+            (DataType::BinaryView, _) => each(array.as_binary_view(), rows, |id| legal.pass(id)),
+            (DataType::FixedSizeBinary(_), Kind::Decimal { digits }) => {
+                let array = array.as_fixed_size_binary();
+                return try_each(array, rows, |n| unscaled(n, digits, legal));
+            }
+            (DataType::FixedSizeBinary(16), Kind::Uuid) => {
                 each(array.as_fixed_size_binary(), rows, |id| legal.pass(&uuid_text(id)));
             }
-            DataType::FixedSizeBinary(_) => {
+            (DataType::FixedSizeBinary(_), _) => {
                 each(array.as_fixed_size_binary(), rows, |id| legal.pass(id));
             }
-            DataType::Int8 => whole::<Int8Type, _>(array, rows, legal),
-            DataType::Int16 => whole::<Int16Type, _>(array, rows, legal),
-            DataType::Int32 => whole::<Int32Type, _>(array, rows, legal),
-            DataType::Int64 => whole::<Int64Type, _>(array, rows, legal),
-            DataType::UInt8 => whole::<UInt8Type, _>(array, rows, legal),
-            DataType::UInt16 => whole::<UInt16Type, _>(array, rows, legal),
-            DataType::UInt32 => whole::<UInt32Type, _>(array, rows, legal),
-            DataType::UInt64 => whole::<UInt64Type, _>(array, rows, legal),
-            DataType::Dictionary(..) => {
-                let dictionary = array.as_any_dictionary();
-                let (keys, values) = (dictionary.normalized_keys(), dictionary.values());
-                let is_there = |&key: &usize| values.is_valid(key);
-                let rows: Vec<usize> = rows.map(|row| keys[row]).filter(is_there).collect();
-                self.visit(values, rows.into_iter(), legal);
+            (DataType::Int32, kind) => {
+                let array = array.as_primitive::<Int32Type>();
+                return try_each(array, rows, |n| number(n.into(), n as u32 as u64, kind, legal));
             }
-            // The column of a writer that saw nothing but nulls, and had no other type to give.
-            DataType::Null => {}
-            other => unreachable!("Column::find lets no column become {other}"),
+            (DataType::Int64, kind) => {
+                let array = array.as_primitive::<Int64Type>();
+                return try_each(array, rows, |n| number(n, n as u64, kind, legal));
+            }
+            (DataType::Null, _) => {}
+            (other, _) => unreachable!("Column::find lets no column become {other}"),
         }
+        Ok(())
     }
 }
 
@@ -207,20 +243,84 @@ fn each<A: ArrayAccessor>(array: A, rows: impl Iterator<Item = usize>, pass: imp
     rows.map(|row| array.value(row)).for_each(pass);
 }
 
-fn whole<T: ArrowPrimitiveType, F: FnMut(&[u8])>(
-    array: &dyn Array,
-    rows: impl Iterator<Item = usize>,
+#[inline(always)]
+fn try_each<A: ArrayAccessor>(
+    array: A,
+    mut rows: impl Iterator<Item = usize>,
+    mut pass: impl FnMut(A::Item) -> Result<(), String>,
+) -> Result<(), String> {
+    rows.try_for_each(|row| pass(array.value(row)))
+}
+
+/// Hands over a number that is stored in 32 or 64 bits: as it is with a sign, and without one.
+#[inline(always)]
+fn number<F: FnMut(&[u8])>(
+    signed: i64,
+    unsigned: u64,
+    kind: Kind,
     legal: &mut Legal<'_, F>,
-) where
-    T::Native: Into<i128>,
-{
-    let array: &PrimitiveArray<T> = array.as_primitive();
-    each(array, rows, |value| {
-        let value: i128 = value.into();
-        // Both ends of every type with 64 bits or fewer have a size that fits.
-        let size = u64::try_from(value.unsigned_abs()).expect("at most 64 bits");
-        decimal(value < 0, size, |text| legal.pass(text));
-    });
+) -> Result<(), String> {
+    let (is_negative, size, fits) = match kind {
+        Kind::Integer { bits, is_signed: false } => {
+            (false, unsigned, bits == 64 || unsigned >> bits == 0)
+        }
+        Kind::Integer { bits, .. } => {
+            // All bits beyond its own repeat its sign.
+            let beyond = signed >> (bits - 1);
+            (signed < 0, signed.unsigned_abs(), beyond == 0 || beyond == -1)
+        }
+        Kind::Decimal { digits } => {
+            let size = signed.unsigned_abs();
+            let fits = 10_u64.checked_pow(digits).is_none_or(|limit| size < limit);
+            (signed < 0, size, fits)
+        }
+        _ => unreachable!("Column::find lets no other kind be a number"),
+    };
+    if !fits {
+        return Err(format!("it has the number {signed}, which its type {kind} does not have"));
+    }
+    decimal(is_negative, size, |text| legal.pass(text));
+    Ok(())
+}
+
+/// Hands over a whole number that is stored as bytes, the highest first, in two's complement.
+fn unscaled<F: FnMut(&[u8])>(
+    bytes: &[u8],
+    digits: u32,
+    legal: &mut Legal<'_, F>,
+) -> Result<(), String> {
+    let beyond =
+        || format!("it has a number that its type {} does not have", Kind::Decimal { digits });
+    let is_negative = bytes.first().ok_or_else(beyond)? & 0x80 != 0;
+    let sign = if is_negative { 0xff } else { 0 };
+    // Bytes in front of the last sixteen can only repeat the sign.
+    let (front, back) = bytes.split_at(bytes.len().saturating_sub(16));
+    let mut all = [sign; 16];
+    all[16 - back.len()..].copy_from_slice(back);
+    let value = i128::from_be_bytes(all);
+    let limit = 10_u128.checked_pow(digits).ok_or_else(beyond)?;
+    let is_all = front.iter().all(|byte| *byte == sign) && (value < 0) == is_negative;
+    if !is_all || value.unsigned_abs() >= limit {
+        return Err(beyond());
+    }
+    match u64::try_from(value.unsigned_abs()) {
+        Ok(size) => decimal(is_negative, size, |text| legal.pass(text)),
+        Err(_) => legal.pass(value.to_string().as_bytes()),
+    }
+    Ok(())
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Kind::Bytes => write!(f, "binary"),
+            Kind::Uuid => write!(f, "UUID"),
+            Kind::Integer { bits, is_signed: true } => write!(f, "INT_{bits}"),
+            Kind::Integer { bits, is_signed: false } => write!(f, "UINT_{bits}"),
+            Kind::Decimal { digits } => write!(f, "DECIMAL({digits}, 0)"),
+            Kind::Null => write!(f, "null"),
+        }
+    }
 }
 
 /// Hands over a number as decimal ASCII; 20 bytes hold the least i64 and the greatest u64.
@@ -258,48 +358,96 @@ fn uuid_text(bytes: &[u8]) -> [u8; 36] {
     text
 }
 
-/// Says whether a column is a UUID, or why it is no ID at all.
-fn check_type(column: &ColumnDescriptor) -> Result<bool, String> {
+/// Says what the values of a column mean, or why it is no ID at all.
+fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
     use ConvertedType as C;
     use LogicalType as L;
+    let integer = |bits, is_signed| Ok(Kind::Integer { bits, is_signed });
     let (physical, logical) = (column.physical_type(), column.logical_type_ref());
     let converted = column.converted_type();
-    let is_id = match (physical, logical) {
-        (_, Some(L::Unknown)) => true,
-        (Physical::INT32 | Physical::INT64, Some(L::Integer(_))) => true,
-        (Physical::INT32 | Physical::INT64, None) => matches!(
-            converted,
-            C::NONE
-                | C::INT_8
-                | C::INT_16
-                | C::INT_32
-                | C::INT_64
-                | C::UINT_8
-                | C::UINT_16
-                | C::UINT_32
-                | C::UINT_64
-        ),
-        (Physical::BYTE_ARRAY, Some(L::String | L::Enum | L::Json)) => true,
-        (Physical::BYTE_ARRAY, None) => {
-            matches!(converted, C::NONE | C::UTF8 | C::ENUM | C::JSON)
+    match (physical, logical) {
+        (_, Some(L::Unknown)) => return Ok(Kind::Null),
+        (_, Some(L::Decimal(told))) => return whole(column, told.scale, told.precision),
+        (_, None) if converted == C::DECIMAL => {
+            return whole(column, column.type_scale(), column.type_precision());
         }
-        (Physical::FIXED_LEN_BYTE_ARRAY, Some(L::Uuid)) => return is_uuid(column.type_length()),
+        (Physical::INT32 | Physical::INT64, Some(L::Integer(told)))
+            if matches!(told.bit_width, 8 | 16 | 32 | 64) =>
+        {
+            return integer(told.bit_width as u8, told.is_signed);
+        }
+        (Physical::INT32 | Physical::INT64, None) => match converted {
+            C::NONE if physical == Physical::INT32 => return integer(32, true),
+            C::NONE => return integer(64, true),
+            C::INT_8 => return integer(8, true),
+            C::INT_16 => return integer(16, true),
+            C::INT_32 => return integer(32, true),
+            C::INT_64 => return integer(64, true),
+            C::UINT_8 => return integer(8, false),
+            C::UINT_16 => return integer(16, false),
+            C::UINT_32 => return integer(32, false),
+            C::UINT_64 => return integer(64, false),
+            _ => {}
+        },
+        (Physical::BYTE_ARRAY, Some(L::String | L::Enum | L::Json)) => return Ok(Kind::Bytes),
+        (Physical::BYTE_ARRAY, None)
+            if matches!(converted, C::NONE | C::UTF8 | C::ENUM | C::JSON) =>
+        {
+            return Ok(Kind::Bytes);
+        }
+        (Physical::FIXED_LEN_BYTE_ARRAY, Some(L::Uuid)) => return uuid(column.type_length()),
         (Physical::FIXED_LEN_BYTE_ARRAY, None) if converted == C::NONE => {
-            return is_fixed(column.type_length());
+            return fixed(column.type_length()).map(|()| Kind::Bytes);
         }
-        _ => false,
-    };
-    if is_id { Ok(false) } else { Err(format!("its type is {}", type_name(column))) }
+        _ => {}
+    }
+    Err(format!("its type is {}", type_name(column)))
 }
 
-fn is_uuid(bytes: i32) -> Result<bool, String> {
-    if bytes == 16 { Ok(true) } else { Err(format!("a UUID has 16 bytes, and it has {bytes}")) }
+/// A decimal that is a whole number: Snowflake's and Oracle's integers.
+fn whole(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, String> {
+    // As many as an engine's own decimals have.
+    const MOST_DIGITS: u32 = 38;
+    let name = type_name(column);
+    if scale != 0 {
+        return Err(format!(
+            "its type is {name} with {scale} digits behind the point; write the IDs as whole numbers, \
+             DECIMAL({precision}, 0), or as strings"
+        ));
+    }
+    if column.physical_type() == Physical::FIXED_LEN_BYTE_ARRAY {
+        fixed(column.type_length())?;
+    }
+    match u32::try_from(precision) {
+        Ok(digits @ 1..=MOST_DIGITS) => Ok(Kind::Decimal { digits }),
+        _ => Err(format!(
+            "its type is {name} of {precision} digits, and at most {MOST_DIGITS} are read; write the \
+             IDs as strings"
+        )),
+    }
+}
+
+/// Why a list is no column of IDs, and what to do about it.
+fn repeated(name: &str) -> String {
+    let leaf = name.split('.').next().unwrap_or(name);
+    format!(
+        "it is repeated (a list or a map): one row holds many; write a row for each value, as \
+         `explode({leaf})` of Spark or `unnest({leaf})` of DuckDB do"
+    )
+}
+
+fn uuid(bytes: i32) -> Result<Kind, String> {
+    if bytes == 16 {
+        Ok(Kind::Uuid)
+    } else {
+        Err(format!("a UUID has 16 bytes, and it has {bytes}"))
+    }
 }
 
 /// Also a bound on memory: a reader fills this many bytes for each row, null or not.
-fn is_fixed(bytes: i32) -> Result<bool, String> {
+fn fixed(bytes: i32) -> Result<(), String> {
     if usize::try_from(bytes).is_ok_and(|bytes| ID_BYTES.contains(&bytes)) {
-        return Ok(false);
+        return Ok(());
     }
     let (least, most) = (ID_BYTES.start(), ID_BYTES.end());
     Err(format!("each of its values has {bytes} bytes, and an ID has {least} to {most}"))
@@ -329,35 +477,42 @@ fn type_name(column: &ColumnDescriptor) -> String {
 }
 
 /// The columns there are, as far as a person wants to read on.
-fn list(paths: &[String]) -> String {
+fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
     const SHOWN: usize = 20;
-    if paths.is_empty() {
+    const SHOWN_CHARS: usize = 100;
+    if columns == 0 {
         return "none at all".to_owned();
     }
-    let shown: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
-    let more = match paths.len().saturating_sub(SHOWN) {
+    let name = |leaf| format!("`{}`", path(leaf).chars().take(SHOWN_CHARS).collect::<String>());
+    let shown: Vec<String> = (0..columns).take(SHOWN).map(name).collect();
+    let more = match columns.saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     shown.join(", ") + &more
 }
 
-/// The schema of a file that has one leaf column of `schema` and no other.
-fn alone(schema: &SchemaDescriptor, leaf: usize) -> Result<SchemaDescriptor, ParquetError> {
+/// The schema of a file that has one leaf column of `schema` and no other. Numbers have no annotation in
+/// it: decoders make a number fit its annotation by cutting off what does not.
+fn alone(
+    schema: &SchemaDescriptor,
+    leaf: usize,
+    kind: Kind,
+) -> Result<SchemaDescriptor, ParquetError> {
     let mut before = leaf;
-    let root = prune(&schema.root_schema_ptr(), &mut before)?;
+    let root = prune(&schema.root_schema_ptr(), &mut before, kind)?;
     Ok(SchemaDescriptor::new(root.expect("find gives a leaf of this schema")))
 }
 
 /// Keeps of `part` what leads to the leaf that has `before` leaves in front of it.
-fn prune(part: &TypePtr, before: &mut usize) -> Result<Option<TypePtr>, ParquetError> {
+fn prune(part: &TypePtr, before: &mut usize, kind: Kind) -> Result<Option<TypePtr>, ParquetError> {
     if part.is_primitive() {
         let found = *before == 0;
         *before = before.wrapping_sub(1);
-        return Ok(found.then(|| Arc::clone(part)));
+        return if found { bare(part, kind).map(Some) } else { Ok(None) };
     }
     for field in part.get_fields() {
-        let Some(kept) = prune(field, before)? else { continue };
+        let Some(kept) = prune(field, before, kind)? else { continue };
         let info = part.get_basic_info();
         let mut group = Schematic::group_type_builder(info.name()).with_fields(vec![kept]);
         if info.has_repetition() {
@@ -368,11 +523,34 @@ fn prune(part: &TypePtr, before: &mut usize) -> Result<Option<TypePtr>, ParquetE
     Ok(None)
 }
 
+/// A leaf without the annotation of a number.
+fn bare(leaf: &TypePtr, kind: Kind) -> Result<TypePtr, ParquetError> {
+    if !matches!(kind, Kind::Integer { .. } | Kind::Decimal { .. }) {
+        return Ok(Arc::clone(leaf));
+    }
+    let physical = leaf.get_physical_type();
+    let length = match leaf.as_ref() {
+        Schematic::PrimitiveType { type_length, .. } => *type_length,
+        Schematic::GroupType { .. } => -1,
+    };
+    Schematic::primitive_type_builder(leaf.name(), physical)
+        .with_repetition(leaf.get_basic_info().repetition())
+        .with_length(length)
+        .build()
+        .map(Arc::new)
+}
+
 /// As [`Column::is_text`] tells. Arrow checks neither JSON nor what has no annotation.
-fn is_text(column: &ColumnDescriptor) -> Option<bool> {
-    let values = column.physical_type() == Physical::BYTE_ARRAY
-        && column.logical_type_ref() != Some(&LogicalType::Unknown);
+fn is_text(column: &ColumnDescriptor, kind: Kind) -> Option<bool> {
+    let values = column.physical_type() == Physical::BYTE_ARRAY && kind == Kind::Bytes;
     values.then(|| column.converted_type() == ConvertedType::UTF8)
+}
+
+/// As [`Column::levels`] tells.
+fn levels(alone: &SchemaDescriptor) -> Result<FieldLevels, ParquetError> {
+    let plain = parquet_to_arrow_schema(alone, None)?;
+    let views = as_views(plain.fields());
+    parquet_to_arrow_field_levels(alone, ProjectionMask::all(), Some(&views))
 }
 
 fn as_views(fields: &Fields) -> Fields {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `footer` | a file → where its column lies, and every request for a part of it |
 //! | `cut` | a column chunk → pieces of whole pages; a small one is one piece |
+//! | `thrift`, `grammar` | Thrift, read in one way, and Parquet's structures in it |
+//! | `metadata`, `header` | what a footer, and a page's header, say |
 //! | `pages` | bounds what a piece may unpack to, before it does |
-//! | `delta` | bounds the counts inside its pages |
-//! | `levels` | which rows of a page have a value |
+//! | `source` | a piece → its pages, looked through: all that the parquet crate gets |
+//! | `unpack` | a page's body → as many bytes as its header says |
+//! | `levels`, `values`, `delta` | whether a page's levels, counts and bytes agree |
 //! | `plain` | pages of values as they are → these values |
-//! | `thrift` | looks through a footer before the parquet crate does |
 //! | `decode` | a piece → its IDs, on a thread of its own |
 //! | `room` | how much memory all of that may take |
 //! | `spare` | memory of one piece, for the next one |
@@ -19,12 +21,18 @@ mod cut;
 mod decode;
 mod delta;
 mod footer;
+mod grammar;
+mod header;
 mod levels;
+mod metadata;
 mod pages;
 mod plain;
 mod room;
+mod source;
 mod spare;
 mod thrift;
+mod unpack;
+mod values;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +46,7 @@ use self::decode::Event;
 pub use self::footer::MAX_FOOTER_BYTES;
 use self::footer::Plan;
 pub use self::room::Room;
-use self::room::Unpacked;
+use self::room::{Footers, Unpacked};
 use self::spare::Spare;
 use crate::error::Error;
 use crate::source::InputFile;
@@ -119,7 +127,7 @@ impl<F: FnMut(&[u8])> Sink for F {
 /// [`Error::NotParquet`], [`Error::Corrupt`]: the file is none, or damaged.
 /// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: sound, but not with these IDs.
 /// [`Error::Replaced`]: a file changed meanwhile. [`Error::Input`]: the store failed.
-/// [`Error::TooMany`]: a footer beyond its limit, or pages beyond `room`.
+/// [`Error::TooMany`]: a footer beyond its limit, or footers or pages beyond `room`.
 pub async fn scan<S: Sink>(
     files: Vec<InputFile>,
     column: &str,
@@ -128,7 +136,7 @@ pub async fn scan<S: Sink>(
     sink: impl Fn(u64) -> S + Send + Sync + 'static,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(Totals, Vec<S::Left>), Error> {
-    let plans = read_footers(files, column).await?;
+    let plans = read_footers(files, column, room.footers).await?;
     let mut totals = Totals {
         files: plans.len() as u64,
         bytes_read: plans.iter().map(|plan| plan.footer_bytes).sum(),
@@ -184,9 +192,14 @@ pub async fn scan<S: Sink>(
     Ok((totals, left.into_iter().flatten().collect()))
 }
 
-async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Plan>>, Error> {
+async fn read_footers(
+    files: Vec<InputFile>,
+    column: &str,
+    room: u64,
+) -> Result<Vec<Arc<Plan>>, Error> {
+    let room = &Arc::new(Footers::new(room));
     futures::stream::iter(files)
-        .map(|file| Plan::read(file, column))
+        .map(|file| Plan::read(file, column, room))
         .buffered(FETCHES_AT_ONCE)
         .map_ok(Arc::new)
         .try_collect()
@@ -196,7 +209,7 @@ async fn read_footers(files: Vec<InputFile>, column: &str) -> Result<Vec<Arc<Pla
 /// Fetches every chunk and hands it on. Ends, and with it the threads, when all are handed on.
 async fn fetch_chunks(
     plans: Vec<Arc<Plan>>,
-    Room { in_flight, unpacked }: Room,
+    Room { in_flight, unpacked, .. }: Room,
     threads: usize,
     work: mpsc::UnboundedSender<Work>,
 ) -> Result<(), Error> {

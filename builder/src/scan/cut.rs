@@ -9,7 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::footer::Chunk;
-use super::pages::{self, MAX_PAGE_BYTES, Next};
+use super::pages::{self, Next};
 
 /// A page header is never so long: one that cannot be read in so many bytes is none.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
@@ -129,11 +129,6 @@ impl<'a> Cutter<'a> {
     fn worth_fetching(&self, Next { bytes, unpacked }: Next) -> Result<u64, Refused> {
         let damaged =
             |why| Err(Refused::Damaged(format!("a page of {bytes} bytes claims to {why}")));
-        if unpacked > MAX_PAGE_BYTES {
-            return damaged(format!(
-                "unpack to {unpacked}, and at most {MAX_PAGE_BYTES} are allowed"
-            ));
-        }
         // No codec makes noise longer by so much.
         if bytes > MAX_HEADER_BYTES + unpacked + unpacked / 4 {
             return damaged(format!("unpack to {unpacked}, which is far less"));

@@ -4,22 +4,18 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
-};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ColumnChunkMetaData;
 use tokio::sync::mpsc;
 
 use super::cut::{Piece, length};
-use super::pages::Pages;
 use super::plain::PlainPages;
 use super::room::Unpacked;
-use super::{Sink, Work, delta, pages};
+use super::source::OnePiece;
+use super::{Sink, Work, pages};
 use crate::error::Error;
 use crate::ids::{Counts, Legal};
 
@@ -109,30 +105,41 @@ fn decode(
     let damaged = |e: ParquetError| corrupt(e.to_string());
     let differ =
         |rows| corrupt(format!("its pages have {rows} rows, and {promised} were promised"));
-    let pages = pages::check(bytes, chunk.codec, room.all()).map_err(corrupt)?;
+    let layout = work.plan.layout(chunk);
+    let pages = pages::check(bytes, &layout, room.all()).map_err(corrupt)?;
     if pages.values != *promised {
         return Err(differ(pages.values));
     }
     let _share = room
         .take(pages.unpacked)
         .ok_or_else(|| work.plan.no_room(work.place(), pages.unpacked, room.all()))?;
-    let alone = work.plan.alone(chunk, *promised, bytes.len()).map_err(damaged)?;
-    if pages.lengths {
-        delta::check(bytes, column_of(&alone), *promised).map_err(corrupt)?;
-    }
     let mut tally = Tally { counts: Counts::default(), meter, stop };
     let text = column.is_text();
-    let as_arrays = if text.is_some() { pages.rows_before_plain } else { *promised };
-    if as_arrays > 0 {
-        for batch in arrays(bytes, alone.clone(), &pages, as_arrays).map_err(damaged)? {
-            tally.add(column.for_each_id(&batch.map_err(|e| corrupt(e.to_string()))?, take));
+    let (front, rows) = match text {
+        Some(_) => (pages.plain_from, pages.rows_before_plain),
+        None => (bytes.len(), *promised),
+    };
+    if front > 0 {
+        let piece = OnePiece {
+            bytes: bytes.slice(..front),
+            layout,
+            rows: rows as usize,
+            metadata: Arc::new(work.plan.alone(chunk, rows).map_err(damaged)?),
+        };
+        let (levels, batch_rows) = (column.levels(), pages.batch_rows);
+        let batches =
+            ParquetRecordBatchReader::try_new_with_row_groups(levels, &piece, batch_rows, None);
+        for batch in batches.map_err(damaged)? {
+            let batch = batch.map_err(|e| corrupt(e.to_string()))?;
+            tally.add(column.for_each_id(&batch, take).map_err(corrupt)?);
             if tally.is_cut_short() {
                 break;
             }
         }
     }
     if let Some(text) = text {
-        let mut plain = PlainPages::new(bytes, column_of(&alone), &pages, text).map_err(corrupt)?;
+        let plain = bytes.slice(front..);
+        let mut plain = PlainPages::new(plain, layout, text).map_err(corrupt)?;
         while !tally.is_cut_short() {
             let mut legal = Legal::new(take);
             let read = plain.next(|value| legal.pass(value)).map_err(corrupt)?;
@@ -146,23 +153,6 @@ fn decode(
         return Err(differ(counts.rows));
     }
     Ok(counts)
-}
-
-/// The first `rows` rows, through arrow, which knows every type and encoding.
-fn arrays(
-    bytes: &Bytes,
-    alone: ArrowReaderMetadata,
-    pages: &Pages,
-    rows: u64,
-) -> Result<ParquetRecordBatchReader, ParquetError> {
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), alone)
-        .with_batch_size(pages.batch_rows);
-    let reader = if rows < pages.values { reader.with_limit(rows as usize) } else { reader };
-    reader.build()
-}
-
-fn column_of(alone: &ArrowReaderMetadata) -> &ColumnChunkMetaData {
-    alone.metadata().row_group(0).column(0)
 }
 
 /// What a piece's rows held so far, told to others as it grows.

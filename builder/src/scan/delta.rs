@@ -1,111 +1,213 @@
-//! The lists of lengths that pages in a delta encoding of byte arrays begin with, bounded before the
-//! parquet crate takes memory for them: a few bytes can claim billions, which would end the process.
+//! DELTA_BINARY_PACKED: numbers as differences, in blocks of smaller blocks, each with bits of its own.
+//!
+//! Only lengths are decoded here, and only to be checked. The parquet crate believes the counts of such a
+//! list before it looks for the values, and a few bytes can claim billions.
 
-use std::sync::Arc;
+use super::levels::varint;
 
-use bytes::Bytes;
-use parquet::basic::Encoding;
-use parquet::column::page::PageReader;
-use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::serialized_reader::SerializedPageReader;
-
-use super::levels;
-use super::thrift::Thrift;
-
-/// The most values of one such page: writers leave off at some ten thousand.
-const MAX_VALUES: u64 = 1 << 24;
-
-/// Checks every page of a piece that has such lists.
-///
-/// Cost: the piece is unpacked once more. Few writers use these encodings.
-///
-/// # Errors
-/// What is wrong with which page, as text.
-pub(super) fn check(chunk: &Bytes, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
-    let max_level = column.column_descr().max_def_level();
-    let rows = usize::try_from(rows).map_err(|_| format!("it claims {rows} rows"))?;
-    let reader = SerializedPageReader::new(Arc::new(chunk.clone()), column, rows, None);
-    let mut reader = reader.map_err(|e| e.to_string())?;
-    let mut number = 0_u64;
-    while let Some(page) = reader.get_next_page().map_err(|e| e.to_string())? {
-        let lists = match page.encoding() {
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
-            Encoding::DELTA_BYTE_ARRAY => 2,
-            _ => 0,
-        };
-        if lists > 0 && page.page_type() != parquet::basic::PageType::DICTIONARY_PAGE {
-            let values = u64::from(page.num_values());
-            let (_, body) = levels::split(&page, max_level)
-                .ok_or_else(|| format!("page {number} ends in its levels"))?;
-            check_lists(body, lists, values).map_err(|why| format!("page {number} {why}"))?;
-        }
-        number += 1;
-    }
-    Ok(())
+/// A list's values, one after the other, and what is behind them.
+pub(super) struct Deltas<'a> {
+    bytes: &'a [u8],
+    in_part: u32,
+    parts: usize,
+    /// Values not yet given.
+    left: u32,
+    value: i32,
+    is_first: bool,
+    /// Of the block: its least difference, and the bits of the parts to come.
+    least: i32,
+    widths: &'a [u8],
+    /// Of the part: its bytes to come, the bits of a value, and how many values.
+    packed: &'a [u8],
+    width: u32,
+    left_in_part: u32,
+    /// Bits read, but not used yet.
+    window: u64,
+    bits: u32,
 }
 
-/// Checks the counts of `lists` lists, one behind the other, against the values of their page.
-fn check_lists(body: &[u8], lists: u32, values: u64) -> Result<(), String> {
-    let mut thrift = Thrift { bytes: body, at: 0 };
-    // A page of nulls alone may leave its values out altogether.
-    for _ in 0..if body.is_empty() { 0 } else { lists } {
-        let claims = pass_list(&mut thrift, values.min(MAX_VALUES));
-        let claims = claims.ok_or("has a list of lengths that cannot be read")?;
-        if claims > values.min(MAX_VALUES) {
-            return Err(format!("claims {claims} lengths for its {values} values"));
-        }
-    }
-    Ok(())
-}
+/// The most numbers of one part of a block: writers have 32 to 64.
+const MAX_IN_PART: u32 = 1 << 16;
 
-/// Passes over one list in DELTA_BINARY_PACKED; how many it claims to have, at once if that is too many.
-///
-/// The numbers are unsigned LEB128, as Thrift's are. Where the list ends is what the parquet crate
-/// thinks: mini blocks behind the last value have no bytes.
-fn pass_list(thrift: &mut Thrift<'_>, most: u64) -> Option<u64> {
-    let (block, parts, claims) = (thrift.varint()?, thrift.varint()?, thrift.varint()?);
-    thrift.varint()?;
-    if claims > most {
-        return Some(claims);
+impl<'a> Deltas<'a> {
+    /// The list at the front of `bytes`, which must have `count` values.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    pub(super) fn new(mut bytes: &'a [u8], count: u32) -> Result<Deltas<'a>, String> {
+        let head = (|| {
+            let (block, parts) = (varint(&mut bytes)?, varint(&mut bytes)?);
+            Some((block, parts, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
+        })();
+        let (block, parts, claims, value) = head.ok_or(UNREADABLE)?;
+        if claims != u64::from(count) {
+            return Err(format!("has a list that claims {claims} numbers for its {count} values"));
+        }
+        // As the format has it; what no block can be says nothing of where a value lies.
+        let in_part = block.checked_div(parts).ok_or(UNREADABLE)?;
+        let is_right = block.is_multiple_of(128)
+            && block.is_multiple_of(parts)
+            && in_part.is_multiple_of(32)
+            && (1..=MAX_IN_PART).contains(&in_part);
+        if !is_right {
+            return Err(UNREADABLE.to_owned());
+        }
+        Ok(Deltas {
+            bytes,
+            in_part,
+            parts: parts as usize,
+            left: count,
+            value: value as i32,
+            is_first: true,
+            least: 0,
+            widths: &[],
+            packed: &[],
+            width: 0,
+            left_in_part: 0,
+            window: 0,
+            bits: 0,
+        })
     }
-    if block == 0 || parts == 0 || !block.is_multiple_of(128) || !block.is_multiple_of(parts) {
-        return None;
+
+    /// The next value, as the parquet crate adds them: 32 bits, and around.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<i32>, String> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        if std::mem::take(&mut self.is_first) {
+            return Ok(Some(self.value));
+        }
+        if self.left_in_part == 0 {
+            self.next_part().ok_or(UNREADABLE)?;
+        }
+        while self.bits < self.width {
+            let byte = self.packed.split_off_first().ok_or(UNREADABLE)?;
+            self.window |= u64::from(*byte) << self.bits;
+            self.bits += 8;
+        }
+        let delta = (self.window & ((1 << self.width) - 1)) as i32;
+        self.window >>= self.width;
+        self.bits -= self.width;
+        self.left_in_part -= 1;
+        self.value = self.value.wrapping_add(self.least).wrapping_add(delta);
+        Ok(Some(self.value))
     }
-    let in_part = block / parts;
-    let mut left = claims.saturating_sub(1);
-    while left > 0 {
-        thrift.varint()?;
-        let mut bytes = 0_u64;
-        for _ in 0..parts {
-            let width = thrift.byte()?;
-            if left > 0 {
-                bytes = bytes.checked_add(u64::from(width).checked_mul(in_part)? / 8)?;
+
+    fn next_part(&mut self) -> Option<()> {
+        if self.widths.is_empty() {
+            self.least = zigzag(&mut self.bytes)? as i32;
+            self.widths = self.bytes.split_off(..self.parts)?;
+        }
+        self.width = u32::from(*self.widths.split_off_first()?);
+        // Lengths have 32 bits, and so have their differences.
+        let bytes =
+            (self.width <= 32).then_some(self.width as usize * self.in_part as usize / 8)?;
+        self.packed = self.bytes.split_off(..bytes)?;
+        (self.window, self.bits, self.left_in_part) = (0, 0, self.in_part);
+        Some(())
+    }
+
+    /// What is behind the values, all of which were given.
+    pub(super) fn rest(self) -> &'a [u8] {
+        debug_assert_eq!(self.left, 0);
+        self.bytes
+    }
+
+    /// Passes over the list, and gives what is behind it.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    pub(super) fn pass(mut self, most_bits: u8) -> Result<&'a [u8], String> {
+        self.left = self.left.saturating_sub(1);
+        while self.left > 0 {
+            zigzag(&mut self.bytes).ok_or(UNREADABLE)?;
+            let widths = self.bytes.split_off(..self.parts).ok_or(UNREADABLE)?;
+            for width in widths {
+                if self.left == 0 {
+                    break;
+                }
+                if *width > most_bits {
+                    return Err(UNREADABLE.to_owned());
+                }
+                let bytes = u64::from(*width) * u64::from(self.in_part) / 8;
+                self.bytes.split_off(..bytes as usize).ok_or(UNREADABLE)?;
+                self.left = self.left.saturating_sub(self.in_part);
             }
-            left = left.saturating_sub(in_part);
         }
-        thrift.forward(bytes)?;
+        Ok(self.bytes)
     }
-    Some(claims)
+}
+
+const UNREADABLE: &str = "has a list of numbers that cannot be read";
+
+fn long_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..u64::BITS).step_by(7) {
+        let byte = *bytes.split_off_first()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn zigzag(bytes: &mut &[u8]) -> Option<i64> {
+    long_varint(bytes).map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_list_is_believed_only_as_far_as_its_page_has_values() {
-        // Blocks of 128 in 4 parts; 200 values from 7 on, each one more: widths of 0 and no bytes.
-        let list = |values: &[u8]| [&[0x80, 1, 4][..], values, &[14], &[2, 0, 0, 0, 0]].concat();
-        let two = [list(&[0xc8, 1]), vec![2, 0, 0, 0, 0]].concat();
-        assert_eq!(check_lists(&two, 1, 200), Ok(()));
-        assert_eq!(check_lists(&[two.clone(), two.clone()].concat(), 2, 200), Ok(()));
-        assert!(check_lists(&two, 1, 199).unwrap_err().contains("claims 200 lengths for its 199"));
-        let huge = list(&[0xff, 0xff, 0xff, 0xff, 0x7f]);
-        assert!(check_lists(&huge, 1, u64::MAX).unwrap_err().contains("claims 34359738367"));
-        let behind = [two, huge].concat();
-        assert!(check_lists(&behind, 2, 200).unwrap_err().contains("claims 34359738367"));
-        for cut in 1..14 {
-            assert!(check_lists(&behind[..cut], 1, 200).is_err(), "{cut}");
+    fn values(bytes: &[u8], count: u32) -> Result<(Vec<i32>, usize), String> {
+        let mut all = Vec::new();
+        let mut deltas = Deltas::new(bytes, count)?;
+        while let Some(value) = deltas.next()? {
+            all.push(value);
         }
+        let left = deltas.rest();
+        assert_eq!(Deltas::new(bytes, count)?.pass(32)?, left);
+        Ok((all, left.len()))
+    }
+
+    #[test]
+    fn a_list_is_read_to_its_end_and_no_further() {
+        // Blocks of 128 in 4 parts; 200 values from 7 on, each one more: widths of 0 and no bytes.
+        let list = [&[0x80, 1, 4, 0xc8, 1, 14][..], &[2, 0, 0, 0, 0].repeat(2)].concat();
+        let (all, left) = values(&[&list[..], &[9; 3]].concat(), 200).unwrap();
+        assert_eq!((all, left), ((7..207).collect(), 3));
+        assert!(values(&list, 199).unwrap_err().contains("claims 200 numbers for its 199 values"));
+        for cut in 0..list.len() {
+            assert!(values(&list[..cut], 200).is_err(), "{cut}");
+        }
+        // Three values with differences of 3, 1 in two bits above a least of -1.
+        let three =
+            [&[0x80, 1, 4, 3, 0][..], &[1, 2, 0xff, 0xff, 0xff], &[0b1000 | 0b0100], &[0; 7]];
+        assert_eq!(values(&three.concat(), 3), Ok((vec![0, -1, 1], 0)));
+        assert_eq!(values(&[0x80, 1, 4, 1, 10], 1), Ok((vec![5], 0)));
+        assert_eq!(values(&[0x80, 1, 4, 0, 0], 0), Ok((vec![], 0)));
+    }
+
+    #[test]
+    fn what_no_block_can_be_is_an_error() {
+        for head in [
+            &[0, 4, 2, 0][..],
+            &[0x80, 1, 0, 2, 0],
+            &[0x80, 1, 3, 2, 0],
+            &[0x81, 1, 4, 2, 0],
+            &[0x80, 1, 8, 2, 0],
+            &[0x80, 0x80, 0x80, 0x80, 8, 4, 2, 0],
+            &[0x80, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 0],
+        ] {
+            assert!(values(&[head, &[0; 64]].concat(), 2).is_err(), "{head:?}");
+        }
+        // A part with 33 bits a value.
+        assert!(values(&[&[0x80, 1, 4, 2, 0, 0, 33, 0, 0, 0][..], &[0; 200]].concat(), 2).is_err());
     }
 }

@@ -12,17 +12,20 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use object_store::{GetOptions, GetRange, GetResult, GetResultPayload};
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::basic::{Compression, EncodingMask};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, FooterTail, ParquetMetaData, ParquetMetaDataOptions,
-    ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+    ColumnChunkMetaData, FileMetaData, FooterTail, ParquetMetaData, ParquetMetaDataReader,
+    RowGroupMetaData,
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::cut::{Wanted, length};
+use super::metadata::{Footer, Group};
+use super::room::Footers;
+use super::source::Layout;
 use super::spare::Spare;
-use super::thrift;
+use super::values::Values;
 use crate::error::Error;
 use crate::ids::Column;
 use crate::source::InputFile;
@@ -43,8 +46,6 @@ const PARTS_AT_ONCE: usize = 4;
 pub(super) struct Plan {
     pub(super) file: InputFile,
     pub(super) column: Column,
-    /// How to read it.
-    options: ArrowReaderOptions,
     pub(super) chunks: Vec<Chunk>,
     pub(super) rows: u64,
     pub(super) footer_bytes: u64,
@@ -56,23 +57,26 @@ pub(super) struct Chunk {
     pub(super) range: Range<u64>,
     pub(super) rows: u64,
     pub(super) codec: Compression,
-    encodings: EncodingMask,
 }
 
 impl Plan {
-    /// Reads a file's footer.
-    pub(super) async fn read(file: InputFile, column: &str) -> Result<Plan, Error> {
-        let (footer, seen, fetched) = fetch_footer(&file).await?;
+    /// Reads a file's footer, once there is room for it.
+    pub(super) async fn read(
+        file: InputFile,
+        column: &str,
+        room: &Arc<Footers>,
+    ) -> Result<Plan, Error> {
+        let (footer, _share, seen, fetched) = fetch_footer(&file, room).await?;
         let (column, name) = (column.to_owned(), file.name.clone());
+        let room = Arc::clone(room);
         // A parser of the bytes of strangers: its panics must stay its own, and the runtime free.
         let parsed = tokio::task::spawn_blocking(move || {
-            let plan = parse(&file, &footer, &column);
-            plan.map(|(column, options, chunks)| Plan {
+            let plan = parse(&file, &footer, &column, &room);
+            plan.map(|(column, chunks)| Plan {
                 rows: chunks.iter().map(|chunk| chunk.rows).sum(),
                 footer_bytes: fetched,
                 file,
                 column,
-                options,
                 chunks,
                 seen,
             })
@@ -128,31 +132,33 @@ impl Plan {
         Ok(Bytes::from_owner(memory))
     }
 
+    /// What must be known to look through the pages of a chunk.
+    pub(super) fn layout(&self, chunk: &Chunk) -> Layout {
+        let column = self.column.schema().column(0);
+        let values = Values {
+            physical: column.physical_type(),
+            width: self.column.width(),
+            none: self.column.is_null(),
+        };
+        Layout { codec: chunk.codec, max_level: column.max_def_level(), values }
+    }
+
     /// A piece of a chunk as if it were all of a file with this one column.
     ///
     /// # Errors
-    /// A footer that contradicts itself.
-    pub(super) fn alone(
-        &self,
-        chunk: &Chunk,
-        rows: u64,
-        bytes: usize,
-    ) -> Result<ArrowReaderMetadata, ParquetError> {
+    /// A count that is none.
+    pub(super) fn alone(&self, chunk: &Chunk, rows: u64) -> Result<ParquetMetaData, ParquetError> {
         let schema = self.column.schema();
         let column = ColumnChunkMetaData::builder(schema.column(0))
             .set_compression(chunk.codec)
-            .set_encodings_mask(chunk.encodings)
             .set_num_values(rows as i64)
-            .set_total_compressed_size(bytes as i64)
-            .set_data_page_offset(0)
             .build()?;
         let group = RowGroupMetaData::builder(Arc::clone(schema))
             .set_num_rows(rows as i64)
             .set_column_metadata(vec![column])
             .build()?;
         let file = FileMetaData::new(1, rows as i64, None, None, Arc::clone(schema), None);
-        let alone = Arc::new(ParquetMetaData::new(file, vec![group]));
-        ArrowReaderMetadata::try_new(alone, self.options.clone())
+        Ok(ParquetMetaData::new(file, vec![group]))
     }
 
     /// What reading an open local file failed with.
@@ -186,8 +192,11 @@ fn parts(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     range.clone().step_by(PART_BYTES as usize).map(move |at| at..end.min(at + PART_BYTES))
 }
 
-/// The bytes of a footer, the tag of the file they came from, and how many bytes that took.
-async fn fetch_footer(file: &InputFile) -> Result<(Bytes, Option<String>, u64), Error> {
+/// The bytes of a footer, its share of the room, the tag of the file, and how many bytes that took.
+async fn fetch_footer(
+    file: &InputFile,
+    room: &Footers,
+) -> Result<(Bytes, OwnedSemaphorePermit, Option<String>, u64), Error> {
     let not_parquet =
         |why: &str| Error::NotParquet { file: file.name.clone(), why: why.to_owned() };
     let size = file.meta.size;
@@ -215,14 +224,17 @@ async fn fetch_footer(file: &InputFile) -> Result<(Bytes, Option<String>, u64), 
             remedy: "write fewer row groups or columns into one file",
         });
     }
+    let share = room.fetch(length).await;
     let (length, known) = (length as usize, tail.len() - 8);
     if length <= known {
-        return Ok((tail.slice(known - length..known), seen, tail.len() as u64));
+        return Ok((tail.slice(known - length..known), share, seen, tail.len() as u64));
     }
     let range = size - 8 - length as u64..size - 8;
+    let tail_bytes = tail.len();
+    drop(tail);
     let (footer, _) = fetch(file, range, seen.as_deref()).await?;
-    let fetched = (tail.len() + footer.len()) as u64;
-    Ok((footer, seen, fetched))
+    let fetched = (tail_bytes + footer.len()) as u64;
+    Ok((footer, share, seen, fetched))
 }
 
 /// Fetches a range of a file, and its tag.
@@ -291,47 +303,67 @@ fn parse(
     file: &InputFile,
     footer: &[u8],
     name: &str,
-) -> Result<(Column, ArrowReaderOptions, Vec<Chunk>), Error> {
+    room: &Footers,
+) -> Result<(Column, Vec<Chunk>), Error> {
     let damaged = |e: ParquetError| corrupt(file, format!("its footer cannot be read: {e}"));
-    thrift::check_footer(footer).map_err(|why| corrupt(file, why))?;
-    let skip = ParquetStatisticsPolicy::SkipAll;
-    let options = ParquetMetaDataOptions::new()
-        .with_column_stats_policy(skip.clone())
-        .with_encoding_stats_policy(skip.clone())
-        .with_size_stats_policy(skip);
-    let whole = ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options))
-        .map_err(damaged)?;
-    let column = Column::find(whole.file_metadata().schema_descr(), name, &file.name)?;
     let end = file.meta.size - 8 - footer.len() as u64;
-    let mut chunks = Vec::with_capacity(whole.num_row_groups());
-    for (number, group) in whole.row_groups().iter().enumerate() {
+    let footer = Footer::read(footer).map_err(|why| corrupt(file, why))?;
+    let (column, leaves) = {
+        let _share = room.schema(footer.schema_bytes).ok_or_else(|| Error::TooMany {
+            name: file.name.clone(),
+            what: "bytes of schema in memory",
+            got: footer.schema_bytes,
+            limit: room.schemas(),
+            remedy: "give the build more --memory, or write fewer columns into one file",
+        })?;
+        let schema = ParquetMetaDataReader::decode_metadata(&footer.schema_alone());
+        let schema = schema.map_err(damaged)?;
+        let schema = schema.file_metadata().schema_descr();
+        (Column::find(schema, name, &file.name)?, schema.num_columns())
+    };
+    let kept = (footer.groups * size_of::<Chunk>()) as u64;
+    room.keep(kept).map_err(|limit| Error::TooMany {
+        name: format!("the input, as far as {},", file.name),
+        what: "bytes of what is known of its row groups",
+        got: kept,
+        limit,
+        remedy: "give the build more --memory, or write fewer row groups",
+    })?;
+    let mut chunks = Vec::with_capacity(footer.groups);
+    let physical = column.schema().column(0).physical_type() as i64;
+    footer.for_each_group(column.leaf(), |group| {
+        let number = chunks.len();
         let in_group = |why: String| corrupt(file, format!("row group {number}: {why}"));
-        let told = group.columns().get(column.leaf());
-        let told = told.ok_or_else(|| in_group("it lacks the column".into()))?;
-        check_readable(file, name, told)?;
-        let rows = u64::try_from(group.num_rows())
-            .map_err(|_| in_group(format!("it claims {} rows", group.num_rows())))?;
+        if group.columns != leaves {
+            let why = format!("it has {} columns, and the schema {leaves}", group.columns);
+            return Err(in_group(why));
+        }
+        let codec = readable(file, name, &group)?;
+        if group.physical != physical {
+            return Err(in_group("its column is not of the type that the schema says".into()));
+        }
+        let codec =
+            codec.ok_or_else(|| in_group(format!("its codec is number {}", group.codec)))?;
+        let rows = u64::try_from(group.rows)
+            .map_err(|_| in_group(format!("it claims {} rows", group.rows)))?;
         // Writers leave anything in place of a column without rows; it is never fetched.
-        let range = if rows == 0 { 0..0 } else { place(told, end).map_err(in_group)? };
-        let (codec, encodings) = (told.compression(), *told.encodings_mask());
-        chunks.push(Chunk { range, rows, codec, encodings });
-    }
-    let told = whole.file_metadata();
+        let range = if rows == 0 { 0..0 } else { place(&group, end).map_err(in_group)? };
+        chunks.push(Chunk { range, rows, codec });
+        Ok(())
+    })?;
     let rows: i128 = chunks.iter().map(|chunk| i128::from(chunk.rows)).sum();
-    if rows != i128::from(told.num_rows()) {
-        let why = format!("it claims {} rows, and its row groups {rows}", told.num_rows());
+    if rows != i128::from(footer.rows) {
+        let why = format!("it claims {} rows, and its row groups {rows}", footer.rows);
         return Err(corrupt(file, why));
     }
-    let options = column.options().map_err(damaged)?;
-    Ok((column, options, chunks))
+    Ok((column, chunks))
 }
 
 /// Where a chunk lies. Its length is claimed by the file, and must end before the footer.
-fn place(told: &ColumnChunkMetaData, end: u64) -> Result<Range<u64>, String> {
-    let data = told.data_page_offset();
+fn place(told: &Group, end: u64) -> Result<Range<u64>, String> {
     // Some writers leave 0, or the place of a data page, where they have no dictionary.
-    let dictionary = told.dictionary_page_offset().filter(|&at| 0 < at && at < data);
-    let (start, length) = (dictionary.unwrap_or(data), told.compressed_size());
+    let dictionary = told.dictionary_at.filter(|&at| 0 < at && at < told.data_at);
+    let (start, length) = (dictionary.unwrap_or(told.data_at), told.compressed);
     let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
     let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
     range.filter(|range| range.start >= 4 && range.end <= end).ok_or_else(|| {
@@ -339,22 +371,34 @@ fn place(told: &ColumnChunkMetaData, end: u64) -> Result<Range<u64>, String> {
     })
 }
 
-/// Refuses what is sound, but not ours to read.
-fn check_readable(file: &InputFile, name: &str, told: &ColumnChunkMetaData) -> Result<(), Error> {
-    let codec = match told.compression() {
-        Compression::LZO => "LZO",
-        Compression::BROTLI(_) => "Brotli",
-        _ if told.file_path().is_some() => {
-            let what = format!("its column `{name}` lies in a file of its own");
+/// The codec of a column, if there is such a number; refuses what is sound, but not ours to read.
+fn readable(file: &InputFile, name: &str, told: &Group) -> Result<Option<Compression>, Error> {
+    if told.is_encrypted {
+        return Err(unsupported(file, format!("its column `{name}` is encrypted")));
+    }
+    if told.is_elsewhere {
+        return Err(unsupported(file, format!("its column `{name}` lies in a file of its own")));
+    }
+    if !told.has_metadata {
+        return Ok(None);
+    }
+    Ok(Some(match told.codec {
+        0 => Compression::UNCOMPRESSED,
+        1 => Compression::SNAPPY,
+        2 => Compression::GZIP(Default::default()),
+        3 => {
+            let what = format!(
+                "its column `{name}` is compressed with the codec LZO, and this program reads \
+                 Snappy, Zstandard, gzip, LZ4, Brotli and none"
+            );
             return Err(unsupported(file, what));
         }
-        _ => return Ok(()),
-    };
-    let what = format!(
-        "its column `{name}` is compressed with the codec {codec}, and this program reads \
-         Snappy, Zstandard, gzip, LZ4 and none"
-    );
-    Err(unsupported(file, what))
+        4 => Compression::BROTLI(Default::default()),
+        5 => Compression::LZ4,
+        6 => Compression::ZSTD(Default::default()),
+        7 => Compression::LZ4_RAW,
+        _ => return Ok(None),
+    }))
 }
 
 fn corrupt(file: &InputFile, why: String) -> Error {

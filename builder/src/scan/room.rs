@@ -1,7 +1,10 @@
 //! [`Room`]: how much memory a scan takes beside its sinks. A thread waits for its share before it unpacks
-//! anything.
+//! anything, and a footer before it is fetched.
 
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How much memory a scan may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,6 +14,59 @@ pub struct Room {
     pub in_flight: u32,
     /// Bytes that all threads together have unpacked.
     pub unpacked: u64,
+    /// Bytes of footers, which are all read before any column is; what is known from them stays.
+    pub footers: u64,
+}
+
+/// What the store's client collects, and what that is put together to.
+const COPIES: u64 = 2;
+
+/// [`Room::footers`], shared out: a half of it for their bytes, a quarter each for schemas, one after the
+/// other, and for what stays.
+pub(super) struct Footers {
+    all: u32,
+    fetching: Arc<Semaphore>,
+    schemas: Unpacked,
+    kept: AtomicU64,
+}
+
+impl Footers {
+    pub(super) fn new(bytes: u64) -> Footers {
+        let all = u32::try_from(bytes / 2).unwrap_or(u32::MAX);
+        Footers {
+            all,
+            fetching: Arc::new(Semaphore::new(all as usize)),
+            schemas: Unpacked::new(bytes / 4),
+            kept: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until there is room for a footer; one that is larger than all of it is there alone.
+    pub(super) async fn fetch(&self, bytes: u64) -> OwnedSemaphorePermit {
+        let share = u32::try_from(COPIES * bytes).unwrap_or(u32::MAX).min(self.all);
+        let share = Arc::clone(&self.fetching).acquire_many_owned(share).await;
+        share.expect("nobody closes this semaphore")
+    }
+
+    /// Waits until there is room for a schema; nothing when there will never be.
+    pub(super) fn schema(&self, bytes: u64) -> Option<Share<'_>> {
+        self.schemas.take(bytes)
+    }
+
+    /// The most that a schema may take.
+    pub(super) fn schemas(&self) -> u64 {
+        self.schemas.all()
+    }
+
+    /// Counts what stays of a file.
+    ///
+    /// # Errors
+    /// The limit, when all files together pass it.
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), u64> {
+        let limit = self.schemas();
+        let kept = self.kept.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if kept > limit { Err(limit) } else { Ok(()) }
+    }
 }
 
 /// [`Room::unpacked`], shared out.

@@ -1,58 +1,198 @@
-//! Thrift's compact protocol, as far as it takes to look before the parquet crate does. Never deeper
-//! than a limit, never past the end.
+//! Thrift's compact protocol, read in one way only: a value is what its structure's table says, or it is
+//! not read at all. Never deeper than a limit, never past the end.
+//!
+//! Readers differ in what they make of a field with another type, or of two of the same number. Whoever
+//! forges a file lives on such differences, so nothing is left for another reader to read otherwise.
 
-/// A reader of Thrift's compact protocol. `None` is a value that cannot be one, or the end.
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Bool,
+    Byte,
+    I16,
+    I32,
+    I64,
+    Binary,
+    Struct(&'static Struct),
+    List(&'static Struct),
+    /// A list of numbers.
+    Numbers(u8),
+    /// A list of byte strings.
+    Strings,
+    /// A struct of which nothing is used.
+    Opaque,
+}
+
+/// A structure: its known fields in the order of their numbers.
+pub(super) struct Struct {
+    /// Tells it from others, in events.
+    pub(super) name: Name,
+    pub(super) fields: &'static [Field],
+    /// Of a union exactly one field is there.
+    pub(super) is_union: bool,
+}
+
+/// Number, whether it must be there, and what it holds.
+pub(super) type Field = (i16, bool, Kind);
+
+/// The structures whose values somebody needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    File,
+    SchemaElement,
+    RowGroup,
+    ColumnChunk,
+    ColumnMetaData,
+    Page,
+    DataPage,
+    DictionaryPage,
+    DataPageV2,
+    Other,
+}
+
+/// What is met on the way.
+pub(super) enum Event {
+    /// A struct begins.
+    Begin(Name),
+    /// A field of numbers, true and false among them.
+    Number(Name, i16, i64),
+    /// A field of any other kind has ended; how many bytes it has, and where it begins.
+    Bytes(Name, i16, usize, usize),
+    /// A struct has ended.
+    End(Name),
+}
+
+pub(super) const I32: u8 = 5;
+pub(super) const I64: u8 = 6;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
+
+/// Structs within structs that nobody here knows.
+const DEPTH: u8 = 16;
+
+/// Structs in one list: a byte of a file is enough for one.
+const MAX_STRUCTS: u64 = 1 << 20;
+
+/// A reader. `None` is what cannot be read in exactly one way, or the end.
 pub(super) struct Thrift<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
 }
 
 impl Thrift<'_> {
-    pub(super) const I32: u8 = 5;
-    pub(super) const STRUCT: u8 = 12;
-    /// Structs within structs; Parquet's own page headers have three.
-    pub(super) const DEPTH: u8 = 16;
-
-    /// Structs in one list: a byte of a file is enough for one, and memory for all is taken at once.
-    const MAX_STRUCTS: u64 = 1 << 20;
-
-    /// Calls `field` with the number and type of each field of a struct, to read or skip it.
-    pub(super) fn fields(
+    /// Reads a whole struct, and tells of all that is known in it.
+    pub(super) fn read<F: FnMut(Event) -> Option<()>>(
         &mut self,
-        field: &mut dyn FnMut(&mut Self, i64, u8) -> Option<()>,
+        of: &'static Struct,
+        tell: &mut F,
     ) -> Option<()> {
-        let mut number = 0_i64;
-        loop {
-            let byte = self.byte()?;
-            if byte == 0 {
-                return Some(());
-            }
-            number = match byte >> 4 {
-                0 => self.zigzag()?,
-                step => number.checked_add(i64::from(step))?,
+        tell(Event::Begin(of.name))?;
+        let (mut number, mut seen, mut count) = (0, 0_u64, 0_u32);
+        while let Some((next, wire)) = self.field(number)? {
+            number = next;
+            count += 1;
+            let Some(at) = of.fields.iter().position(|known| known.0 == number) else {
+                self.skip(wire, DEPTH)?;
+                continue;
             };
-            field(self, number, byte & 15)?;
+            if seen & 1 << at != 0 {
+                return None;
+            }
+            seen |= 1 << at;
+            self.value(of.name, number, of.fields[at].2, wire, tell)?;
         }
+        let lacks = |(at, field): (usize, &Field)| field.1 && seen & 1 << at == 0;
+        if of.fields.iter().enumerate().any(lacks) || (of.is_union && count != 1) {
+            return None;
+        }
+        tell(Event::End(of.name))
     }
 
-    pub(super) fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
+    /// The number and type of the next field; nothing behind the last.
+    fn field(&mut self, before: i16) -> Option<Option<(i16, u8)>> {
+        let byte = self.byte()?;
+        if byte == 0 {
+            return Some(None);
+        }
+        let number = match byte >> 4 {
+            0 => i16::try_from(self.zigzag()?).ok()?,
+            step => before.checked_add(i16::from(step))?,
+        };
+        Some(Some((number, byte & 15)))
+    }
+
+    fn value<F: FnMut(Event) -> Option<()>>(
+        &mut self,
+        name: Name,
+        field: i16,
+        kind: Kind,
+        wire: u8,
+        tell: &mut F,
+    ) -> Option<()> {
+        let begin = self.at;
+        let number = match (kind, wire) {
+            (Kind::Bool, 1) => 1,
+            (Kind::Bool, 2) => 0,
+            (Kind::Byte, 3) => i64::from(self.byte()? as i8),
+            (Kind::I16, 4) => i64::from(i16::try_from(self.zigzag()?).ok()?),
+            (Kind::I32, I32) => i64::from(i32::try_from(self.zigzag()?).ok()?),
+            (Kind::I64, I64) => self.zigzag()?,
+            (Kind::Binary, BINARY) | (Kind::Opaque, STRUCT) => {
+                self.skip(wire, DEPTH)?;
+                return tell(Event::Bytes(name, field, self.at - begin, begin));
+            }
+            (Kind::Struct(of), STRUCT) => return self.read(of, tell),
+            (Kind::List(of), LIST) => {
+                for _ in 0..self.list(STRUCT)? {
+                    self.read(of, tell)?;
+                }
+                return tell(Event::Bytes(name, field, self.at - begin, begin));
+            }
+            (Kind::Numbers(of), LIST) => {
+                for _ in 0..self.list(of)? {
+                    let number = self.zigzag()?;
+                    if of == I32 {
+                        i32::try_from(number).ok()?;
+                    }
+                }
+                return Some(());
+            }
+            (Kind::Strings, LIST) => {
+                return (0..self.list(BINARY)?).try_for_each(|_| self.skip(BINARY, DEPTH));
+            }
+            _ => return None,
+        };
+        tell(Event::Number(name, field, number))
+    }
+
+    /// How many elements of this type a list has.
+    fn list(&mut self, of: u8) -> Option<u64> {
+        let byte = self.byte()?;
+        let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
+        // Some writers give a list without elements no type.
+        let is_right = byte & 15 == of || byte == 0;
+        // Each element has a byte at least.
+        let fits = size <= (self.bytes.len() - self.at) as u64;
+        let fits = fits && (of != STRUCT || size <= MAX_STRUCTS);
+        (is_right && fits).then_some(size)
+    }
+
+    fn skip(&mut self, wire: u8, depth: u8) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        match kind {
+        match wire {
             // A bool is in its field's type.
             1 | 2 => Some(()),
             3 => self.byte().map(|_| ()),
             4..=6 => self.varint().map(|_| ()),
             7 => self.forward(8),
-            8 => {
+            BINARY => {
                 let length = self.varint()?;
                 self.forward(length)
             }
-            9 | 10 => {
+            LIST | 10 => {
                 let byte = self.byte()?;
                 let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
-                if byte & 15 == Thrift::STRUCT && size > Thrift::MAX_STRUCTS {
-                    return None;
-                }
                 (0..size).try_for_each(|_| self.skip_element(byte & 15, depth))
             }
             11 => {
@@ -63,14 +203,22 @@ impl Thrift<'_> {
                     self.skip_element(kinds & 15, depth)
                 })
             }
-            Thrift::STRUCT => self.fields(&mut |thrift, _, kind| thrift.skip(kind, depth)),
+            STRUCT => {
+                let mut number = 0;
+                while let Some((next, wire)) = self.field(number)? {
+                    number = next;
+                    self.skip(wire, depth)?;
+                }
+                Some(())
+            }
+            13 => self.forward(16),
             _ => None,
         }
     }
 
     /// In a list each bool takes a byte, so every element takes one, and a long list ends soon.
-    fn skip_element(&mut self, kind: u8, depth: u8) -> Option<()> {
-        if matches!(kind, 1 | 2) { self.forward(1) } else { self.skip(kind, depth) }
+    fn skip_element(&mut self, wire: u8, depth: u8) -> Option<()> {
+        if matches!(wire, 1 | 2) { self.forward(1) } else { self.skip(wire, depth) }
     }
 
     pub(super) fn byte(&mut self) -> Option<u8> {
@@ -88,6 +236,10 @@ impl Thrift<'_> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
+            // Of the tenth byte one bit is left.
+            if shift == 63 && byte > 1 {
+                return None;
+            }
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Some(value);
@@ -101,100 +253,94 @@ impl Thrift<'_> {
     }
 }
 
-/// The groups within groups of a schema. Real ones have ten; each takes stack of the parquet crate.
-const MAX_NESTING: usize = 100;
-
-/// Walks a whole footer, so that the parquet crate builds no tree that its stack cannot hold and no list
-/// that is not there: it would not fail, but end the process.
-///
-/// Cost: one pass over the footer's bytes.
-///
-/// # Errors
-/// What is wrong with it, as text.
-pub(super) fn check_footer(bytes: &[u8]) -> Result<(), String> {
-    const SCHEMA: i64 = 2;
-    const LIST: u8 = 9;
-    /// Of lists and structs in one another; a statistic of a column has ten.
-    const DEPTH: u8 = 32;
-    let mut deepest = 0;
-    let mut thrift = Thrift { bytes, at: 0 };
-    let walked = thrift.fields(&mut |thrift, field, kind| match (field, kind) {
-        (SCHEMA, LIST) => {
-            deepest = deepest.max(nesting(thrift, DEPTH)?);
-            Some(())
-        }
-        _ => thrift.skip(kind, DEPTH),
-    });
-    walked.ok_or("its footer cannot be read")?;
-    if deepest > MAX_NESTING {
-        return Err(format!("its schema nests {deepest} deep, and at most {MAX_NESTING} is read"));
-    }
-    Ok(())
-}
-
-/// Reads the list of a schema's elements; how deep they nest, or [`MAX_NESTING`] and one.
-fn nesting(thrift: &mut Thrift<'_>, depth: u8) -> Option<usize> {
-    const CHILDREN: i64 = 5;
-    let byte = thrift.byte()?;
-    let size = if byte >> 4 == 15 { thrift.varint()? } else { u64::from(byte >> 4) };
-    if byte & 15 != Thrift::STRUCT || size > Thrift::MAX_STRUCTS {
-        return None;
-    }
-    // How many children each open group still lacks.
-    let (mut open, mut deepest) = (Vec::new(), 0);
-    for _ in 0..size {
-        let mut children = 0;
-        thrift.fields(&mut |thrift, field, kind| {
-            match (field, kind) {
-                (CHILDREN, Thrift::I32) => children = thrift.zigzag()?,
-                _ => thrift.skip(kind, depth)?,
-            }
-            Some(())
-        })?;
-        while open.pop_if(|left| *left == 0).is_some() {}
-        if let Some(left) = open.last_mut() {
-            *left -= 1;
-        }
-        if children > 0 {
-            open.push(children);
-        }
-        deepest = deepest.max(open.len().min(MAX_NESTING + 1));
-    }
-    Some(deepest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A footer with nothing but a schema: each element with so many children.
-    fn footer(children: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0x29, 0xfc];
-        let mut n = children.len();
-        while n > 127 {
-            bytes.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        bytes.push(n as u8);
-        for n in children {
-            bytes.extend_from_slice(&[0x55, n * 2, 0]);
-        }
-        bytes.push(0);
-        bytes
+    static INNER: Struct =
+        Struct { name: Name::DataPage, is_union: false, fields: &[(1, true, Kind::I32)] };
+    static OUTER: Struct = Struct {
+        name: Name::Page,
+        is_union: false,
+        fields: &[
+            (1, true, Kind::I32),
+            (2, false, Kind::I64),
+            (3, false, Kind::Struct(&INNER)),
+            (4, false, Kind::List(&INNER)),
+            (5, false, Kind::Bool),
+            (6, false, Kind::Binary),
+            (7, false, Kind::Numbers(I32)),
+        ],
+    };
+
+    fn numbers(bytes: &[u8]) -> Option<Vec<i64>> {
+        let mut all = Vec::new();
+        let mut thrift = Thrift { bytes, at: 0 };
+        let mut tell = |event| {
+            if let Event::Number(_, _, number) = event {
+                all.push(number);
+            }
+            Some(())
+        };
+        thrift.read(&OUTER, &mut tell)?;
+        (thrift.at == bytes.len()).then_some(all)
     }
 
     #[test]
-    fn schemas_nest_as_deep_as_anybody_writes_and_no_deeper() {
-        let chain = |n: usize| footer(&[vec![1; n], vec![0]].concat());
-        assert_eq!(check_footer(&chain(MAX_NESTING)), Ok(()));
-        for too_deep in [MAX_NESTING + 1, 100_000, 1_000_000] {
-            assert!(check_footer(&chain(too_deep)).unwrap_err().contains("deep"));
+    fn a_struct_is_read_as_its_table_says() {
+        assert_eq!(numbers(&[0x15, 6, 0]), Some(vec![3]));
+        assert_eq!(numbers(&[0x15, 6, 0x16, 1, 0]), Some(vec![3, -1]));
+        assert_eq!(numbers(&[0x15, 6, 0x2c, 0x15, 8, 0, 0x21, 0]), Some(vec![3, 4, 1]));
+        assert_eq!(numbers(&[0x15, 6, 0x39, 0x2c, 0x15, 8, 0, 0x15, 2, 0, 0]), Some(vec![3, 4, 1]));
+        assert_eq!(numbers(&[0x15, 6, 0x39, 0x00, 0]), Some(vec![3]), "an empty list of no type");
+        assert_eq!(numbers(&[0x15, 6, 0x68, 2, 1, 2, 0]), None, "longer than its struct");
+        assert_eq!(numbers(&[0x15, 6, 0x58, 2, 1, 2, 0]), Some(vec![3]));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_not_read() {
+        for (bytes, why) in [
+            (&[0x16, 6, 0][..], "an i64 where an i32 belongs"),
+            (&[0x15, 6, 0x15, 2, 0], "an i32 where an i64 belongs"),
+            (&[0x15, 6, 0x05, 2, 6, 0], "the same field again"),
+            (&[0x15, 0x80, 0x80, 0x80, 0x80, 0x20, 0], "a number beyond an i32"),
+            (&[0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0], "66 bits"),
+            (&[0x15, 6, 0x3a, 0x1c, 0x15, 8, 0, 0], "a set for a list"),
+            (&[0x15, 6, 0x39, 0x15, 8, 0], "a list of numbers for one of structs"),
+            (&[0x15, 6, 0x2c, 0, 0], "a struct without what it must have"),
+            (&[0x15, 6, 0x2b, 0, 0], "a map for a struct"),
+            (&[0x16, 6, 0], "nothing of what it must have"),
+            (&[0], "nothing at all"),
+            (&[0x15, 6, 0x10], "a field of no type"),
+            (&[0x05, 0x82, 0x80, 0x08, 6, 0], "a field's number beyond 16 bits"),
+            (&[0x15, 6, 0x69, 0xf5, 0xff, 0xff, 0xff, 0x7f, 0], "more elements than bytes"),
+        ] {
+            assert_eq!(numbers(bytes), None, "{why}");
         }
-        // Wide is not deep: sixty groups of one field each, beside one another.
-        let wide = [vec![60], [1, 0].repeat(60)].concat();
-        assert_eq!(check_footer(&footer(&wide)), Ok(()));
-        // More elements than anybody has, and a list that says so without having them.
-        assert!(check_footer(&chain(2_000_000)).is_err());
-        assert!(check_footer(&[0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]).is_err());
+    }
+
+    #[test]
+    fn fields_of_every_type_that_nobody_knows_are_passed_over() {
+        let kinds: [&[u8]; 10] = [
+            &[0x11],
+            &[0x12],
+            &[0x13, 9],
+            &[0x16, 0x81, 0x01],
+            &[0x17, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0x18, 3, b'a', b'b', b'c'],
+            &[0x19, 0x21, 1, 2],
+            &[0x1b, 2, 0x53, 2, 7, 4, 8],
+            &[0x1c, 0x15, 2, 0],
+            &[0x1d, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        ];
+        let mut bytes = vec![0x15, 6, 0x05, 0xc8, 0x01, 2];
+        kinds.iter().for_each(|kind| bytes.extend_from_slice(kind));
+        bytes.push(0);
+        assert_eq!(numbers(&bytes), Some(vec![3]));
+        for cut in 0..bytes.len() {
+            assert_eq!(numbers(&bytes[..cut]), None, "{cut}");
+        }
+        let deep = [vec![0x15, 6, 0x7c], vec![0x1c; 64], vec![0; 64]].concat();
+        assert_eq!(numbers(&deep), None, "deeper than anybody nests");
     }
 }

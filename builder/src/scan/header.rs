@@ -1,0 +1,220 @@
+//! [`Header`]: what a page claims of itself, read once and in one way. The parquet crate never sees the
+//! bytes of a header, so that it cannot read them otherwise.
+
+use parquet::basic::Encoding;
+
+use super::grammar;
+use super::thrift::{Event, Name, Thrift};
+
+/// The most bytes that one page may unpack to.
+pub(super) const MAX_PAGE_BYTES: u64 = 1 << 30;
+
+/// A page's header. All of it is as claimed, and no number is negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) uncompressed: u32,
+    pub(super) compressed: u32,
+    pub(super) crc: Option<u32>,
+    pub(super) page: Kind,
+}
+
+/// What is in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Index,
+    Dictionary { values: u32, encoding: Encoding },
+    Data { values: u32, encoding: Encoding, levels: Levels },
+}
+
+/// Where the levels of a data page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Levels {
+    /// Packed with its values, in an encoding of their own: the first version of a data page.
+    Packed { encoding: Encoding },
+    /// In front of them: the second version.
+    InFront { repetition: u32, definition: u32, nulls: u32, rows: u32, is_compressed: bool },
+}
+
+impl Header {
+    /// Reads the header at the front of `bytes`, and how long it is.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    pub(super) fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
+        const UNREADABLE: &str = "has a header that cannot be read";
+        let mut thrift = Thrift { bytes, at: 0 };
+        let mut outer = [None; 5];
+        let mut inner = [None; 8];
+        let mut of = None;
+        let mut tell = |event| {
+            match event {
+                Event::Number(Name::Page, field, number) => {
+                    outer[usize::try_from(field).ok()?] = Some(number);
+                }
+                // One of each number, and so of each struct; but one struct in all.
+                Event::Begin(name @ (Name::DataPage | Name::DictionaryPage | Name::DataPageV2)) => {
+                    of.replace(name).is_none().then_some(())?;
+                }
+                Event::Number(_, field, number) if of.is_some() => {
+                    // Those of statistics come later, and nobody needs them.
+                    let place = inner.get_mut(usize::try_from(field).ok()? - 1)?;
+                    place.get_or_insert(number);
+                }
+                _ => {}
+            }
+            Some(())
+        };
+        thrift.read(&grammar::PAGE, &mut tell).ok_or(UNREADABLE)?;
+        let length = thrift.at;
+        let number = |what: &str, number: Option<i64>| {
+            let number = number.ok_or_else(|| UNREADABLE.to_owned())?;
+            u32::try_from(number).map_err(|_| format!("claims {number} {what}"))
+        };
+        let encoding = |number: Option<i64>| {
+            let known = number.and_then(encoding);
+            known.ok_or_else(|| format!("has the encoding {}, unknown here", number.unwrap_or(-1)))
+        };
+        let values = || number("values", inner[0]);
+        let page = match (outer[1], of) {
+            (Some(0), Some(Name::DataPage)) => Kind::Data {
+                values: values()?,
+                encoding: encoding(inner[1])?,
+                levels: Levels::Packed { encoding: encoding(inner[2])? },
+            },
+            (Some(1), None) => Kind::Index,
+            (Some(2), Some(Name::DictionaryPage)) => {
+                Kind::Dictionary { values: values()?, encoding: encoding(inner[1])? }
+            }
+            (Some(3), Some(Name::DataPageV2)) => Kind::Data {
+                values: values()?,
+                encoding: encoding(inner[3])?,
+                levels: Levels::InFront {
+                    nulls: number("nulls", inner[1])?,
+                    rows: number("rows", inner[2])?,
+                    definition: number("bytes of levels", inner[4])?,
+                    repetition: number("bytes of levels", inner[5])?,
+                    // It was not always there.
+                    is_compressed: inner[6] != Some(0),
+                },
+            },
+            _ => return Err(UNREADABLE.to_owned()),
+        };
+        let uncompressed = number("bytes when it is unpacked", outer[2])?;
+        if u64::from(uncompressed) > MAX_PAGE_BYTES {
+            return Err(format!(
+                "claims to unpack to {uncompressed} bytes, and at most {MAX_PAGE_BYTES} are allowed"
+            ));
+        }
+        let compressed = number("bytes", outer[3])?;
+        let crc = outer[4].map(|crc| crc as i32 as u32);
+        Ok((Header { uncompressed, compressed, crc, page }, length))
+    }
+}
+
+/// An encoding by its number in the format.
+fn encoding(number: i64) -> Option<Encoding> {
+    Some(match number {
+        0 => Encoding::PLAIN,
+        2 => Encoding::PLAIN_DICTIONARY,
+        3 => Encoding::RLE,
+        #[expect(deprecated, reason = "old files still name it where there are no levels")]
+        4 => Encoding::BIT_PACKED,
+        5 => Encoding::DELTA_BINARY_PACKED,
+        6 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        7 => Encoding::DELTA_BYTE_ARRAY,
+        8 => Encoding::RLE_DICTIONARY,
+        9 => Encoding::BYTE_STREAM_SPLIT,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A v1 data page header of 4 values with an encoding, and its levels' encodings.
+    pub(in super::super) fn header(uncompressed: u8, compressed: u8, encoding: u8) -> Vec<u8> {
+        let outer = [0x15, 0, 0x15, uncompressed, 0x15, compressed, 0x2c];
+        let inner = [0x15, 8, 0x15, encoding * 2, 0x15, 6, 0x15, 6, 0];
+        [&outer[..], &inner, &[0]].concat()
+    }
+
+    const V2: [u8; 25] = [
+        0x15, 6, 0x15, 20, 0x15, 10, 0x5c, 0x15, 8, 0x15, 2, 0x15, 8, 0x15, 0, 0x15, 4, 0x15, 0,
+        0x12, 0, 0, 0, 0, 0,
+    ];
+
+    #[test]
+    fn headers_of_each_kind_are_read() {
+        let data = Kind::Data {
+            values: 4,
+            encoding: Encoding::DELTA_BYTE_ARRAY,
+            levels: Levels::Packed { encoding: Encoding::RLE },
+        };
+        let read = Header { uncompressed: 10, compressed: 5, crc: None, page: data };
+        assert_eq!(Header::read(&header(20, 10, 7)), Ok((read, 17)));
+        let (read, length) = Header::read(&V2).unwrap();
+        let levels = Levels::InFront {
+            repetition: 0,
+            definition: 2,
+            nulls: 1,
+            rows: 4,
+            is_compressed: false,
+        };
+        assert_eq!(length, 22);
+        assert_eq!(read.page, Kind::Data { values: 4, encoding: Encoding::PLAIN, levels });
+        let dictionary = [0x15, 4, 0x15, 20, 0x15, 10, 0x4c, 0x15, 8, 0x15, 4, 0x11, 0, 0];
+        let (read, _) = Header::read(&dictionary).unwrap();
+        assert_eq!(read.page, Kind::Dictionary { values: 4, encoding: Encoding::PLAIN_DICTIONARY });
+        let index = [0x15, 2, 0x15, 6, 0x15, 6, 0x15, 1, 0x2c, 0, 0];
+        let (read, _) = Header::read(&index).unwrap();
+        assert_eq!((read.page, read.crc), (Kind::Index, Some(u32::MAX)));
+    }
+
+    #[test]
+    fn what_is_no_header_is_an_error_and_never_more() {
+        let whole = header(20, 10, 0);
+        for cut in 0..whole.len() {
+            assert!(Header::read(&whole[..cut]).is_err(), "{cut}");
+        }
+        for wrong in
+            [vec![0xff; 64], vec![0x1c; 64], vec![0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x0f]]
+        {
+            assert!(Header::read(&wrong).is_err(), "{wrong:x?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_two_readers_could_read_otherwise_is_none() {
+        let sound = header(20, 10, 0);
+        let with = |at: usize, bytes: &[u8]| {
+            let mut forged = sound.clone();
+            forged.splice(at..at + 1, bytes.iter().copied());
+            forged
+        };
+        let behind = |field: &[u8]| [&sound[..16], field, &[0]].concat();
+        let v2 = &V2[7..21];
+        for (forged, why) in [
+            (with(7, &[0x16]), "its count as an i64"),
+            (with(1, &[4]), "a data page's struct in a dictionary page"),
+            (with(1, &[8]), "no kind of page"),
+            (with(3, &[0x80, 0x80, 0x80, 0x80, 0x20]), "a size beyond 32 bits"),
+            (behind(&[[0x3c].as_slice(), v2, &[0]].concat()), "a second struct"),
+            (behind(&[0x2c, 0x15, 8, 0x15, 0, 0]), "a struct of another kind"),
+            (behind(&[0x05, 4, 40]), "its size again"),
+            (sound[..6].iter().chain(&[0]).copied().collect(), "no struct"),
+        ] {
+            let error = Header::read(&forged).expect_err(why);
+            assert!(error.contains("header that cannot be read"), "{why}: {error}");
+        }
+        for (forged, why) in [
+            (with(8, &[7]), "claims -4 values"),
+            (with(10, &[40]), "encoding 20"),
+            (with(3, &[19]), "claims -10 bytes when"),
+            (with(3, &[0x80, 0x80, 0x80, 0x80, 0x09]), "at most 1073741824 are allowed"),
+        ] {
+            let error = Header::read(&forged).expect_err(why);
+            assert!(error.contains(why), "{why}: {error}");
+        }
+    }
+}

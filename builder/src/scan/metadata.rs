@@ -1,0 +1,220 @@
+//! [`Footer`]: a file's last structure, read once and in one way.
+//!
+//! The parquet crate gets the list of schema elements, and no other byte: it knows how types become
+//! columns. What is told of row groups is read here, of one column, so that nothing is kept of a thousand
+//! others.
+
+use std::ops::Range;
+
+use super::grammar;
+use super::thrift::{Event, Name, Thrift};
+
+/// The groups within groups of a schema. Real ones have ten; each takes stack of the parquet crate.
+const MAX_NESTING: usize = 100;
+
+/// What a schema takes when it is a tree, for each of its elements, beside names.
+const BYTES_AN_ELEMENT: u64 = 1 << 10;
+
+/// What each part of a leaf's path takes, beside its name.
+const BYTES_A_PART: u64 = 48;
+
+/// A footer that has been looked through from end to end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Footer<'a> {
+    bytes: &'a [u8],
+    /// Where the list of schema elements lies.
+    schema: Range<usize>,
+    /// How many rows the file claims.
+    pub(super) rows: i64,
+    /// How many row groups there are.
+    pub(super) groups: usize,
+    /// How much memory the schema takes as a tree, at most.
+    pub(super) schema_bytes: u64,
+}
+
+/// What a row group says of one column. All of it is as claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) rows: i64,
+    pub(super) columns: usize,
+    /// The physical type and the codec, by their numbers.
+    pub(super) physical: i64,
+    pub(super) codec: i64,
+    pub(super) compressed: i64,
+    pub(super) data_at: i64,
+    pub(super) dictionary_at: Option<i64>,
+    pub(super) is_elsewhere: bool,
+    pub(super) is_encrypted: bool,
+    pub(super) has_metadata: bool,
+}
+
+impl Footer<'_> {
+    /// Looks through a whole footer.
+    ///
+    /// Cost: one pass over its bytes; no memory.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    pub(super) fn read(bytes: &[u8]) -> Result<Footer<'_>, String> {
+        let mut footer = Footer { bytes, schema: 0..0, rows: 0, groups: 0, schema_bytes: 0 };
+        let mut nesting = Nesting::default();
+        let mut element = (0, 0);
+        let read = Thrift { bytes, at: 0 }.read(&grammar::FILE, &mut |event| {
+            match event {
+                Event::Begin(Name::SchemaElement) => element = (0, 0),
+                Event::Number(Name::SchemaElement, 5, children) => element.0 = children,
+                Event::Bytes(Name::SchemaElement, 4, bytes, _) => element.1 = bytes as u64,
+                Event::End(Name::SchemaElement) => nesting.add(element.0, element.1)?,
+                Event::Number(Name::File, 3, rows) => footer.rows = rows,
+                Event::Bytes(Name::File, 2, bytes, at) => footer.schema = at..at + bytes,
+                Event::Begin(Name::RowGroup) => footer.groups += 1,
+                _ => {}
+            }
+            Some(())
+        });
+        read.ok_or("its footer cannot be read")?;
+        if nesting.deepest > MAX_NESTING {
+            let deepest = nesting.deepest;
+            return Err(format!(
+                "its schema nests {deepest} deep, and at most {MAX_NESTING} is read"
+            ));
+        }
+        if nesting.open.iter().any(|group| group.0 > 0) || nesting.is_beyond {
+            return Err("its schema has more or fewer elements than its groups say".to_owned());
+        }
+        footer.schema_bytes = nesting.bytes;
+        Ok(footer)
+    }
+
+    /// A footer with this schema and nothing else.
+    pub(super) fn schema_alone(&self) -> Vec<u8> {
+        // Version 1 in field 1; the list in field 2; no rows in field 3; no row groups in field 4.
+        let schema = &self.bytes[self.schema.clone()];
+        [&[0x15, 2, 0x19][..], schema, &[0x16, 0, 0x19, 0x0c, 0]].concat()
+    }
+
+    /// Calls `take` with what each row group says of its column number `leaf`.
+    ///
+    /// Cost: one pass over the footer's bytes.
+    pub(super) fn for_each_group<E>(
+        &self,
+        leaf: usize,
+        mut take: impl FnMut(Group) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut group = Group::default();
+        let mut failed = None;
+        let _ = Thrift { bytes: self.bytes, at: 0 }.read(&grammar::FILE, &mut |event| {
+            let is_it = group.columns == leaf + 1;
+            match event {
+                Event::Begin(Name::RowGroup) => group = Group::default(),
+                Event::Begin(Name::ColumnChunk) => group.columns += 1,
+                Event::Number(Name::RowGroup, 3, rows) => group.rows = rows,
+                Event::Begin(Name::ColumnMetaData) if is_it => group.has_metadata = true,
+                Event::Bytes(Name::ColumnChunk, 1, ..) if is_it => group.is_elsewhere = true,
+                Event::Bytes(Name::ColumnChunk, 8 | 9, ..) if is_it => group.is_encrypted = true,
+                Event::Number(Name::ColumnMetaData, field, number) if is_it => match field {
+                    1 => group.physical = number,
+                    4 => group.codec = number,
+                    7 => group.compressed = number,
+                    9 => group.data_at = number,
+                    11 => group.dictionary_at = Some(number),
+                    _ => {}
+                },
+                Event::End(Name::RowGroup) => {
+                    if let Err(error) = take(std::mem::take(&mut group)) {
+                        failed = Some(error);
+                        return None;
+                    }
+                }
+                _ => {}
+            }
+            Some(())
+        });
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// How deep the elements of a schema nest, which come one behind the other.
+#[derive(Default)]
+struct Nesting {
+    /// Of each open group how many children it still lacks, and the bytes of names so far.
+    open: Vec<(i64, u64)>,
+    deepest: usize,
+    bytes: u64,
+    seen: u64,
+    is_beyond: bool,
+}
+
+impl Nesting {
+    fn add(&mut self, children: i64, name: u64) -> Option<()> {
+        // What is deeper is refused in the end.
+        if self.deepest > MAX_NESTING {
+            return Some(());
+        }
+        self.seen += 1;
+        while self.open.pop_if(|group| group.0 == 0).is_some() {}
+        match self.open.last_mut() {
+            Some(group) => group.0 -= 1,
+            None => self.is_beyond |= self.seen > 1,
+        }
+        let path = self.open.last().map_or(0, |group| group.1) + name;
+        self.bytes += BYTES_AN_ELEMENT + 4 * name;
+        match children {
+            1.. => self.open.push((children, path)),
+            0 => self.bytes += 2 * (path + BYTES_A_PART * self.open.len() as u64),
+            _ => return None,
+        }
+        self.deepest = self.deepest.max(self.open.len());
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A footer with a schema and no row group: each element with so many children.
+    fn footer(children: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x15, 2, 0x19, 0xfc];
+        let mut n = children.len();
+        while n > 127 {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+        for n in children {
+            bytes.extend_from_slice(&[0x48, 1, b'a', 0x15, n * 2, 0]);
+        }
+        bytes.extend_from_slice(&[0x16, 0, 0x19, 0x0c, 0]);
+        bytes
+    }
+
+    #[test]
+    fn schemas_nest_as_deep_as_anybody_writes_and_no_deeper() {
+        let chain = |n: usize| footer(&[vec![1; n], vec![0]].concat());
+        assert_eq!(Footer::read(&chain(MAX_NESTING)).map(|footer| footer.groups), Ok(0));
+        for too_deep in [MAX_NESTING + 1, 100_000, 1_000_000] {
+            assert!(Footer::read(&chain(too_deep)).unwrap_err().contains("deep"));
+        }
+        // Wide is not deep: sixty groups of one field each, beside one another.
+        let wide = [vec![60], [1, 0].repeat(60)].concat();
+        assert!(Footer::read(&footer(&wide)).is_ok());
+        // More elements than anybody has, and a list that says so without having them.
+        assert!(Footer::read(&chain(2_000_000)).is_err());
+        assert!(Footer::read(&[0x15, 2, 0x29, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07]).is_err());
+        for other in [&[2, 0][..], &[1, 0, 0], &[0, 0]] {
+            assert!(
+                Footer::read(&footer(other)).unwrap_err().contains("more or fewer"),
+                "{other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_schema_of_long_paths_is_known_to_be_large() {
+        let deep = footer(&[vec![1; 90], vec![60], vec![0; 60]].concat());
+        let wide = footer(&[vec![60], vec![0; 60]].concat());
+        let bytes = |footer: &[u8]| Footer::read(footer).unwrap().schema_bytes;
+        assert!(bytes(&deep) > 3 * bytes(&wide), "{} and {}", bytes(&deep), bytes(&wide));
+    }
+}

@@ -1,0 +1,338 @@
+//! [`PageSource`]: a piece of a column chunk → its pages, unpacked and looked through.
+//!
+//! It stands between the file and the parquet crate, which gets pages from here and nothing else: no
+//! header, no compressed byte, no page whose levels, counts and bytes contradict each other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::RowGroups;
+use parquet::basic::{Compression, Encoding};
+use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+
+use super::header::{Header, Kind, Levels};
+use super::levels;
+use super::unpack::Codec;
+use super::values::Values;
+
+/// What must be known of a column to look through its pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) codec: Compression,
+    /// The level of a row with a value; 0 where every row has one, and then there are no levels.
+    pub(super) max_level: i16,
+    pub(super) values: Values,
+}
+
+/// A data page that has a row.
+pub(super) struct DataPage {
+    pub(super) page: Page,
+    pub(super) encoding: Encoding,
+    pub(super) rows: u32,
+    /// How many rows have a value.
+    pub(super) present: u32,
+    /// Where the values begin.
+    pub(super) values_at: usize,
+}
+
+/// Gives the pages of a piece, one after the other.
+pub(super) struct PageSource {
+    bytes: Bytes,
+    at: usize,
+    layout: Layout,
+    codec: Codec,
+    /// How many values the dictionary has, once it was there.
+    dictionary: Option<u32>,
+    data_seen: bool,
+    number: u64,
+    /// Read, but not asked for yet.
+    next: Option<Page>,
+}
+
+impl PageSource {
+    /// Reads no page yet.
+    ///
+    /// # Errors
+    /// A codec that nobody here knows, as text.
+    pub(super) fn new(bytes: Bytes, layout: Layout) -> Result<PageSource, String> {
+        Ok(PageSource {
+            bytes,
+            at: 0,
+            layout,
+            codec: Codec::new(layout.codec)?,
+            dictionary: None,
+            data_seen: false,
+            number: 0,
+            next: None,
+        })
+    }
+
+    /// The next data page that has a row. Its values may contradict it still.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    pub(super) fn next_data(&mut self) -> Result<Option<DataPage>, String> {
+        while let Some((header, body)) = self.next_body()? {
+            let Kind::Data { values, encoding, levels } = header.page else {
+                return Err(self.named("is a dictionary where there is none"));
+            };
+            let page = self.data_page(&header, values, encoding, levels, &body);
+            let page = page.map_err(|why| self.named(why))?;
+            if page.rows > 0 {
+                return Ok(Some(page));
+            }
+            // No reader knows what to do with it, so that nobody sees it.
+            self.check_values(&page)?;
+        }
+        Ok(None)
+    }
+
+    /// Looks through the values of a page that this gave.
+    ///
+    /// # Errors
+    /// What is wrong with them, as text.
+    fn check_values(&self, page: &DataPage) -> Result<(), String> {
+        let body = &page.page.buffer()[page.values_at..];
+        let values = &self.layout.values;
+        let checked = values.check(page.encoding, body, page.present, self.dictionary);
+        checked.map_err(|why| self.named(why))
+    }
+
+    fn next_checked(&mut self) -> Result<Option<Page>, String> {
+        while let Some((header, body)) = self.next_body()? {
+            match header.page {
+                Kind::Data { values, encoding, levels } => {
+                    let page = self.data_page(&header, values, encoding, levels, &body);
+                    let page = page.map_err(|why| self.named(why))?;
+                    self.check_values(&page)?;
+                    if page.rows > 0 {
+                        return Ok(Some(page.page));
+                    }
+                }
+                Kind::Dictionary { values, encoding } => {
+                    let page = self.dictionary_page(&header, values, encoding, &body);
+                    return page.map(Some).map_err(|why| self.named(why));
+                }
+                Kind::Index => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next page that is no index: its header, and its body as it is in the file.
+    fn next_body(&mut self) -> Result<Option<(Header, Bytes)>, String> {
+        while self.at < self.bytes.len() {
+            self.number += 1;
+            let read = Header::read(&self.bytes[self.at..]);
+            let (header, length) = read.map_err(|why| self.named(why))?;
+            let begin = self.at + length;
+            let left = self.bytes.len() - begin;
+            if header.compressed as usize > left {
+                let why = format!("claims {} bytes of the {left} that are left", header.compressed);
+                return Err(self.named(why));
+            }
+            self.at = begin + header.compressed as usize;
+            if header.page == Kind::Index {
+                continue;
+            }
+            let body = self.bytes.slice(begin..self.at);
+            if header.crc.is_some_and(|crc| crc != crc32fast::hash(&body)) {
+                return Err(self.named("does not have the checksum that its header claims"));
+            }
+            return Ok(Some((header, body)));
+        }
+        Ok(None)
+    }
+
+    fn named(&self, why: impl std::fmt::Display) -> String {
+        // As a person counts who looks through a file: the first page is page 0.
+        format!("page {} {why}", self.number.saturating_sub(1))
+    }
+
+    fn dictionary_page(
+        &mut self,
+        header: &Header,
+        values: u32,
+        encoding: Encoding,
+        body: &Bytes,
+    ) -> Result<Page, String> {
+        if self.dictionary.is_some() {
+            return Err("is a second dictionary".to_owned());
+        }
+        if self.data_seen {
+            return Err("is a dictionary behind data".to_owned());
+        }
+        let buf = self.unpack(header, &[], body, true)?;
+        self.layout.values.check_dictionary(encoding, &buf, values)?;
+        self.dictionary = Some(values);
+        Ok(Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: false })
+    }
+
+    fn data_page(
+        &mut self,
+        header: &Header,
+        values: u32,
+        encoding: Encoding,
+        levels: Levels,
+        body: &Bytes,
+    ) -> Result<DataPage, String> {
+        const CONTRADICTED: &str = "has levels that contradict its number of values";
+        self.data_seen = true;
+        let max_level = self.layout.max_level;
+        let count = |levels: &[u8]| {
+            levels::count_present(levels, max_level, values).ok_or_else(|| CONTRADICTED.to_owned())
+        };
+        match levels {
+            Levels::Packed { encoding: levels } => {
+                let buf = self.unpack(header, &[], body, true)?;
+                let (present, values_at) = if max_level == 0 {
+                    (values, 0)
+                } else if levels != Encoding::RLE {
+                    // Two orders of its bits are about, and nobody can tell which it has.
+                    return Err(format!("has levels in the deprecated encoding {levels}"));
+                } else {
+                    let (length, rest) = buf.split_first_chunk().ok_or("ends in its levels")?;
+                    let length = u32::from_le_bytes(*length) as usize;
+                    (count(rest.get(..length).ok_or("ends in its levels")?)?, 4 + length)
+                };
+                let page = Page::DataPage {
+                    buf,
+                    num_values: values,
+                    encoding,
+                    def_level_encoding: Encoding::RLE,
+                    rep_level_encoding: Encoding::RLE,
+                    statistics: None,
+                };
+                Ok(DataPage { page, encoding, rows: values, present, values_at })
+            }
+            Levels::InFront { repetition, definition, nulls, rows, is_compressed } => {
+                if rows != values {
+                    return Err(format!("claims {rows} rows of {values} values"));
+                }
+                let (repeated, front) =
+                    (repetition as usize, repetition as u64 + definition as u64);
+                let front = usize::try_from(front).ok().and_then(|front| body.get(..front));
+                let front = front.ok_or("ends in its levels")?;
+                let (repeats, defines) = front.split_at(repeated);
+                // Of what is not repeated there are no such levels, or as many that say so in no bits.
+                if !repeats.is_empty() && levels::count_present(repeats, 0, values).is_none() {
+                    return Err("has repetition levels, and its column is not repeated".to_owned());
+                }
+                let present = match max_level {
+                    0 if defines.is_empty() => values,
+                    _ => count(defines)?,
+                };
+                if values.checked_sub(nulls) != Some(present) {
+                    return Err(format!(
+                        "claims {nulls} nulls among its {values} values, and its levels {}",
+                        values - present
+                    ));
+                }
+                let buf = self.unpack(header, front, body, is_compressed)?;
+                let page = Page::DataPageV2 {
+                    buf,
+                    num_values: values,
+                    encoding,
+                    num_nulls: nulls,
+                    num_rows: rows,
+                    def_levels_byte_len: definition,
+                    rep_levels_byte_len: repetition,
+                    is_compressed,
+                    statistics: None,
+                };
+                Ok(DataPage { page, encoding, rows: values, present, values_at: front.len() })
+            }
+        }
+    }
+
+    /// A page's bytes: `front`, which is never compressed, and the rest of its body unpacked.
+    fn unpack(
+        &mut self,
+        header: &Header,
+        front: &[u8],
+        body: &Bytes,
+        is_compressed: bool,
+    ) -> Result<Bytes, String> {
+        let claimed = header.uncompressed as usize;
+        if self.codec.is_none() || !is_compressed {
+            return match body.len() == claimed {
+                true => Ok(body.clone()),
+                false => Err(format!("has {} bytes, and its header claims {claimed}", body.len())),
+            };
+        }
+        let bytes = claimed.checked_sub(front.len());
+        let bytes = bytes.ok_or("claims less than its levels have")?;
+        self.codec.unpack(&body[front.len()..], front, bytes).map(Bytes::from)
+    }
+}
+
+impl Iterator for PageSource {
+    type Item = Result<Page, ParquetError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for PageSource {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        match self.next.take() {
+            Some(page) => Ok(Some(page)),
+            None => self.next_checked().map_err(ParquetError::General),
+        }
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        if self.next.is_none() {
+            self.next = self.next_checked().map_err(ParquetError::General)?;
+        }
+        Ok(self.next.as_ref().map(|page| PageMetadata {
+            num_rows: page.is_data_page().then(|| page.num_values() as usize),
+            num_levels: page.is_data_page().then(|| page.num_values() as usize),
+            is_dict: page.is_dictionary_page(),
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.get_next_page().map(|_| ())
+    }
+}
+
+/// The pages of one piece, for the parquet crate: all that there is of a file.
+pub(super) struct OnePiece {
+    pub(super) bytes: Bytes,
+    pub(super) layout: Layout,
+    pub(super) rows: usize,
+    pub(super) metadata: Arc<ParquetMetaData>,
+}
+
+impl RowGroups for OnePiece {
+    fn num_rows(&self) -> usize {
+        self.rows
+    }
+
+    fn column_chunks(&self, _: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
+        let source = PageSource::new(self.bytes.clone(), self.layout);
+        Ok(Box::new(Once(Some(source.map_err(ParquetError::General)?))))
+    }
+
+    fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
+        Box::new(self.metadata.row_groups().iter())
+    }
+
+    fn metadata(&self) -> &ParquetMetaData {
+        &self.metadata
+    }
+}
+
+struct Once(Option<PageSource>);
+
+impl Iterator for Once {
+    type Item = Result<Box<dyn PageReader>, ParquetError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.take().map(|source| Ok(Box::new(source) as Box<dyn PageReader>))
+    }
+}
+
+impl PageIterator for Once {}
