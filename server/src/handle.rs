@@ -2,7 +2,7 @@
 //!
 //! A question here never waits or logs, and allocates at most once a thread. Only the poller swaps. Locks are
 //! taken only if they are free: that of a thread's lane, and by one question in 128 at most that of the
-//! guard's sample.
+//! guard's sample. Whether a question is sampled takes a comparison, for a whole batch as for one.
 //!
 //! | module | holds |
 //! |---|---|
@@ -26,7 +26,7 @@ use self::tally::Tally;
 use crate::FilterConfig;
 use crate::Guard;
 use crate::clock::Clock;
-use crate::sample::{self, Question, Sample, Staged};
+use crate::sample::{Gaps, Question, Sample, SharedGaps, Staged};
 use crate::status::{Core, FilterStatus};
 
 /// One loaded filter in one process.
@@ -54,6 +54,8 @@ pub(crate) struct Slot {
     lanes: Lanes,
     /// Counts of questions that found their lane taken, or were put to the generation itself.
     beside: Tally,
+    /// Which of those are sampled.
+    beside_gaps: SharedGaps,
     readers: Mutex<Vec<Weak<ReaderState>>>,
     /// Counts of readers that are gone.
     departed: Tally,
@@ -87,17 +89,19 @@ struct ReaderState {
 
 impl Slot {
     pub(crate) fn new(filter: &FilterConfig, meanwhile: bool, clock: Clock) -> Slot {
+        let is_sampled = filter.guard != Guard::Off;
         Slot {
             core: ArcSwap::from_pointee(Core::new(filter.guard)),
             name: filter.name.clone(),
-            sample: (filter.guard != Guard::Off).then(Sample::new),
+            sample: is_sampled.then(Sample::new),
             clock,
             current: ArcSwapOption::empty(),
             shown: ArcSwapOption::empty(),
             epoch: AtomicU64::new(0),
             meanwhile,
-            lanes: Lanes::new(meanwhile),
+            lanes: Lanes::new(meanwhile, is_sampled),
             beside: Tally::default(),
+            beside_gaps: SharedGaps::new(is_sampled),
             readers: Mutex::new(Vec::new()),
             departed: Tally::default(),
             absent_told: AtomicU64::new(0),
@@ -133,11 +137,13 @@ impl Slot {
         if self.meanwhile { answers.len() } else { 0 }
     }
 
-    /// Samples a batch, of which `before` questions were asked through the same counter before.
-    #[inline]
-    fn sample_batch<T: AsRef<[u8]>>(&self, ids: &[T], before: u64) {
-        if let Some(sample) = &self.sample {
-            sample.offer_batch(ids, before);
+    /// Counts questions that were put to the generation itself, and samples them.
+    fn count_beside<T: AsRef<[u8]>>(&self, ids: &[T], seen: u64) {
+        let before = self.beside.add(ids.len() as u64, seen);
+        if self.beside_gaps.is_due(before + ids.len() as u64)
+            && let Some(sample) = &self.sample
+        {
+            sample.offer_some(ids, before, &self.beside_gaps);
         }
     }
 
@@ -244,8 +250,8 @@ impl FilterHandle {
             return self.contains_beside(id);
         };
         let before = lane.asked();
-        if sample::is_due(before) {
-            self.stage(&mut lane.inside, id);
+        if lane.inside.gaps.is_due(before + 1) {
+            self.stage(&mut lane.inside, &[id], before);
         }
         let seen = lane.inside.holding.held.contains(id);
         lane.leave(before, 1, u64::from(seen));
@@ -259,18 +265,15 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => self.slot.meanwhile,
         };
-        let due = sample::is_due(self.slot.beside.add(1, u64::from(seen)));
-        if let Some(sample) = self.slot.sample.as_ref().filter(|_| due) {
-            sample.offer_one(id);
-        }
+        self.slot.count_beside(&[id], u64::from(seen));
         seen
     }
 
-    /// Once in 128 questions.
+    /// For one question in 128.
     #[cold]
-    fn stage(&self, lane: &mut lane::Inside, id: &[u8]) {
+    fn stage<T: AsRef<[u8]>>(&self, lane: &mut lane::Inside, ids: &[T], before: u64) {
         if let Some(sample) = &self.slot.sample {
-            lane.staged.add(id, sample);
+            lane.staged.add_some(ids, before, &mut lane.gaps, sample);
         }
     }
 
@@ -280,14 +283,16 @@ impl FilterHandle {
     /// When `ids` and `answers` differ in length.
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
         let slot = &*self.slot;
-        let Some(lane) = slot.lanes.take(slot) else {
+        let Some(mut lane) = slot.lanes.take(slot) else {
             let seen = slot.answer_batch(slot.current.load().as_deref(), ids, answers);
-            return self.count(ids, seen as u64);
+            return slot.count_beside(ids, seen as u64);
         };
         let seen = slot.answer_batch(lane.inside.holding.held.owner(), ids, answers);
         let before = lane.asked();
+        if lane.inside.gaps.is_due(before + ids.len() as u64) {
+            self.stage(&mut lane.inside, ids, before);
+        }
         lane.leave(before, ids.len() as u64, seen as u64);
-        slot.sample_batch(ids, before);
     }
 
     /// A reader for the calling thread: the fastest way to ask one ID at a time.
@@ -305,8 +310,9 @@ impl FilterHandle {
         readers.push(Arc::downgrade(&state));
         drop(readers);
         let (slot, holding) = (self.slot.clone(), Holding::none(self.slot.meanwhile));
-        // The first question is sampled: so readers that ask only a few are not overlooked.
-        let mut own = Own { slot, holding, sampled: 0, staged: Staged::new() };
+        let gaps = || Gaps::new(slot.sample.is_some());
+        let (singles, batched) = (gaps(), gaps());
+        let mut own = Own { slot, holding, singles, batched, staged: Staged::new() };
         own.refresh(&state);
         Reader { own, state }
     }
@@ -327,11 +333,11 @@ impl FilterHandle {
         self.slot.shown()
     }
 
-    /// Counts and samples questions of which `seen` were answered "yes"; also those that were put to
-    /// [`FilterHandle::generation`] directly.
+    /// Counts and samples questions that were put to [`FilterHandle::generation`] directly, of which `seen`
+    /// were answered "yes".
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn count<T: AsRef<[u8]>>(&self, ids: &[T], seen: u64) {
-        let before = self.slot.beside.add(ids.len() as u64, seen);
-        self.slot.sample_batch(ids, before);
+        self.slot.count_beside(ids, seen);
     }
 }
 
@@ -347,8 +353,9 @@ pub struct Reader {
 struct Own {
     slot: Arc<Slot>,
     holding: Holding,
-    /// How many single questions come before the next that is sampled.
-    sampled: u64,
+    /// Which of the single questions are sampled, and which of those in batches.
+    singles: Gaps,
+    batched: Gaps,
     /// Questions on their way to the sample.
     staged: Staged,
 }
@@ -380,8 +387,10 @@ impl Reader {
         own.follow(state);
         let seen = own.slot.answer_batch(own.holding.held.owner(), ids, answers);
         let before = state.batched.asked();
+        if own.batched.is_due(before + ids.len() as u64) {
+            own.stage_batch(ids, before);
+        }
         state.batched.add_alone(before, ids.len() as u64, seen as u64);
-        own.slot.sample_batch(ids, before);
     }
 }
 
@@ -428,17 +437,22 @@ impl Own {
     /// Samples, once in 128 questions, and follows a swap.
     #[cold]
     fn attend(&mut self, state: &ReaderState, id: &[u8], asked: u64) {
-        if asked == self.sampled {
-            self.sampled += sample::gap(asked);
-            if let Some(sample) = &self.slot.sample {
-                self.staged.add(id, sample);
-            }
+        if let Some(sample) = &self.slot.sample {
+            self.staged.add_some(&[id], asked, &mut self.singles, sample);
         }
         // No swap is missed: news of it that this overwrites is acquired, so that its epoch is seen below,
         // and news that comes later stays.
-        state.due.swap(self.sampled, Ordering::AcqRel);
+        state.due.swap(self.singles.next(), Ordering::AcqRel);
         step_done();
         self.follow(state);
+    }
+
+    /// For one question in 128.
+    #[cold]
+    fn stage_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], before: u64) {
+        if let Some(sample) = &self.slot.sample {
+            self.staged.add_some(ids, before, &mut self.batched, sample);
+        }
     }
 
     #[inline]

@@ -15,6 +15,7 @@
 //! | `poller` | the thread and its rounds: at most one at a time |
 //! | `follower` | one filter's way through a round: the one owner of its swaps |
 //! | `pin` | warns before a pin ends |
+//! | `random` | chance, never for secrets |
 //! | `clock` | the time of day, for all of them |
 //! | [`status`] | what is live and why, for people and metrics |
 //! | `http` | questions, status, admin (feature `http`) |
@@ -47,6 +48,7 @@ pub mod http;
 mod loader;
 mod pin;
 mod poller;
+mod random;
 mod room;
 mod sample;
 #[cfg(test)]

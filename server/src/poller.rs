@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::follower::{Asked, Follower};
 use crate::handle::Slot;
 use crate::loader::Loader;
+use crate::random::random;
 use crate::room::Room;
 use crate::status::Reloaded;
 
@@ -251,12 +252,6 @@ impl Rounds {
 fn jittered(interval: Duration, random: u64) -> Duration {
     let percent = 100 - JITTER_PERCENT + random % (2 * JITTER_PERCENT + 1);
     interval * percent as u32 / 100
-}
-
-/// The standard library seeds its hash maps from the system.
-fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::hash::RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -109,10 +109,22 @@ impl Daemon {
 
     /// The status of `rt`.
     pub fn status(&self) -> Value {
+        self.status_of("rt")
+    }
+
+    /// The status of a filter.
+    pub fn status_of(&self, filter: &str) -> Value {
         let answer = self.get("/status");
         assert_eq!(answer.status, 200);
         let status: Value = serde_json::from_str(&answer.body).expect("the status is JSON");
-        status["filters"]["rt"].clone()
+        status["filters"][filter].clone()
+    }
+
+    /// The number after these words in the metrics.
+    pub fn metric(&self, line: &str) -> u64 {
+        let metrics = self.get("/metrics").body;
+        let found = metrics.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok());
+        found.unwrap_or_else(|| panic!("no {line} in\n{metrics}"))
     }
 
     /// Whether `id` is answered "yes".

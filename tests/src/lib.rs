@@ -14,6 +14,7 @@
 //! | [`victim`] | programs that are killed at a named place |
 //! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
+//! | [`wire`] | HTTP as no proper client sends it |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
 
@@ -31,3 +32,4 @@ pub mod nginx;
 pub mod program;
 pub mod redis;
 pub mod victim;
+pub mod wire;

@@ -13,7 +13,7 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use super::tally::Tally;
 use super::{Holding, Slot};
-use crate::sample::{Sample, Staged};
+use crate::sample::{Gaps, Sample, Staged};
 
 /// More than the threads that a bidder asks from: each that ever asked has taken a number. A power of two.
 const LANES: usize = 64;
@@ -33,6 +33,8 @@ struct Lane {
 /// What only whoever has taken the lane may touch.
 pub(super) struct Inside {
     pub(super) holding: Holding,
+    /// Which questions are sampled.
+    pub(super) gaps: Gaps,
     /// Questions on their way to the sample: to lock it and to look at the clock for each of them took six
     /// nanoseconds, shared out among all 128 of which one is sampled.
     pub(super) staged: Staged,
@@ -45,9 +47,10 @@ pub(super) struct Taken<'a> {
 }
 
 impl Lanes {
-    pub(super) fn new(meanwhile: bool) -> Lanes {
+    pub(super) fn new(meanwhile: bool, is_sampled: bool) -> Lanes {
         let lane = |_| {
-            let inside = Inside { holding: Holding::none(meanwhile), staged: Staged::new() };
+            let (holding, gaps) = (Holding::none(meanwhile), Gaps::new(is_sampled));
+            let inside = Inside { holding, gaps, staged: Staged::new() };
             Lane { inside: SpinMutex::new(inside), tally: Tally::default() }
         };
         Lanes(std::array::from_fn(lane))

@@ -290,14 +290,3 @@ fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {
         (slot.recent_questions().unwrap().len() as u64, singles * rounds / 128);
     assert!(sampled.abs_diff(expected) < expected / 5, "{sampled}, not {expected}");
 }
-
-#[test]
-fn the_first_question_of_a_reader_is_sampled() {
-    let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
-    for n in 0..50u64 {
-        handle.reader().contains(&n.to_le_bytes());
-    }
-    assert_eq!(slot.recent_questions().unwrap().len(), 50);
-}
