@@ -46,6 +46,27 @@ pub enum Error {
         /// The system's words.
         source: std::io::Error,
     },
+    /// A cache folder that is not this server's own.
+    #[error(
+        "the cache folder {folder} cannot be used: {why}; give --cache-dir a folder of its own, which \
+         no store and no other store's server uses"
+    )]
+    Cache {
+        /// The folder.
+        folder: String,
+        /// What speaks against it.
+        why: String,
+    },
+    /// A setting that nobody can mean.
+    #[error("{name} is {value}: give it {allowed}")]
+    Setting {
+        /// The setting.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        allowed: String,
+    },
     /// A certificate or key that cannot be used.
     #[error("TLS cannot use {file}: {why}")]
     Tls {
@@ -70,7 +91,11 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
-            Error::NoFilters | Error::OpenAdmin { .. } | Error::Tls { .. } => Kind::Usage,
+            Error::NoFilters
+            | Error::OpenAdmin { .. }
+            | Error::Tls { .. }
+            | Error::Cache { .. }
+            | Error::Setting { .. } => Kind::Usage,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy => Kind::Transient,
             Error::Stopped | Error::System { .. } => Kind::Failed,

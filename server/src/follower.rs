@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
+use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
 use bloomsday_common::store::Following;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::generations::{Generations, Next};
 use crate::handle::{Generation, Slot};
@@ -26,6 +27,8 @@ use crate::{Config, FilterConfig};
 
 /// How long the store may take at a start until the cached copy answers meanwhile.
 const CACHE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the store may take at the end of a hold, to say that another filter is to answer.
+const HOLD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What an operator asked for.
 #[derive(Clone, Copy, Default)]
@@ -51,8 +54,13 @@ pub(crate) struct Follower {
     spare: Spare,
     /// What the cache does not hold yet, and the write under way.
     uncached: Option<Arc<Generation>>,
-    writing: Option<JoinHandle<Result<(), Arc<Generation>>>>,
+    /// Why the last write failed, which is said once.
+    not_cached: Option<String>,
+    writing: Option<JoinHandle<Result<(), NotCached>>>,
 }
+
+/// A write to the cache that failed, and why.
+struct NotCached(Arc<Generation>, String);
 
 /// What a round came to.
 struct Ended {
@@ -62,6 +70,14 @@ struct Ended {
     error: Option<String>,
     /// Why the guard holds a filter back, if it does.
     held: Option<String>,
+}
+
+/// Why a look found nothing to follow.
+enum Unseen {
+    /// The store did not answer.
+    Away(String),
+    /// It did, and names no blob, or none that can be read.
+    Unnamed(String),
 }
 
 impl Follower {
@@ -82,6 +98,7 @@ impl Follower {
             retired: Vec::new(),
             spare: None,
             uncached: None,
+            not_cached: None,
             writing: None,
         }
     }
@@ -90,7 +107,13 @@ impl Follower {
         &self.slot
     }
 
-    /// Looks, and loads and swaps if need be.
+    /// When the filter that the guard holds back is to answer at the latest.
+    pub(crate) fn hold_is_over_at(&self) -> Option<Instant> {
+        self.watch.is_over_at()
+    }
+
+    /// Looks, and loads and swaps if need be. What is held back no longer than it may be answers after
+    /// it, whatever the look came to.
     pub(crate) async fn round(&mut self, loader: &Loader, asked: Asked, first: bool) -> Reloaded {
         self.reclaim();
         let old = self.slot.shown().map(|generation| generation.key.digest);
@@ -104,6 +127,9 @@ impl Follower {
         // A load catches its own panics; whatever else panics must not end the poller either.
         let ended = AssertUnwindSafe(round).catch_unwind().await;
         let ended = ended.unwrap_or_else(|_| Ended::failed("looking at the store panicked".into()));
+        if self.is_hold_over() {
+            self.end_hold(loader, &mut core);
+        }
         let now = loader.clock.now();
         core.last_poll = Some(now);
         if let Some(followed) = ended.followed {
@@ -131,11 +157,14 @@ impl Follower {
 
     /// The first round: should the store fail, or take its time to, the cached copy answers.
     async fn start(&mut self, loader: &Loader, asked: Asked, core: &mut Core) -> Ended {
-        let cached = loader.cache.as_ref().and_then(|cache| cache.followed(self.slot.name()));
-        let Some(pointer) = cached else { return self.follow(loader, asked, core).await };
-        self.generations.known(pointer.day);
-        let by = FollowedBy::Pointer { day: pointer.day };
-        let cached = Followed { blob: pointer.blob, bytes: None, by };
+        let cached = match &loader.cache {
+            Some(cache) => cache.followed(self.slot.name()).await,
+            None => None,
+        };
+        let Some(blob) = cached else { return self.follow(loader, asked, core).await };
+        self.generations.known(blob.day);
+        let by = FollowedBy::Pointer { day: blob.day };
+        let cached = Followed { blob, bytes: None, by };
         let (slot, announce) = (self.slot.clone(), self.announce.clone());
         let meanwhile = async {
             tokio::time::sleep(CACHE_PATIENCE).await;
@@ -187,16 +216,24 @@ impl Follower {
         let mut days = days_to_follow(today, self.generations.last_followed(), self.max_age_days);
         let mut rejected_newer: Option<String> = None;
         loop {
-            let followed = match self.look(loader, &days).await {
+            let followed = match self.look(loader, &days, core).await {
                 Ok(followed) => followed,
-                // With a newer day rejected, that is what an operator must hear about.
-                Err(why) => return Ended::failed(rejected_newer.unwrap_or(why)),
+                Err(unseen) => {
+                    if let Unseen::Unnamed(_) = unseen
+                        && self.is_hold_over()
+                    {
+                        self.watch.drop_held(core);
+                    }
+                    let (Unseen::Away(why) | Unseen::Unnamed(why)) = unseen;
+                    // With a newer day rejected, that is what an operator must hear about.
+                    return Ended::failed(rejected_newer.unwrap_or(why));
+                }
             };
             // A pin leaves nothing to fall back to.
             let older = |day| days.iter().copied().filter(|d| *d < day).collect::<Vec<Day>>();
             let fallback = followed.pointer_day().map(older).unwrap_or_default();
-            // An operator's second chance is for the blob that should answer, not for a stopgap.
-            match self.generations.next(&followed, asked.now && rejected_newer.is_none()) {
+            // An operator's second chance is for stopgaps too: there are some only where nothing answers.
+            match self.generations.next(&followed, asked.now) {
                 Next::Stay => {
                     self.watch.release(core);
                     return match rejected_newer {
@@ -205,8 +242,7 @@ impl Follower {
                     };
                 }
                 Next::Refuse(why) => {
-                    // Nothing names the filter held back any more.
-                    self.watch.take_held();
+                    self.watch.drop_held(core);
                     return Ended::failed(why);
                 }
                 Next::LookBack(why) => {
@@ -227,9 +263,7 @@ impl Follower {
                 }
                 Ok(generation) => return self.judge(loader, generation, followed, asked, core),
                 Err(Failure::Poison(why)) => {
-                    if rejected_newer.is_none() {
-                        self.generations.rejected(&followed, &why);
-                    }
+                    self.generations.rejected(&followed, &why);
                     if self.slot.is_loaded() || fallback.is_empty() {
                         return Ended::failed(rejected_newer.unwrap_or(why));
                     }
@@ -255,7 +289,8 @@ impl Follower {
             && self.generations.is_judged(&followed, old.key.day)
         {
             let force = asked.force;
-            match self.watch.judge(&self.slot, (&old, &generation), force, now, core) {
+            let sides = (&*old, &generation);
+            match self.watch.judge(&self.slot, sides, &followed, force, now, core) {
                 Ruling::Swap => {}
                 Ruling::Hold(why) => return Ended::held(why),
             }
@@ -267,22 +302,44 @@ impl Follower {
         Ended::well(ReloadOutcome::Swapped, followed)
     }
 
-    /// Reads pin and pointers; an error says why nothing can be followed.
-    async fn look(&self, loader: &Loader, days: &[Day]) -> Result<Followed, String> {
-        let filter = self.slot.name();
-        let looking = loader.store.follow(filter, days, loader.clock.now());
-        let following = tokio::time::timeout(loader.deadline, looking)
-            .await
-            .map_err(|_| format!("{} does not answer", loader.store.name()))?;
-        match following.map_err(|e| e.to_string())? {
-            Following::Blob(followed) => Ok(followed),
-            Following::Keep(why) => Err(why),
-            Following::Nothing(days) => {
-                let newest = days.first().map_or(String::new(), Day::to_string);
-                let oldest = days.last().map_or(String::new(), Day::to_string);
-                Err(format!("`{filter}` has no pointer for any day from {oldest} to {newest}"))
+    fn is_hold_over(&self) -> bool {
+        self.watch.is_over_at().is_some_and(|over| over <= Instant::now())
+    }
+
+    /// Lets what is held back answer, since its time is over: also without the store, which may be away for
+    /// longer than anybody wants to wait. A store that is there and names nothing is another matter.
+    fn end_hold(&mut self, loader: &Loader, core: &mut Core) {
+        let Some((generation, followed)) = self.watch.take_held() else { return };
+        if let Some(old) = self.slot.shown() {
+            let (sides, now) = ((&*old, &generation), loader.clock.now());
+            if let Ruling::Hold(_) =
+                self.watch.judge(&self.slot, sides, &followed, false, now, core)
+            {
+                return;
             }
         }
+        self.watch.release(core);
+        self.swap(loader, generation, &followed, core);
+        self.generations.loaded(&followed);
+    }
+
+    /// Reads pin and pointers; an error says why nothing can be followed. A hold that ends meanwhile ends.
+    async fn look(
+        &mut self,
+        loader: &Loader,
+        days: &[Day],
+        core: &mut Core,
+    ) -> Result<Followed, Unseen> {
+        let slot = self.slot.clone();
+        let mut looking = pin!(look(slot.name(), loader, days));
+        if let Some(over) = self.watch.is_over_at() {
+            let over = over.max(Instant::now() + HOLD_PATIENCE);
+            match select(looking.as_mut(), pin!(sleep_until(over))).await {
+                Either::Left((looked, _)) => return looked,
+                Either::Right(_) => self.end_hold(loader, core),
+            }
+        }
+        looking.await
     }
 
     /// Takes back the memory of retired filters that no reader or lane holds any more, and keeps that of one: so
@@ -305,8 +362,9 @@ impl Follower {
         core: &mut Core,
     ) -> Result<Arc<Generation>, Failure> {
         // Before another is loaded, so that there are never three where two would do.
-        if let Some(held) = self.watch.take_held().filter(|held| held.key == followed.blob) {
-            return Ok(held);
+        match self.watch.take_held() {
+            Some((held, _)) if held.key == followed.blob => return Ok(held),
+            _ => self.watch.drop_held(core),
         }
         self.reclaim();
         let alive = self.retired.len() + usize::from(self.slot.is_loaded());
@@ -369,31 +427,50 @@ impl Follower {
         let Some(cache) = loader.cache.clone() else { return };
         if let Some(writing) = self.writing.take_if(|writing| writing.is_finished()) {
             // A panic is as good as a failed write; a write that failed is tried again each round.
-            if let Ok(Err(failed)) = writing.await {
-                self.uncached.get_or_insert(failed);
+            match writing.await {
+                Ok(Err(NotCached(failed, why))) => {
+                    self.uncached.get_or_insert(failed);
+                    self.not_cached = Some(why);
+                }
+                _ => self.not_cached = None,
             }
         }
         if self.writing.is_some() {
             return;
         }
         let Some(generation) = self.uncached.take() else { return };
+        let said = self.not_cached.clone();
         self.writing = Some(tokio::task::spawn_blocking(move || {
-            match cache.keep(&generation.key, generation.filter.memory()) {
-                Ok(()) => {
-                    crash_point("cached");
-                    Ok(())
-                }
-                Err(error) => {
-                    let filter = &generation.key.filter;
-                    tracing::warn!(
-                        %filter,
-                        "the blob was not cached, which only a start without the store would miss: \
-                         {error}"
-                    );
-                    Err(generation)
-                }
+            let Err(error) = cache.keep(&generation.key, generation.filter.memory()) else {
+                crash_point("cached");
+                return Ok(());
+            };
+            let (filter, why) = (&generation.key.filter, error.to_string());
+            if said.as_ref() != Some(&why) {
+                tracing::warn!(
+                    %filter,
+                    "the blob was not cached, which only a start without the store would miss: {why}"
+                );
             }
+            Err(NotCached(generation, why))
         }));
+    }
+}
+
+async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Followed, Unseen> {
+    let looking = loader.store.follow(filter, days, loader.clock.now());
+    let following = tokio::time::timeout(loader.deadline, looking)
+        .await
+        .map_err(|_| Unseen::Away(format!("{} does not answer", loader.store.name())))?;
+    match following.map_err(|e| Unseen::Away(e.to_string()))? {
+        Following::Blob(followed) => Ok(followed),
+        Following::Keep(why) => Err(Unseen::Unnamed(why)),
+        Following::Nothing(days) => {
+            let newest = days.first().map_or(String::new(), Day::to_string);
+            let oldest = days.last().map_or(String::new(), Day::to_string);
+            let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
+            Err(Unseen::Unnamed(why))
+        }
     }
 }
 

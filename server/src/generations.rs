@@ -7,8 +7,12 @@ use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::protocol::Followed;
 
+use crate::limits::MAX_AGE_DAYS;
+
 /// How many blobs are remembered as served; a rollback goes to one of the last few.
 const MAX_SERVED: usize = 64;
+/// How many damaged blobs are remembered: one for each day that may be followed, and a pin's.
+const MAX_REJECTED: usize = MAX_AGE_DAYS as usize + 2;
 
 /// What one filter's poller remembers between rounds.
 #[derive(Debug, Default)]
@@ -16,9 +20,9 @@ pub(crate) struct Generations {
     current: Option<BlobKey>,
     /// The day of the newest pointer that was followed: "today" is never earlier.
     last_followed: Option<Day>,
-    /// A blob that did not verify, as its record named it, and why: not fetched again until the
-    /// record changes.
-    rejected: Option<(Rejected, String)>,
+    /// Blobs that did not verify, as their records named them, and why, the latest last: not fetched again
+    /// until the record changes.
+    rejected: VecDeque<(Rejected, String)>,
     /// The blobs that answered in this process, the latest last.
     served: VecDeque<Digest>,
 }
@@ -52,8 +56,9 @@ impl Generations {
             self.remember(followed);
             return Next::Stay;
         }
-        match &self.rejected {
-            Some((rejected, why)) if *rejected == identity(followed) && !asked => {
+        let identity = identity(followed);
+        match self.rejected.iter().find(|(rejected, _)| *rejected == identity) {
+            Some((_, why)) if !asked => {
                 let why = why.clone();
                 if self.current.is_some() { Next::Refuse(why) } else { Next::LookBack(why) }
             }
@@ -69,7 +74,12 @@ impl Generations {
 
     /// The blob did not verify.
     pub(crate) fn rejected(&mut self, followed: &Followed, why: &str) {
-        self.rejected = Some((identity(followed), why.to_owned()));
+        let identity = identity(followed);
+        self.rejected.retain(|(rejected, _)| *rejected != identity);
+        self.rejected.push_back((identity, why.to_owned()));
+        if self.rejected.len() > MAX_REJECTED {
+            self.rejected.pop_front();
+        }
     }
 
     /// Another answers for lack of the right one: the rejected blob stays remembered.
@@ -99,7 +109,7 @@ impl Generations {
 
     fn remember(&mut self, followed: &Followed) {
         self.last_followed = self.last_followed.max(followed.pointer_day());
-        self.rejected = None;
+        self.rejected.clear();
     }
 }
 
@@ -138,6 +148,22 @@ mod tests {
         assert_eq!(generations.next(&followed(3), false), Next::Load);
         generations.loaded(&followed(3));
         assert_eq!(generations.next(&followed(2), false), Next::Load, "the pointer changed");
+    }
+
+    #[test]
+    fn every_damaged_blob_is_remembered_up_to_a_bound() {
+        let mut generations = Generations::default();
+        for digit in [1, 2, 3, 2] {
+            generations.rejected(&followed(digit), "digest");
+        }
+        for digit in [1, 2, 3] {
+            assert_eq!(generations.next(&followed(digit), false), Next::LookBack("digest".into()));
+            assert_eq!(generations.next(&followed(digit), true), Next::Load);
+        }
+        for size in 0..1_000 {
+            generations.rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest");
+        }
+        assert_eq!(generations.rejected.len(), MAX_REJECTED);
     }
 
     #[test]

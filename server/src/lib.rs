@@ -12,8 +12,9 @@
 //! | `generations` | what to do with what was read: a pure state machine |
 //! | `sample`, `guard`, `watch` | recent questions; what two filters say of them; a filter held back |
 //! | `heartbeat` | tells the store from what this server answers |
-//! | `poller` | the thread and its rounds: at most one at a time |
+//! | `poller` | the thread, and each filter's own pace on it |
 //! | `follower` | one filter's way through a round: the one owner of its swaps |
+//! | [`limits`] | what may be configured |
 //! | `pin` | warns before a pin ends |
 //! | `random` | chance, never for secrets |
 //! | `clock` | the time of day, for all of them |
@@ -45,6 +46,7 @@ pub mod handle;
 mod heartbeat;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod limits;
 mod loader;
 mod pin;
 mod poller;
@@ -152,7 +154,7 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
     let bloomsday = start_unloaded(config, false)?;
     let ready = bloomsday.poller.ready();
     match tokio::time::timeout(deadline, ready).await {
-        Ok(()) => Ok(bloomsday),
+        Ok(ready) => ready.map(|()| bloomsday.clone()),
         Err(_) => {
             let waiting = bloomsday.slots.iter().find(|slot| !slot.is_loaded());
             let (filter, why) = waiting.map_or((String::new(), String::new()), |slot| {
@@ -167,7 +169,8 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// Starts serving without waiting: until a filter is loaded, every question gets the answer `meanwhile`.
 ///
 /// # Errors
-/// The store's address or the cache folder cannot be used, or there is no filter to serve.
+/// The store's address or the cache folder cannot be used, a setting lies outside its [`limits`], or there is
+/// no filter to serve.
 pub fn start_unloaded(config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
     let store = Store::open(&config.store)?;
     start_on(store, config, meanwhile)
@@ -176,28 +179,37 @@ pub fn start_unloaded(config: Config, meanwhile: bool) -> Result<Bloomsday, Erro
 /// As [`start_unloaded`], on a store that is already open; `config.store` is not looked at.
 ///
 /// # Errors
-/// The cache folder cannot be used, or there is no filter to serve.
-pub fn start_on(store: Store, config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
+/// The cache folder cannot be used, a setting lies outside its [`limits`], or there is no filter to serve.
+pub fn start_on(store: Store, mut config: Config, meanwhile: bool) -> Result<Bloomsday, Error> {
     if config.filters.is_empty() {
         return Err(Error::NoFilters);
     }
+    config.check()?;
+    // Of a filter that is named twice a question would find the first and the status show the last.
+    let mut names = std::collections::BTreeSet::new();
+    config.filters.retain(|filter| names.insert(filter.name.clone()));
     let clock = Clock::system();
     let slots: Vec<Arc<Slot>> = config
         .filters
         .iter()
         .map(|filter| Arc::new(Slot::new(filter, meanwhile, clock.clone())))
         .collect();
-    let poller = Arc::new(Poller::start(config, store.clone(), slots.clone(), clock.clone())?);
-    Ok(Bloomsday {
-        slots: slots.into(),
-        poller,
-        store,
-        #[cfg(feature = "http")]
-        clock,
-    })
+    let poller = Poller::start(config, store.clone(), slots.clone(), clock.clone())?;
+    Ok(Bloomsday::of(slots, poller, store, clock))
 }
 
 impl Bloomsday {
+    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only the page tells it"))]
+    fn of(slots: Vec<Arc<Slot>>, poller: Poller, store: Store, clock: Clock) -> Bloomsday {
+        Bloomsday {
+            slots: slots.into(),
+            poller: Arc::new(poller),
+            store,
+            #[cfg(feature = "http")]
+            clock,
+        }
+    }
+
     /// The handle of one filter.
     ///
     /// # Errors
@@ -214,7 +226,8 @@ impl Bloomsday {
 
     /// Looks again now, and returns when every filter that should answer does.
     ///
-    /// Its answer comes from a round that began after this call: one runs, one waits, however many ask.
+    /// Its answer comes from rounds that began after this call: of each filter one runs, one waits, however
+    /// many ask. It comes when the slowest has ended; a reload of one filter waits for no other.
     ///
     /// # Errors
     /// [`Error::Busy`] when too many reloads wait; [`Error::UnknownFilter`].
@@ -248,8 +261,8 @@ impl Bloomsday {
     }
 
     /// Tells the store from what this server answers, so that `bloomsday status` can name the laggards.
-    /// `server` names it: a host and a port, say. Runs until the returned future is dropped, or until
-    /// the store refuses the first write, which is one warning.
+    /// `server` names it: a host and a port, say. Runs until the returned future is dropped, or at once
+    /// ends for a store that can only be read. A write that fails is one warning, and tried again.
     pub async fn heartbeats(&self, server: String) {
         heartbeat::beat(self.clone(), server).await;
     }
@@ -265,8 +278,19 @@ impl Bloomsday {
         &self.store
     }
 
-    /// Whether every filter answers; a stale one does.
+    /// Whether every filter answers and is followed; a stale one does.
     pub fn is_ready(&self) -> bool {
-        self.slots.iter().all(|slot| slot.is_loaded())
+        self.is_followed() && self.slots.iter().all(|slot| slot.is_loaded())
+    }
+
+    /// Whether the polling thread lives.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.poller.is_alive()
+    }
+
+    /// Returns when the polling thread has ended, which only a bug of ours can make it: what answers then
+    /// answers for ever, so a daemon should end too.
+    pub async fn stopped(&self) {
+        self.poller.stopped().await;
     }
 }

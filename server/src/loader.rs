@@ -1,7 +1,6 @@
 //! A blob → a checked generation: from the cache or the store, within limits and a deadline.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::blob::{self, Fetched};
@@ -37,7 +36,7 @@ pub(crate) enum Failure {
 /// Where blobs come from.
 pub(crate) struct Loader {
     pub(crate) store: Store,
-    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) cache: Option<Cache>,
     pub(crate) deadline: Duration,
     pub(crate) max_blob_bytes: u64,
     pub(crate) clock: Clock,
@@ -116,17 +115,21 @@ impl Loader {
         spare: &mut Spare,
     ) -> Option<Generation> {
         let cache = self.cache.as_ref()?;
-        let bytes = cache.blob_bytes(&followed.blob).await.ok()?;
-        if let Err(why) = self.room_for(bytes, spare) {
+        let copy = cache.copy(&followed.blob).await?;
+        if copy.1 > self.max_blob_bytes {
+            return None;
+        }
+        if let Err(why) = self.room_for(copy.1, spare) {
             tracing::warn!("the cached {} is not loaded: {why}", followed.blob);
             return None;
         }
-        let fetched = cache.fetch(&followed.blob, self.max_blob_bytes, spare.take()).await.ok()?;
+        // A disk that hangs leaves the store time to answer.
+        let fetched = cache.read(copy, spare.take(), self.deadline / 2).await?;
         match self.open(fetched, followed) {
             Ok(generation) => Some(generation),
             Err(error) => {
                 tracing::warn!("the cached copy is dropped: {error}");
-                cache.forget(&followed.blob);
+                cache.forget(&followed.blob).await;
                 None
             }
         }

@@ -1,13 +1,14 @@
-//! [`Poller`]: a thread of its own that looks at the pointers in rounds, one at a time. Everybody else
-//! sends it a wish.
+//! [`Poller`]: a thread of its own on which each filter has its own pace: its looks, its retries, its
+//! reloads, the end of its hold. None waits for another. Everybody else sends wishes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use crate::Config;
 use crate::cache::Cache;
@@ -20,15 +21,19 @@ use crate::random::random;
 use crate::room::Room;
 use crate::status::Reloaded;
 
-/// How many reloads may wait for the next round; they all get the same one.
+/// How many reloads of a filter may wait for its next round; they all get the same one.
 const MAX_WAITING: usize = 1024;
 /// How much each poll interval is lengthened or shortened at most: so that a fleet that was started
 /// at once does not look at once for ever.
 const JITTER_PERCENT: u64 = 10;
+/// A filter that does not answer yet is looked for again after this part of the time that it has been
+/// looked for, between the retry interval and the poll interval: so one that is there an hour late is found
+/// within minutes, and one that never comes costs no more than another.
+const RETRY_PART: u32 = 10;
 
-/// The polling thread; dropped, it ends after the round it is in.
+/// The polling thread; dropped, it ends when no round is under way.
 pub(crate) struct Poller {
-    requests: Mutex<Option<mpsc::Sender<Request>>>,
+    desks: Mutex<Option<Desks>>,
     ready: watch::Receiver<bool>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -56,10 +61,40 @@ impl Wish {
     }
 }
 
-/// A wish, and who waits for what it does.
-pub(crate) struct Request {
-    wish: Wish,
-    reply: oneshot::Sender<Vec<Reloaded>>,
+/// Somebody who waits for a round.
+struct Request {
+    force: bool,
+    reply: oneshot::Sender<Reloaded>,
+}
+
+/// Where wishes are left, filter by filter.
+pub(crate) struct Desks(Vec<(FilterName, mpsc::Sender<Request>)>);
+
+/// What rounds that somebody asked for did.
+pub(crate) struct Answers(Vec<oneshot::Receiver<Reloaded>>);
+
+impl Desks {
+    /// Leaves a wish with every filter that it is for, or with none.
+    pub(crate) fn ask(&self, wish: &Wish) -> Result<Answers, Error> {
+        let asked = self.0.iter().filter(|(name, _)| wish.is_for(name));
+        let places = asked.map(|(_, requests)| requests.try_reserve());
+        let places: Vec<_> = places.collect::<Result<_, _>>().map_err(|e| match e {
+            mpsc::error::TrySendError::Full(()) => Error::Busy,
+            mpsc::error::TrySendError::Closed(()) => Error::Stopped,
+        })?;
+        let answers = places.into_iter().map(|place| {
+            let (reply, answer) = oneshot::channel();
+            place.send(Request { force: wish.force, reply });
+            answer
+        });
+        Ok(Answers(answers.collect()))
+    }
+}
+
+impl Answers {
+    pub(crate) async fn all(self) -> Result<Vec<Reloaded>, Error> {
+        try_join_all(self.0).await.map_err(|_| Error::Stopped)
+    }
 }
 
 impl Poller {
@@ -69,63 +104,70 @@ impl Poller {
         slots: Vec<Arc<Slot>>,
         clock: Clock,
     ) -> Result<Poller, Error> {
+        Poller::start_with(config, store, slots, clock, random)
+    }
+
+    fn start_with(
+        config: Config,
+        store: Store,
+        slots: Vec<Arc<Slot>>,
+        clock: Clock,
+        random: fn() -> u64,
+    ) -> Result<Poller, Error> {
         let system = |doing: &str| {
             let doing = doing.to_owned();
             move |source| Error::System { doing, source }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("start the polling runtime"))?;
-        let (rounds, outlet) = Rounds::new(config, store, slots, clock, Room::system(), random)?;
+        let (paces, outlet) = Paces::new(config, store, slots, clock, Room::system(), random)?;
         let thread = std::thread::Builder::new()
             .name("bloomsday-poller".into())
             .spawn(move || {
                 give_way();
-                runtime.block_on(rounds.run());
+                runtime.block_on(paces.run());
             })
             .map_err(system("start the polling thread"))?;
-        let (requests, thread) = (Mutex::new(Some(outlet.requests)), Mutex::new(Some(thread)));
-        Ok(Poller { requests, ready: outlet.ready, thread })
+        let (desks, thread) = (Mutex::new(Some(outlet.desks)), Mutex::new(Some(thread)));
+        Ok(Poller { desks, ready: outlet.ready, thread })
     }
 
     /// Returns once every filter answers.
-    pub(crate) async fn ready(&self) {
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread is gone, and with it every hope.
+    pub(crate) async fn ready(&self) -> Result<(), Error> {
         let mut ready = self.ready.clone();
-        if ready.wait_for(|ready| *ready).await.is_err() {
-            // The thread is gone, and with it every hope: the caller's deadline decides.
-            std::future::pending::<()>().await;
-        }
+        ready.wait_for(|ready| *ready).await.map(drop).map_err(|_| Error::Stopped)
     }
 
-    /// Asks for a round that starts after this call, and returns what it did.
+    /// Whether anything is still followed.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.ready.has_changed().is_ok()
+    }
+
+    /// Returns when nothing is followed any more.
+    pub(crate) async fn stopped(&self) {
+        let mut ready = self.ready.clone();
+        while ready.changed().await.is_ok() {}
+    }
+
+    /// Asks for a round of each filter that starts after this call, and returns what they did.
     pub(crate) async fn reload(&self, wish: Wish) -> Result<Vec<Reloaded>, Error> {
-        let requests = {
-            let requests = self.requests.lock().expect("cloning a sender does not panic");
-            requests.clone().ok_or(Error::Stopped)?
+        let answers = {
+            let desks = self.desks.lock().expect("leaving a wish does not panic");
+            desks.as_ref().ok_or(Error::Stopped)?.ask(&wish)?
         };
-        let answer = request(&requests, wish)?;
-        answer.await.map_err(|_| Error::Stopped)
+        answers.all().await
     }
-}
-
-/// Puts a wish into the queue.
-pub(crate) fn request(
-    requests: &mpsc::Sender<Request>,
-    wish: Wish,
-) -> Result<oneshot::Receiver<Vec<Reloaded>>, Error> {
-    let (reply, answer) = oneshot::channel();
-    requests.try_send(Request { wish, reply }).map_err(|e| match e {
-        mpsc::error::TrySendError::Full(_) => Error::Busy,
-        mpsc::error::TrySendError::Closed(_) => Error::Stopped,
-    })?;
-    Ok(answer)
 }
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        // Closing the channel ends the loop; the thread is not waited for: a round may take minutes,
+        // Closing the desks ends the paces; the thread is not waited for: a round may take minutes,
         // and a bidder that shuts down must not.
-        if let Ok(mut requests) = self.requests.lock() {
-            requests.take();
+        if let Ok(mut desks) = self.desks.lock() {
+            desks.take();
         }
         if let Ok(mut thread) = self.thread.lock() {
             drop(thread.take());
@@ -142,33 +184,32 @@ pub(crate) struct Announce {
 impl Announce {
     /// A filter was loaded; perhaps it was the last that was missing.
     pub(crate) fn loaded(&self) {
-        self.ready.send_replace(self.is_ready());
-    }
-
-    fn is_ready(&self) -> bool {
-        self.slots.iter().all(|slot| slot.is_loaded())
+        self.ready.send_replace(self.slots.iter().all(|slot| slot.is_loaded()));
     }
 }
 
-/// What the thread works with.
-pub(crate) struct Rounds {
+/// What the thread works with: every filter's pace.
+pub(crate) struct Paces(Vec<Pace>);
+
+/// What others keep of the paces.
+pub(crate) struct Outlet {
+    pub(crate) desks: Desks,
+    pub(crate) ready: watch::Receiver<bool>,
+}
+
+/// One filter's rounds: one runs, one waits.
+struct Pace {
     poll_interval: Duration,
     retry_interval: Duration,
-    loader: Loader,
-    followers: Vec<Follower>,
+    began: Instant,
+    loader: Arc<Loader>,
+    follower: Follower,
     inbox: mpsc::Receiver<Request>,
-    announce: Arc<Announce>,
     /// Not for secrets: only spreads polls.
     random: fn() -> u64,
 }
 
-/// What others keep of the rounds.
-pub(crate) struct Outlet {
-    pub(crate) requests: mpsc::Sender<Request>,
-    pub(crate) ready: watch::Receiver<bool>,
-}
-
-impl Rounds {
+impl Paces {
     pub(crate) fn new(
         config: Config,
         store: Store,
@@ -176,57 +217,54 @@ impl Rounds {
         clock: Clock,
         room: Room,
         random: fn() -> u64,
-    ) -> Result<(Rounds, Outlet), Error> {
-        let cache = config.cache_dir.as_deref().map(Cache::open).transpose()?;
-        let loader = Loader {
-            store,
-            cache: cache.map(Arc::new),
-            deadline: config.load_deadline,
-            max_blob_bytes: config.max_blob_bytes,
-            clock,
-            room,
-        };
-        let (requests, inbox) = mpsc::channel(MAX_WAITING);
+    ) -> Result<(Paces, Outlet), Error> {
+        let cache = config.cache_dir.as_deref().map(|folder| Cache::open(folder, &store));
+        let cache = cache.transpose()?;
+        let (deadline, max_blob_bytes) = (config.load_deadline, config.max_blob_bytes);
+        let loader = Arc::new(Loader { store, cache, deadline, max_blob_bytes, clock, room });
         let (sender, ready) = watch::channel(false);
         let announce = Arc::new(Announce { slots: slots.clone(), ready: sender });
-        let follower = |(slot, filter)| Follower::new(slot, filter, &config, announce.clone());
-        let followers = slots.into_iter().zip(&config.filters).map(follower).collect();
-        let (poll_interval, retry_interval) = (config.poll_interval, config.retry_interval);
-        let rounds =
-            Rounds { poll_interval, retry_interval, loader, followers, inbox, announce, random };
-        Ok((rounds, Outlet { requests, ready }))
+        let (mut paces, mut desks) = (Vec::new(), Vec::new());
+        for (slot, filter) in slots.into_iter().zip(&config.filters) {
+            let (requests, inbox) = mpsc::channel(MAX_WAITING);
+            desks.push((filter.name.clone(), requests));
+            paces.push(Pace {
+                poll_interval: config.poll_interval,
+                retry_interval: config.retry_interval,
+                began: Instant::now(),
+                loader: loader.clone(),
+                follower: Follower::new(slot, filter, &config, announce.clone()),
+                inbox,
+                random,
+            });
+        }
+        Ok((Paces(paces), Outlet { desks: Desks(desks), ready }))
     }
 
     /// Rounds for ever: until nobody can ask any more.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        join_all(self.0.into_iter().map(Pace::run)).await;
+    }
+}
+
+impl Pace {
+    async fn run(mut self) {
         let mut waiting: Vec<Request> = Vec::new();
         let mut first = true;
         loop {
             // Whoever asked while the last round ran is in `waiting`; whoever asks from now on gets
             // the next round.
-            let asked = |name: &FilterName| {
-                let mut wishes = waiting.iter().map(|r| &r.wish).filter(|wish| wish.is_for(name));
-                Asked { now: wishes.clone().next().is_some(), force: wishes.any(|w| w.force) }
-            };
-            let loader = &self.loader;
-            // A round that nobody asked for is for all.
-            let all = waiting.is_empty();
-            let rounds = self.followers.iter_mut().filter_map(|follower| {
-                let asked = asked(follower.slot().name());
-                (all || asked.now).then(|| follower.round(loader, asked, first))
-            });
-            let reloaded = join_all(rounds).await;
+            let force = waiting.iter().any(|request| request.force);
+            let asked = Asked { now: !waiting.is_empty(), force };
+            let reloaded = self.follower.round(&self.loader, asked, first).await;
             first = false;
-            for Request { wish, reply } in waiting.drain(..) {
-                let mine = reloaded.iter().filter(|reloaded| wish.is_for(&reloaded.filter));
+            for Request { reply, .. } in waiting.drain(..) {
                 // Whoever asked may have gone away.
-                let _ = reply.send(mine.cloned().collect());
+                let _ = reply.send(reloaded.clone());
             }
-            for follower in &mut self.followers {
-                follower.keep_in_cache(loader).await;
-            }
+            self.follower.keep_in_cache(&self.loader).await;
             tokio::select! {
-                () = tokio::time::sleep(self.pause()) => {}
+                () = tokio::time::sleep_until(self.next_look()) => {}
                 request = self.inbox.recv() => match request {
                     Some(request) => waiting.push(request),
                     None => return,
@@ -238,25 +276,29 @@ impl Rounds {
         }
     }
 
-    /// How long until the next look.
-    fn pause(&self) -> Duration {
-        let interval = if self.announce.is_ready() {
+    /// When this filter is looked at next if nobody asks; at the end of a hold it is looked at before what
+    /// was held answers.
+    fn next_look(&self) -> Instant {
+        let interval = if self.follower.slot().is_loaded() {
             self.poll_interval
         } else {
-            self.retry_interval.min(self.poll_interval)
+            let since = self.began.elapsed() / RETRY_PART;
+            self.retry_interval.max(since).min(self.poll_interval)
         };
-        jittered(interval, (self.random)())
+        let next = Instant::now() + jittered(interval, (self.random)());
+        self.follower.hold_is_over_at().map_or(next, |over| over.min(next))
     }
 }
 
 fn jittered(interval: Duration, random: u64) -> Duration {
     let percent = 100 - JITTER_PERCENT + random % (2 * JITTER_PERCENT + 1);
-    interval * percent as u32 / 100
+    interval.saturating_mul(percent as u32) / 100
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bloomsday, FilterConfig};
 
     #[test]
     fn a_poll_comes_within_a_tenth_of_its_interval_and_not_always_at_once() {
@@ -267,6 +309,25 @@ mod tests {
         assert!(*most - *least > interval / 10, "a fleet started at once polls at once");
         let ends = [0, 20].map(|random| jittered(interval, random));
         assert_eq!(ends, [interval * 9 / 10, interval * 11 / 10]);
-        assert!(jittered(Duration::MAX / 200, 20) > Duration::from_secs(1), "no overflow");
+        assert!(jittered(Duration::MAX, 20) > Duration::from_secs(1), "no overflow");
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_polling_thread_has_ended_is_not_ready_and_says_so() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        let filter = FilterConfig::new("rt".parse().unwrap());
+        let slots = vec![Arc::new(Slot::new(&filter, true, Clock::system()))];
+        let config = Config::new("", vec![filter]);
+        let (clock, slow) = (Clock::system(), || panic!("a bug of ours"));
+        let poller =
+            Poller::start_with(config, store.clone(), slots.clone(), clock.clone(), slow).unwrap();
+        poller.stopped().await;
+        assert!(!poller.is_alive());
+        assert!(matches!(poller.ready().await, Err(Error::Stopped)));
+        assert!(matches!(poller.reload(Wish::default()).await, Err(Error::Stopped)));
+        let bloomsday = Bloomsday::of(slots, poller, store, clock);
+        bloomsday.stopped().await;
+        assert!(!bloomsday.is_ready());
     }
 }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomsday_common::protocol::Followed;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -19,7 +20,8 @@ use crate::status::{Core, Judged};
 pub(crate) struct Watch {
     mode: Guard,
     max_hold: Duration,
-    held: Option<Arc<Generation>>,
+    /// With what named it.
+    held: Option<(Arc<Generation>, Followed)>,
     /// When the filter that answers was first kept instead of a newer one. A mended blob that is held
     /// too does not start it anew: so nobody's fleet is frozen by a build an hour.
     since: Option<(Instant, Timestamp)>,
@@ -40,15 +42,26 @@ impl Watch {
         self.held.is_some()
     }
 
-    /// The filter held back, which the caller swaps, judges again or drops.
-    pub(crate) fn take_held(&mut self) -> Option<Arc<Generation>> {
+    /// When the filter held back is to answer at the latest.
+    pub(crate) fn is_over_at(&self) -> Option<Instant> {
+        let (since, _) = self.since.filter(|_| self.is_holding())?;
+        Some(since + self.max_hold)
+    }
+
+    /// The filter held back, which the caller swaps or judges again.
+    pub(crate) fn take_held(&mut self) -> Option<(Arc<Generation>, Followed)> {
         self.held.take()
     }
 
     /// The right filter answers: nothing is held any more.
     pub(crate) fn release(&mut self, core: &mut Core) {
-        self.held = None;
         self.since = None;
+        self.drop_held(core);
+    }
+
+    /// Nothing names the filter held back any more.
+    pub(crate) fn drop_held(&mut self, core: &mut Core) {
+        self.held = None;
         if core.judged.as_ref().is_some_and(|judged| judged.verdict == Verdict::Held) {
             core.judged = None;
         }
@@ -59,6 +72,7 @@ impl Watch {
         &mut self,
         slot: &Slot,
         (old, new): (&Generation, &Arc<Generation>),
+        followed: &Followed,
         force: bool,
         now: Timestamp,
         core: &mut Core,
@@ -77,7 +91,7 @@ impl Watch {
         };
         if verdict == Verdict::Held {
             self.since.get_or_insert((clock, now));
-            self.held = Some(new.clone());
+            self.held = Some((new.clone(), followed.clone()));
         }
         let held_since = self.since.map(|(_, at)| at);
         let max_hold = SignedDuration::try_from(self.max_hold).unwrap_or(SignedDuration::MAX);

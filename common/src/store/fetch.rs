@@ -67,7 +67,7 @@ impl Store {
         if let Some(folder) = &self.folder {
             let file = folder.join(&key);
             let read = move || {
-                let sums = read_file(&file, &mut memory);
+                let sums = File::open(file).and_then(|file| read_file(&file, &mut memory));
                 (memory, sums)
             };
             let done = tokio::task::spawn_blocking(read).await;
@@ -167,10 +167,19 @@ fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
     (values, ones)
 }
 
+/// Reads what should be a blob from an open file that fills `memory` exactly, and digests and counts it on
+/// the way, on up to four threads.
+///
+/// # Errors
+/// The system's, and for a file of another size or one that is written to meanwhile.
+pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<Fetched> {
+    let (digest, ones) = read_file(file, &mut memory)?;
+    Ok(Fetched { memory, digest, ones })
+}
+
 /// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many bits
 /// are set.
-fn read_file(path: &std::path::Path, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
-    let file = File::open(path)?;
+fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
     let before = file.metadata()?;
     if before.len() != memory.len() as u64 {
         return Err(io::ErrorKind::UnexpectedEof.into());

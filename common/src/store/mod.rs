@@ -35,6 +35,7 @@ use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 use crate::pointer::{MAX_RECORD_BYTES, Pin, Pointer};
 use crate::protocol::{self, Followed, Seen, Step, Unclear};
+pub use fetch::read_copy;
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
 #[cfg(feature = "redis")]
@@ -158,6 +159,11 @@ impl Store {
     /// What to call the store in a message; it holds no secret.
     pub fn name(&self) -> &str {
         &self.names[0]
+    }
+
+    /// The real path of a local store.
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        self.folder.as_deref()
     }
 
     /// What a pointer's URLs may begin with.

@@ -11,8 +11,6 @@ use crate::random::{Sequence, random};
 
 /// One of so many questions is sampled.
 pub(crate) const ONE_IN: u64 = 128;
-/// The logarithm of the chance that a question is not: ln(127/128).
-const LN_NOT: f64 = -0.007_843_177_461_025_893;
 
 /// How many questions on the next one is, 1 at least.
 ///
@@ -20,7 +18,9 @@ const LN_NOT: f64 = -0.007_843_177_461_025_893;
 fn gap(random: &mut Sequence) -> u64 {
     // Above 0 and up to 1: its logarithm is a number.
     let chance = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    1 + (chance.ln() / LN_NOT) as u64
+    // A constant, as the compiler knows.
+    let not_sampled = (1.0 - 1.0 / ONE_IN as f64).ln();
+    1 + (chance.ln() / not_sampled) as u64
 }
 
 /// For one owner and its count.

@@ -9,6 +9,7 @@ mod memory;
 mod months;
 mod oracle;
 mod outages;
+mod paces;
 mod process;
 mod steady;
 mod weather;

@@ -4,16 +4,17 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
 use super::weather::Weather;
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::handle::{FilterHandle, Generation, Slot};
-use crate::poller::{Outlet, Rounds, Wish, request};
+use crate::poller::{Outlet, Paces, Wish};
 use crate::room::Room;
 use crate::status::{FilterStatus, Reloaded};
 use crate::{Config, FilterConfig};
@@ -83,7 +84,7 @@ impl Sundial {
     }
 }
 
-/// One server process that serves one filter.
+/// One server process; where nothing else is said, its first filter is meant.
 pub(crate) struct Process {
     slot: Arc<Slot>,
     outlet: Outlet,
@@ -99,15 +100,15 @@ impl Process {
         let store = Store::over(weather.clone(), "weather");
         let told = dial.clone();
         let clock = Clock::of(move || told.shown());
-        let filter: &FilterConfig = &config.filters[0];
-        let slot = Arc::new(Slot::new(filter, false, clock.clone()));
+        let slot = |filter: &FilterConfig| Arc::new(Slot::new(filter, false, clock.clone()));
+        let slots: Vec<Arc<Slot>> = config.filters.iter().map(slot).collect();
+        let slot = slots[0].clone();
         let memory = Arc::new(AtomicU64::new(u64::MAX));
         let left = memory.clone();
         let room = Room::of(move || left.load(Ordering::Relaxed));
-        let slots = vec![slot.clone()];
-        let rounds = Rounds::new(config.clone(), store, slots, clock, room, jitter);
-        let (rounds, outlet) = rounds.expect("the cache folder can be made");
-        let running = tokio::task::spawn_local(rounds.run());
+        let paces = Paces::new(config.clone(), store, slots, clock, room, jitter);
+        let (paces, outlet) = paces.expect("the cache folder can be made");
+        let running = tokio::task::spawn_local(paces.run());
         Process { slot, outlet, running, memory, generations: Vec::new() }
     }
 
@@ -123,8 +124,21 @@ impl Process {
         self.slot.status()
     }
 
-    pub(crate) fn wish(&self, force: bool) -> oneshot::Receiver<Vec<Reloaded>> {
-        request(&self.outlet.requests, Wish { filter: None, force }).expect("few wait")
+    /// Asks at once, whether or not anybody waits for the answer.
+    pub(crate) fn wish(
+        &self,
+        force: bool,
+    ) -> impl Future<Output = Result<Vec<Reloaded>, Error>> + 'static {
+        self.wish_of(None, force)
+    }
+
+    /// [`Process::wish`] for one filter.
+    pub(crate) fn wish_of(
+        &self,
+        filter: Option<FilterName>,
+        force: bool,
+    ) -> impl Future<Output = Result<Vec<Reloaded>, Error>> + 'static {
+        self.outlet.desks.ask(&Wish { filter, force }).expect("few wait").all()
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -1,5 +1,6 @@
 //! [`Weather`]: an object store in memory that is as well or as ill as a test wants.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,14 +46,22 @@ pub(crate) enum Sky {
 pub(crate) struct Weather {
     objects: InMemory,
     sky: Mutex<Sky>,
+    /// The filters that have a sky of their own.
+    own: Mutex<BTreeMap<String, Sky>>,
     reads: AtomicU64,
-    pins: AtomicU64,
+    /// How often each filter's pin was looked for.
+    pins: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Weather {
     pub(crate) fn new() -> Weather {
-        let (reads, pins) = Default::default();
-        Weather { objects: InMemory::new(), sky: Mutex::new(Sky::Fine), reads, pins }
+        let (own, reads, pins) = Default::default();
+        Weather { objects: InMemory::new(), sky: Mutex::new(Sky::Fine), own, reads, pins }
+    }
+
+    /// From now on all others' weather is not this filter's.
+    pub(crate) fn turn_only(&self, filter: &str, sky: Sky) {
+        self.own.lock().unwrap().insert(filter.to_owned(), sky);
     }
 
     pub(crate) fn turn(&self, sky: Sky) {
@@ -68,9 +77,13 @@ impl Weather {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// How often the pin was looked for, which each look does once.
+    /// How often a pin was looked for, which each look does once.
     pub(crate) fn looks(&self) -> u64 {
-        self.pins.load(Ordering::Relaxed)
+        self.pins.lock().unwrap().values().sum()
+    }
+
+    pub(crate) fn looks_of(&self, filter: &str) -> u64 {
+        self.pins.lock().unwrap().get(filter).copied().unwrap_or_default()
     }
 
     /// Writes past the weather: what others do to the store.
@@ -98,14 +111,16 @@ impl fmt::Display for Weather {
 impl ObjectStore for Weather {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let is_blob = location.as_ref().contains("/blobs/");
-        if location.as_ref().ends_with("/pin") {
-            self.pins.fetch_add(1, Ordering::Relaxed);
+        let (filter, rest) = location.as_ref().split_once('/').unwrap_or_default();
+        if rest == "pin" {
+            *self.pins.lock().unwrap().entry(filter.to_owned()).or_default() += 1;
         }
         let nth = match is_blob && !options.head {
             true => self.reads.fetch_add(1, Ordering::Relaxed),
-            false => self.pins.load(Ordering::Relaxed),
+            false => self.looks(),
         };
-        let sky = self.sky();
+        let own = self.own.lock().unwrap().get(filter).copied();
+        let sky = own.unwrap_or_else(|| self.sky());
         match sky {
             Sky::Fails => return Err(failure("503 Slow Down")),
             Sky::HidesBlobs if is_blob => return Err(failure("503 Slow Down")),

@@ -1,0 +1,67 @@
+//! Where a cache may lie: in no store, and around none. Only looks; writes nothing.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Store;
+
+/// How many entries of a folder are looked at for filters; a store with more has some among the first.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The real path of a folder that may not be there yet.
+pub(super) fn real(folder: &Path) -> Result<PathBuf, String> {
+    let whole = std::path::absolute(folder).map_err(|e| e.to_string())?;
+    let mut there = whole.as_path();
+    loop {
+        if fs::symlink_metadata(there).is_ok() {
+            let rest = whole.strip_prefix(there).expect("it is the beginning of the whole");
+            if rest.components().any(|part| part == Component::ParentDir) {
+                return Err("`..` leads through what is not there".into());
+            }
+            let real = there.canonicalize().map_err(|e| format!("{}: {e}", there.display()))?;
+            return Ok(real.join(rest));
+        }
+        there = there.parent().ok_or("nothing of its path is there")?;
+    }
+}
+
+/// Refuses a folder that is a store, lies in one, or has `store` in it.
+pub(super) fn check(folder: &Path, store: &Store) -> Result<(), String> {
+    if let Some(own) = store.folder() {
+        if folder.starts_with(own) {
+            return Err(format!("it lies in the store {}", own.display()));
+        }
+        if own.starts_with(folder) {
+            return Err(format!("the store {} lies in it", own.display()));
+        }
+    }
+    if has_filter(folder, |filter| filter.join("pointers").is_dir()) {
+        return Err("it is a store: it has the pointers of a filter".into());
+    }
+    for around in folder.ancestors() {
+        if is_filter(around) {
+            return Err(format!("it lies in a store, in the filter {}", around.display()));
+        }
+        if has_filter(around, is_filter) {
+            return Err(format!("it lies in the store {}", around.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder is a filter's in a store.
+fn is_filter(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_dir();
+    has("blobs") && (has("pointers") || has("history"))
+}
+
+fn has_filter(folder: &Path, is_filter: impl Fn(&Path) -> bool) -> bool {
+    // What cannot be listed cannot be told to be a store either.
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    let mut entries = entries.flatten().take(MAX_ENTRIES);
+    entries.any(|entry| {
+        let name = entry.file_name().to_str().and_then(|name| name.parse::<FilterName>().ok());
+        name.is_some() && is_filter(&entry.path())
+    })
+}

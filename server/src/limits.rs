@@ -1,0 +1,80 @@
+//! The limits of what may be configured: beyond them a value is a slip of the hand. Whoever reads
+//! settings refuses what lies outside, and so does a start.
+
+use std::time::Duration;
+
+use crate::Config;
+use crate::error::Error;
+
+/// A pointer of so many days before may be followed at most; each is a request of a look.
+pub const MAX_AGE_DAYS: u32 = 366;
+/// The longest time between two looks: a rollback takes as long to arrive.
+pub const MAX_POLL_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// The longest that a newer day is held back.
+pub const MAX_HOLD: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest time limit of a look, a load or a start.
+pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// The most filters of one name in memory.
+pub const MAX_GENERATIONS: usize = 64;
+
+impl Config {
+    /// Refuses what nobody can mean.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let time = |name, value: Duration, most: Duration, least: Duration| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let allowed = match least {
+                Duration::ZERO => format!("at most {} s", most.as_secs()),
+                _ => format!("more than 0 and at most {} s", most.as_secs()),
+            };
+            Err(Error::Setting { name, value: format!("{} s", value.as_secs_f64()), allowed })
+        };
+        let least = Duration::from_nanos(1);
+        time("poll_interval", self.poll_interval, MAX_POLL_INTERVAL, least)?;
+        time("retry_interval", self.retry_interval, MAX_POLL_INTERVAL, least)?;
+        time("load_deadline", self.load_deadline, MAX_DEADLINE, least)?;
+        time("start_deadline", self.start_deadline, MAX_DEADLINE, Duration::ZERO)?;
+        if !(1..=MAX_GENERATIONS).contains(&self.max_generations) {
+            let value = self.max_generations.to_string();
+            let allowed = format!("1 to {MAX_GENERATIONS}");
+            return Err(Error::Setting { name: "max_generations", value, allowed });
+        }
+        for filter in &self.filters {
+            time("guard_max_hold", filter.guard_max_hold, MAX_HOLD, Duration::ZERO)?;
+            if filter.max_age_days > MAX_AGE_DAYS {
+                let value = filter.max_age_days.to_string();
+                let allowed = format!("at most {MAX_AGE_DAYS}");
+                return Err(Error::Setting { name: "max_age_days", value, allowed });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FilterConfig;
+
+    #[test]
+    fn what_nobody_can_mean_is_refused_by_name() {
+        let config = || Config::new("", vec![FilterConfig::new("rt".parse().unwrap())]);
+        assert!(config().check().is_ok());
+        let longest = Duration::MAX;
+        let refused = |name: &str, change: &dyn Fn(&mut Config)| {
+            let mut config = config();
+            change(&mut config);
+            let why = config.check().unwrap_err().to_string();
+            assert!(why.contains(name), "{why}");
+        };
+        refused("poll_interval", &|config| config.poll_interval = longest);
+        refused("poll_interval", &|config| config.poll_interval = Duration::ZERO);
+        refused("retry_interval", &|config| config.retry_interval = longest);
+        refused("load_deadline", &|config| config.load_deadline = longest);
+        refused("start_deadline", &|config| config.start_deadline = longest);
+        refused("max_generations", &|config| config.max_generations = usize::MAX);
+        refused("guard_max_hold", &|config| config.filters[0].guard_max_hold = longest);
+        refused("max_age_days", &|config| config.filters[0].max_age_days = 3_000_000);
+    }
+}

@@ -1,0 +1,175 @@
+//! Each filter has its own pace: what others do to one, or what ails it, delays no other.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::blobs::{Kind, made, user};
+use super::outages::{A_POLL, Scene, answers, play, reload};
+use super::process::Process;
+use super::weather::Sky;
+use crate::status::{ReloadOutcome, State};
+use crate::{FilterConfig, Guard, Verdict};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The scene with a filter beside `rt`, under this sky.
+fn beside(mut scene: Scene, sky: Sky) -> Scene {
+    scene.config.filters.push(FilterConfig::new("beside".parse().unwrap()));
+    scene.weather.turn_only("beside", sky);
+    scene
+}
+
+#[test]
+fn no_filter_waits_for_another_whatever_ails_that() {
+    for sky in
+        [Sky::Hangs, Sky::Fails, Sky::Forbids, Sky::Slow(Duration::from_secs(290)), Sky::Fine]
+    {
+        play(|scene| async move {
+            let scene = beside(scene, sky);
+            let process = scene.settled().await;
+            // By a poll, and at once when asked, also while the other is asked for, and all.
+            scene.publish(0, made(0, Kind::Good)).await;
+            sleep(A_POLL).await;
+            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{sky:?}");
+            let beside = Some("beside".parse().unwrap());
+            let (one, all) = (process.wish_of(beside, false), process.wish(false));
+            scene.publish(0, made(0, Kind::Mended)).await;
+            let began = Instant::now();
+            let own = process.wish_of(Some("rt".parse().unwrap()), false).await.unwrap();
+            assert_eq!(own.len(), 1);
+            assert_eq!(answers(&process), Some(made(0, Kind::Mended).key.digest), "{sky:?}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{sky:?}: {:?}", began.elapsed());
+            assert_eq!((one.await.unwrap().len(), all.await.unwrap().len()), (1, 2));
+            // For a month its looks come as if it were alone.
+            let (looks, began) = (scene.weather.looks_of("rt"), Instant::now());
+            sleep(30 * 24 * HOUR).await;
+            let looks = (scene.weather.looks_of("rt") - looks) as f64;
+            let due = began.elapsed().as_secs_f64() / 600.0;
+            assert!((looks / due - 1.0).abs() < 0.01, "{sky:?}: {looks} looks of {due}");
+        });
+    }
+}
+
+#[test]
+fn reloads_of_one_filter_put_off_no_other_and_no_hold() {
+    play(|scene| async move {
+        let scene = beside(scene, Sky::Fine);
+        let process = scene.settled().await;
+        let looks = scene.weather.looks_of("rt");
+        for _ in 0..24 * 60 {
+            drop(process.wish_of(Some("beside".parse().unwrap()), false));
+            sleep(Duration::from_secs(60)).await;
+        }
+        let looks = scene.weather.looks_of("rt") - looks;
+        assert!((140..150).contains(&looks), "{looks}");
+    });
+}
+
+#[test]
+fn a_missing_filter_is_looked_for_less_and_less_often_and_found_within_a_part_of_the_time() {
+    play(|scene| async move {
+        let process = scene.start();
+        let (began, mut before) = (Instant::now(), 0);
+        for (after, most) in [(60, 13), (600, 40), (3_600, 60), (86_400, 210), (7 * 86_400, 1_080)]
+        {
+            sleep(Duration::from_secs(after) - began.elapsed()).await;
+            let looks = scene.weather.looks_of("rt");
+            assert!(looks > before && looks <= most, "{looks} looks in {after} s");
+            before = looks;
+        }
+        drop(process);
+        let process = scene.start();
+        sleep(HOUR).await;
+        scene.publish(7, made(7, Kind::Good)).await;
+        sleep(Duration::from_secs(480)).await;
+        assert_eq!(process.status().state, State::Ok);
+    });
+}
+
+#[test]
+fn each_of_several_damaged_blobs_is_fetched_once_also_as_a_stopgap() {
+    play(|scene| async move {
+        for n in -2..=0 {
+            scene.damage(made(n, Kind::Good)).await;
+            scene.point(n, &made(n, Kind::Good).key).await;
+        }
+        let process = scene.start();
+        sleep(HOUR).await;
+        let (rejected, reads) =
+            (process.status().counts.loads_rejected, scene.weather.blob_reads());
+        assert_eq!(rejected, 3, "{:?}", process.status());
+        sleep(24 * HOUR).await;
+        assert_eq!(scene.weather.blob_reads(), reads);
+        // One that an operator asks for is tried again, and what may stand in for it too.
+        scene.upload(made(-1, Kind::Good)).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
+        assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
+    });
+}
+
+/// A server that holds a day of strangers back for an hour.
+async fn holding(scene: &mut Scene) -> Process {
+    scene.config.filters[0].guard = Guard::Hold;
+    scene.config.filters[0].guard_max_hold = HOUR;
+    let process = scene.settled().await;
+    let questions: Vec<_> = (0..2_000).map(user).collect();
+    process.ask(&questions);
+    scene.publish(0, made(0, Kind::Strangers)).await;
+    assert_eq!(reload(&process).await, ReloadOutcome::Held);
+    process
+}
+
+#[test]
+fn a_hold_ends_on_time_whatever_ails_the_store() {
+    let skies =
+        [Sky::Fine, Sky::Fails, Sky::Forbids, Sky::Hangs, Sky::Slow(Duration::from_secs(299))];
+    for sky in skies {
+        play(|mut scene| async move {
+            let process = holding(&mut scene).await;
+            scene.weather.turn(sky);
+            sleep(HOUR - Duration::from_secs(5)).await;
+            assert!(process.status().held, "{sky:?}: it ended early");
+            sleep(Duration::from_secs(10)).await;
+            let status = process.status();
+            assert!(!status.held, "{sky:?}: {status:?}");
+            assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
+            assert_eq!(status.judged.unwrap().verdict, Verdict::Overdue);
+            let well = sky == Sky::Fine;
+            sleep(Duration::from_secs(300)).await;
+            let state = if well { State::Ok } else { State::Failing };
+            assert_eq!(process.status().state, state, "{sky:?}");
+            // It stays, and is not judged again.
+            scene.weather.turn(Sky::Fine);
+            sleep(A_POLL * 2).await;
+            let status = process.status();
+            assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
+            assert_eq!(status.counts.verdicts[Verdict::Overdue as usize], 1);
+        });
+    }
+}
+
+#[test]
+fn a_rollback_of_a_held_day_just_before_its_hold_ends_is_followed() {
+    play(|mut scene| async move {
+        let process = holding(&mut scene).await;
+        sleep(HOUR - Duration::from_secs(2)).await;
+        scene.point(0, &made(-1, Kind::Good).key).await;
+        sleep(Duration::from_secs(60)).await;
+        let status = process.status();
+        assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest));
+        assert!(!status.held && status.judged.is_none(), "{status:?}");
+    });
+}
+
+#[test]
+fn a_hold_that_ends_for_want_of_the_blob_is_shown_no_more() {
+    play(|mut scene| async move {
+        let process = holding(&mut scene).await;
+        let missing = made(0, Kind::OtherStrangers);
+        scene.point(0, &missing.key).await;
+        assert_eq!(reload(&process).await, ReloadOutcome::Failed);
+        let status = process.status();
+        assert!(!status.held && status.judged.is_none(), "{status:?}");
+    });
+}
