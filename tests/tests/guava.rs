@@ -250,19 +250,19 @@ fn one_in_a_billion_is_built_in_the_layout_guava_and_no_absent_id_hits() {
     assert_eq!((&shown["fpp_hits"], &shown["probes"]), (&0.into(), &30.into()));
 }
 
-/// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits:
-/// real Guava itself answers some of a million "yes" where one of a billion was asked for.
+/// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits: real Guava
+/// itself has false positives among a million IDs where one in a billion was the target.
 #[test]
-fn a_rate_that_guava_misses_with_so_few_ids_is_not_published() {
+fn a_rate_that_guava_itself_misses_with_so_few_ids_is_published_with_a_warning() {
     let backend = Backend::local();
-    build(&backend, 1_000, "1e-9").expect(1).complains(&["measured fpp", "above 1.2 × the target"]);
-    let pointers = Path::new(&backend.store).join("rt/pointers");
-    assert!(files(&backend).iter().all(|path| !path.starts_with(&pointers)));
+    let built = build(&backend, 1_000, "1e-9").expect(0);
+    let built = built.complains(&["measured fpp", "above the target", "lower --fpp"]);
+    assert!(built.json()["fpp_measured"].as_f64().unwrap() > 1e-8);
     let file = backend.folder.path().join("real.guava");
     fs::write(&file, guava(&["write", "1000", "1e-9"], &lines((0..1_000).map(user)))).unwrap();
     let absent = lines((1_000_000..2_000_000).map(user));
     let hits = guava_answers(&file, &absent).into_iter().filter(|yes| *yes).count();
-    assert!(hits > 0, "real Guava keeps its promise: the gate refuses too much");
+    assert!(hits > 0, "real Guava keeps its promise: a warning is too little");
 }
 
 #[test]
