@@ -19,7 +19,7 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS};
+pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, poll_interval};
 use crate::error::Error;
 use crate::output::{self, Output};
 use crate::schedule::Rules;

@@ -1,5 +1,6 @@
 //! `bloomsday serve`: the daemon around the library.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::Settings;
+use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::output::{Output, host};
 
@@ -44,8 +45,8 @@ pub(crate) struct Serve {
     /// A file with the private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
-    /// How long from one look at the pointers to the next [default: 10m].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// How long from one look at the pointers to the next, at most a day [default: 10m].
+    #[arg(long, value_name = "TIME", value_parser = poll_interval)]
     #[arg(env = "BLOOMSDAY_POLL_INTERVAL")]
     poll_interval: Option<Duration>,
     /// Where verified blobs are kept for a start without the store.
@@ -60,12 +61,12 @@ impl Serve {
         if names.is_empty() {
             names = file.filters.keys().cloned().collect();
         }
+        // Whoever names one twice wants it once.
+        let mut known = BTreeSet::new();
+        names.retain(|name| known.insert(name.clone()));
         let filters = names.into_iter().map(|name| settings.follow(name)).collect();
         let mut config = Config::new(settings.store()?, filters);
         if let Some(interval) = self.poll_interval.or(file.poll_interval) {
-            if interval.is_zero() {
-                return Err(Error::Usage("the poll interval must be longer than zero".into()));
-            }
             config.poll_interval = interval;
         }
         config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
@@ -91,10 +92,18 @@ impl Serve {
             let beating = bloomsday.clone();
             tokio::spawn(async move { beating.heartbeats(name).await });
         }
-        signals.until_stopped(&bloomsday, tls.as_ref()).await;
+        let followed = tokio::select! {
+            () = signals.until_stopped(&bloomsday, tls.as_ref()) => true,
+            () = bloomsday.stopped() => false,
+        };
         tracing::info!("stopping: no new requests; those under way are answered");
         server.stop().await;
-        Ok(ExitCode::SUCCESS)
+        // What nobody follows would answer for ever: whoever starts it again must hear of it.
+        if followed {
+            Ok(ExitCode::SUCCESS)
+        } else {
+            Err(bloomsday_server::error::Error::Stopped.into())
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::Config;
 use crate::error::Error;
 
-/// A pointer of so many days before may be followed at most; each is a request of a look.
-pub const MAX_AGE_DAYS: u32 = 366;
+/// A pointer of so many days before may be followed at most: a poll may have to read each of them.
+pub const MAX_AGE_DAYS: u32 = bloomsday_common::protocol::MAX_MAX_AGE_DAYS;
 /// The longest time between two looks: a rollback takes as long to arrive.
 pub const MAX_POLL_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// The longest that a newer day is held back.

@@ -11,13 +11,11 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::shown::{plain, without_secrets};
-use bloomsday_server::Guard;
+use bloomsday_server::{Guard, limits};
 use serde::{Deserialize, Deserializer};
 
 use crate::schedule::Expression;
 
-/// The longest interval, hold, deadline or settling time.
-const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The most days that can be caught up.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
 /// The largest `day_offset`: a run builds a day at most so many days back.
@@ -38,7 +36,7 @@ pub(crate) struct File {
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "poll_interval_of")]
     pub(crate) poll_interval: Option<Duration>,
     pub(crate) cache_dir: Option<PathBuf>,
     #[serde(default)]
@@ -63,7 +61,7 @@ pub(crate) struct FilterFile {
     #[serde(default)]
     pub(crate) gates: Gates,
     pub(crate) guard: Option<Guard>,
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "hold")]
     pub(crate) guard_max_hold: Option<Duration>,
     /// When it is built, in UTC.
     pub(crate) schedule: Option<Expression>,
@@ -105,13 +103,37 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
     })
 }
 
+/// The longest time that anything here may take: more is a slip of the hand, and no sum of it is a date.
+const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Reads a time of at most so much.
+fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if time > most {
+        return Err(format!("it is at most {}", humantime::format_duration(most)));
+    }
+    Ok(time)
+}
+
+/// Reads the time from one look at the pointers to the next.
+pub(crate) fn poll_interval(text: &str) -> Result<Duration, String> {
+    let interval = time_up_to(text, limits::MAX_POLL_INTERVAL)?;
+    if interval.is_zero() { Err("it must be longer than zero".into()) } else { Ok(interval) }
+}
+
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
-    let duration = humantime::parse_duration(&text).map_err(serde::de::Error::custom)?;
-    if duration > MAX_DURATION {
-        return Err(serde::de::Error::custom("at most 366 days"));
-    }
-    Ok(Some(duration))
+    time_up_to(&text, MAX_DURATION).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn hold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    time_up_to(&text, limits::MAX_HOLD).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn poll_interval_of<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    poll_interval(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// A number of days between `MIN` and `MAX`.
@@ -177,7 +199,7 @@ mod tests {
             ("[filters.rt]\nmax_age_days = 3000000", "max_age_days"),
             ("[filters.rt]\nday_offset = 4294967295", "0 to 366"),
             ("[filters.rt]\ncatch_up_days = 4294967295", "catch_up_days"),
-            ("poll_interval = \"300000000000000000s\"", "366 days"),
+            ("poll_interval = \"300000000000000000s\"", "at most 1day"),
             ("[filters.rt]\nsettle = \"300000000000000000s\"", "settle"),
             ("[filters.rt.gates]\nids = 7", "ids"),
             ("poll_interval = \"soon\"", "poll_interval"),
@@ -186,6 +208,11 @@ mod tests {
             ("[filters.rt]\nschedule = \"0 2 * * 1\"", "Sunday or Monday"),
             ("[filters.rt]\nschedule = 2", "schedule"),
             ("[filters.rt]\nsettle = \"soon\"", "settle"),
+            ("[filters.rt]\nmax_age_days = 401", "0 to 400"),
+            ("[filters.rt]\nguard_max_hold = \"31days\"", "at most"),
+            ("poll_interval = \"0s\"", "longer than zero"),
+            ("poll_interval = \"25h\"", "at most 1day"),
+            ("[filters.rt]\ndeadline = \"400days\"", "at most"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -1,14 +1,16 @@
-//! The admin address: reload means "look again now". It takes no URL and no path from the caller.
+//! The admin address: reload means "look again now". It takes no URL and no path from the caller, and
+//! answers nothing to a page that is not ours, reads included.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bloomsday_common::error::Kind;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
+use super::letter;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::status::ReloadOutcome;
@@ -36,6 +38,10 @@ impl fmt::Debug for Token {
     }
 }
 
+/// How browsers say whose page sends a request, and what for.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
 /// What to say where nothing is.
 const NOTHING: &str = "only POST /admin/reload, the page and GET /v1/filters/{filter}/why are here";
 
@@ -47,13 +53,13 @@ pub(crate) struct Admin {
 
 impl Admin {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Reply {
-        // The page itself holds nothing: it is where the token is typed.
-        if request.method() == Method::GET && request.uri().path() == "/" {
-            return self.page.html();
+        if let Some(why) = self.stranger(&request) {
+            return error(StatusCode::FORBIDDEN, why);
         }
-        if request.method() == Method::POST && reply::has_origin(&request) && !self.is_own(&request)
-        {
-            return reply::forbidden_origin();
+        let (method, path) = (letter::reading(request.method()), request.uri().path());
+        // The page itself holds nothing: it is where the token is typed.
+        if method == Method::GET && path == "/" {
+            return self.page.html();
         }
         if let Some(token) = &self.token {
             let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -65,41 +71,64 @@ impl Admin {
                 return unauthorized();
             }
         }
-        match (request.method(), request.uri().path()) {
+        match (method, path) {
             (&Method::POST, "/admin/reload") => self.reload(request.uri().query()).await,
             (_, "/admin/reload") => reply::only("POST"),
             (&Method::GET, "/page.json") => self.page.data(true).await,
+            (_, "/" | "/page.json") => reply::only(reply::READ),
             (&Method::GET, path) => match why_of(path) {
                 Some(filter) => self.page.why(filter, request.uri().query().unwrap_or("")).await,
                 None => error(StatusCode::NOT_FOUND, NOTHING),
             },
+            (_, path) if why_of(path).is_some() => reply::only(reply::READ),
             _ => error(StatusCode::NOT_FOUND, NOTHING),
         }
     }
 
-    /// Whether a `POST` comes from our own page, opened from this very address. Only a token makes
-    /// that enough: without one, a name that its owner points at loopback would look the same.
-    fn is_own(&self, request: &Request<Incoming>) -> bool {
-        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        let origin = header(ORIGIN).and_then(|origin| origin.split_once("://"));
-        let same = origin.is_some_and(|(_, host)| header(HOST) == Some(host));
-        self.token.is_some() && same
+    /// Why a request is not to be answered, whatever it asks: a browser sends it for a page that is not
+    /// ours, or for a name that its owner points at this machine.
+    ///
+    /// A request with an `Origin` comes from our own page if that was opened from this very address, and
+    /// a token is needed. Without one, such a name would look the same; our page then sends none.
+    fn stranger(&self, request: &Request<Incoming>) -> Option<&'static str> {
+        let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
+        let by_name = request.uri().authority().map(|authority| authority.as_str());
+        let named = [by_name, header(HOST)].into_iter().flatten();
+        if self.token.is_none() && !named.clone().all(letter::is_loopback) {
+            return Some(
+                "without a token this address answers only to localhost and loopback addresses: ask \
+                 by one of those, or give --admin-token-file",
+            );
+        }
+        let own = |origin: &str| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            let same = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
+            self.token.is_some() && header(HOST).is_some_and(same)
+        };
+        if header(ORIGIN).is_some_and(|origin| !own(origin)) {
+            return Some("a request sent by a web page is refused: it has an Origin header");
+        }
+        // What has no origin, as an image, says so much.
+        let opened = header(SEC_FETCH_MODE) == Some("navigate")
+            && letter::reading(request.method()) == Method::GET
+            && request.uri().path() == "/";
+        let own_site = |site: &str| matches!(site, "same-origin" | "none");
+        if header(SEC_FETCH_SITE).is_some_and(|site| !own_site(site)) && !opened {
+            return Some("a request sent by another site's page is refused: see Sec-Fetch-Site");
+        }
+        None
     }
 
     async fn reload(&self, query: Option<&str>) -> Reply {
-        let (mut filter, mut force) = (None, false);
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("filter", name)) => filter = Some(name),
-                Some(("force", value @ ("true" | "false"))) => force = value == "true",
-                _ => {
-                    return error(
-                        StatusCode::BAD_REQUEST,
-                        "only ?filter=NAME and &force=true are known",
-                    );
-                }
-            }
-        }
+        let [filter, force] = match letter::pairs(query.unwrap_or_default(), ["filter", "force"]) {
+            Ok(values) => values,
+            Err(why) => return reply::wrong(&why),
+        };
+        let force = match force {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return reply::wrong("force is true or false"),
+        };
         let reloaded = match (force, filter) {
             (true, name) => self.bloomsday.force_reload(name).await,
             (false, Some(name)) => self.bloomsday.reload_filter(name).await,

@@ -21,11 +21,46 @@ pub(crate) struct Lines {
     blocks: Vec<Block>,
     /// Whether the last block ends with what is kept of a line, and the rest of that line is still to come.
     skips: bool,
+    /// How many lines are ended, and how many of them by CRLF.
+    ended: u64,
+    ended_by_crlf: u64,
+    /// The last byte that came.
+    last: Option<u8>,
+}
+
+/// What ends the lines of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnds {
+    /// A line feed: a CR belongs to its ID.
+    Lf,
+    /// A CR and a line feed, each and every line: no ID has the CR, nor that of an open last line.
+    CrLf,
+    /// Some lines this and some that: whether a CR is an ID's nobody can tell.
+    Mixed,
 }
 
 impl Lines {
+    /// What ends the lines of the whole body.
+    pub(crate) fn ends(&self) -> LineEnds {
+        match self.ended_by_crlf {
+            0 => LineEnds::Lf,
+            crlf if crlf == self.ended => LineEnds::CrLf,
+            _ => LineEnds::Mixed,
+        }
+    }
+
+    fn count_ends(&mut self, bytes: &[u8]) {
+        for end in memchr_iter(b'\n', bytes) {
+            let before = end.checked_sub(1).map_or(self.last, |before| Some(bytes[before]));
+            self.ended += 1;
+            self.ended_by_crlf += u64::from(before == Some(b'\r'));
+        }
+        self.last = bytes.last().copied().or(self.last);
+    }
+
     /// More of the body; `None` when there is no block for it.
     pub(crate) fn push(&mut self, mut bytes: &[u8], blocks: &Blocks) -> Option<()> {
+        self.count_ends(bytes);
         while !bytes.is_empty() {
             if self.skips {
                 let Some(end) = memchr(b'\n', bytes) else { break };
@@ -95,6 +130,30 @@ mod tests {
         assert_eq!(split("a\r\n\nb"), ["a\r", "", "b"]);
         assert_eq!(split("\n"), [""]);
         assert_eq!(split("a\n\n"), ["a", ""]);
+    }
+
+    #[test]
+    fn line_ends_are_told_whatever_pieces_a_body_comes_in() {
+        let blocks = Blocks::new(10, 2048);
+        for (body, ends) in [
+            ("", LineEnds::Lf),
+            ("a", LineEnds::Lf),
+            ("a\r", LineEnds::Lf),
+            ("a\nb\r", LineEnds::Lf),
+            ("a\rb\n", LineEnds::Lf),
+            ("a\r\n", LineEnds::CrLf),
+            ("\r\n", LineEnds::CrLf),
+            ("a\r\nb", LineEnds::CrLf),
+            ("a\r\r\nb\r", LineEnds::CrLf),
+            ("a\r\n\n", LineEnds::Mixed),
+            ("\na\r\n", LineEnds::Mixed),
+        ] {
+            for size in 1..=body.len().max(1) {
+                let mut lines = Lines::default();
+                body.as_bytes().chunks(size).for_each(|p| lines.push(p, &blocks).unwrap());
+                assert_eq!(lines.ends(), ends, "{body:?} in pieces of {size}");
+            }
+        }
     }
 
     #[test]

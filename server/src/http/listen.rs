@@ -22,7 +22,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Public;
 use super::admin::Admin;
-use super::reply::Reply;
+use super::letter;
+use super::reply::{self, Reply};
 use super::tls::Tls;
 use crate::error::Error;
 
@@ -190,8 +191,15 @@ async fn converse<A: Answer>(
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_DEADLINE));
     let answer = service_fn(move |request| {
+        let wrong = letter::wrong_host(&request);
         let answering = service.clone().answer(request);
-        async move { Ok::<_, std::convert::Infallible>(answering.await) }
+        async move {
+            let reply = match wrong {
+                Some(why) => reply::wrong(why),
+                None => answering.await,
+            };
+            Ok::<_, std::convert::Infallible>(reply)
+        }
     });
     let mut builder = http1::Builder::new();
     // Without a timer hyper accepts the time-out and never applies it.

@@ -5,7 +5,9 @@
 mod admin;
 mod answers;
 mod blocks;
+mod histories;
 mod ids;
+mod letter;
 mod listen;
 mod metrics;
 mod minutes;
@@ -73,9 +75,15 @@ impl Public {
             return reply::forbidden_origin();
         }
         let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        match (request.method(), segments.as_slice()) {
-            (&Method::GET | &Method::HEAD, ["livez"]) => text(StatusCode::OK, "live\n"),
-            (&Method::GET | &Method::HEAD, ["readyz"]) => self.readiness(),
+        let method = letter::reading(request.method());
+        if request.uri().query().is_some()
+            && let Some(why) = letter::passed_over(&segments)
+        {
+            return reply::wrong(why);
+        }
+        match (method, segments.as_slice()) {
+            (&Method::GET, ["livez"]) => text(StatusCode::OK, "live\n"),
+            (&Method::GET, ["readyz"]) => self.readiness(),
             (&Method::GET, ["status"]) => self.status(),
             (&Method::GET, ["version"]) => self.version(),
             (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday),
@@ -88,7 +96,7 @@ impl Public {
                 query::many(&self.bloomsday, &self.blocks, filter, request).await
             }
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
-            | (_, ["v1", "filters", _, "ids", _]) => reply::only("GET"),
+            | (_, ["v1", "filters", _, "ids", _]) => reply::only(reply::READ),
             (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
             _ => error(StatusCode::NOT_FOUND, "there is nothing here; see /status"),
         }
@@ -102,6 +110,10 @@ impl Public {
             .filter(|status| status.digest.is_none())
             .map(|status| status.filter.to_string())
             .collect();
+        if !self.bloomsday.is_followed() {
+            let ended = "not ready: the polling thread has ended; restart this process\n";
+            return text(StatusCode::SERVICE_UNAVAILABLE, ended);
+        }
         if waiting.is_empty() {
             return text(StatusCode::OK, "ready\n");
         }

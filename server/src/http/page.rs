@@ -4,16 +4,12 @@
 //! why, and which days hold an ID, are the admin address's to say, behind its token. Asking the days
 //! fetches a blob a day: one such question at a time, off the threads that answer lookups.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
-use bloomsday_common::digest::Digest;
-use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::{Act, ActKind};
-use bloomsday_common::store::heartbeat::Servers;
 use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
@@ -21,18 +17,15 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::histories::Histories;
+use super::letter;
 use super::minutes::{Counters, Minutes};
-use super::reply::{Reply, error, json as json_reply, of};
+use super::reply::{self, Reply, error, json as json_reply, of};
 use crate::{Bloomsday, FilterStatus};
 
 const HTML: &str = include_str!("page.html");
-/// How old a history may be that is shown, and how many of its records are read.
-const HISTORY_AGE: Duration = Duration::from_secs(30);
-const HISTORY_RECORDS: usize = 200;
 /// How many acts and days are shown.
 const SHOWN: usize = 30;
-/// How long the store may take to tell the history.
-const HISTORY_DEADLINE: Duration = Duration::from_secs(10);
 /// The most days one question may ask, and how long they may take together.
 const MAX_DAYS: u32 = 31;
 const WHY_DEADLINE: Duration = Duration::from_secs(120);
@@ -41,26 +34,15 @@ const WHY_DEADLINE: Duration = Duration::from_secs(120);
 pub(super) struct Page {
     bloomsday: Bloomsday,
     minutes: Minutes,
-    histories: tokio::sync::Mutex<HashMap<FilterName, Told>>,
+    histories: Histories,
     asking: Semaphore,
-}
-
-/// A history as it was last read, or why it could not be.
-#[derive(Clone)]
-struct Told {
-    at: Instant,
-    /// What answered then: a swap makes the history worth another look.
-    digest: Option<Digest>,
-    acts: Arc<Vec<Act>>,
-    servers: Arc<Servers>,
-    error: Option<String>,
 }
 
 impl Page {
     pub(super) fn new(bloomsday: Bloomsday) -> Page {
         let counting = bloomsday.clone();
         let minutes = Minutes::of(move || counting.status().iter().map(counters).collect());
-        let histories = Default::default();
+        let histories = Histories::new();
         Page { bloomsday, minutes, histories, asking: Semaphore::new(1) }
     }
 
@@ -85,9 +67,11 @@ impl Page {
 
     /// What it shows; with `admin` also who did what, and why.
     pub(super) async fn data(&self, admin: bool) -> Reply {
+        let statuses = self.bloomsday.status();
+        self.histories.refresh(&self.bloomsday, &statuses).await;
         let mut filters = serde_json::Map::new();
-        for status in self.bloomsday.status() {
-            let told = self.history(&status).await;
+        for status in statuses {
+            let told = self.histories.told(&status.filter);
             let mut shown = json!(status);
             shown["lookups"] = json!(self.minutes.last_hour(&counters(&status)));
             shown["days"] = json!(days(&told.acts));
@@ -111,19 +95,15 @@ impl Page {
             Ok(handle) => handle,
             Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
         };
-        let wrong = || error(StatusCode::BAD_REQUEST, "ask with ?id=ID&days=N, 1 to 31 days");
-        let (mut id, mut n) = (None, 14);
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("id", text)) => id = Some(percent_decode_str(text).collect::<Vec<u8>>()),
-                Some(("days", text)) => match text.parse() {
-                    Ok(days) if (1..=MAX_DAYS).contains(&days) => n = days,
-                    _ => return wrong(),
-                },
-                _ => return wrong(),
-            }
-        }
-        let Some(id) = id else { return wrong() };
+        let [id, days] = match letter::pairs(query, ["id", "days"]) {
+            Ok(values) => values,
+            Err(why) => return reply::wrong(&why),
+        };
+        let n = days.map_or(Ok(14), str::parse);
+        let (Some(id), Ok(n @ 1..=MAX_DAYS)) = (id, n) else {
+            return reply::wrong("ask with ?id=ID&days=N, 1 to 31 days");
+        };
+        let id: Vec<u8> = percent_decode_str(id).collect();
         let Ok(_alone) = self.asking.try_acquire() else {
             let why = "another such question is being answered; it fetches a blob a day";
             return error(StatusCode::TOO_MANY_REQUESTS, why);
@@ -143,38 +123,6 @@ impl Page {
             }
             Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "asking panicked"),
         }
-    }
-
-    async fn history(&self, status: &FilterStatus) -> Told {
-        let (filter, digest) = (&status.filter, status.digest);
-        // Held while the store is asked, so that however many look, it is asked once.
-        let mut histories = self.histories.lock().await;
-        let before = histories.get(filter);
-        if let Some(told) =
-            before.filter(|told| told.at.elapsed() < HISTORY_AGE && told.digest == digest)
-        {
-            return told.clone();
-        }
-        let store = self.bloomsday.store();
-        let asking = async {
-            let acts = store.recent_history(filter, HISTORY_RECORDS).await?;
-            Ok::<_, StoreError>((acts, store.servers(filter, self.bloomsday.now()).await?))
-        };
-        let error = match tokio::time::timeout(HISTORY_DEADLINE, asking).await {
-            Ok(Ok((acts, servers))) => {
-                let (acts, servers) = (Arc::new(acts), Arc::new(servers));
-                let told = Told { at: Instant::now(), digest, acts, servers, error: None };
-                histories.insert(filter.clone(), told.clone());
-                return told;
-            }
-            Ok(Err(why)) => why.to_string(),
-            Err(_) => "the store does not answer".to_owned(),
-        };
-        let acts = before.map(|told| told.acts.clone()).unwrap_or_default();
-        let servers = before.map(|told| told.servers.clone()).unwrap_or_default();
-        let told = Told { at: Instant::now(), digest, acts, servers, error: Some(error) };
-        histories.insert(filter.clone(), told.clone());
-        told
     }
 }
 

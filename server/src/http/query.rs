@@ -1,4 +1,5 @@
-//! Questions: one ID in the path, or many in a body.
+//! Questions: one ID in the path, or many in a body, separated by line feeds; or by CRLF, if every line
+//! ends so. A body with both is refused: to take a CR for part of an ID would deny an ID that is there.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use serde_json::json;
 
 use super::answers::{Answers, Form};
 use super::blocks::{Block, Blocks};
-use super::ids::{Lines, decode_id, split_ids};
+use super::ids::{LineEnds, Lines, decode_id, split_ids};
+use super::letter::wants_json;
 use super::listen::MAX_CONNECTIONS;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::Bloomsday;
@@ -55,11 +57,8 @@ pub(super) async fn many(
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
-    let wants_json = request
-        .headers()
-        .get(ACCEPT)
-        .and_then(|accept| accept.to_str().ok())
-        .is_some_and(|accept| accept.contains("application/json"));
+    let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let wants_json = wants_json(accepted);
     let reading = read(request.into_body(), blocks);
     let lines = match tokio::time::timeout(BODY_DEADLINE, reading).await {
         Ok(Ok(lines)) => lines,
@@ -68,12 +67,20 @@ pub(super) async fn many(
             return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 20 seconds");
         }
     };
+    let strip = match lines.ends() {
+        LineEnds::Lf => false,
+        LineEnds::CrLf => true,
+        LineEnds::Mixed => {
+            let why = "some lines end in CRLF and others in LF: end each ID with LF alone";
+            return error(StatusCode::BAD_REQUEST, why);
+        }
+    };
     // One generation for the whole body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let form = if wants_json { Form::Json } else { Form::Lines };
     let mut answers = Answers::new(form);
     for mut block in lines.into_blocks() {
-        let seen = answer(&mut block, &handle, &generation).await;
+        let seen = answer(&mut block, strip, &handle, &generation).await;
         answers.add(block, seen);
     }
     let mut reply = reply::answers(answers);
@@ -83,21 +90,31 @@ pub(super) async fn many(
 }
 
 /// Puts answers, 1 or 0 each, in the place of a block's IDs; how many are "yes".
-async fn answer(block: &mut Block, handle: &FilterHandle, generation: &Generation) -> u64 {
+///
+/// With `strip` a CR at the end of a line is none of its ID.
+async fn answer(
+    block: &mut Block,
+    strip: bool,
+    handle: &FilterHandle,
+    generation: &Generation,
+) -> u64 {
     let mut answers = [false; IDS_AT_ONCE];
     // An ID takes a byte at least, if only its line feed: so answers never reach what is not yet asked.
     let (mut asked, mut answered, mut all_seen) = (0, 0, 0);
     loop {
-        let ids: Vec<&[u8]> = split_ids(&block[asked..]).take(IDS_AT_ONCE).collect();
+        let mut ids: Vec<&[u8]> = split_ids(&block[asked..]).take(IDS_AT_ONCE).collect();
         if ids.is_empty() {
             break;
+        }
+        asked += ids.iter().map(|id| id.len() + 1).sum::<usize>();
+        if strip {
+            ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
         }
         let answers = &mut answers[..ids.len()];
         generation.filter.contains_batch(&ids, answers);
         let seen = answers.iter().filter(|answer| **answer).count() as u64;
         handle.count(&ids, seen);
         all_seen += seen;
-        asked += ids.iter().map(|id| id.len() + 1).sum::<usize>();
         drop(ids);
         // The last line may be without its line feed.
         asked = asked.min(block.len());

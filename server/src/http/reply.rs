@@ -44,11 +44,18 @@ pub(super) fn error(status: StatusCode, why: &str) -> Reply {
     json(status, &json_value!({ "error": why }))
 }
 
-pub(super) fn only(method: &'static str) -> Reply {
+/// Whatever is answered to GET is answered to HEAD, which hyper sends without its body.
+pub(super) const READ: &str = "GET, HEAD";
+
+pub(super) fn only(methods: &'static str) -> Reply {
     let mut reply =
-        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {method} is answered here"));
-    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {methods} is answered here"));
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     reply
+}
+
+pub(super) fn wrong(why: &str) -> Reply {
+    error(StatusCode::BAD_REQUEST, why)
 }
 
 /// A browser names the page that sent a `POST`; our callers are programs and send no such header.
