@@ -229,7 +229,7 @@ async fn run<H: IdHash>(
     let overlap = overlap(job, store, &distinct).await;
     report.overlap = overlap.map(|(share, _)| share);
     report.seconds.verify += clock.elapsed().as_secs_f64();
-    let decision = publish::decide(store, &start, sealed.key()).await?;
+    let decision = publish::decide(store, &start, sealed.key(), job.retention).await?;
     if let Publish::Point { .. } = decision.publish {
         let norms = Norms::of(job.day, &decision.history);
         let failed = report.judge(overlap, &norms, &job.gates);

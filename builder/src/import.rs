@@ -76,7 +76,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     } else {
         publish::upload(store, &sealed, &|_| {}).await?;
         act = report.told_in(act);
-        let decision = publish::decide(store, &start, sealed.key()).await?;
+        let decision = publish::decide(store, &start, sealed.key(), job.retention).await?;
         let moved =
             publish::point(store, &start, decision, &header, &sealed, job.retention, &act).await?;
         report.outcome = moved.outcome;

@@ -1,6 +1,5 @@
 //! Filter → store: upload, read back, and let the protocol decide about the pointer.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bloomsday_common::blob::{self, Header, Sealed};
@@ -10,7 +9,7 @@ use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
-use bloomsday_common::protocol::{self, Publish, Retention};
+use bloomsday_common::protocol::{self, Past, Publish, Retention};
 use bloomsday_common::store::{Read, Store};
 use jiff::Timestamp;
 
@@ -107,12 +106,18 @@ pub struct Decision {
 ///
 /// # Errors
 /// The store's.
-pub async fn decide(store: &Store, start: &Start, blob: &BlobKey) -> Result<Decision, Error> {
+pub async fn decide(
+    store: &Store,
+    start: &Start,
+    blob: &BlobKey,
+    retention: Retention,
+) -> Result<Decision, Error> {
     let now = store.pointer(&start.filter, start.day).await?;
     let unchanged_since_start = now.version == start.read.version;
     let history = store.history(&start.filter).await?;
-    let had: BTreeSet<BlobKey> = protocol::blobs_a_day_had(start.day, &history, &now.seen);
-    let publish = protocol::publish(start.day, blob, &now.seen, unchanged_since_start, &had);
+    let today = Day::of(Timestamp::now());
+    let past = Past::of(start.day, &history, &now.seen, today, retention);
+    let publish = protocol::publish(blob, &now.seen, unchanged_since_start, &past);
     Ok(Decision { publish, history, now })
 }
 
@@ -124,7 +129,7 @@ impl Decision {
     pub fn foretold(&self, start: &Start, blob: &BlobKey) -> Result<Moved, Error> {
         let Start { filter, day, .. } = start;
         Ok(match &self.publish {
-            Publish::Unchanged => {
+            Publish::Unchanged { .. } => {
                 Moved { outcome: Outcome::Unchanged, previous: None, reason: None }
             }
             Publish::Point { previous } => {
@@ -135,6 +140,7 @@ impl Decision {
                 superseded(start, blob, &format!("changed while this build ran ({now})"))
             }
             Publish::RolledBack { to } => {
+                let to = to.as_ref().map_or("nothing: it was removed".into(), BlobKey::to_string);
                 superseded(start, blob, &format!("was rolled back from this very blob to {to}"))
             }
             Publish::Unreadable { why } => {
@@ -166,8 +172,19 @@ pub async fn point(
     act: &Act,
 ) -> Result<Moved, Error> {
     let foretold = decision.foretold(start, blob.key())?;
-    let Publish::Point { previous } = decision.publish else { return Ok(foretold) };
     let (filter, day) = (&start.filter, start.day);
+    let previous = match decision.publish {
+        Publish::Point { previous } => previous,
+        Publish::Unchanged { untold: true } => {
+            // An earlier run was cut off right after it had pointed: this is what it did not get to say.
+            let act = Act { outcome: Outcome::Unchanged, ..act.clone() };
+            if let Err(error) = store.record_act(filter, &act).await {
+                tracing::warn!("the history lacks this build: {error}");
+            }
+            return Ok(foretold);
+        }
+        _ => return Ok(foretold),
+    };
     let act = Act { outcome: Outcome::Pointing, previous: previous.clone(), ..act.clone() };
     store.record_act(filter, &act).await?;
     keep_from_prune(store, blob, retention).await?;

@@ -97,7 +97,7 @@ impl ActKind {
 }
 
 /// How an act ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// About to move the pointer; so also what a crash at that moment leaves behind.

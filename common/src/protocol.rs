@@ -4,15 +4,15 @@
 //! No I/O and no clock here: [`crate::store`] reads, asks these, and acts. So that a test, or a model
 //! checker, can put every case to the very code that runs.
 
+mod past;
 mod retention;
-
-use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
 use crate::day::Day;
 use crate::key::BlobKey;
-use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
+use crate::pointer::{Pin, Pointer};
+pub use past::Past;
 pub use retention::{
     MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_doomed, is_old, may_delete,
     pointers_to_drop,
@@ -71,7 +71,11 @@ pub fn after_unclear_write<T: PartialEq>(before: Option<&T>, new: &T, now: Optio
 #[derive(Clone, Debug, PartialEq)]
 pub enum Publish {
     /// It already names this blob: leave it.
-    Unchanged,
+    Unchanged {
+        /// The history does not show how the day came to this blob: leave a record, so that whoever takes
+        /// it away by hand from now on is believed.
+        untold: bool,
+    },
     /// Write it, if it still is what was read.
     Point {
         /// What it named before.
@@ -84,8 +88,8 @@ pub enum Publish {
     },
     /// The day was taken away from this very blob on purpose: leave it.
     RolledBack {
-        /// What an operator pointed it at.
-        to: BlobKey,
+        /// What an operator pointed it at; nothing when the pointer was removed.
+        to: Option<BlobKey>,
     },
     /// It holds something that is no pointer, perhaps a half-typed rollback: leave it.
     Unreadable {
@@ -94,73 +98,34 @@ pub enum Publish {
     },
 }
 
-/// Decides what a build of `day` with the blob `new` does to the day's pointer.
+/// Decides what a build of a day with the blob `new` does to the day's pointer.
 ///
-/// `unchanged_since_start` compares the pointer's bytes with those read when the build began; `had`
-/// are the blobs that the day's pointer has named before (see [`blobs_a_day_had`]).
+/// `unchanged_since_start` compares the pointer's bytes with those read when the build began; `past` is
+/// what the day has had by then.
 ///
-/// A rolled-back day stays rolled back: when an operator made the pointer name something else, a
-/// build moves it only to a blob that the day has not had, which a mended re-run is and the same bad
-/// data is not.
+/// A rolled-back day stays rolled back: when an operator made the pointer name something else, by
+/// whatever means, or removed it, a build moves it only to a blob that the day has not had, which a
+/// mended re-run is and the same bad data is not.
 pub fn publish(
-    day: Day,
     new: &BlobKey,
     now: &Seen<Pointer>,
     unchanged_since_start: bool,
-    had: &BTreeSet<BlobKey>,
+    past: &Past,
 ) -> Publish {
     match now {
-        Seen::Found(pointer) if pointer.blob == *new => Publish::Unchanged,
-        _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
-        Seen::Absent => Publish::Point { previous: None },
-        Seen::Unreadable(why) => Publish::Unreadable { why: why.clone() },
-        Seen::Found(pointer) if is_rollback(day, pointer) && had.contains(new) => {
-            Publish::RolledBack { to: pointer.blob.clone() }
+        Seen::Found(pointer) if pointer.blob == *new => {
+            Publish::Unchanged { untold: past.is_untold() }
         }
-        Seen::Found(pointer) => Publish::Point { previous: Some(pointer.blob.clone()) },
-    }
-}
-
-/// Whether an operator, not a build of `day`, decided what its pointer names.
-fn is_rollback(day: Day, pointer: &Pointer) -> bool {
-    pointer.blob.day != day || pointer.act != Some(ActKind::Build)
-}
-
-/// The blobs that the pointer of `day` has named or may have named, by the history and by itself.
-///
-/// A build tells the history before it points, so a `pointing` record may be of a pointer that never
-/// moved. One that began after an operator's repoint, whose record the pointer still is, certainly
-/// did not: else the pointer would be another. So a mended build that fails at that very moment can
-/// simply be run again. A hand edit has no time of its own, and after one such records count.
-pub fn blobs_a_day_had(day: Day, history: &[Act], now: &Seen<Pointer>) -> BTreeSet<BlobKey> {
-    // A pointer copied by hand carries another day's record: only the day's own history dates it.
-    let repointed = |pointer: &Pointer, act: &&Act| {
-        act.act == ActKind::Repoint
-            && act.day == Some(day)
-            && act.blob.as_ref() == Some(&pointer.blob)
-            && pointer.act == Some(ActKind::Repoint)
-            && pointer.published_at == Some(act.at)
-    };
-    let since = now
-        .found()
-        .and_then(|pointer| history.iter().find(|act| repointed(pointer, act)))
-        .map(|act| act.at);
-    let pointed = |act: &&Act| {
-        let moves = matches!(act.act, ActKind::Build | ActKind::Repoint);
-        moves
-            && match act.outcome {
-                Outcome::Published | Outcome::Unchanged => true,
-                Outcome::Pointing => since.is_none_or(|since| act.at <= since),
-                _ => false,
+        _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
+        Seen::Unreadable(why) => Publish::Unreadable { why: why.clone() },
+        now => {
+            let named = now.found().map(|pointer| pointer.blob.clone());
+            match past.is_by_hand() && past.had(new) {
+                true => Publish::RolledBack { to: named },
+                false => Publish::Point { previous: named },
             }
-    };
-    let told = history
-        .iter()
-        .filter(|act| act.day == Some(day))
-        .filter(pointed)
-        .flat_map(|act| [act.blob.clone(), act.previous.clone()]);
-    let shown = now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
-    told.chain(shown).flatten().collect()
+        }
+    }
 }
 
 /// A few words on what a pointer says, for a person who has to understand a refusal.

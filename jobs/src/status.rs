@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::Pointer;
-use bloomsday_common::protocol::{Followed, FollowedBy, Seen, days_to_follow};
+use bloomsday_common::pointer::{Act, Pointer};
+use bloomsday_common::protocol::{Followed, FollowedBy, Past, Retention, Seen, days_to_follow};
 use bloomsday_common::store::heartbeat::{Heartbeat, Servers};
 use bloomsday_common::store::{Following, Store};
 use clap::Args;
@@ -49,6 +49,8 @@ struct FilterReport {
 struct PointerReport {
     pointer_day: Day,
     rolled_back: bool,
+    /// A person, not a build of the day, made the pointer what it is: by `repoint` or by hand.
+    by_hand: bool,
     #[serde(flatten)]
     pointer: Option<Pointer>,
     error: Option<String>,
@@ -65,7 +67,7 @@ impl Status {
             return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
         }
         for (i, filter) in filters.iter().enumerate() {
-            let report = look(&store, filter, settings.max_age_days(filter)).await?;
+            let report = look(&store, filter, settings.retention(filter)).await?;
             let gap = if i > 0 { "\n" } else { "" };
             output.show(&report, || gap.to_owned() + &describe(&report));
         }
@@ -76,20 +78,27 @@ impl Status {
 async fn look(
     store: &Store,
     filter: &FilterName,
-    max_age_days: u32,
+    retention: Retention,
 ) -> Result<FilterReport, Error> {
     let now = Timestamp::now();
     let mut pointers = Vec::new();
+    // Only to say more of each pointer: who may not read it, or has none, still learns what is followed.
+    let history = store.history(filter).await.unwrap_or_else(|error| {
+        tracing::warn!("whether pointers were changed by hand is not known: {error}");
+        Vec::new()
+    });
     for day in store.pointer_days(filter).await?.into_iter().rev().take(SHOWN) {
-        let (pointer, error) = match store.pointer(filter, day).await?.seen {
-            Seen::Found(pointer) => (Some(pointer), None),
+        let seen = store.pointer(filter, day).await?.seen;
+        let by_hand = Past::of(day, &history, &seen, Day::of(now), retention).is_by_hand();
+        let (pointer, error) = match seen {
+            Seen::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
             Seen::Unreadable(why) => (None, Some(why)),
             Seen::Absent => continue,
         };
         let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
-        pointers.push(PointerReport { pointer_day: day, rolled_back, pointer, error });
+        pointers.push(PointerReport { pointer_day: day, rolled_back, by_hand, pointer, error });
     }
-    let days = days_to_follow(Day::of(now), None, max_age_days);
+    let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => (Some(followed), None),
         Following::Keep(why) => (None, Some(why)),
@@ -124,6 +133,13 @@ async fn look(
         pointers,
         fleet: store.servers(filter, now).await?,
     })
+}
+
+/// A hand that edits the blob of a record may leave another's number of IDs: the history knows better.
+fn with_ids_of(pointer: Pointer, history: &[Act]) -> Pointer {
+    let built = |act: &&Act| act.blob.as_ref() == Some(&pointer.blob) && act.ids.is_some();
+    let ids = history.iter().find(built).and_then(|act| act.ids).or(pointer.ids);
+    Pointer { ids, ..pointer }
 }
 
 fn describe(report: &FilterReport) -> String {
@@ -183,10 +199,12 @@ fn describe_fleet(report: &FilterReport) -> String {
 
 fn line(report: &PointerReport) -> Vec<String> {
     let pointer = report.pointer.as_ref();
-    let note = match (&report.error, report.rolled_back) {
-        (Some(error), _) => error.clone(),
-        (None, true) => "rolled back".to_owned(),
-        (None, false) => String::new(),
+    let note = match (&report.error, report.rolled_back, report.by_hand) {
+        (Some(error), ..) => error.clone(),
+        (None, true, _) => "rolled back".to_owned(),
+        // An operator's own blob of the day, or an earlier one: a build does not undo it.
+        (None, false, true) => "put there by an operator".to_owned(),
+        (None, false, false) => String::new(),
     };
     vec![
         report.pointer_day.to_string(),

@@ -141,8 +141,15 @@ impl Loader {
         spare: &mut Spare,
     ) -> Result<Generation, Trouble> {
         let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
-        // The pointer's size is a promise: more bytes than that are not even asked for.
-        let limit = followed.bytes.unwrap_or(u64::MAX).min(self.max_blob_bytes);
+        // What the store has counts: a hand that edits a pointer's blob may leave another's size in it. The
+        // limit and the room bound what is asked for, and the digest says whether it is the blob.
+        let limit = self.max_blob_bytes;
+        if let Some(told) = followed.bytes.filter(|told| *told != bytes) {
+            tracing::warn!(
+                "the record that names {} says {told} bytes, and it has {bytes}",
+                followed.blob
+            );
+        }
         if bytes <= limit {
             let no_room = |why| Trouble::NoRoom(format!("{} is not loaded: {why}", followed.blob));
             self.room_for(bytes, spare).map_err(no_room)?;

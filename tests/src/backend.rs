@@ -63,6 +63,49 @@ impl Backend {
     }
 }
 
+/// What lies in a local store or in S3, past the program: as a person with `cp` or the bucket's own tools.
+impl Backend {
+    /// The bytes at a key, if there is anything.
+    pub fn read(&self, key: &str) -> Option<Vec<u8>> {
+        let Some(url) = self.url(key) else { return std::fs::read(self.path(key)).ok() };
+        let get = ureq::get(url).header("Authorization", ANYBODY);
+        let got = get.config().http_status_as_error(false).build().call().expect("moto answers");
+        let found = got.status() == 200;
+        found.then(|| got.into_body().read_to_vec().expect("an object"))
+    }
+
+    /// Writes over whatever is at a key.
+    pub fn write(&self, key: &str, bytes: &[u8]) {
+        let Some(url) = self.url(key) else {
+            return std::fs::write(self.path(key), bytes).expect("a file is written");
+        };
+        let put = ureq::put(url).header("Authorization", ANYBODY).send(bytes);
+        assert_eq!(put.expect("moto writes").status(), 200);
+    }
+
+    /// Removes what is at a key.
+    pub fn remove(&self, key: &str) {
+        let Some(url) = self.url(key) else {
+            return std::fs::remove_file(self.path(key)).expect("a file is removed");
+        };
+        let gone = ureq::delete(url).header("Authorization", ANYBODY).call();
+        assert_eq!(gone.expect("moto deletes").status(), 204);
+    }
+
+    fn path(&self, key: &str) -> std::path::PathBuf {
+        std::path::Path::new(&self.store).join(key)
+    }
+
+    fn url(&self, key: &str) -> Option<String> {
+        let path = self.store.strip_prefix("s3://")?;
+        Some(format!("{}/{path}/{key}", s3_server()))
+    }
+}
+
+/// Moto wants to see who asks, and believes anybody.
+const ANYBODY: &str = "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/s3/aws4_request, \
+                       SignedHeaders=host, Signature=none";
+
 /// A port that nobody listens on, for a server that cannot choose one itself.
 pub(crate) fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -58,6 +58,7 @@ pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<D
 pub struct References {
     named: BTreeSet<BlobKey>,
     unreadable: Vec<String>,
+    pointers: usize,
 }
 
 impl References {
@@ -74,6 +75,7 @@ impl References {
             Seen::Absent => {}
         }
         for (day, pointer) in pointers {
+            references.pointers += usize::from(!matches!(pointer, Seen::Absent));
             match pointer {
                 Seen::Found(pointer) => {
                     references.named.insert(pointer.blob.clone());
@@ -91,9 +93,15 @@ impl References {
         self.named.contains(blob)
     }
 
-    /// Whether a record names this blob, or might: one that cannot be read may name any.
+    /// Whether a record names this blob, or might: one that cannot be read may name any, and where there
+    /// is not one pointer they were lost, or are elsewhere.
     pub fn may_name(&self, blob: &BlobKey) -> bool {
-        !self.unreadable.is_empty() || self.names(blob)
+        !self.unreadable.is_empty() || self.pointers == 0 || self.names(blob)
+    }
+
+    /// How many pointers there are.
+    pub fn pointers(&self) -> usize {
+        self.pointers
     }
 
     /// The records that cannot be read, and so protect everything.
@@ -173,7 +181,9 @@ mod tests {
 
     #[test]
     fn only_an_old_blob_that_nothing_names_is_deleted() {
-        let nothing = References::of(&Seen::Absent, []);
+        let other = BlobKey { day: day("2026-11-20"), ..blob(7) };
+        let other = Seen::Found(Pointer::to(other));
+        let nothing = References::of(&Seen::Absent, [(day("2026-11-20"), &other)]);
         let verdict = |days, references: &References| {
             let (uploaded, now) = days_ago(days);
             let pass = |f: fn(&BlobKey, Timestamp, Timestamp, &References, Retention) -> bool| {
@@ -195,6 +205,15 @@ mod tests {
         assert_eq!(verdict(16, &named), (false, false));
         let pin = Pin::parse(blob(1).to_string().as_bytes(), &blob(1).filter, &[]).unwrap();
         assert_eq!(verdict(16, &References::of(&Seen::Found(pin), [])), (false, false));
+    }
+
+    #[test]
+    fn where_there_is_no_pointer_nothing_is_deleted() {
+        let (uploaded, now) = days_ago(100);
+        let lost = References::of(&Seen::Absent, []);
+        assert!(!may_delete(&blob(1), uploaded, now, &lost, KEEP));
+        // What is about to be pointed at for the first time is old all the same.
+        assert!(is_doomed(&blob(1), uploaded, now, &lost, KEEP));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::digest::Digest;
+use crate::pointer::{Act, ActKind, Outcome};
 
 fn day(text: &str) -> Day {
     text.parse().unwrap()
@@ -25,6 +26,18 @@ fn built(digit: u8) -> Seen<Pointer> {
     pointer(blob(today(), digit), Some(ActKind::Build))
 }
 
+/// The record that the last build of `digit` in this history left.
+fn as_built(digit: u8, history: &[Act]) -> Seen<Pointer> {
+    let named = |act: &&Act| act.blob == Some(blob(today(), digit));
+    let act = history.iter().rev().find(named).unwrap();
+    Seen::Found(Pointer {
+        act: Some(ActKind::Build),
+        published_at: Some(act.at + jiff::SignedDuration::from_secs(60)),
+        previous: act.previous.clone(),
+        ..Pointer::to(blob(today(), digit))
+    })
+}
+
 fn rolled_back() -> Seen<Pointer> {
     pointer(blob(today().minus(1), 9), Some(ActKind::Repoint))
 }
@@ -33,12 +46,27 @@ fn garbage() -> Seen<Pointer> {
     Seen::Unreadable("it is empty".into())
 }
 
-fn had(digits: &[u8]) -> BTreeSet<BlobKey> {
-    digits.iter().map(|digit| blob(today(), *digit)).collect()
+/// The history of a day that had these blobs, each by a build, in this order.
+fn had(digits: &[u8]) -> Vec<Act> {
+    let mut previous = None;
+    let act = |(n, digit): (usize, &u8)| {
+        let at = "2026-11-19T02:00:00Z".parse::<Timestamp>().unwrap();
+        let at = at + jiff::SignedDuration::from_hours(n as i64);
+        let blob = Some(blob(today(), *digit));
+        let previous = std::mem::replace(&mut previous, blob.clone());
+        Act {
+            day: Some(today()),
+            blob,
+            previous,
+            ..Act::new(ActKind::Build, Outcome::Published, at, "t")
+        }
+    };
+    digits.iter().enumerate().map(act).collect()
 }
 
-fn decide(now: &Seen<Pointer>, unchanged: bool, had: &BTreeSet<BlobKey>) -> Publish {
-    publish(today(), &blob(today(), 1), now, unchanged, had)
+fn decide(now: &Seen<Pointer>, unchanged: bool, history: &[Act]) -> Publish {
+    let past = Past::of(today(), history, now, today(), Retention::default());
+    publish(&blob(today(), 1), now, unchanged, &past)
 }
 
 #[test]
@@ -49,16 +77,22 @@ fn a_first_build_points() {
 #[test]
 fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
     for unchanged in [true, false] {
-        assert_eq!(decide(&built(1), unchanged, &had(&[1])), Publish::Unchanged);
+        let decided = |history: &[Act]| decide(&built(1), unchanged, history);
+        assert_eq!(decided(&had(&[1])), Publish::Unchanged { untold: false });
+        assert_eq!(decided(&had(&[1, 2])), Publish::Unchanged { untold: false });
+        assert_eq!(decided(&had(&[])), Publish::Unchanged { untold: true });
     }
 }
 
 #[test]
 fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
     let expected = Publish::Point { previous: Some(blob(today(), 2)) };
-    assert_eq!(decide(&built(2), true, &had(&[2])), expected);
+    assert_eq!(decide(&as_built(2, &had(&[2])), true, &had(&[2])), expected);
     // Even back to an earlier build's blob: no operator decided otherwise.
-    assert_eq!(decide(&built(2), true, &had(&[1, 2])), expected);
+    assert_eq!(decide(&as_built(2, &had(&[1, 2])), true, &had(&[1, 2])), expected);
+    assert_eq!(decide(&as_built(2, &had(&[1, 2, 1, 2])), true, &had(&[1, 2, 1, 2])), expected);
+    // Nor can anything be said against the pointer where the history is lost.
+    assert_eq!(decide(&as_built(2, &had(&[1, 2])), true, &[]), expected);
 }
 
 #[test]
@@ -71,7 +105,8 @@ fn whatever_changed_meanwhile_supersedes() {
 #[test]
 fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
     let to = blob(today().minus(1), 9);
-    assert_eq!(decide(&rolled_back(), true, &had(&[1])), Publish::RolledBack { to: to.clone() });
+    let rolled = Publish::RolledBack { to: Some(to.clone()) };
+    assert_eq!(decide(&rolled_back(), true, &had(&[1])), rolled);
     assert_eq!(decide(&rolled_back(), true, &had(&[2])), Publish::Point { previous: Some(to) });
 }
 
@@ -79,8 +114,85 @@ fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
 fn a_rollback_to_an_older_blob_of_the_same_day_stands_too() {
     for act in [Some(ActKind::Repoint), None] {
         let now = pointer(blob(today(), 2), act);
-        let to = blob(today(), 2);
+        let to = Some(blob(today(), 2));
         assert_eq!(decide(&now, true, &had(&[1, 2])), Publish::RolledBack { to });
+    }
+}
+
+#[test]
+fn the_days_own_earlier_record_put_back_is_a_rollback() {
+    let to = Some(blob(today(), 2));
+    for history in [&[2, 1][..], &[2, 3, 1], &[2, 1, 2, 1], &[1, 2, 1]] {
+        let history = had(history);
+        let now = as_built(2, &history);
+        assert_eq!(decide(&now, true, &history), Publish::RolledBack { to: to.clone() });
+        // A clock that is an hour off does not hide it.
+        let mut skewed = history.clone();
+        let last = skewed.last_mut().unwrap();
+        last.at = last.at - jiff::SignedDuration::from_hours(100);
+        assert_eq!(decide(&now, true, &skewed), Publish::RolledBack { to: to.clone() });
+    }
+}
+
+#[test]
+fn an_edited_record_is_a_rollback() {
+    let history = had(&[2, 1]);
+    let Seen::Found(record) = as_built(1, &history) else { panic!("it is there") };
+    for (digit, previous) in [(2, record.previous.clone()), (3, record.previous.clone()), (2, None)]
+    {
+        let edited = Pointer {
+            previous,
+            published_at: record.published_at,
+            act: record.act,
+            ..Pointer::to(blob(today(), digit))
+        };
+        let to = Some(blob(today(), digit));
+        assert_eq!(decide(&Seen::Found(edited), true, &history), Publish::RolledBack { to });
+    }
+    let undated = Pointer { published_at: None, ..record };
+    assert!(matches!(decide(&Seen::Found(undated), true, &history), Publish::Unchanged { .. }));
+}
+
+#[test]
+fn a_removed_pointer_is_a_rollback_as_long_as_prune_would_have_kept_it() {
+    let history = had(&[1]);
+    assert_eq!(decide(&Seen::Absent, true, &history), Publish::RolledBack { to: None });
+    assert_eq!(decide(&Seen::Absent, true, &had(&[2])), Publish::Point { previous: None });
+    let later = |days| {
+        let keep = Retention { keep_days: 14, max_age_days: 3 };
+        let past = Past::of(today(), &history, &Seen::Absent, today().plus(days), keep);
+        publish(&blob(today(), 1), &Seen::Absent, true, &past)
+    };
+    assert_eq!(later(14), Publish::RolledBack { to: None });
+    assert_eq!(later(15), Publish::Point { previous: None });
+}
+
+#[test]
+fn a_build_that_was_cut_off_is_run_again() {
+    let mut cut_off = had(&[2, 1]);
+    cut_off[1].outcome = Outcome::Pointing;
+    let expected = Publish::Point { previous: Some(blob(today(), 2)) };
+    assert_eq!(decide(&as_built(2, &cut_off), true, &cut_off), expected);
+    let mut first = had(&[1]);
+    first[0].outcome = Outcome::Pointing;
+    assert_eq!(decide(&Seen::Absent, true, &first), Publish::Point { previous: None });
+    // After it had pointed it is unchanged, and that is worth a record.
+    let pointed = as_built(1, &cut_off);
+    assert_eq!(decide(&pointed, true, &cut_off), Publish::Unchanged { untold: true });
+    // A mended one, after a rollback by hand: to an earlier record, or to nothing.
+    let mut mended = had(&[2, 3]);
+    let restored = as_built(2, &mended);
+    for (now, previous) in [(restored, Some(blob(today(), 2))), (Seen::Absent, None)] {
+        mended.truncate(2);
+        mended.push(Act {
+            outcome: Outcome::Pointing,
+            previous: previous.clone(),
+            ..had(&[4, 4, 1])[2].clone()
+        });
+        assert_eq!(decide(&now, true, &mended), Publish::Point { previous });
+        let past = Past::of(today(), &mended, &now, today(), Retention::default());
+        let bad = publish(&blob(today(), 3), &now, true, &past);
+        assert!(matches!(bad, Publish::RolledBack { .. }), "{bad:?}");
     }
 }
 
@@ -113,8 +225,12 @@ fn a_day_had_what_was_pointed_at_or_may_have_been() {
         act(ActKind::Build, Outcome::Published, today().minus(1), 6),
         act(ActKind::Pin, Outcome::Published, today(), 7),
     ];
-    assert_eq!(blobs_a_day_had(today(), &history, &Seen::Absent), had(&[1, 2, 5]));
-    assert_eq!(blobs_a_day_had(today(), &[], &built(8)), had(&[8]));
+    let by_hand = Seen::Found(Pointer::to(blob(today(), 8)));
+    let past = Past::of(today(), &history, &by_hand, today(), Retention::default());
+    let had = |past: &Past| (0..10).filter(|n| past.had(&blob(today(), *n))).collect::<Vec<_>>();
+    assert_eq!(had(&past), [1, 2, 5, 8]);
+    let past = Past::of(today(), &[], &built(8), today(), Retention::default());
+    assert_eq!(had(&past), [8]);
 }
 
 #[test]
@@ -195,14 +311,15 @@ fn a_mended_build_that_never_pointed_may_be_run_again_after_a_repoint() {
     let before = act(ActKind::Build, Outcome::Pointing, at, blob(today(), 1));
     let after = act(ActKind::Build, Outcome::Pointing, later, blob(today(), 2));
     let history = [repoint, before, after];
-    let had = blobs_a_day_had(today(), &history, &Seen::Found(record.clone()));
-    assert!(had.contains(&blob(today(), 1)), "it may have been live when the operator came");
-    assert!(!had.contains(&blob(today(), 2)), "the pointer is still the operator's");
+    let past_of = |now: Pointer| {
+        Past::of(today(), &history, &Seen::Found(now), today(), Retention::default())
+    };
+    let past = past_of(record.clone());
+    assert!(past.had(&blob(today(), 1)), "it may have been live when the operator came");
+    assert!(!past.had(&blob(today(), 2)), "the pointer is still the operator's");
 
     // Copied by hand, the same record says nothing of when this day's pointer was written.
     let copied = Pointer { published_at: Some(later), ..record };
-    let had = blobs_a_day_had(today(), &history, &Seen::Found(copied));
-    assert!(had.contains(&blob(today(), 2)));
-    let by_hand = Seen::Found(Pointer::to(to));
-    assert!(blobs_a_day_had(today(), &history, &by_hand).contains(&blob(today(), 2)));
+    assert!(past_of(copied).had(&blob(today(), 2)));
+    assert!(past_of(Pointer::to(to)).had(&blob(today(), 2)));
 }

@@ -1,10 +1,11 @@
-//! Those who act: each a small state machine whose every step is one request to the store.
+//! The programs that act: each a small state machine whose every step is one request to the store.
 
-use bloomsday_common::protocol::{self, Publish, Step, Unclear};
+use bloomsday_common::pointer::Outcome;
+use bloomsday_common::protocol::{self, Past, Publish, Step, Unclear};
 
 use crate::world::{
-    Action, B, By, MAX_AGE_DAYS, Pinned, RETENTION, Record, World, Write, day_of, key, pin_of,
-    seen, time,
+    Action, B, By, MAX_AGE_DAYS, RETENTION, Record, Told, World, Write, day_of, key, pin_of, seen,
+    time,
 };
 
 // ---- builders ------------------------------------------------------------------------------------
@@ -12,6 +13,8 @@ use crate::world::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Builder {
     left: u8,
+    /// When its build began.
+    began: u8,
     at: Building,
 }
 
@@ -51,11 +54,16 @@ enum Building {
         start: Option<Record>,
         now: Option<Record>,
     },
+    /// All is done but to tell the history how it ended.
+    Ended {
+        told: Told,
+        outcome: Outcome,
+    },
 }
 
 impl Builder {
     pub(crate) fn new(left: u8) -> Builder {
-        Builder { left, at: Building::Idle }
+        Builder { left, began: 0, at: Building::Idle }
     }
 
     pub(crate) fn has_looked(&self) -> bool {
@@ -77,7 +85,7 @@ impl Builder {
                 }
             }
             Building::Looked { .. } => {
-                actions.extend(writes(world).map(|write| Action::Builder { builder, write }));
+                actions.extend(ways(world).map(|write| Action::Builder { builder, write }));
                 actions.push(Action::StopBuilder { builder });
             }
             _ => {
@@ -89,18 +97,42 @@ impl Builder {
 }
 
 /// The ways in which a conditional write may go now.
-fn writes(world: &World) -> impl Iterator<Item = Write> {
+pub(crate) fn ways(world: &World) -> impl Iterator<Item = Write> {
     let unclear = [Write::Lost, Write::Ambiguous].into_iter().filter(|_| world.ambiguous_left > 0);
     [Write::Clear].into_iter().chain(unclear)
 }
 
 impl World {
+    /// Whether a build is about to replace this very record of a day, or its absence.
+    pub(crate) fn sets_out_from(&self, day: u8, record: Option<Record>) -> bool {
+        self.builders.iter().any(|builder| match &builder.at {
+            Building::Decided { blob, now, .. }
+            | Building::Told { blob, now, .. }
+            | Building::Looked { blob, now, .. }
+            | Building::Unclear { new: Record { blob, .. }, now, .. } => {
+                blob.0 == day && *now == record
+            }
+            _ => false,
+        })
+    }
+
     pub(crate) fn start_build(&mut self, builder: usize, blob: B) {
         let start = self.pointers.get(&blob.0).copied();
-        self.builders[builder] = Builder {
-            left: self.builders[builder].left - 1,
-            at: Building::Started { blob, start },
-        };
+        let (left, began) = (self.builders[builder].left - 1, self.begins(blob.0));
+        self.builders[builder] = Builder { left, began, at: Building::Started { blob, start } };
+    }
+
+    /// What a build tells before it points.
+    fn tells(&self, builder: usize, blob: B, previous: Option<B>) -> Told {
+        let Builder { left, began, .. } = self.builders[builder];
+        Told {
+            day: blob.0,
+            blob,
+            previous,
+            by: By::Build,
+            at: began,
+            who: 8 * builder as u8 + left,
+        }
     }
 
     pub(crate) fn builder(&mut self, builder: usize, write: Write) {
@@ -111,9 +143,10 @@ impl World {
                 self.blobs.entry(blob).or_insert(self.today);
                 Building::Uploaded { blob, start }
             }
-            Building::Uploaded { blob, start } => self.decide(blob, start),
+            Building::Uploaded { blob, start } => self.decide(builder, blob, start),
             Building::Decided { blob, start, now } => {
-                self.history.insert((blob.0, blob, now.map(|record| record.blob)));
+                let told = self.tells(builder, blob, now.map(|record| record.blob));
+                self.history.insert(told, Outcome::Pointing);
                 Building::Told { blob, start, now }
             }
             Building::Told { blob, start, now } => {
@@ -128,8 +161,8 @@ impl World {
             Building::Looked { blob, start, now } => {
                 let (previous, by) = (now.map(|record| record.blob), Some(By::Build));
                 let stamp = 8 * builder as u8 + self.builders[builder].left;
-                let new = Record { blob, previous, by, stamp };
-                self.write_built(new, start, now, write)
+                let new = Record { blob, previous, by, stamp, written: self.writes(blob.0) };
+                self.write_built(builder, new, start, now, write)
             }
             Building::Unclear { new, start, now } => {
                 let found = self.pointers.get(&new.blob.0).copied();
@@ -137,25 +170,43 @@ impl World {
                 if (verdict == Unclear::Written) != (found == Some(new)) {
                     self.breaks("a build was wrong about what became of its write");
                 }
+                let told = self.tells(builder, new.blob, new.previous);
                 match verdict {
-                    Unclear::Written => Building::Idle,
-                    Unclear::NotWritten => self.write_built(new, start, now, Write::Clear),
-                    Unclear::Changed => self.superseded(),
+                    Unclear::Written => Building::Ended { told, outcome: Outcome::Published },
+                    Unclear::NotWritten => self.write_built(builder, new, start, now, Write::Clear),
+                    Unclear::Changed => {
+                        self.met.superseded = true;
+                        Building::Ended { told, outcome: Outcome::Superseded }
+                    }
                 }
+            }
+            Building::Ended { told, outcome } => {
+                self.history.insert(told, outcome);
+                Building::Idle
             }
         };
     }
 
-    fn decide(&mut self, blob: B, start: Option<Record>) -> Building {
+    fn decide(&mut self, builder: usize, blob: B, start: Option<Record>) -> Building {
         let now = self.pointers.get(&blob.0).copied();
-        let had = protocol::blobs_a_day_had(day_of(blob.0), &self.told(), &seen(now.as_ref()));
-        let new = key(blob);
-        match protocol::publish(day_of(blob.0), &new, &seen(now.as_ref()), now == start, &had) {
-            Publish::Unchanged => Building::Idle,
+        let (day, found) = (day_of(blob.0), seen(now.as_ref()));
+        let past = Past::of(day, &self.acts(), &found, day_of(self.today), RETENTION);
+        match protocol::publish(&key(blob), &found, now == start, &past) {
+            Publish::Unchanged { untold: false } => Building::Idle,
+            Publish::Unchanged { untold: true } => {
+                let told = self.tells(builder, blob, None);
+                Building::Ended { told, outcome: Outcome::Unchanged }
+            }
             Publish::Point { .. } => Building::Decided { blob, start, now },
             Publish::Superseded { .. } => self.superseded(),
             Publish::RolledBack { .. } => {
+                if !self.touched.contains(&blob.0) {
+                    self.breaks("a build was told of a rollback, and no operator did anything");
+                }
                 self.met.rollback_stood = true;
+                self.met.removal_stood = now.is_none();
+                self.met.restore_stood =
+                    now.is_some_and(|now| now.by == Some(By::Build) && now.blob.0 == blob.0);
                 Building::Idle
             }
             Publish::Unreadable { .. } => unreachable!("nobody writes garbage here"),
@@ -170,6 +221,7 @@ impl World {
     /// The store's compare-and-set, for a build.
     fn write_built(
         &mut self,
+        builder: usize,
         new: Record,
         start: Option<Record>,
         read: Option<Record>,
@@ -189,13 +241,16 @@ impl World {
             self.taken_away.retain(|(taken, _)| *taken != day);
         }
         match (landed, write) {
-            (true, Write::Clear) => Building::Idle,
+            (true, Write::Clear) => {
+                let told = self.tells(builder, new.blob, new.previous);
+                Building::Ended { told, outcome: Outcome::Published }
+            }
             _ => Building::Unclear { new, start, now: read },
         }
     }
 
     /// Writes if nothing changed; says whether it is written, which the writer may not get to know.
-    fn compare_and_set(
+    pub(crate) fn compare_and_set(
         &mut self,
         day: u8,
         new: Option<Record>,
@@ -210,244 +265,8 @@ impl World {
         if write == Write::Lost || now != read {
             return false;
         }
-        match new {
-            Some(new) => drop(self.pointers.insert(day, new)),
-            None => drop(self.pointers.remove(&day)),
-        }
+        self.set(day, new);
         true
-    }
-}
-
-// ---- the operator --------------------------------------------------------------------------------
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Operator {
-    left: u8,
-    at: Operating,
-    /// A target whose operator was stopped before the last look: nobody promised anything.
-    unseen: Option<B>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Operating {
-    Idle,
-    /// The target was verified and is not doomed; the history is to be told first.
-    Checked {
-        day: u8,
-        to: B,
-        read: Option<Record>,
-    },
-    Told {
-        day: u8,
-        to: B,
-        read: Option<Record>,
-    },
-    Unclear {
-        day: u8,
-        new: Record,
-        read: Option<Record>,
-    },
-    /// The pointer was written; one more look.
-    Pointed {
-        day: u8,
-        new: Record,
-        before: Option<Record>,
-    },
-    TakingBack {
-        day: u8,
-        new: Record,
-        before: Record,
-    },
-    PinChecked {
-        to: B,
-        read: Option<Pinned>,
-    },
-    Pinned {
-        to: B,
-    },
-}
-
-impl Operator {
-    pub(crate) fn new(left: u8) -> Operator {
-        Operator { left, at: Operating::Idle, unseen: None }
-    }
-
-    /// Different for each of the operator's acts.
-    fn stamp(&self) -> u8 {
-        32 + self.left
-    }
-
-    pub(crate) fn has_looked(&self) -> bool {
-        self.at != Operating::Idle
-    }
-
-    pub(crate) fn is_done_looking(&self) -> bool {
-        self.at == Operating::Idle
-    }
-
-    pub(crate) fn left_unseen(&self, blob: B) -> bool {
-        self.unseen == Some(blob)
-    }
-
-    pub(crate) fn stop(&mut self) {
-        if let Operating::Pointed { new: Record { blob, .. }, .. }
-        | Operating::Unclear { new: Record { blob, .. }, .. }
-        | Operating::TakingBack { new: Record { blob, .. }, .. }
-        | Operating::Pinned { to: blob } = self.at
-        {
-            self.unseen = Some(blob);
-        }
-        self.at = Operating::Idle;
-    }
-
-    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        match self.at {
-            Operating::Idle if self.left == 0 => {}
-            Operating::Idle => {
-                for to in world.blobs.keys().copied() {
-                    for day in 0..=world.today {
-                        if world.pointers.get(&day).map(|record| record.blob) != Some(to) {
-                            actions.push(Action::Repoint { day, to });
-                            actions.push(Action::HandEdit { day, to });
-                        }
-                    }
-                    actions.push(Action::PinTo { to });
-                }
-                if world.pin.is_some() {
-                    actions.push(Action::Unpin);
-                }
-            }
-            Operating::Told { .. } => {
-                actions.extend(writes(world).map(|write| Action::Operator { write }));
-                actions.push(Action::StopOperator);
-            }
-            _ => {
-                actions.push(Action::Operator { write: Write::Clear });
-                actions.push(Action::StopOperator);
-            }
-        }
-    }
-}
-
-impl World {
-    /// Whether repoint and pin refuse a target.
-    fn is_doomed(&self, to: B) -> bool {
-        let Some(uploaded) = self.blobs.get(&to) else { return true };
-        let days: Vec<_> = self.pointers.keys().map(|day| day_of(*day)).collect();
-        let dropped = protocol::pointers_to_drop(&days, day_of(self.today), RETENTION);
-        let references = self.references(&dropped);
-        protocol::is_doomed(&key(to), time(*uploaded), self.now(), &references, RETENTION)
-    }
-
-    fn begin(&mut self, at: Operating) {
-        self.operator = Operator { left: self.operator.left - 1, at, unseen: self.operator.unseen };
-    }
-
-    pub(crate) fn start_repoint(&mut self, day: u8, to: B) {
-        let read = self.pointers.get(&day).copied();
-        let refused = self.is_doomed(to);
-        self.begin(if refused { Operating::Idle } else { Operating::Checked { day, to, read } });
-    }
-
-    pub(crate) fn start_pin(&mut self, to: B) {
-        let (read, refused) = (self.pin, self.is_doomed(to));
-        self.begin(if refused { Operating::Idle } else { Operating::PinChecked { to, read } });
-    }
-
-    pub(crate) fn unpin(&mut self) {
-        self.pin = None;
-        self.begin(Operating::Idle);
-    }
-
-    pub(crate) fn hand_edit(&mut self, day: u8, to: B) {
-        let stamp = self.operator.stamp();
-        let before =
-            self.pointers.insert(day, Record { blob: to, previous: None, by: None, stamp });
-        // What only hands ever named leaves no trace when a hand takes it away again.
-        let told = |blob| {
-            let names = |told: &(u8, B, Option<B>)| told.1 == blob || told.2 == Some(blob);
-            self.history.iter().any(|told| told.0 == day && names(told))
-        };
-        let before = before.filter(|before| told(before.blob));
-        self.took_away(day, to, before);
-        self.begin(Operating::Idle);
-    }
-
-    fn took_away(&mut self, day: u8, to: B, before: Option<Record>) {
-        self.taken_away.remove(&(day, to));
-        if let Some(before) = before {
-            self.taken_away.insert((day, before.blob));
-        }
-    }
-
-    pub(crate) fn operator(&mut self, write: Write) {
-        let at = self.operator.at.clone();
-        self.operator.at = match at {
-            Operating::Idle => unreachable!("an idle operator has no step"),
-            Operating::Checked { day, to, read } => {
-                self.history.insert((day, to, read.map(|record| record.blob)));
-                Operating::Told { day, to, read }
-            }
-            Operating::Told { day, to, read } => {
-                let (previous, by) = (read.map(|record| record.blob), Some(By::Repoint));
-                let new = Record { blob: to, previous, by, stamp: self.operator.stamp() };
-                self.write_repointed(day, new, read, write)
-            }
-            Operating::Unclear { day, new, read } => {
-                let found = self.pointers.get(&day);
-                match protocol::after_unclear_write(read.as_ref(), &new, found) {
-                    Unclear::Written => Operating::Pointed { day, new, before: read },
-                    Unclear::NotWritten => self.write_repointed(day, new, read, Write::Clear),
-                    Unclear::Changed => Operating::Idle,
-                }
-            }
-            Operating::Pointed { day, new, before } => match before {
-                _ if self.blobs.contains_key(&new.blob) => Operating::Idle,
-                Some(before) => Operating::TakingBack { day, new, before },
-                // There is nothing to put back: the command fails and says so.
-                None => {
-                    self.operator.unseen = Some(new.blob);
-                    Operating::Idle
-                }
-            },
-            Operating::TakingBack { day, new, before } => {
-                self.compare_and_set(day, Some(before), Some(new), Write::Clear);
-                self.met.taken_back = true;
-                Operating::Idle
-            }
-            Operating::PinChecked { to, read } => {
-                if self.pin == read {
-                    self.pin = Some(Pinned { blob: to, stamp: self.operator.stamp() });
-                    Operating::Pinned { to }
-                } else {
-                    Operating::Idle
-                }
-            }
-            Operating::Pinned { to } => {
-                if !self.blobs.contains_key(&to) {
-                    self.pin = None;
-                    self.met.taken_back = true;
-                }
-                Operating::Idle
-            }
-        };
-    }
-
-    fn write_repointed(
-        &mut self,
-        day: u8,
-        new: Record,
-        read: Option<Record>,
-        write: Write,
-    ) -> Operating {
-        let landed = self.compare_and_set(day, Some(new), read, write);
-        if landed {
-            self.took_away(day, new.blob, read);
-        }
-        match (landed, write) {
-            (true, Write::Clear) => Operating::Pointed { day, new, before: read },
-            _ => Operating::Unclear { day, new, read },
-        }
     }
 }
 

@@ -10,7 +10,8 @@ use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::{References, Retention, Seen};
 use jiff::Timestamp;
 
-use crate::actors::{Builder, Operator, Pruner, Server};
+use crate::actors::{Builder, Pruner, Server};
+use crate::operator::Operator;
 
 /// Pointers are kept for the current day and the newest; blobs for one day more.
 pub(crate) const RETENTION: Retention = Retention { keep_days: 0, max_age_days: 0 };
@@ -36,15 +37,28 @@ pub(crate) struct B(pub(crate) u8, pub(crate) u8);
 
 /// A pointer as it lies in the store. The stamp tells writes of the same blob apart, as the time and
 /// the writer do in a real one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     pub(crate) blob: B,
     pub(crate) previous: Option<B>,
     pub(crate) by: Option<By>,
     pub(crate) stamp: u8,
+    /// When it says that it was written.
+    pub(crate) written: u8,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A record of the history, but for its outcome, which may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Told {
+    pub(crate) day: u8,
+    pub(crate) blob: B,
+    pub(crate) previous: Option<B>,
+    pub(crate) by: By,
+    pub(crate) at: u8,
+    pub(crate) who: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum By {
     Build,
     Repoint,
@@ -66,6 +80,9 @@ pub(crate) enum Action {
     StopBuilder { builder: usize },
     Repoint { day: u8, to: B },
     HandEdit { day: u8, to: B },
+    EditBlob { day: u8, to: B },
+    PutBack { record: Record },
+    Remove { day: u8 },
     PinTo { to: B },
     Unpin,
     Operator { write: Write },
@@ -92,6 +109,8 @@ pub(crate) enum Write {
 pub(crate) struct Met {
     pub(crate) superseded: bool,
     pub(crate) rollback_stood: bool,
+    pub(crate) removal_stood: bool,
+    pub(crate) restore_stood: bool,
     pub(crate) mended: bool,
     pub(crate) deleted: bool,
     pub(crate) uploaded_again: bool,
@@ -106,8 +125,14 @@ pub(crate) struct World {
     pub(crate) pin: Option<Pinned>,
     /// Each blob and the day of its upload.
     pub(crate) blobs: BTreeMap<B, u8>,
-    /// What the history tells of: a pointer's day, and what it named then and before.
-    pub(crate) history: BTreeSet<(u8, B, Option<B>)>,
+    /// What the history tells, with the outcome as it was last told.
+    pub(crate) history: BTreeMap<Told, Outcome>,
+    /// How often each day's pointer was written: the clock of its records.
+    pub(crate) written: BTreeMap<u8, u8>,
+    /// Records that builds have left in pointers, which an operator may have saved.
+    pub(crate) earlier: BTreeSet<Record>,
+    /// Days that an operator has done anything to.
+    pub(crate) touched: BTreeSet<u8>,
     pub(crate) builders: [Builder; 2],
     pub(crate) operator: Operator,
     pub(crate) pruner: Pruner,
@@ -127,7 +152,10 @@ impl World {
             pointers: BTreeMap::new(),
             pin: None,
             blobs: BTreeMap::new(),
-            history: BTreeSet::new(),
+            history: BTreeMap::new(),
+            written: BTreeMap::new(),
+            earlier: BTreeSet::new(),
+            touched: BTreeSet::new(),
             builders: bound.builds.map(Builder::new),
             operator: Operator::new(bound.operator_acts),
             pruner: Pruner::new(bound.prunes),
@@ -163,12 +191,20 @@ impl World {
         // Of the last step only, so that the way to a state does not multiply the states.
         self.met = Met::default();
         match action {
-            Action::NextDay => self.today += 1,
+            Action::NextDay => {
+                self.today += 1;
+                // Of a day that is over prune may have dropped the pointer: without one it forgets.
+                let (pointers, today) = (&self.pointers, self.today);
+                self.taken_away.retain(|(day, _)| *day == today || pointers.contains_key(day));
+            }
             Action::StartBuild { builder, day, ids } => self.start_build(builder, B(day, ids)),
             Action::Builder { builder, write } => self.builder(builder, write),
             Action::StopBuilder { builder } => self.builders[builder].stop(),
             Action::Repoint { day, to } => self.start_repoint(day, to),
             Action::HandEdit { day, to } => self.hand_edit(day, to),
+            Action::EditBlob { day, to } => self.edit_blob(day, to),
+            Action::PutBack { record } => self.put_back(record),
+            Action::Remove { day } => self.remove(day),
             Action::PinTo { to } => self.start_pin(to),
             Action::Unpin => self.unpin(),
             Action::Operator { write } => self.operator(write),
@@ -223,16 +259,51 @@ impl World {
         References::of(&pin, pointers.iter().map(|(day, seen)| (*day, seen)))
     }
 
+    /// Changes a pointer.
+    pub(crate) fn set(&mut self, day: u8, record: Option<Record>) {
+        *self.written.entry(day).or_default() += 1;
+        match record {
+            Some(record) => {
+                if record.by == Some(By::Build) && record.blob.0 == day {
+                    self.earlier.insert(record);
+                }
+                self.pointers.insert(day, record);
+            }
+            None => drop(self.pointers.remove(&day)),
+        }
+    }
+
+    /// The time of an act on a day that begins now: after the last write, before the next.
+    pub(crate) fn begins(&self, day: u8) -> u8 {
+        2 * self.written.get(&day).copied().unwrap_or_default() + 1
+    }
+
+    /// The time of a write to a day's pointer that is made now.
+    pub(crate) fn writes(&self, day: u8) -> u8 {
+        self.begins(day) + 1
+    }
+
     /// The history as the protocol reads it.
-    pub(crate) fn told(&self) -> Vec<Act> {
-        let told = self.history.iter().map(|(day, blob, previous)| Act {
-            day: Some(day_of(*day)),
-            blob: Some(key(*blob)),
-            previous: previous.map(key),
-            ..Act::new(ActKind::Build, Outcome::Pointing, Timestamp::UNIX_EPOCH, "")
+    pub(crate) fn acts(&self) -> Vec<Act> {
+        let told = self.history.iter().map(|(told, outcome)| Act {
+            day: Some(day_of(told.day)),
+            blob: Some(key(told.blob)),
+            previous: told.previous.map(key),
+            ..Act::new(kind(told.by), *outcome, moment(told.at), "")
         });
         told.collect()
     }
+}
+
+fn kind(by: By) -> ActKind {
+    match by {
+        By::Build => ActKind::Build,
+        By::Repoint => ActKind::Repoint,
+    }
+}
+
+fn moment(at: u8) -> Timestamp {
+    Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_secs(i64::from(at))
 }
 
 pub(crate) fn time(day: u8) -> Timestamp {
@@ -251,12 +322,9 @@ pub(crate) fn key(B(day, ids): B) -> BlobKey {
 
 pub(crate) fn seen(record: Option<&Record>) -> Seen<Pointer> {
     let Some(record) = record else { return Seen::Absent };
-    let act = record.by.map(|by| match by {
-        By::Build => ActKind::Build,
-        By::Repoint => ActKind::Repoint,
-    });
-    let previous = record.previous.map(key);
-    Seen::Found(Pointer { previous, act, ..Pointer::to(key(record.blob)) })
+    let (act, previous) = (record.by.map(kind), record.previous.map(key));
+    let published_at = record.by.map(|_| moment(record.written));
+    Seen::Found(Pointer { previous, act, published_at, ..Pointer::to(key(record.blob)) })
 }
 
 pub(crate) fn pin_of(pin: Pinned) -> Pin {
