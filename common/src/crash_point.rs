@@ -24,6 +24,9 @@ pub const BUILD: &[&str] = &[
 pub const SERVE: &[&str] =
     &["fetched", "opened", "swapping", "swapped", "cache-staged", "cache-renamed", "cached"];
 
+/// Every place on the way of an operator's command, in order.
+pub const OPERATE: &[&str] = &["pinned"];
+
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
 /// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
 /// exists.
@@ -40,7 +43,8 @@ pub fn crash_point(name: &'static str) {
     });
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
-    assert!(BUILD.contains(&name) || SERVE.contains(&name), "{name} is in no list");
+    let lists = [BUILD, SERVE, OPERATE];
+    assert!(lists.iter().any(|list| list.contains(&name)), "{name} is in no list");
     let Some((wanted, time)) = &*PAUSE_AT else { return };
     if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {
         return;

@@ -207,6 +207,20 @@ pub enum Error {
         /// Whether it may work later.
         transient: bool,
     },
+    /// Somebody holds the lock of a local folder, and does not give it back.
+    #[error(
+        "{lock} is held by {holder} for more than {seconds} s, so nothing was written: if that program \
+         stands still (ps, `kill -CONT PID`), let it go on or end it with `kill -9 PID`, which loses \
+         nothing, then try again"
+    )]
+    Locked {
+        /// The lock's file.
+        lock: String,
+        /// Who took it, as far as the file tells.
+        holder: String,
+        /// How long was waited.
+        seconds: u64,
+    },
     /// A local file could not be read or written.
     #[error("cannot {doing} {path}: {source}")]
     File {
@@ -319,7 +333,7 @@ impl Error {
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
             Error::Pointers { transient: true, .. } => Kind::Transient,
             Error::Pointers { .. } => Kind::Failed,
-            Error::Memory { .. } => Kind::Transient,
+            Error::Memory { .. } | Error::Locked { .. } => Kind::Transient,
             Error::Store { .. }
             | Error::Forbidden { .. }
             | Error::File { .. }

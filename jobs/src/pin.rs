@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin as PinRecord};
 use bloomsday_common::protocol::Seen;
@@ -72,9 +73,10 @@ impl Pin {
                 reason: self.reason.clone(),
             };
             store.put_pin(filter, &pin, &read.version).await?;
+            crash_point("pinned");
             // A prune that looked before the pin was written may have deleted the blob since.
             if let Err(error) = store.look_at_blob(&blob).await {
-                store.remove_pin(filter).await?;
+                store.take_back_pin(filter, &pin, &read.version).await?;
                 return Err(error.into());
             }
             let act = Act {

@@ -66,6 +66,11 @@ impl Victim {
         while self.says("") {}
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What it has written to stderr so far, as far as it was waited for.
     pub fn said(&self) -> &str {
         &self.said

@@ -4,16 +4,24 @@
 //! All programs of ours take the lock. A person's edit does not: one that lands between our
 //! comparison and our rename, microseconds later, is lost.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use crate::crash_point::crash_point;
 use crate::error::Error;
 use crate::pointer::MAX_RECORD_BYTES;
+use crate::shown::cut;
+
+/// A record is written in milliseconds: whoever holds the lock for so long stands still.
+const LOCK_WAIT: Duration = Duration::from_secs(20);
+/// The pause between two tries to take the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// The most that is read of what the holder of a lock says of itself.
+const MAX_HOLDER_BYTES: u64 = 200;
 
 /// No upload takes so long.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
@@ -44,9 +52,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     fs::create_dir_all(&parent).map_err(failed("make the folder of"))?;
     refuse_to_leave(folder, key)?;
     // The lock is released when the file is closed, also when the process is killed.
-    let lock = parent.join(".lock");
-    let lock = OpenOptions::new().create(true).append(true).open(lock).map_err(failed("lock"))?;
-    lock.lock().map_err(failed("lock"))?;
+    let _lock = lock(&parent.join(".lock"))?;
     crash_point("pointer-locked");
 
     let found = match read_record(&path) {
@@ -76,6 +82,39 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         File::open(&parent)?.sync_all()
     };
     write().map_err(failed("write"))
+}
+
+/// Takes a lock, and writes into it who did.
+///
+/// # Errors
+/// [`Error::Locked`] after [`LOCK_WAIT`]: its holder was stopped, or its disk hangs.
+fn lock(path: &Path) -> Result<File, Error> {
+    let failed = |source| Error::File { doing: "lock", path: path.display().to_string(), source };
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    let mut lock = options.open(path).map_err(failed)?;
+    let began = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) if began.elapsed() >= LOCK_WAIT => {
+                let mut holder = String::new();
+                let read = lock.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
+                let known = read.is_ok() && !holder.trim().is_empty();
+                let holder = if known { cut(holder.trim()) } else { "another program".to_owned() };
+                let (lock, seconds) = (path.display().to_string(), LOCK_WAIT.as_secs());
+                return Err(Error::Locked { lock, holder, seconds });
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+        }
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let (process, now) = (std::process::id(), jiff::Timestamp::now());
+    let holder = format!("process {process} on {} since {now:.0}\n", host.trim());
+    // Only for people: a disk that is full must not be in the way of more than it is.
+    let _ = lock.set_len(0).and_then(|()| lock.write_all(holder.as_bytes()));
+    Ok(lock)
 }
 
 /// What uploads that never ended have left beside the blobs, and is older than a day: name and size.

@@ -44,6 +44,8 @@ pub use why::{DayAnswer, chance_of_at_least};
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
+/// The most parts an upload may have on S3: a larger blob goes in larger parts.
+const MOST_PARTS: u64 = 10_000;
 /// How many parts are under way at once.
 const PARTS_AT_ONCE: usize = 4;
 /// A blob larger than this is not loaded: 2^32 blocks of 64 bytes and a header.
@@ -226,6 +228,29 @@ impl Store {
         self.put_if(&key::pin(filter), pin.to_bytes().into(), read).await
     }
 
+    /// Puts back what was there before a pin was written, whatever that was, unless somebody has changed
+    /// it since.
+    ///
+    /// # Errors
+    /// As [`Store::point`].
+    pub async fn take_back_pin(
+        &self,
+        filter: &FilterName,
+        written: &Pin,
+        before: &Version,
+    ) -> Result<(), Error> {
+        let now = self.pin(filter).await?;
+        if now.seen.found() != Some(written) {
+            return Ok(());
+        }
+        match &before.0 {
+            Some(before) => {
+                self.put_if(&key::pin(filter), before.bytes.clone(), &now.version).await
+            }
+            None => self.remove_pin(filter).await,
+        }
+    }
+
     /// Removes the pin. No store can delete conditionally: a pin written at this very moment by
     /// somebody else is removed too.
     ///
@@ -349,7 +374,7 @@ impl Store {
             return Ok(());
         }
         let upload = self.objects.put_multipart(&path).await.map_err(failed)?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(blob.len()));
         let mut handed_over = 0;
         for chunk in blob.parts().iter().flat_map(|part| part.chunks(PART_BYTES)) {
             if let Err(e) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
@@ -479,7 +504,7 @@ impl Store {
         for _ in 0..WRITE_TRIES {
             match self.put_if_once(key, new.clone(), read).await {
                 Ok(()) => return Ok(()),
-                Err(error @ Error::OverHttp { .. }) => return Err(error),
+                Err(error @ (Error::OverHttp { .. } | Error::Locked { .. })) => return Err(error),
                 Err(error) => {
                     let now = self.version(key).await?;
                     let bytes = |version: &Version| version.0.as_ref().map(|v| v.bytes.clone());
@@ -518,6 +543,13 @@ impl Store {
         let put = self.objects.put_opts(&self.path(key), new.into(), PutOptions::from(mode)).await;
         put.map(drop).map_err(|e| self.error("write", key, e))
     }
+}
+
+/// The size of the parts that a blob of so many bytes is uploaded in: whole MiB, and no more of them than
+/// any store takes.
+fn upload_part_bytes(blob: u64) -> usize {
+    let needed = blob.div_ceil(MOST_PARTS).next_multiple_of(1 << 20);
+    usize::try_from(needed).unwrap_or(usize::MAX).max(PART_BYTES)
 }
 
 /// When an object was written, by the store's clock.

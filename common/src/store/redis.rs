@@ -7,7 +7,7 @@
 //! Each call makes its own connection: a poll asks a few keys every ten minutes, and a connection made
 //! for it is never a stale one after Redis was restarted or failed over.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,9 +25,13 @@ use crate::pointer::MAX_RECORD_BYTES;
 pub const DEFAULT_TEMPLATE: &str = "{filter}_{day:%Y%m%d}";
 /// How long connecting, and each answer, may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How many days back pointers are listed. Asked one by one: a SCAN would go through all of a Redis
-/// that others use too.
-const LISTED_DAYS: u32 = 800;
+/// The first day whose pointer is listed: older than anything that anybody keeps. Days are asked one by
+/// one: a SCAN would go through all of a Redis that others use too.
+const FIRST_LISTED: &str = "2000-01-01";
+/// How many days are asked about at once, so that others who use that Redis get their turn.
+const LISTED_AT_ONCE: usize = 1_000;
+/// How many days a template must give different keys: years come back in 28, but for their number.
+const TRIED_DAYS: u32 = 30 * 366;
 /// How many days ahead, for a pointer that somebody dated wrongly.
 const LISTED_AHEAD: u32 = 7;
 
@@ -75,13 +79,11 @@ impl Pointers {
             )));
         }
         let pointers = Pointers { client, name: name.clone(), template: template.to_owned() };
-        let (one, other) = ("2026-11-19".parse::<Day>()?, "2028-11-20".parse::<Day>()?);
-        let filter = "rt".parse()?;
-        let keys = [one, one.plus(1), one.plus(30), one.plus(365), other];
-        let keys = keys.map(|day| pointers.key(&filter, day));
-        let keys = keys.into_iter().collect::<Result<BTreeSet<String>, Error>>()?;
-        if keys.len() < 5 {
-            return Err(wrong(format!("the key template `{template}` gives two days one key")));
+        if let Some((one, other)) = same_key(template)? {
+            return Err(wrong(format!(
+                "the key template `{template}` gives {one} and {other} one key: write months and days \
+                 with two digits, and years with four, as in `{DEFAULT_TEMPLATE}`"
+            )));
         }
         Ok(pointers)
     }
@@ -151,20 +153,28 @@ impl Pointers {
     }
 
     /// The days of a filter that have a key, oldest first.
+    ///
+    /// Cost: some ten thousand keys are looked for, a thousand at once.
     pub(super) async fn days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
         let newest = Day::of(Timestamp::now()).plus(LISTED_AHEAD);
+        let oldest: Day = FIRST_LISTED.parse()?;
         let days: Vec<Day> =
-            (0..=LISTED_DAYS + LISTED_AHEAD).rev().map(|back| newest.minus(back)).collect();
-        let mut asked = redis::pipe();
-        for day in &days {
-            asked.cmd("EXISTS").arg(self.key(filter, *day)?);
+            (0..).map(|n| oldest.plus(n)).take_while(|day| *day <= newest).collect();
+        let mut there = Vec::new();
+        for days in days.chunks(LISTED_AT_ONCE) {
+            let mut asked = redis::pipe();
+            for day in days {
+                asked.cmd("EXISTS").arg(self.key(filter, *day)?);
+            }
+            let answers = async {
+                let mut redis = self.connect().await?;
+                asked.query_async::<Vec<bool>>(&mut redis).await
+            };
+            let answers =
+                answers.await.map_err(|e| self.error("list", &key::pointers(filter), &e))?;
+            there.extend(days.iter().zip(answers).filter(|(_, there)| *there).map(|(day, _)| *day));
         }
-        let there = async {
-            let mut redis = self.connect().await?;
-            asked.query_async::<Vec<bool>>(&mut redis).await
-        };
-        let there = there.await.map_err(|e| self.error("list", &key::pointers(filter), &e))?;
-        Ok(days.into_iter().zip(there).filter(|(_, there)| *there).map(|(day, _)| day).collect())
+        Ok(there)
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
@@ -189,6 +199,24 @@ impl Pointers {
         let (key, store) = (key.to_owned(), self.name.clone());
         Error::Pointers { doing, key, store, why, transient: !refused }
     }
+}
+
+/// A day, and another filter or day that a template would give the same key.
+///
+/// Every day is tried for many years, and a filter whose name ends in digits, which may stand right
+/// beside the day.
+fn same_key(template: &str) -> Result<Option<(Day, Day)>, Error> {
+    let first: Day = FIRST_LISTED.parse()?;
+    let mut seen: HashMap<String, Day> = HashMap::new();
+    for filter in ["rt", "rt1", "1rt"] {
+        let template = template.replace("{filter}", filter);
+        for day in (0..TRIED_DAYS).map(|n| first.plus(n)) {
+            if let Some(other) = seen.insert(day.expand(&template)?, day) {
+                return Ok(Some((other, day)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn is_wrong_type(error: &RedisError) -> bool {
@@ -224,6 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn templates_that_tell_every_day_apart_are_taken() {
+        for template in [
+            DEFAULT_TEMPLATE,
+            "prod/{filter}/{day}",
+            "{day:%Y%j}:{filter}",
+            "{filter}{day:%Y%m%d}",
+            "{filter}_{day:%Y-%-m-%-d}",
+            "{filter}_{day:%y%m%d}",
+            "{filter}_{day:%d%m}_{day:%Y}",
+            "{filter}_{day:%G-W%V-%u}",
+        ] {
+            let opened = Pointers::open("redis://redis", template);
+            assert!(opened.is_ok(), "{template}: {:?}", opened.err());
+        }
+    }
+
+    #[test]
     fn templates_that_mix_pointers_up_and_addresses_that_are_none_are_refused() {
         for (address, template) in [
             ("redis://redis", "{filter}"),
@@ -232,6 +277,14 @@ mod tests {
             ("redis://redis", "{filter}_{day:%Y}"),
             ("redis://redis", "{filter}_{day:%m%d}"),
             ("redis://redis", "{filter}_{day"),
+            ("redis://redis", "{filter}_{day:%Y%-m%-d}"),
+            ("redis://redis", "{filter}_{day:%Y%-d%-m}"),
+            ("redis://redis", "{filter}_{day:%G%m%d}"),
+            ("redis://redis", "{filter}_{day:%Y%m}"),
+            ("redis://redis", "{filter}_{day:%Y%U}"),
+            ("redis://redis", "{filter}{day:%-d-%m-%Y}"),
+            ("redis://redis", "{day:%Y-%m-%-d}{filter}"),
+            ("redis://redis", "{filter}_{day:%Y-%B}"),
             ("s3://redis", DEFAULT_TEMPLATE),
             ("not a url with secret", DEFAULT_TEMPLATE),
         ] {
