@@ -173,6 +173,9 @@ pub async fn point(
 ) -> Result<Moved, Error> {
     let foretold = decision.foretold(start, blob.key())?;
     let (filter, day) = (&start.filter, start.day);
+    if let Some(why) = store.mark_pointers(filter).await? {
+        tracing::warn!("{why}");
+    }
     let previous = match decision.publish {
         Publish::Point { previous } => previous,
         Publish::Unchanged { untold: true } => {

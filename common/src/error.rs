@@ -207,6 +207,24 @@ pub enum Error {
         /// Whether it may work later.
         transient: bool,
     },
+    /// The store says that its pointers live elsewhere than where this program was told to look.
+    #[error(
+        "{key} in {store} says that the pointers {there}, and this program was told that they {here}: \
+         {remedy}. Nothing was read or written. If they are to move on purpose: copy each of them there \
+         first, then delete {key}; the next build leaves a new one"
+    )]
+    OtherPointers {
+        /// The marker.
+        key: String,
+        /// The store.
+        store: String,
+        /// What the marker says of the pointers.
+        there: String,
+        /// What the configuration says of them.
+        here: String,
+        /// What to set.
+        remedy: String,
+    },
     /// Somebody holds the lock of a local folder, and does not give it back.
     #[error(
         "{lock} is held by {holder} for more than {seconds} s, so nothing was written: if that program \
@@ -220,6 +238,21 @@ pub enum Error {
         holder: String,
         /// How long was waited.
         seconds: u64,
+    },
+    /// A filter with blobs and without a single pointer.
+    #[error(
+        "`{filter}` has not one pointer in {place}, and {blobs} blobs that would go: none was deleted. \
+         If the pointers live elsewhere (`pointers = \"redis://HOST\"` or BLOOMSDAY_POINTERS), name that \
+         place; if they were lost, repoint a day or build one; if the filter is no longer wanted, delete \
+         its folder with the store's own tools"
+    )]
+    NoPointers {
+        /// The filter.
+        filter: String,
+        /// Where pointers were looked for.
+        place: String,
+        /// How many blobs nothing names and are old enough.
+        blobs: usize,
     },
     /// A local file could not be read or written.
     #[error("cannot {doing} {path}: {source}")]
@@ -319,6 +352,7 @@ impl Error {
             | Error::BlobKey { .. }
             | Error::SeveralBlobs { .. }
             | Error::OverHttp { .. }
+            | Error::OtherPointers { .. }
             | Error::StoreUrl { .. } => Kind::Usage,
             Error::NotFound { .. } | Error::NoStore { .. } | Error::NoBucket { .. } => {
                 Kind::NotFound
@@ -334,6 +368,7 @@ impl Error {
             Error::Pointers { transient: true, .. } => Kind::Transient,
             Error::Pointers { .. } => Kind::Failed,
             Error::Memory { .. } | Error::Locked { .. } => Kind::Transient,
+            Error::NoPointers { .. } => Kind::Failed,
             Error::Store { .. }
             | Error::Forbidden { .. }
             | Error::File { .. }

@@ -6,6 +6,7 @@
 //! ```text
 //! {filter}/blobs/{day}-{digest}.bloom
 //! {filter}/pointers/{day}
+//! {filter}/store.json
 //! {filter}/pin
 //! {filter}/history/{time}-{act}-{digest8}.json
 //! {filter}/servers/{server}
@@ -160,6 +161,11 @@ pub(crate) fn pointers(filter: &FilterName) -> String {
 
 pub(crate) fn pointer(filter: &FilterName, day: Day) -> String {
     format!("{filter}/pointers/{day}")
+}
+
+/// Says where the pointers of a filter live.
+pub(crate) fn marker(filter: &FilterName) -> String {
+    format!("{filter}/store.json")
 }
 
 pub(crate) fn pin(filter: &FilterName) -> String {

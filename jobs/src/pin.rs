@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
-use crate::repoint::{record, verified_target};
+use crate::repoint::{mark, record, verified_target};
 
 /// Hold the whole fleet on one blob, whatever the pointers say, until released or expired.
 ///
@@ -60,6 +60,7 @@ impl Pin {
         if let Some(until) = self.until.filter(|until| *until <= now) {
             return Err(Error::Usage(format!("--until {until} is in the past")));
         }
+        store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
         let before = read.seen.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
@@ -72,6 +73,7 @@ impl Pin {
                 pinned_by: Some(who()),
                 reason: self.reason.clone(),
             };
+            mark(&store, filter).await?;
             store.put_pin(filter, &pin, &read.version).await?;
             crash_point("pinned");
             // A prune that looked before the pin was written may have deleted the blob since.
@@ -111,6 +113,7 @@ impl Unpin {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store(false)?;
         let filter = &self.filter;
+        store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
         let was_pinned = !matches!(read.seen, Seen::Absent);
         let blob = read.seen.found().map(|pin| pin.blob.clone());

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::MAX_KEEP_DAYS;
 use bloomsday_common::store::Pruned;
@@ -11,12 +12,12 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, mebibytes, pairs, who};
+use crate::output::{Output, complain, mebibytes, pairs, who};
 
 /// Delete the pointers and blobs that nothing reachable needs.
 ///
 /// Pointers go after keep_days, but never the newest max_age_days + 1; blobs go a day later, unless a
-/// pointer, its `previous` or the pin names them. Safe beside builds, rollbacks and another prune.
+/// pointer, its `previous` or the pin names them. A filter without one pointer keeps every blob. Safe beside builds, rollbacks and another prune.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
@@ -49,16 +50,26 @@ impl Prune {
             Some(filter) => vec![filter],
             None => store.filters().await?,
         };
+        let mut refused = None;
         for filter in filters {
             let mut retention = settings.retention(&filter);
             retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
-            let pruned = store.prune(&filter, retention, &who(), self.dry_run).await?;
+            let pruned = match store.prune(&filter, retention, &who(), self.dry_run).await {
+                // The next filter has nothing to do with it.
+                Err(error @ StoreError::NoPointers { .. }) => {
+                    if let Some(before) = refused.replace(error) {
+                        complain("refused", &before.to_string());
+                    }
+                    continue;
+                }
+                pruned => pruned?,
+            };
             let servers = store.forget_servers(&filter, Timestamp::now(), self.dry_run).await?;
             let keep_days = retention.keep_days;
             let report = PruneReport { filter, pruned, servers, keep_days, dry_run: self.dry_run };
             output.show(&report, || describe(&report));
         }
-        Ok(ExitCode::SUCCESS)
+        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
     }
 }
 

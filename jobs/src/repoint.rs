@@ -92,6 +92,9 @@ pub(crate) async fn repoint(
     let (blob, bytes, header) = verified_target(store, filter, to, retention).await?;
     let unchanged = previous.as_ref() == Some(&blob);
     let outcome = if unchanged { Outcome::Unchanged } else { Outcome::Published };
+    if !dry_run {
+        mark(store, filter).await?;
+    }
     if !unchanged && !dry_run {
         let (at, by) = (Timestamp::now(), who());
         let pointer = Pointer {
@@ -161,6 +164,14 @@ async fn take_back(
     let now = store.pointer(filter, day).await?;
     if let Some(before) = before.filter(|_| now.seen.found() == Some(written)) {
         store.point(filter, day, before, &now.version).await?;
+    }
+    Ok(())
+}
+
+/// Leaves the record that says where the pointers of a filter live, if there is none yet.
+pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), StoreError> {
+    if let Some(why) = store.mark_pointers(filter).await? {
+        tracing::warn!("{why}");
     }
     Ok(())
 }

@@ -92,18 +92,15 @@ impl Serve {
             let beating = bloomsday.clone();
             tokio::spawn(async move { beating.heartbeats(name).await });
         }
-        let followed = tokio::select! {
-            () = signals.until_stopped(&bloomsday, tls.as_ref()) => true,
-            () = bloomsday.stopped() => false,
+        // What nobody follows would answer for ever: whoever starts it again must hear why.
+        let ended = tokio::select! {
+            () = signals.until_stopped(&bloomsday, tls.as_ref()) => Ok(ExitCode::SUCCESS),
+            () = bloomsday.stopped() => Err(bloomsday_server::error::Error::Stopped.into()),
+            wrong = bloomsday.other_pointers() => Err(wrong.into()),
         };
         tracing::info!("stopping: no new requests; those under way are answered");
         server.stop().await;
-        // What nobody follows would answer for ever: whoever starts it again must hear of it.
-        if followed {
-            Ok(ExitCode::SUCCESS)
-        } else {
-            Err(bloomsday_server::error::Error::Stopped.into())
-        }
+        ended
     }
 }
 

@@ -62,6 +62,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 
@@ -148,11 +149,17 @@ pub struct Bloomsday {
 /// Starts serving, and returns once every filter answers.
 ///
 /// # Errors
-/// [`Error::NotReady`] when one does not within `start_deadline`; the store's address may be wrong.
+/// [`Error::NotReady`] when one does not within `start_deadline`; the store's address may be wrong. At once
+/// where the store says that a filter's pointers live elsewhere.
 pub async fn start(config: Config) -> Result<Bloomsday, Error> {
     let deadline = config.start_deadline;
     let bloomsday = start_unloaded(config, false)?;
-    let ready = bloomsday.poller.ready();
+    let ready = async {
+        tokio::select! {
+            ready = bloomsday.poller.ready() => ready,
+            wrong = bloomsday.other_pointers() => Err(wrong),
+        }
+    };
     match tokio::time::timeout(deadline, ready).await {
         Ok(ready) => ready.map(|()| bloomsday.clone()),
         Err(_) => {
@@ -265,6 +272,19 @@ impl Bloomsday {
     /// ends for a store that can only be read. A write that fails is one warning, and tried again.
     pub async fn heartbeats(&self, server: String) {
         heartbeat::beat(self.clone(), server).await;
+    }
+
+    /// Ends when the store says that a filter's pointers live elsewhere than where this server was told to
+    /// look; never when it says nothing of that or cannot be asked: then the looks at it tell.
+    pub async fn other_pointers(&self) -> Error {
+        for slot in self.slots.iter() {
+            if let Err(error @ StoreError::OtherPointers { .. }) =
+                self.store.check_pointers(slot.name()).await
+            {
+                return error.into();
+            }
+        }
+        std::future::pending().await
     }
 
     /// The time of day, by the clock that the poller goes by.

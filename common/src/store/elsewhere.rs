@@ -45,6 +45,15 @@ impl Store {
         None
     }
 
+    /// What holds the pointers, and under which template, when it is not the store itself.
+    pub(super) fn pointers_place(&self) -> Option<(&str, &str)> {
+        #[cfg(feature = "redis")]
+        if let Some(redis) = &self.elsewhere.redis {
+            return Some((redis.name(), redis.template()));
+        }
+        None
+    }
+
     /// Tries on a scratch key whether the store really refuses a conditional write that it should;
     /// and where pointers are elsewhere, there too.
     ///

@@ -10,6 +10,7 @@ mod fetch;
 pub mod heartbeat;
 mod history;
 mod local;
+mod marker;
 mod open;
 mod prune;
 #[cfg(feature = "redis")]
@@ -186,8 +187,14 @@ impl Store {
     /// Reads the pointer of a day.
     ///
     /// # Errors
-    /// The store's. An absent or unreadable pointer is not an error here.
+    /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is not an error here.
     pub async fn pointer(&self, filter: &FilterName, day: Day) -> Result<Read<Pointer>, Error> {
+        self.check_pointers(filter).await?;
+        self.pointer_here(filter, day).await
+    }
+
+    /// As [`Store::pointer`], for one who has checked already that pointers live here.
+    async fn pointer_here(&self, filter: &FilterName, day: Day) -> Result<Read<Pointer>, Error> {
         let key = key::pointer(filter, day);
         self.record(&key, |bytes| Pointer::parse(bytes, filter, &self.names)).await
     }
@@ -203,8 +210,8 @@ impl Store {
     /// Writes the pointer of a day if it still is what was read.
     ///
     /// # Errors
-    /// [`Error::Changed`] when it is not; the store's when the write failed and a second look shows
-    /// that nothing was written.
+    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write failed and
+    /// a second look shows that nothing was written.
     pub async fn point(
         &self,
         filter: &FilterName,
@@ -212,6 +219,7 @@ impl Store {
         pointer: &Pointer,
         read: &Version,
     ) -> Result<(), Error> {
+        self.check_pointers(filter).await?;
         self.put_if(&key::pointer(filter, day), pointer.to_bytes().into(), read).await
     }
 
@@ -263,8 +271,13 @@ impl Store {
     /// The days that have a pointer, oldest first.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; [`Error::OtherPointers`].
     pub async fn pointer_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+        self.check_pointers(filter).await?;
+        self.pointer_days_here(filter).await
+    }
+
+    async fn pointer_days_here(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
         if let Some(days) = self.elsewhere.days(filter).await {
             return days;
         }
@@ -288,7 +301,9 @@ impl Store {
         let unreadable = |key: String, why: String, remedy: String| {
             Following::Keep(Error::Record { key, why, remedy }.to_string())
         };
-        match protocol::follow_pin(&self.pin(filter).await?.seen, now) {
+        // At once, so that a look takes no longer for the one than for the other.
+        let ((), pin) = futures::try_join!(self.check_pointers(filter), self.pin(filter))?;
+        match protocol::follow_pin(&pin.seen, now) {
             Step::Follow(followed) => return Ok(Following::Blob(followed)),
             Step::Keep { why } => {
                 return Ok(unreadable(key::pin(filter), why, format!("unpin {filter}")));
@@ -296,7 +311,7 @@ impl Store {
             Step::Further => {}
         }
         for day in days {
-            match protocol::follow_pointer(*day, &self.pointer(filter, *day).await?.seen) {
+            match protocol::follow_pointer(*day, &self.pointer_here(filter, *day).await?.seen) {
                 Step::Follow(followed) => return Ok(Following::Blob(followed)),
                 Step::Keep { why } => {
                     let remedy = format!("repoint {filter} {day} --to DAY");

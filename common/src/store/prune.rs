@@ -35,7 +35,8 @@ impl Store {
     /// Cost: two listings of blobs, and for each delete two reads of every pointer.
     ///
     /// # Errors
-    /// The store's; what was deleted until then stays deleted, and a next prune goes on.
+    /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nothing can
+    /// be known of what is needed. [`Error::OtherPointers`]. The store's; what was deleted until then stays deleted, and a next prune goes on.
     pub async fn prune(
         &self,
         filter: &FilterName,
@@ -93,14 +94,21 @@ impl Store {
         let references = self.references(filter, &pointers).await?;
         let mut due =
             Pruned { pointers, unreadable: references.unreadable().to_vec(), ..Pruned::default() };
+        let mut lost = 0;
         for object in self.list_objects(&key::blobs(filter)).await? {
             let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
-            if protocol::may_delete(&blob, object.uploaded, now, &references, retention) {
+            // Without one pointer nothing may go: what would is only counted.
+            let uploaded = object.uploaded;
+            lost += usize::from(protocol::is_doomed(&blob, uploaded, now, &references, retention));
+            if protocol::may_delete(&blob, uploaded, now, &references, retention) {
                 due.bytes += object.bytes;
                 due.blobs.push(blob);
             }
         }
         due.blobs.sort_unstable();
+        if days.is_empty() && lost > 0 {
+            return Err(self.no_pointers(filter, lost));
+        }
         if let Some(folder) = &self.folder {
             for (name, bytes) in local::abandoned_uploads(folder, &key::blobs(filter))? {
                 due.bytes += bytes;
@@ -120,6 +128,9 @@ impl Store {
         retention: Retention,
     ) -> Result<Option<u64>, Error> {
         let references = self.references(filter, &[]).await?;
+        if references.pointers() == 0 {
+            return Err(self.no_pointers(filter, 1));
+        }
         let (bytes, uploaded) = match self.look_at_blob(blob).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             other => other?,
@@ -129,6 +140,11 @@ impl Store {
         }
         self.delete(&blob.to_string()).await?;
         Ok(Some(bytes))
+    }
+
+    fn no_pointers(&self, filter: &FilterName, blobs: usize) -> Error {
+        let place = self.pointers_name().unwrap_or(self.name()).to_owned();
+        Error::NoPointers { filter: filter.to_string(), place, blobs }
     }
 
     /// What the pin and all pointers name, but for those of the days `without`.
@@ -150,11 +166,12 @@ impl Store {
     }
 
     async fn records(&self, filter: &FilterName) -> Result<Records, Error> {
+        self.check_pointers(filter).await?;
         let pin = self.pin(filter).await?;
         let mut records =
             Records { pin: pin.seen, pointers: Vec::new(), versions: vec![(None, pin.version)] };
-        for day in self.pointer_days(filter).await? {
-            let read = self.pointer(filter, day).await?;
+        for day in self.pointer_days_here(filter).await? {
+            let read = self.pointer_here(filter, day).await?;
             records.pointers.push((day, read.seen));
             records.versions.push((Some(day), read.version));
         }

@@ -92,6 +92,10 @@ impl Pointers {
         &self.name
     }
 
+    pub(super) fn template(&self) -> &str {
+        &self.template
+    }
+
     /// Redis's key of the pointer that lies at `path` in a store; `None` when no pointer does.
     pub(super) fn place(&self, path: &str) -> Option<String> {
         let (filter, rest) = path.split_once('/')?;

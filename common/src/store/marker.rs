@@ -1,0 +1,171 @@
+//! `{filter}/store.json`: a small record that says where the pointers of a filter live, left by the first
+//! build, so that whoever was told something else touches none of them.
+//!
+//! ```json
+//! {
+//!   "pointers": "redis",
+//!   "key": "{filter}_{day:%Y%m%d}",
+//!   "address": "redis://redis:6379/"
+//! }
+//! ```
+//!
+//! or `{"pointers": "store"}`. The address is for people alone: one Redis has many names, and none here
+//! holds a user or a password. A store without the record goes on working; the next build, repoint or
+//! pin leaves one. It is written once and never changed by a program: whoever moves the pointers deletes
+//! it. One that may not be read (a policy from before there were any) counts as absent.
+
+use object_store::{PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use crate::error::Error;
+use crate::key::{self, FilterName};
+use crate::pointer::{Act, ActKind, Outcome};
+use crate::protocol::Seen;
+use crate::shown::cut;
+
+/// Where pointers live.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Marker {
+    /// `store` or `redis`.
+    pointers: String,
+    /// The template of a pointer's key in Redis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// How the program that wrote this reached Redis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+}
+
+impl Marker {
+    fn is_of_the_same_place(&self, other: &Marker) -> bool {
+        (&self.pointers, &self.key) == (&other.pointers, &other.key)
+    }
+
+    fn describe(&self) -> String {
+        match (self.pointers.as_str(), &self.key) {
+            ("store", _) => "live in the store".into(),
+            (_, Some(key)) => {
+                format!("live in Redis under the key `{}`", cut(key))
+            }
+            (other, None) => format!("live in `{}`", cut(other)),
+        }
+    }
+
+    /// What whoever was told something else has to set.
+    fn remedy(&self, told: &Marker) -> String {
+        let key = self.key.as_deref().map(cut).unwrap_or_default();
+        match (self.pointers.as_str(), told.pointers.as_str()) {
+            ("store", _) => "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into(),
+            ("redis", "redis") => format!("set `pointers_key = \"{key}\"` in bloomsday.toml"),
+            ("redis", _) => {
+                let address = self.address.as_deref().map(cut);
+                let address = address.unwrap_or_else(|| "redis://HOST".into());
+                format!(
+                    "set `pointers = \"{address}\"` in bloomsday.toml, or BLOOMSDAY_POINTERS, with \
+                     `pointers_key = \"{key}\"`"
+                )
+            }
+            _ => "use a program that knows such a place".into(),
+        }
+    }
+}
+
+impl Store {
+    /// Refuses to go on where the store says that a filter's pointers live elsewhere.
+    ///
+    /// Cost: one small read.
+    ///
+    /// # Errors
+    /// [`Error::OtherPointers`]; the store's.
+    pub async fn check_pointers(&self, filter: &FilterName) -> Result<(), Error> {
+        self.marker(filter).await.map(drop)
+    }
+
+    /// As [`Store::check_pointers`], and leaves a marker where there is none yet.
+    ///
+    /// Not where the history tells of pointers and the place that was configured has none: whoever was
+    /// never told of Redis must not be the first to say where a filter's pointers are.
+    ///
+    /// # Errors
+    /// As [`Store::check_pointers`]. A store that was left without a marker is none: the text says why.
+    pub async fn mark_pointers(&self, filter: &FilterName) -> Result<Option<String>, Error> {
+        if self.marker(filter).await?.is_some() {
+            return Ok(None);
+        }
+        if !self.may_mark(filter).await? {
+            let place = self.pointers_name().unwrap_or(self.name());
+            return Ok(Some(format!(
+                "the history of `{filter}` tells of pointers, and there was not one pointer in {place}: if \
+                 they live elsewhere, name that place (`pointers` in bloomsday.toml, BLOOMSDAY_POINTERS)"
+            )));
+        }
+        let (key, here) = (key::marker(filter), self.here());
+        self.must_do_more_than_read("write", &key)?;
+        let mut bytes = serde_json::to_vec_pretty(&here).expect("a marker holds only strings");
+        bytes.push(b'\n');
+        let options = PutOptions::from(PutMode::Create);
+        let put = self.objects.put_opts(&self.path(&key), bytes.into(), options).await;
+        let Err(error) = put.map_err(|e| self.error("write", &key, e)) else { return Ok(None) };
+        // Another program may have been first, or this one, with its answer lost.
+        match (self.marker(filter).await?, error) {
+            (Some(_), _) => Ok(None),
+            (None, error @ Error::Forbidden { .. }) => Ok(Some(format!(
+                "nothing says where the pointers of `{filter}` live, which would keep a command with \
+                 another configuration from changing others: {error}"
+            ))),
+            (None, error) => Err(error),
+        }
+    }
+
+    /// What the configuration says.
+    fn here(&self) -> Marker {
+        match self.pointers_place() {
+            None => Marker { pointers: "store".into(), key: None, address: None },
+            Some((address, key)) => Marker {
+                pointers: "redis".into(),
+                key: Some(key.to_owned()),
+                address: Some(address.to_owned()),
+            },
+        }
+    }
+
+    /// The marker, if there is one, and it agrees.
+    async fn marker(&self, filter: &FilterName) -> Result<Option<Marker>, Error> {
+        let key = key::marker(filter);
+        let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| e.to_string());
+        let seen = match self.record::<Marker>(&key, parse).await {
+            // As it may not be read, it cannot be asked.
+            Err(Error::Forbidden { .. }) => return Ok(None),
+            read => read?.seen,
+        };
+        let here = self.here();
+        let other = |there: String, remedy: String| Error::OtherPointers {
+            key: key.clone(),
+            store: self.name().to_owned(),
+            there,
+            here: here.describe(),
+            remedy,
+        };
+        match seen {
+            Seen::Absent => Ok(None),
+            Seen::Found(marker) if marker.is_of_the_same_place(&here) => Ok(Some(marker)),
+            Seen::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),
+            Seen::Unreadable(why) => {
+                let there = format!("live somewhere, but cannot be read ({})", cut(&why));
+                Err(other(there, format!("mend it, or delete {key} if this program is right")))
+            }
+        }
+    }
+
+    async fn may_mark(&self, filter: &FilterName) -> Result<bool, Error> {
+        if !self.pointer_days_here(filter).await?.is_empty() {
+            return Ok(true);
+        }
+        let moved = |act: &Act| {
+            matches!(act.act, ActKind::Build | ActKind::Repoint)
+                && matches!(act.outcome, Outcome::Published | Outcome::Unchanged)
+        };
+        Ok(!self.history(filter).await?.iter().any(moved))
+    }
+}
