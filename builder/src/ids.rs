@@ -137,6 +137,12 @@ impl Column {
         }
     }
 
+    /// Whether it is read as another one is.
+    pub(crate) fn is_like(&self, other: &Column) -> bool {
+        (self.leaf, self.kind, self.text) == (other.leaf, other.kind, other.text)
+            && self.alone.root_schema() == other.alone.root_schema()
+    }
+
     /// Whether it can have no values at all.
     pub(crate) fn is_null(&self) -> bool {
         self.kind == Kind::Null

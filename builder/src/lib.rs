@@ -37,5 +37,12 @@ pub mod scan;
 pub mod source;
 pub mod verify;
 
+/// For `fuzz/` alone, without a promise.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::scan::fuzzing::read;
+}
+
 pub use build::{Job, Progress, Report, Seconds, build};
 pub use import::{Import, import};

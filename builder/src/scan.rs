@@ -21,6 +21,8 @@ mod cut;
 mod decode;
 mod delta;
 mod footer;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod grammar;
 mod header;
 mod levels;
@@ -41,7 +43,7 @@ use std::thread::JoinHandle;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use self::cut::{Cutter, Piece, Refused};
+use self::cut::{Cutter, Piece};
 use self::decode::Event;
 pub use self::footer::MAX_FOOTER_BYTES;
 use self::footer::Plan;
@@ -251,11 +253,7 @@ struct Fetcher {
 impl Fetcher {
     /// Fetches a chunk and hands it on, piece by piece. Why it failed, unless that is already reported.
     async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
-        let place = format!("row group {group}");
-        let refused = |refused| match refused {
-            Refused::Damaged(why) => plan.corrupt(&place, why),
-            Refused::TooLarge(bytes) => plan.no_room(&place, bytes, self.unpacked),
-        };
+        let refused = |refused| plan.refused(group, refused, self.unpacked);
         let mut cutter = Cutter::new(&plan.chunks[group], u64::from(self.most), self.unpacked);
         while let Some(wanted) = cutter.wanted() {
             let bytes = u32::try_from(wanted.bytes()).unwrap_or(u32::MAX);

@@ -41,7 +41,7 @@ pub(super) fn run<S: Sink>(
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
 ) -> (Counts, Option<S::Left>) {
-    let mut meter = Meter { report, since: 0 };
+    let mut meter = Meter::new(report);
     let mut counts = Counts::default();
     while !stop.load(Ordering::Relaxed) {
         // One thread waits for work and the others for that one; nobody panics in between.
@@ -92,7 +92,7 @@ fn guarded<S: Sink>(
     }
 }
 
-fn decode(
+pub(super) fn decode(
     work: &Work,
     take: &mut impl FnMut(&[u8]),
     room: &Unpacked,
@@ -176,12 +176,16 @@ impl Tally<'_, '_> {
 }
 
 /// Reports rows, though not every few of them.
-struct Meter<'a> {
+pub(super) struct Meter<'a> {
     report: &'a mpsc::UnboundedSender<Event>,
     since: u64,
 }
 
-impl Meter<'_> {
+impl<'a> Meter<'a> {
+    pub(super) fn new(report: &'a mpsc::UnboundedSender<Event>) -> Meter<'a> {
+        Meter { report, since: 0 }
+    }
+
     fn count(&mut self, rows: u64) {
         self.since += rows;
         if self.since >= ROWS_A_REPORT {

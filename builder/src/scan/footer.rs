@@ -20,7 +20,7 @@ use parquet::file::metadata::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::cut::{Wanted, length};
+use super::cut::{Refused, Wanted, length};
 use super::metadata::{Footer, Group};
 use super::room::Footers;
 use super::source::Layout;
@@ -45,7 +45,7 @@ const PARTS_AT_ONCE: usize = 4;
 /// All that a row group's bytes still need to become IDs.
 pub(super) struct Plan {
     pub(super) file: InputFile,
-    pub(super) column: Column,
+    pub(super) column: Arc<Column>,
     pub(super) chunks: Vec<Chunk>,
     pub(super) rows: u64,
     pub(super) footer_bytes: u64,
@@ -71,19 +71,24 @@ impl Plan {
         let room = Arc::clone(room);
         // A parser of the bytes of strangers: its panics must stay its own, and the runtime free.
         let parsed = tokio::task::spawn_blocking(move || {
-            let plan = parse(&file, &footer, &column, &room);
-            plan.map(|(column, chunks)| Plan {
-                rows: chunks.iter().map(|chunk| chunk.rows).sum(),
-                footer_bytes: fetched,
-                file,
-                column,
-                chunks,
-                seen,
-            })
+            let plan = Plan::of(file, &footer, &column, &room)?;
+            Ok(Plan { footer_bytes: fetched, seen, ..plan })
         });
         parsed.await.unwrap_or_else(|_| {
             Err(Error::Corrupt { file: name, why: "the parser of its footer gave up".into() })
         })
+    }
+
+    /// What a footer says of a file.
+    pub(super) fn of(
+        file: InputFile,
+        footer: &[u8],
+        column: &str,
+        room: &Footers,
+    ) -> Result<Plan, Error> {
+        let (column, chunks) = parse(&file, footer, column, room)?;
+        let rows = chunks.iter().map(|chunk| chunk.rows).sum();
+        Ok(Plan { file, column, chunks, rows, footer_bytes: footer.len() as u64, seen: None })
     }
 
     /// Fetches some bytes of the column, and nothing else, into memory that is spare.
@@ -172,6 +177,15 @@ impl Plan {
 
     pub(super) fn corrupt(&self, place: impl Display, why: impl Display) -> Error {
         corrupt(&self.file, format!("{place}: {why}"))
+    }
+
+    /// Why a chunk was not cut any further, where there is so much room.
+    pub(super) fn refused(&self, group: usize, why: Refused, room: u64) -> Error {
+        let place = format!("row group {group}");
+        match why {
+            Refused::Damaged(why) => self.corrupt(place, why),
+            Refused::TooLarge(bytes) => self.no_room(place, bytes, room),
+        }
     }
 
     /// Its pages there need more memory than all there is.
@@ -304,7 +318,7 @@ fn parse(
     footer: &[u8],
     name: &str,
     room: &Footers,
-) -> Result<(Column, Vec<Chunk>), Error> {
+) -> Result<(Arc<Column>, Vec<Chunk>), Error> {
     let damaged = |e: ParquetError| corrupt(file, format!("its footer cannot be read: {e}"));
     let end = file.meta.size - 8 - footer.len() as u64;
     let footer = Footer::read(footer).map_err(|why| corrupt(file, why))?;
@@ -321,7 +335,8 @@ fn parse(
         let schema = schema.file_metadata().schema_descr();
         (Column::find(schema, name, &file.name)?, schema.num_columns())
     };
-    let kept = (footer.groups * size_of::<Chunk>()) as u64;
+    let (column, column_bytes) = room.same(column);
+    let kept = (footer.groups * size_of::<Chunk>()) as u64 + column_bytes;
     room.keep(kept).map_err(|limit| Error::TooMany {
         name: format!("the input, as far as {},", file.name),
         what: "bytes of what is known of its row groups",

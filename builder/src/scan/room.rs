@@ -2,9 +2,11 @@
 //! anything, and a footer before it is fetched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::ids::Column;
 
 /// How much memory a scan may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +23,12 @@ pub struct Room {
 /// What the store's client collects, and what that is put together to.
 const COPIES: u64 = 2;
 
+/// What is known of a column: its schema, twice.
+const BYTES_A_COLUMN: u64 = 8 << 10;
+
+/// A day's files have one schema, or a few.
+const MAX_SCHEMAS: usize = 16;
+
 /// [`Room::footers`], shared out: a half of it for their bytes, a quarter each for schemas, one after the
 /// other, and for what stays.
 pub(super) struct Footers {
@@ -28,6 +36,7 @@ pub(super) struct Footers {
     fetching: Arc<Semaphore>,
     schemas: Unpacked,
     kept: AtomicU64,
+    columns: Mutex<Vec<Arc<Column>>>,
 }
 
 impl Footers {
@@ -38,7 +47,21 @@ impl Footers {
             fetching: Arc::new(Semaphore::new(all as usize)),
             schemas: Unpacked::new(bytes / 4),
             kept: AtomicU64::new(0),
+            columns: Mutex::default(),
         }
+    }
+
+    /// The same column of another file, if there was one: what stays of a million files is their chunks.
+    pub(super) fn same(&self, column: Column) -> (Arc<Column>, u64) {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = columns.iter().find(|known| known.is_like(&column)) {
+            return (Arc::clone(same), 0);
+        }
+        let column = Arc::new(column);
+        if columns.len() < MAX_SCHEMAS {
+            columns.push(Arc::clone(&column));
+        }
+        (column, BYTES_A_COLUMN)
     }
 
     /// Waits until there is room for a footer; one that is larger than all of it is there alone.
