@@ -166,6 +166,18 @@ pub struct Act {
     /// Share of these IDs that the day before also held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<f64>,
+    /// Files read by a build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Files left out because of a hidden name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_passed_over: Option<u64>,
+    /// The size of the files read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_bytes: Option<u64>,
+    /// Days of the window that had no input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub window_missing: Vec<Day>,
     /// False-positive probability, measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpp_measured: Option<f64>,
@@ -191,6 +203,10 @@ impl Act {
             nulls: None,
             invalid: None,
             overlap: None,
+            files: None,
+            files_passed_over: None,
+            input_bytes: None,
+            window_missing: Vec::new(),
             fpp_measured: None,
             seconds: None,
         }
