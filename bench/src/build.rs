@@ -223,6 +223,7 @@ async fn whole(input: &Path, store: &Store) -> Report {
         filter: "rt".parse().expect("a good name"),
         day: ours::day(),
         inputs: inputs(input),
+        window: Default::default(),
         column: COLUMN.to_owned(),
         fpp: FPP,
         layout: Layout::Blocked,

@@ -8,27 +8,24 @@ use std::time::Instant;
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
-use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
-use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{Act, ActKind, Outcome};
-use bloomsday_common::protocol::{self, Publish, Retention, Seen, Step};
+use bloomsday_common::protocol::{self, Publish, Retention, Step};
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::budget::{self, Budget};
 use crate::error::Error;
-use crate::gates::{self, Counts, Gates, Norms, Verdict};
+use crate::gates::{Gates, Norms};
 use crate::partition::{Distinct, Feeder, Partitions};
+use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::{fill, publish, quality, source, verify};
-
-/// How many days back an earlier filter is looked for, to compare with.
-const OVERLAP_DAYS: u32 = 7;
+use crate::source::Window;
+use crate::{earlier, fill, publish, quality, source, verify};
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -39,6 +36,8 @@ pub struct Job {
     pub day: Day,
     /// Files, folders or globs; `{day}` in them is expanded.
     pub inputs: Vec<String>,
+    /// The days whose inputs are read together.
+    pub window: Window,
     /// The column with the IDs, dotted when nested.
     pub column: String,
     /// The false-positive probability to size for.
@@ -77,70 +76,6 @@ pub enum Progress {
     Upload(u64, u64),
     /// Asking every ID of the bytes read back.
     Verify,
-}
-
-/// What came of it. Its JSON is the command's report.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// The filter.
-    pub filter: FilterName,
-    /// The day.
-    pub day: Day,
-    /// `published`, `unchanged`, `superseded` or `refused`.
-    pub outcome: Outcome,
-    /// Whether a pin holds the fleet on another blob meanwhile.
-    pub pinned: bool,
-    /// The blob; none when there was nothing to build.
-    pub blob: Option<BlobKey>,
-    /// Its digest.
-    pub digest: Option<Digest>,
-    /// How bits are arranged.
-    pub layout: &'static str,
-    /// Distinct IDs.
-    pub ids: u64,
-    /// Rows read.
-    pub rows: u64,
-    /// Rows without an ID.
-    pub nulls: u64,
-    /// Rows whose ID was empty or longer than 1,024 bytes.
-    pub invalid: u64,
-    /// The size of the blob.
-    pub bytes: u64,
-    /// Bits of the filter for each distinct ID.
-    pub bits_per_id: f64,
-    /// The rate asked for.
-    pub fpp_target: f64,
-    /// The rate measured.
-    pub fpp_measured: f64,
-    /// The share of these IDs that the newest earlier day also held, if one could be asked.
-    pub overlap: Option<f64>,
-    /// What the gates made of the day's numbers.
-    pub gates: Vec<Verdict>,
-    /// Where the time went.
-    pub seconds: Seconds,
-    /// Why it was not published, and what to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Nothing was written.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-}
-
-/// Where a build's time went, in seconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Seconds {
-    /// Reading, decoding, hashing, partitioning.
-    pub scan: f64,
-    /// Removing duplicates.
-    pub count: f64,
-    /// Setting bits and measuring the rate.
-    pub fill: f64,
-    /// Digest, upload and reading back.
-    pub publish: f64,
-    /// Asking every ID.
-    pub verify: f64,
-    /// All of it.
-    pub total: f64,
 }
 
 /// Builds one day and points at it.
@@ -182,6 +117,7 @@ async fn run<H: IdHash>(
 
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
+    report.window_days = job.window.days;
     let gathered = gather::<H>(job, &mut report, progress).await?;
     let Some((distinct, samples)) = gathered else {
         report.outcome = Outcome::Refused;
@@ -226,13 +162,24 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let overlap = overlap(job, store, &distinct).await;
-    report.overlap = overlap.map(|(share, _)| share);
+    let compared = earlier::compare(job, store, &distinct, sealed.len()).await;
+    compared.warnings.into_iter().for_each(|warning| report.warn(warning));
+    report.overlap = compared.overlap.map(|(share, _)| share);
     report.seconds.verify += clock.elapsed().as_secs_f64();
     let decision = publish::decide(store, &start, sealed.key(), job.retention).await?;
     if let Publish::Point { .. } = decision.publish {
-        let norms = Norms::of(job.day, &decision.history);
-        let failed = report.judge(overlap, &norms, &job.gates);
+        let mut norms = Norms::of(job.day, &decision.history);
+        if norms.lacks_ids()
+            && let Some((blob, ids)) = &compared.ids
+        {
+            report.warn(format!(
+                "the history tells of no accepted build of an earlier day, and there is one: \
+                 IDs are judged by the {ids} of {blob} alone; was the history deleted?"
+            ));
+            norms = norms.or_ids(*ids);
+        }
+        norms.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
+        let failed = report.judge(compared.overlap, &norms, &job.gates);
         match &job.accept_change {
             _ if failed.is_empty() => {}
             Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
@@ -269,7 +216,9 @@ async fn gather<H: IdHash>(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Option<(Distinct<H>, Vec<Sample>)>, Error> {
     let clock = Instant::now();
-    let files = source::find(&job.inputs, job.day).await?;
+    let input = source::find_window(&job.inputs, job.day, job.window).await?;
+    report.read_from(&input);
+    let files = input.files;
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
@@ -331,36 +280,6 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
     }
 }
 
-/// The share of the day's IDs that the newest earlier day's filter holds, and its standard deviation.
-///
-/// Another layout's filter cannot be compared with. Nor can one that is damaged or out of reach: that
-/// is only a warning, since the other gates go on judging.
-async fn overlap<H: IdHash>(
-    job: &Job,
-    store: &Store,
-    distinct: &Distinct<H>,
-) -> Option<(f64, f64)> {
-    for back in 1..=OVERLAP_DAYS {
-        let pointer = store.pointer(&job.filter, job.day.minus(back)).await.ok()?;
-        let Seen::Found(pointer) = pointer.seen else { continue };
-        let earlier = async {
-            let fetched = store.fetch(&pointer.blob, u64::MAX).await?;
-            blob::open(fetched, &pointer.blob)
-        };
-        return match earlier.await {
-            Ok((header, _)) if header.shape.layout() != H::LAYOUT => None,
-            Ok((header, filter)) => {
-                verify::overlap(&filter, header.fpp_measured(), distinct, job.threads).ok()
-            }
-            Err(error) => {
-                tracing::warn!("cannot compare with {}: {error}", pointer.blob);
-                None
-            }
-        };
-    }
-    None
-}
-
 /// Completes the report and leaves a record of it.
 pub(crate) async fn finish(
     store: &Store,
@@ -385,68 +304,4 @@ pub(crate) async fn finish(
     }
     crash_point("recorded");
     Ok(report)
-}
-
-impl Report {
-    pub(crate) fn empty(filter: &FilterName, day: Day, layout: Layout, fpp: f64) -> Report {
-        Report {
-            filter: filter.clone(),
-            day,
-            outcome: Outcome::Pointing,
-            pinned: false,
-            blob: None,
-            digest: None,
-            layout: layout.name(),
-            ids: 0,
-            rows: 0,
-            nulls: 0,
-            invalid: 0,
-            bytes: 0,
-            bits_per_id: 0.0,
-            fpp_target: fpp,
-            fpp_measured: 0.0,
-            overlap: None,
-            gates: Vec::new(),
-            seconds: Seconds::default(),
-            reason: None,
-            dry_run: false,
-        }
-    }
-
-    /// Puts the day's numbers to the gates; returns what failed, in words.
-    fn judge(&mut self, overlap: Option<(f64, f64)>, norms: &Norms, gates: &Gates) -> String {
-        let Report { rows, nulls, invalid, ids, .. } = *self;
-        self.gates = gates::judge(&Counts { rows, nulls, invalid, ids, overlap }, norms, gates);
-        let failed = self.gates.iter().filter(|verdict| !verdict.passed);
-        failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")
-    }
-
-    fn refusal(&self, failed: &str, blob: &BlobKey) -> String {
-        let Report { filter, day, .. } = self;
-        let kept = match self.dry_run {
-            true => String::new(),
-            false => format!("\n  The blob is kept for inspection at {blob}."),
-        };
-        format!(
-            "{filter} {day} is not like the days before: {failed}; nothing was pointed at{kept}\n  \
-             If the input is wrong, mend it and build again. If the change is real: build again with \
-             --accept-change 'why'"
-        )
-    }
-
-    /// The history record with everything the report knows.
-    pub(crate) fn told_in(&self, act: Act) -> Act {
-        Act {
-            outcome: self.outcome,
-            reason: self.reason.clone().or(act.reason),
-            ids: Some(self.ids),
-            rows: Some(self.rows),
-            nulls: Some(self.nulls),
-            invalid: Some(self.invalid),
-            overlap: self.overlap,
-            fpp_measured: Some(self.fpp_measured),
-            seconds: Some(self.seconds.total),
-            ..act
-        }
-    }
 }

@@ -99,6 +99,39 @@ pub enum Error {
         /// The day.
         day: Day,
     },
+    /// No input on earlier days of a window.
+    #[error(
+        "the {of} days up to {day} lack {missing} with any input: {days}; bring their files, or build \
+         without them: --window-missing allow (`window_missing = \"allow\"`)"
+    )]
+    NoDays {
+        /// The day that is built.
+        day: Day,
+        /// How many days the window has.
+        of: u32,
+        /// How many of them have no input.
+        missing: usize,
+        /// The first of these.
+        days: String,
+    },
+    /// A window that cannot be.
+    #[error("a window of {days} days (`window_days`, --window-days) cannot be: {why}")]
+    Window {
+        /// How many days were asked for.
+        days: u32,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something among the files that can be none.
+    #[error("{file} cannot be read: {}; {remedy}", words(.why))]
+    NotAFile {
+        /// What it is called.
+        file: String,
+        /// What it is.
+        why: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// An input that cannot be understood.
     #[error("the input `{input}` is not a usable glob: {why}")]
     Glob {
@@ -207,8 +240,10 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
-            Error::NoFiles { .. } => Kind::NotFound,
+            Error::NoFiles { .. } | Error::NoDays { .. } => Kind::NotFound,
+            Error::NotAFile { .. } => Kind::Failed,
             Error::Glob { .. }
+            | Error::Window { .. }
             | Error::Unsupported { .. }
             | Error::NoColumn { .. }
             | Error::NotAnId { .. } => Kind::Usage,

@@ -1,7 +1,8 @@
 //! "Is this day good?": the day's numbers against absolute limits and against the days before.
 //!
 //! Pure: knows counts and the history, never files, filters or pointers. A number passes or fails like
-//! this (for `ids` and `overlap`, where too little is the trouble, the other way round):
+//! this (for `overlap`, where too little is the trouble, the other way round; `ids`, `files` and
+//! `input_bytes` are refused on both sides of their band):
 //!
 //! ```text
 //!    passes            passes unless above band × norm          refused
@@ -15,8 +16,13 @@ use bloomsday_common::day::Day;
 use bloomsday_common::pointer::{Act, ActKind, Outcome};
 use serde::{Deserialize, Serialize};
 
-/// How many days before are looked at for what is normal.
-pub const NORM_DAYS: u32 = 7;
+/// How many accepted days before tell what is normal: the newest that there are.
+pub const NORM_DAYS: usize = 7;
+/// How old they may be: after an outage of weeks a bad day is likeliest, and something to compare with
+/// is better than nothing. Pointers are looked for no further back, too.
+pub const MAX_NORM_AGE_DAYS: u32 = 400;
+/// From so many days that all read the same number of files, fewer are worth a word.
+const USUAL_FILES_DAYS: usize = 3;
 /// An overlap is a share with a sampling error; it is refused only if so many deviations below.
 const OVERLAP_DEVIATIONS: f64 = 3.0;
 
@@ -49,6 +55,12 @@ pub struct Gates {
     /// Share of IDs that the day before held as well: less than `floor` is refused, `cap` and more
     /// passes, and in between less than the median / `band` is refused.
     pub overlap: Limits,
+    /// Files read; as `ids`. The default band is wide: compaction honestly changes the number ten times,
+    /// and IDs, rows and bytes tell more. One file less than on all days before is only a warning.
+    pub files: Limits,
+    /// The size of these files, all columns and as compressed; as `ids`. Another codec, or some more
+    /// columns, stay within the default band.
+    pub input_bytes: Limits,
 }
 
 impl Default for Gates {
@@ -60,6 +72,8 @@ impl Default for Gates {
             invalid: limits(0.001, 3.0, 0.1),
             duplicates: limits(2.0, 3.0, 1000.0),
             overlap: limits(0.01, 2.0, 0.9),
+            files: limits(1.0, 12.0, 1e6),
+            input_bytes: limits(1.0, 4.0, 1e16),
         }
     }
 }
@@ -76,6 +90,8 @@ impl Gates {
             ("invalid", self.invalid),
             ("duplicates", self.duplicates),
             ("overlap", self.overlap),
+            ("files", self.files),
+            ("input_bytes", self.input_bytes),
         ];
         for (name, Limits { floor, band, cap }) in named {
             if band.is_nan() || band < 1.0 {
@@ -102,6 +118,10 @@ pub struct Counts {
     pub ids: u64,
     /// Share of these IDs that the newest day before held, and its standard deviation.
     pub overlap: Option<(f64, f64)>,
+    /// Files read.
+    pub files: Option<u64>,
+    /// The size of these files.
+    pub input_bytes: Option<u64>,
 }
 
 /// One number, what it was held against, and how that ended.
@@ -130,19 +150,24 @@ pub struct Norms {
     /// Of the newest day before.
     duplicates: Option<f64>,
     overlap: Option<f64>,
+    files: Option<f64>,
+    input_bytes: Option<f64>,
+    /// The number of files that every one of several days had.
+    usual_files: Option<f64>,
 }
 
 impl Norms {
-    /// The medians of the accepted builds of the [`NORM_DAYS`] before `day`: one a day, the last that
-    /// was accepted; a day that an operator pointed elsewhere tells nothing of what is normal.
+    /// The medians of the last [`NORM_DAYS`] accepted days before `day`, however old within
+    /// [`MAX_NORM_AGE_DAYS`]: of each the last build that was accepted; a day that an operator pointed
+    /// elsewhere tells nothing of what is normal. A number that a day's record lacks has its median from
+    /// the others.
     pub fn of(day: Day, history: &[Act]) -> Norms {
         let mut acts: Vec<&Act> = history.iter().collect();
         acts.sort_by_key(|act| act.at);
         let mut accepted: BTreeMap<Day, &Act> = BTreeMap::new();
+        let oldest = day.minus(MAX_NORM_AGE_DAYS);
         for act in &acts {
-            let Some(of) = act.day.filter(|of| *of < day && *of >= day.minus(NORM_DAYS)) else {
-                continue;
-            };
+            let Some(of) = act.day.filter(|of| *of < day && *of >= oldest) else { continue };
             match (act.act, act.outcome) {
                 (ActKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
                 (ActKind::Repoint, Outcome::Published) => {
@@ -159,16 +184,42 @@ impl Norms {
                 _ => {}
             }
         }
-        let days: Vec<Numbers> = accepted.values().map(|act| Numbers::of_act(act)).collect();
+        let newest = accepted.values().rev().take(NORM_DAYS);
+        // The newest first.
+        let days: Vec<Numbers> = newest.map(|act| Numbers::of_act(act)).collect();
         let median_of =
             |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
+        let files = median_of(|day| day.files);
+        let all_had = |files: &f64| days.iter().all(|day| day.files == Some(*files));
         Norms {
             ids: median_of(|day| Some(day.ids)),
             nulls: median_of(|day| day.nulls),
             invalid: median_of(|day| day.invalid),
-            duplicates: days.last().and_then(|day| day.duplicates),
+            duplicates: days.first().and_then(|day| day.duplicates),
             overlap: median_of(|day| day.overlap),
+            files,
+            input_bytes: median_of(|day| day.input_bytes),
+            usual_files: files.filter(all_had).filter(|_| days.len() >= USUAL_FILES_DAYS),
         }
+    }
+
+    /// Whether no day before tells how many IDs are normal.
+    pub fn lacks_ids(&self) -> bool {
+        self.ids.is_none()
+    }
+
+    /// Takes the IDs of an earlier day's filter for normal, when the history tells of none.
+    pub fn or_ids(self, ids: u64) -> Norms {
+        Norms { ids: self.ids.or(Some(ids as f64)), ..self }
+    }
+
+    /// What to say of fewer files than every day before had: honest if a writer was changed, and a file
+    /// that is missing if not.
+    pub fn fewer_files(&self, files: u64) -> Option<String> {
+        let usual = self.usual_files.filter(|usual| (files as f64) < *usual)?;
+        Some(format!(
+            "{files} files were read, where each of the days before had {usual}: is one missing?"
+        ))
     }
 }
 
@@ -179,11 +230,13 @@ struct Numbers {
     invalid: Option<f64>,
     duplicates: Option<f64>,
     overlap: Option<f64>,
+    files: Option<f64>,
+    input_bytes: Option<f64>,
 }
 
 impl Numbers {
     fn of(counts: &Counts) -> Numbers {
-        let Counts { rows, nulls, invalid, ids, overlap } = *counts;
+        let Counts { rows, nulls, invalid, ids, overlap, files, input_bytes } = *counts;
         // An imported filter has no rows, and no shares of them.
         let share = |n: u64| (rows > 0).then(|| n as f64 / rows as f64);
         let with_id = rows.saturating_sub(nulls).saturating_sub(invalid);
@@ -193,6 +246,8 @@ impl Numbers {
             invalid: share(invalid),
             duplicates: (with_id > 0 && ids > 0).then(|| with_id as f64 / ids as f64),
             overlap: overlap.map(|(share, _)| share),
+            files: files.map(|files| files as f64),
+            input_bytes: input_bytes.map(|bytes| bytes as f64),
         }
     }
 
@@ -203,6 +258,8 @@ impl Numbers {
             invalid: act.invalid.unwrap_or(0),
             ids: act.ids.unwrap_or(0),
             overlap: act.overlap.map(|share| (share, 0.0)),
+            files: act.files,
+            input_bytes: act.input_bytes,
         })
     }
 }
@@ -216,11 +273,13 @@ pub fn judge(counts: &Counts, norms: &Norms, gates: &Gates) -> Vec<Verdict> {
         let high = norm.map_or(cap, |norm| (band * norm).clamp(floor, cap));
         value.map(|value| verdict(gate, value, 0.0, norm, (0.0, high)))
     };
-    let Limits { floor, band, cap } = gates.ids;
-    let around = norms.ids.map_or((floor, cap), |norm| {
-        ((norm / band).clamp(floor, cap), (norm * band).clamp(floor, cap))
-    });
-    let ids = verdict("ids", numbers.ids, 0.0, norms.ids, around);
+    let around = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
+        let Limits { floor, band, cap } = limits;
+        let between = norm.map_or((floor, cap), |norm| {
+            ((norm / band).clamp(floor, cap), (norm * band).clamp(floor, cap))
+        });
+        value.map(|value| verdict(gate, value, 0.0, norm, between))
+    };
 
     let Limits { floor, band, cap } = gates.overlap;
     let low = norms.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
@@ -229,11 +288,13 @@ pub fn judge(counts: &Counts, norms: &Norms, gates: &Gates) -> Vec<Verdict> {
         verdict("overlap", share, tolerance, norms.overlap, (low, 1.0))
     });
     [
-        Some(ids),
+        around("ids", Some(numbers.ids), norms.ids, gates.ids),
         too_much("nulls", numbers.nulls, norms.nulls, gates.nulls),
         too_much("invalid", numbers.invalid, norms.invalid, gates.invalid),
         too_much("duplicates", numbers.duplicates, norms.duplicates, gates.duplicates),
         overlap,
+        around("files", numbers.files, norms.files, gates.files),
+        around("input_bytes", numbers.input_bytes, norms.input_bytes, gates.input_bytes),
     ]
     .into_iter()
     .flatten()
@@ -260,6 +321,8 @@ impl std::fmt::Display for Verdict {
             "nulls" => "share of rows without an ID",
             "invalid" => "share of rows with an empty or too long ID",
             "duplicates" => "rows a distinct ID",
+            "files" => "files read",
+            "input_bytes" => "bytes of input",
             _ => "overlap with the day before",
         };
         let number = |value: f64| match value {
@@ -314,6 +377,8 @@ mod tests {
             invalid: Some(0),
             ids: Some(ids),
             overlap: Some(0.8),
+            files: Some(24),
+            input_bytes: Some(1_000_000),
             ..Act::new(kind, outcome, at, "test")
         }
     }
@@ -330,7 +395,15 @@ mod tests {
     }
 
     fn normal() -> Counts {
-        Counts { rows: 2_000, nulls: 100, invalid: 0, ids: 1_000, overlap: Some((0.8, 0.01)) }
+        Counts {
+            rows: 2_000,
+            nulls: 100,
+            invalid: 0,
+            ids: 1_000,
+            overlap: Some((0.8, 0.01)),
+            files: Some(24),
+            input_bytes: Some(1_000_000),
+        }
     }
 
     fn refused(counts: Counts, norms: &Norms) -> Vec<&'static str> {
@@ -391,10 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn norms_come_from_the_last_accepted_build_of_each_of_seven_days() {
+    fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
         let norm = |acts: &[Act]| Norms::of(day(), acts).ids;
         assert_eq!(norm(&[]), None);
-        assert_eq!(norm(&[built(8, 100), built(0, 200)]), None, "too old, and the day itself");
+        assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
+        assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
+        let eight: Vec<Act> = (1..=8).map(|back| built(back, 10 * u64::from(back))).collect();
+        assert_eq!(norm(&eight), Some(40.0), "the newest seven");
         assert_eq!(norm(&[built(1, 100), built(2, 200), built(7, 900)]), Some(200.0));
         assert_eq!(norm(&[built(1, 100), built(2, 200)]), Some(150.0));
         let mended = act(ActKind::Build, Outcome::Published, 1, 5, 140);
@@ -413,6 +489,43 @@ mod tests {
             Act { blob: Some(blob(100)), ..act(ActKind::Repoint, Outcome::Published, 1, 4, 7) };
         acts.push(forward);
         assert_eq!(Norms::of(day(), &acts).ids, Some(150.0), "pointed forward again");
+    }
+
+    #[test]
+    fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
+        let norms = week();
+        let of = |files, bytes| {
+            let counts = Counts { files: Some(files), input_bytes: Some(bytes), ..normal() };
+            refused(counts, &norms)
+        };
+        assert_eq!(of(2, 250_000), [""; 0], "compacted into fewer files, by a better codec");
+        assert_eq!(of(288, 4_000_000), [""; 0]);
+        assert_eq!(of(1, 249_999), ["files", "input_bytes"]);
+        assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
+        // Records from before these numbers were kept tell nothing of them.
+        let old = |back| Act { files: None, input_bytes: None, ..built(back, 1_000) };
+        let norms = Norms::of(day(), &[old(1), old(2), built(3, 1_000)]);
+        assert_eq!((norms.files, norms.usual_files), (Some(24.0), None));
+        let none = Norms::of(day(), &[old(1)]);
+        assert_eq!(refused(Counts { files: Some(9_000), ..normal() }, &none), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_less_than_on_every_day_before_is_worth_a_word() {
+        assert_eq!(week().fewer_files(24), None);
+        assert!(week().fewer_files(23).unwrap().contains("23 files were read"));
+        let two = [built(1, 1_000), built(2, 1_000)];
+        assert_eq!(Norms::of(day(), &two).fewer_files(23), None, "two days are no habit");
+        let odd = Act { files: Some(20), ..built(3, 1_000) };
+        assert_eq!(Norms::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
+    }
+
+    #[test]
+    fn a_filter_alone_tells_how_many_ids_are_normal() {
+        assert!(Norms::default().lacks_ids());
+        let norms = Norms::default().or_ids(10_000);
+        assert_eq!(refused(Counts { overlap: None, ..normal() }, &norms), ["ids"]);
+        assert_eq!(week().or_ids(10_000), week(), "the history goes first");
     }
 
     #[test]

@@ -14,8 +14,9 @@ use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{Report, finish, refuse_the_future};
+use crate::build::{finish, refuse_the_future};
 use crate::error::Error;
+use crate::report::Report;
 use crate::{publish, quality, verify};
 
 /// A fuller filter answers "yes" to most questions: surely not what somebody meant to publish.

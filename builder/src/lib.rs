@@ -17,6 +17,8 @@
 //! | [`verify`] | does this filter hold every ID? |
 //! | [`quality`] | does it answer as its IDs should make it? |
 //! | [`gates`] | is this day good? |
+//! | `earlier` | the filter of an earlier day, to compare with |
+//! | `report` | what came of it |
 //! | [`publish`] | upload, read back, point |
 //! | [`error`] | why a day could not be built |
 
@@ -24,6 +26,7 @@
 
 pub mod budget;
 mod build;
+mod earlier;
 pub mod error;
 pub mod fill;
 pub mod gates;
@@ -32,6 +35,7 @@ mod import;
 pub mod partition;
 pub mod publish;
 pub mod quality;
+mod report;
 pub mod sample;
 pub mod scan;
 pub mod source;
@@ -44,5 +48,7 @@ pub mod fuzzing {
     pub use crate::scan::fuzzing::read;
 }
 
-pub use build::{Job, Progress, Report, Seconds, build};
+pub use build::{Job, Progress, build};
 pub use import::{Import, import};
+pub use report::{Report, Seconds};
+pub use source::Window;

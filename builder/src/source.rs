@@ -1,24 +1,53 @@
 //! Inputs → files: which objects a day's build reads, found through one listing an input.
 //!
-//! Nothing here looks inside a file: a file that is no Parquet is found out by `scan`.
+//! Nothing is left out in silence: what lies there is read, refused by name, or told in [`Input`]. Nothing
+//! here looks inside a file: a file that is no Parquet is found out by `scan`.
+//!
+//! | module | does |
+//! |---|---|
+//! | `wanted` | which names an input means |
+//! | `listing` | what lies below a folder, entry by entry |
+//! | `walk` | the same of a local folder |
+//! | `tables` | is the input a part of a table that deletes rows elsewhere? |
+//! | `whole` | is a day's input complete? |
 
-use std::collections::BTreeMap;
+mod listing;
+mod tables;
+mod walk;
+mod wanted;
+mod whole;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
 use std::sync::Arc;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::shown::{address_without_secrets, plain};
 use bloomsday_common::store::{Location, open_objects};
-use futures::TryStreamExt;
-use glob::{MatchOptions, Pattern};
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
+use self::listing::{Listing, PassedOver};
+pub use self::walk::MAX_DEPTH;
+use self::wanted::Wanted;
+pub use self::whole::{Whole, is_whole};
 use crate::error::Error;
 
 /// The most files of one build. Their footers are held in memory.
 pub const MAX_FILES: usize = 1_000_000;
+/// The most names that are looked at below one input's folder to find them, wanted or not.
+pub const MAX_LISTED: usize = 20_000_000;
+/// The most folders below one input's folder.
+pub const MAX_FOLDERS: usize = 1_000_000;
+/// The most days whose inputs one build can read together.
+pub const MAX_WINDOW_DAYS: u32 = 400;
+/// The most names in a list for people.
+pub const MAX_NAMED: usize = 20;
 
+/// How many inputs and days are listed at once.
+const LISTINGS_AT_ONCE: usize = 8;
 /// The most characters of a file's name in a message: what S3 allows for a key, and its bucket.
 const MAX_NAME_CHARS: usize = 1200;
 
@@ -33,41 +62,141 @@ pub struct InputFile {
     pub meta: ObjectMeta,
 }
 
-/// Finds the files of `inputs` for `day`, sorted by name, each of them once.
+/// The days whose inputs a build reads: so many, up to and with its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How many; 1 is the day alone.
+    pub days: u32,
+    /// Whether the days before its own may have no input.
+    pub may_lack_days: bool,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window { days: 1, may_lack_days: false }
+    }
+}
+
+impl Window {
+    /// Says whether these inputs can have such a window.
+    ///
+    /// # Errors
+    /// [`Error::Window`]: no days or too many, or an input that is the same on every day.
+    pub fn check(self, inputs: &[String]) -> Result<(), Error> {
+        let wrong = |why: String| Err(Error::Window { days: self.days, why });
+        if self.days == 0 || self.days > MAX_WINDOW_DAYS {
+            return wrong(format!("it has 1 to {MAX_WINDOW_DAYS}"));
+        }
+        match inputs.iter().find(|input| self.days > 1 && !input.contains("{day")) {
+            None => Ok(()),
+            Some(input) => wrong(format!(
+                "the input `{}` holds no {{day}}, so it is the same on each of them: write {{day}} \
+                 where its path has the day",
+                address_without_secrets(input)
+            )),
+        }
+    }
+
+    /// Its days, the newest first.
+    pub fn days_up_to(self, day: Day) -> impl Iterator<Item = Day> {
+        (0..self.days).map(move |back| day.minus(back))
+    }
+}
+
+/// What the inputs of a day hold, or of a window of days.
+#[derive(Debug, Default)]
+pub struct Input {
+    /// The files to read, sorted by name, each of them once.
+    pub files: Vec<InputFile>,
+    /// How many files were passed over because their name, or that of a folder they lie in, is hidden.
+    pub passed_over: u64,
+    /// At most [`MAX_NAMED`] of these, first those that look least like what other programs leave.
+    pub passed_over_names: Vec<String>,
+    /// Days of the window for which an input matched nothing, oldest first.
+    pub missing: Vec<Day>,
+    /// What somebody should know of the input, although it can be read.
+    pub warnings: Vec<String>,
+}
+
+impl Input {
+    /// The size of all files together.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.meta.size).sum()
+    }
+}
+
+/// The files of `inputs` for `day` alone; see [`find_window`].
+///
+/// # Errors
+/// As [`find_window`].
+pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> {
+    Ok(find_window(inputs, day, Window::default()).await?.files)
+}
+
+/// Finds the files of `inputs` for `day` and the days of its window.
 ///
 /// An input is a file, a folder (read with every folder below it) or a glob, as a local path or a
 /// URL, and may hold `{day}` templates. In a glob, `*` and `?` stay within one name, `**` stands
-/// for any folders, `[ab]` for one character, and `[[]` for a bracket itself.
+/// for any folders, `[ab]` for one character, and `[[]` for a bracket itself. Where a store has an
+/// object beside the folder of its name, an input without a `/` at its end means both.
 ///
-/// Below a folder or a glob's fixed part, hidden names are left out: those that begin with `.`,
-/// and those that begin with `_` unless they hold a `=`, as in `_hour=07`. Spark does the same.
+/// Below a folder or a glob's fixed part, hidden names are passed over and counted: those that begin
+/// with `.`, and those that begin with `_` unless they hold a `=`, as in `_hour=07`. Spark does the
+/// same. The empty objects that some tools leave in place of folders are neither read nor counted.
 ///
-/// Cost: one request for a file, one listing for a folder or a glob.
+/// Cost: one listing for a folder or a glob, and one request for a file; for an input and a day each.
+/// Some more requests to see whether the folder is a part of a table.
 ///
 /// # Errors
 /// [`Error::NoFiles`]: an input matches nothing. An input that matches nothing is never ignored.
-/// [`Error::Glob`]: not a glob that can be used.
-/// [`Error::TooMany`]: more than [`MAX_FILES`].
+/// [`Error::NoDays`]: the same of earlier days of the window.
+/// [`Error::NotAFile`]: something that is wanted can be no file, such as a link that leads nowhere.
+/// [`Error::Glob`]: not a glob that can be used. [`Error::Window`]: see [`Window::check`].
+/// [`Error::TooMany`]: more than [`MAX_FILES`], [`MAX_LISTED`], [`MAX_FOLDERS`] or [`MAX_DEPTH`].
 /// [`Error::Input`]: the store is unreachable, or refuses.
-pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> {
-    // By identity, so that overlapping inputs give each object once.
-    let mut files = BTreeMap::new();
-    for template in inputs {
-        let input = day.expand(template)?;
-        let found = if input.contains(['*', '?', '[']) {
-            in_glob(&input).await?
-        } else {
-            at_path(&input).await?
-        };
-        if found.is_empty() {
-            return Err(Error::NoFiles { input: address_without_secrets(&input), day });
+pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<Input, Error> {
+    window.check(inputs)?;
+    let mut wanted = Vec::new();
+    for of in window.days_up_to(day) {
+        for template in inputs {
+            wanted.push((of, of.expand(template)?));
         }
-        files.extend(found);
-        check_count(&input, files.len())?;
     }
-    let mut files: Vec<InputFile> = files.into_values().collect();
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(files)
+    let mut looks = futures::stream::iter(wanted)
+        .map(|(of, input)| look_at_day(of, input, day))
+        .buffered(LISTINGS_AT_ONCE);
+    let mut all = Input::default();
+    // By identity, so that overlapping inputs give each object once.
+    let (mut files, mut missing) = (BTreeMap::new(), BTreeSet::new());
+    let mut passed_over = PassedOver::default();
+    while let Some((of, input, found, tables)) = looks.try_next().await? {
+        let new = |warning: &String| !all.warnings.contains(warning);
+        let warnings: Vec<String> = found.warnings.into_iter().chain(tables).filter(new).collect();
+        all.warnings.extend(warnings);
+        passed_over.merge(found.passed_over);
+        if found.files.is_empty() {
+            if of == day {
+                return Err(Error::NoFiles { input: address_without_secrets(&input), day });
+            }
+            missing.insert(of);
+        }
+        files.extend(found.files);
+        let remedy = "write fewer, larger files";
+        let input = address_without_secrets(&input);
+        check_count(&input, "files", files.len(), MAX_FILES, remedy)?;
+    }
+    drop(looks);
+    all.missing = missing.into_iter().collect();
+    if !all.missing.is_empty() && !window.may_lack_days {
+        let days = all.missing.iter().take(MAX_NAMED).map(Day::to_string).collect::<Vec<_>>();
+        let missing = all.missing.len();
+        return Err(Error::NoDays { day, of: window.days, missing, days: days.join(", ") });
+    }
+    all.files = files.into_values().collect();
+    all.files.sort_by(|a, b| a.name.cmp(&b.name));
+    all.passed_over_names = passed_over.names();
+    all.passed_over = passed_over.numbers().len() as u64;
+    Ok(all)
 }
 
 /// Which object a file is, whatever input named it.
@@ -76,57 +205,155 @@ pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> 
 /// and two spellings of one object merely read it twice.
 type Identity = String;
 
-/// The files that a glob matches, or an empty list.
-async fn in_glob(input: &str) -> Result<Vec<(Identity, InputFile)>, Error> {
-    let (folder, rest) = fixed_part(input)?;
-    let pattern = Pattern::new(rest)
-        .map_err(|e| Error::Glob { input: address_without_secrets(input), why: e.to_string() })?;
-    let one_name_each = MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: false,
-    };
-    let Some(location) = open(folder)? else { return Ok(Vec::new()) };
-    let all = below(&location, folder).await?;
-    let matches = |relative: &str| pattern.matches_with(relative, one_name_each);
-    Ok(all
-        .into_iter()
-        .filter(|(relative, _)| matches(relative))
-        .map(|(relative, meta)| named(&location, folder, Some(&relative), meta))
-        .collect())
+/// What one input holds on one day.
+struct Found {
+    files: Vec<(Identity, InputFile)>,
+    passed_over: PassedOver,
+    warnings: Vec<String>,
+    /// The folder that was listed, how many of the input's `/` it has, and what lies in it.
+    listed: Option<(Location, usize, Listing)>,
 }
 
-/// The file at a path, or else every file below it, or an empty list.
-async fn at_path(input: &str) -> Result<Vec<(Identity, InputFile)>, Error> {
-    let Some(location) = open(input)? else { return Ok(Vec::new()) };
-    let only_a_folder = input.ends_with('/') || location.path == Path::default();
-    let head = if only_a_folder { None } else { Some(location.objects.head(&location.path).await) };
-    if let Some(Ok(meta)) = &head
-        && meta.size > 0
-    {
-        return Ok(vec![named(&location, input, None, meta.clone())]);
-    }
-    let listed = below(&location, input).await;
-    match (head, listed) {
-        (_, Ok(all)) if !all.is_empty() => Ok(all
-            .into_iter()
-            .map(|(relative, meta)| named(&location, input, Some(&relative), meta))
-            .collect()),
-        // Some stores mark a folder with an empty object, so an empty file is one only here.
-        (Some(Ok(meta)), _) => Ok(vec![named(&location, input, None, meta)]),
-        // A key may be forbidden to look at while its folder is not; so the listing went first.
-        (Some(Err(source)), _) if !is_absent(&source) => {
-            Err(input_error("look for", &location, source))
+impl Found {
+    fn nothing() -> Found {
+        Found {
+            files: Vec::new(),
+            passed_over: PassedOver::default(),
+            warnings: Vec::new(),
+            listed: None,
         }
-        (_, listed) => listed.map(|_| Vec::new()),
     }
+
+    fn of(location: Location, folder: &str, mut listing: Listing) -> Found {
+        let files = listing.files.iter();
+        let files = files.map(|(relative, meta)| named(&location, folder, relative, meta.clone()));
+        let files = files.collect();
+        Found {
+            files,
+            passed_over: std::mem::take(&mut listing.passed_over),
+            warnings: Vec::new(),
+            listed: Some((location, folder.trim_end_matches('/').matches('/').count(), listing)),
+        }
+    }
+}
+
+/// Looks at one input on one day of a window, and whether it belongs to a table if that is `day`.
+async fn look_at_day(
+    of: Day,
+    input: String,
+    day: Day,
+) -> Result<(Day, String, Found, Vec<String>), Error> {
+    let found = look_at(&input, None).await?;
+    let tables = if of == day { tables::warnings(&input, &found).await } else { Vec::new() };
+    Ok((of, input, found, tables))
+}
+
+/// Looks at one input, its day filled in; and at the markers in its folders if they have a name.
+async fn look_at(input: &str, marker: Option<&str>) -> Result<Found, Error> {
+    if input.contains(['*', '?', '[']) {
+        in_glob(input, marker).await
+    } else {
+        at_path(input, marker).await
+    }
+}
+
+/// The files that a glob matches.
+async fn in_glob(input: &str, marker: Option<&str>) -> Result<Found, Error> {
+    let (folder, rest) = fixed_part(input)?;
+    let wanted = Wanted::glob(rest)
+        .map_err(|e| Error::Glob { input: address_without_secrets(input), why: e.to_string() })?;
+    let Some(location) = open(folder)? else { return Ok(Found::nothing()) };
+    let listing = Listing::new(input, &location.name, wanted, marker);
+    let listing = list(&location, listing).await?;
+    Ok(Found::of(location, folder, listing))
+}
+
+/// The file at a path, and every file below it.
+async fn at_path(input: &str, marker: Option<&str>) -> Result<Found, Error> {
+    let Some(location) = open(input)? else { return Ok(Found::nothing()) };
+    let listing = Listing::new(input, &location.name, Wanted::All, marker);
+    let only_a_folder = input.ends_with('/') || location.path == Path::default();
+    let head = if only_a_folder { None } else { look_at_file(&location).await? };
+    let one = |meta: ObjectMeta| named(&location, input, "", meta);
+    let (mut found, own) = match head {
+        // A local file is no folder, and a plain HTTP server lists none.
+        Some(Ok(meta)) if location.folder.is_some() || location.over_http => {
+            return Ok(Found { files: vec![one(meta)], ..Found::nothing() });
+        }
+        None => (Found::of(location.clone(), input, list(&location, listing).await?), None),
+        Some(Ok(meta)) => match list(&location, listing).await {
+            Ok(listing) => (Found::of(location.clone(), input, listing), Some(one(meta))),
+            Err(error) => {
+                let what = format!(
+                    "whether a folder lies beside the object {} is not known: {error}",
+                    location.name
+                );
+                let warnings = vec![what];
+                return Ok(Found { files: vec![one(meta)], warnings, ..Found::nothing() });
+            }
+        },
+        // A key may be forbidden to look at while its folder is not; so the listing goes first.
+        Some(Err(source)) => {
+            let found = list(&location, listing).await;
+            let found = found.map(|listing| Found::of(location.clone(), input, listing));
+            match found {
+                Ok(found) if !found.files.is_empty() => (found, None),
+                _ if !is_absent(&source) => {
+                    return Err(input_error("look for", &location, source));
+                }
+                found => (found?, None),
+            }
+        }
+    };
+    // Some stores mark a folder with an empty object, so an empty file is one only alone.
+    if let Some((identity, file)) = own
+        && (file.meta.size > 0 || found.files.is_empty())
+    {
+        found.files.insert(0, (identity, file));
+    }
+    Ok(found)
+}
+
+/// What lies at a path, if not a folder.
+async fn look_at_file(
+    location: &Location,
+) -> Result<Option<Result<ObjectMeta, object_store::Error>>, Error> {
+    if location.folder.is_none() {
+        return Ok(Some(location.objects.head(&location.path).await));
+    }
+    // The client would open a pipe, and wait for somebody to write into it.
+    match std::fs::metadata(walk::path(location)) {
+        Ok(metadata) if metadata.is_dir() => Ok(None),
+        Ok(metadata) => walk::file(location, &metadata).map(|meta| Some(Ok(meta))),
+        // The listing says what is wrong.
+        Err(_) => Ok(None),
+    }
+}
+
+/// Everything below a location; nothing where there is nothing.
+async fn list(location: &Location, listing: Listing) -> Result<Listing, Error> {
+    if location.folder.is_none() {
+        return listing.of_store(location).await;
+    }
+    match std::fs::metadata(walk::path(location)) {
+        Ok(metadata) if !metadata.is_dir() => return Ok(listing),
+        Err(error) if means_absent(&error) => return Ok(listing),
+        _ => {}
+    }
+    let location = location.clone();
+    let walked = tokio::task::spawn_blocking(move || walk::walk(&location, listing)).await;
+    walked.expect("looking through a folder does not panic")
 }
 
 /// Opens an input; `None` when it cannot be there.
 fn open(input: &str) -> Result<Option<Location>, Error> {
+    if input.contains("://") {
+        // In a key a `#` is a character like others, and not the begin of a fragment.
+        return Ok(Some(open_objects(&input.replace('#', "%23"))?));
+    }
     let path = std::path::Path::new(input);
     let goes_up = path.components().any(|part| part == Component::ParentDir);
-    if input.contains("://") || !goes_up {
+    if !goes_up {
         return Ok(Some(open_objects(input)?));
     }
     // A key has no `..`, and past a symbolic link only the file system knows where it leads.
@@ -143,8 +370,7 @@ fn is_absent(error: &object_store::Error) -> bool {
     }
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
-        let io = error.downcast_ref::<std::io::Error>();
-        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::NotADirectory) {
+        if error.downcast_ref::<std::io::Error>().is_some_and(means_absent) {
             return true;
         }
         next = error.source();
@@ -152,44 +378,8 @@ fn is_absent(error: &object_store::Error) -> bool {
     false
 }
 
-/// Everything below a location that is not hidden, by its path from there.
-async fn below(location: &Location, input: &str) -> Result<Vec<(String, ObjectMeta)>, Error> {
-    let prefix = (location.path != Path::default()).then_some(&location.path);
-    let mut listing = location.objects.list(prefix);
-    let mut found: Vec<(String, ObjectMeta)> = Vec::new();
-    loop {
-        let meta = match listing.try_next().await {
-            Ok(Some(meta)) => meta,
-            Ok(None) => break,
-            Err(source) if is_absent(&source) => break,
-            Err(source) => return Err(input_error("list", location, source)),
-        };
-        let Some(parts) = meta.location.prefix_match(&location.path) else { continue };
-        let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-        if parts.is_empty() || parts.iter().any(|part| is_hidden(part)) {
-            continue;
-        }
-        found.push((parts.join("/"), meta));
-        check_count(input, found.len())?;
-    }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(without_folder_marks(found))
-}
-
-/// Drops the empty objects that some tools leave in place of folders.
-fn without_folder_marks(found: Vec<(String, ObjectMeta)>) -> Vec<(String, ObjectMeta)> {
-    let is_folder = |name: &str| {
-        let inside = format!("{name}/");
-        let at = found.partition_point(|(other, _)| other.as_str() < inside.as_str());
-        found.get(at).is_some_and(|(other, _)| other.starts_with(&inside))
-    };
-    let marks: Vec<bool> =
-        found.iter().map(|(name, meta)| meta.size == 0 && is_folder(name)).collect();
-    found.into_iter().zip(marks).filter(|(_, mark)| !mark).map(|(file, _)| file).collect()
-}
-
-fn is_hidden(part: &str) -> bool {
-    part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
+fn means_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// Cuts a glob at the last `/` before its first special character.
@@ -204,40 +394,50 @@ fn fixed_part(input: &str) -> Result<(&str, &str), Error> {
     Ok((if folder.is_empty() { "." } else { folder }, rest))
 }
 
+/// A path below another; nothing below is the other itself.
+fn below(base: &str, relative: &str) -> String {
+    match relative {
+        "" => base.to_owned(),
+        relative => format!("{}/{relative}", base.trim_end_matches('/')),
+    }
+}
+
 fn named(
     location: &Location,
     input: &str,
-    relative: Option<&str>,
+    relative: &str,
     meta: ObjectMeta,
 ) -> (Identity, InputFile) {
-    let join = |base: &str| match relative {
-        Some(relative) => format!("{}/{relative}", base.trim_end_matches('/')),
-        None => base.to_owned(),
-    };
     let identity = match location.folder {
         Some(_) => format!("/{}", meta.location),
-        None => join(input),
+        None => below(input, relative),
     };
     // The name comes from the location, whose text is free of passwords and tokens.
     let file = InputFile {
-        name: plain(&join(&location.name), MAX_NAME_CHARS),
+        name: plain(&below(&location.name, relative), MAX_NAME_CHARS),
         objects: Arc::clone(&location.objects),
         meta,
     };
     (identity, file)
 }
 
-fn check_count(input: &str, got: usize) -> Result<(), Error> {
-    if got <= MAX_FILES {
+/// When an object was written, by its store's clock.
+fn modified(meta: &ObjectMeta) -> Timestamp {
+    Timestamp::from_microsecond(meta.last_modified.timestamp_micros()).unwrap_or(Timestamp::MAX)
+}
+
+fn check_count(
+    name: &str,
+    what: &'static str,
+    got: usize,
+    limit: usize,
+    remedy: &'static str,
+) -> Result<(), Error> {
+    if got <= limit {
         return Ok(());
     }
-    Err(Error::TooMany {
-        name: address_without_secrets(input),
-        what: "files",
-        got: got as u64,
-        limit: MAX_FILES as u64,
-        remedy: "write fewer, larger files",
-    })
+    let (got, limit) = (got as u64, limit as u64);
+    Err(Error::TooMany { name: name.to_owned(), what, got, limit, remedy })
 }
 
 fn input_error(doing: &'static str, location: &Location, source: object_store::Error) -> Error {
@@ -245,137 +445,4 @@ fn input_error(doing: &'static str, location: &Location, source: object_store::E
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bloomsday_common::error::Kind;
-
-    const DAY: &str = "2026-11-19";
-
-    /// A folder with one byte in each of the files `names`.
-    fn folder(names: &[&str]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for name in names {
-            let path = dir.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, b"x").unwrap();
-        }
-        dir
-    }
-
-    /// What the inputs (relative to `dir`) find, relative to `dir`.
-    fn found(dir: &tempfile::TempDir, inputs: &[&str]) -> Result<Vec<String>, Error> {
-        let root = dir.path().to_str().unwrap();
-        let inputs: Vec<String> = inputs.iter().map(|i| format!("{root}/{i}")).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let files = runtime.block_on(find(&inputs, DAY.parse().unwrap()))?;
-        Ok(files.iter().map(|f| f.name.strip_prefix(root).unwrap()[1..].to_owned()).collect())
-    }
-
-    #[test]
-    fn a_folder_is_read_to_its_depths_without_hidden_names() {
-        let dir = folder(&[
-            "in/b.parquet",
-            "in/a.parquet",
-            "in/deep/er/c.parquet",
-            "in/notes.txt",
-            "in/_SUCCESS",
-            "in/_hour=07/d.parquet",
-            "in/.a.parquet.crc",
-            "in/_temporary/0/e.parquet",
-            "in/.hidden/f.parquet",
-        ]);
-        let all = [
-            "in/_hour=07/d.parquet",
-            "in/a.parquet",
-            "in/b.parquet",
-            "in/deep/er/c.parquet",
-            "in/notes.txt",
-        ];
-        assert_eq!(found(&dir, &["in"]).unwrap(), all);
-        assert_eq!(found(&dir, &["in/"]).unwrap(), all);
-    }
-
-    #[test]
-    fn a_hidden_folder_named_by_the_input_itself_is_read() {
-        let dir = folder(&["_in/.x/a.parquet", "_in/_SUCCESS"]);
-        assert_eq!(found(&dir, &["_in/.x"]).unwrap(), ["_in/.x/a.parquet"]);
-        assert_eq!(found(&dir, &["_in/.x/*"]).unwrap(), ["_in/.x/a.parquet"]);
-        assert_eq!(found(&dir, &["_in/_SUCCESS"]).unwrap(), ["_in/_SUCCESS"]);
-    }
-
-    #[test]
-    fn stars_stay_within_a_name_and_double_stars_do_not() {
-        let dir = folder(&["in/a.parquet", "in/b.txt", "in/x/c.parquet", "in/x/y/_d.parquet"]);
-        assert_eq!(found(&dir, &["in/*.parquet"]).unwrap(), ["in/a.parquet"]);
-        assert_eq!(found(&dir, &["in/?.txt"]).unwrap(), ["in/b.txt"]);
-        assert_eq!(found(&dir, &["in/[ac].parquet"]).unwrap(), ["in/a.parquet"]);
-        assert_eq!(found(&dir, &["*/x/*.parquet"]).unwrap(), ["in/x/c.parquet"]);
-        assert_eq!(found(&dir, &["in/**/*.parquet"]).unwrap(), ["in/a.parquet", "in/x/c.parquet"]);
-    }
-
-    #[test]
-    fn overlapping_inputs_give_each_file_once_and_in_order() {
-        let dir = folder(&["in/a.parquet", "in/b.parquet", "other/0.parquet"]);
-        let inputs = ["other", "in/../in/a.parquet", "in/*.parquet", "in", "in/b.parquet"];
-        let wanted = ["in/a.parquet", "in/b.parquet", "other/0.parquet"];
-        assert_eq!(found(&dir, &inputs).unwrap(), wanted);
-        assert_eq!(
-            found(&dir, &["in/../in/*"]).unwrap(),
-            ["in/../in/a.parquet", "in/../in/b.parquet"]
-        );
-    }
-
-    #[test]
-    fn the_day_is_filled_in() {
-        let dir = folder(&["dt=2026-11-19/a.parquet", "dt=2026-11-18/b.parquet"]);
-        assert_eq!(found(&dir, &["dt={day}"]).unwrap(), ["dt=2026-11-19/a.parquet"]);
-        let glob = ["dt={day:%Y-%m}-1?/*"];
-        assert_eq!(
-            found(&dir, &glob).unwrap(),
-            ["dt=2026-11-18/b.parquet", "dt=2026-11-19/a.parquet"]
-        );
-    }
-
-    #[test]
-    fn an_input_that_matches_nothing_fails_by_name_even_beside_one_that_does() {
-        let dir = folder(&["in/a.parquet", "empty/_SUCCESS"]);
-        for nothing in ["dt={day}", "in/*.orc", "in/a.parquet/x", "empty", "i*", "no/such/*"] {
-            let error = found(&dir, &["in", nothing]).unwrap_err();
-            assert_eq!(error.kind(), Kind::NotFound, "{nothing}: {error}");
-            let expanded = nothing.replace("{day}", DAY);
-            let text = error.to_string();
-            assert!(text.contains(&format!("{expanded}`")) && text.contains(DAY), "{text}");
-        }
-    }
-
-    #[test]
-    fn unusable_globs_are_refused() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for wrong in ["in/a**b", "in/[", "s3://buck*t/x.parquet"] {
-            let error =
-                runtime.block_on(find(&[wrong.to_owned()], DAY.parse().unwrap())).unwrap_err();
-            assert_eq!(error.kind(), Kind::Usage, "{wrong}: {error}");
-            assert!(error.to_string().contains(wrong), "{error}");
-        }
-    }
-
-    #[test]
-    fn empty_objects_in_place_of_folders_are_left_out() {
-        let meta = |name: &str, size| {
-            let meta = ObjectMeta {
-                location: name.into(),
-                last_modified: Default::default(),
-                size,
-                e_tag: None,
-                version: None,
-            };
-            (name.to_owned(), meta)
-        };
-        let mut found =
-            vec![meta("a", 0), meta("a/b", 0), meta("a/b/c", 9), meta("a!", 1), meta("z", 0)];
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        let names: Vec<String> =
-            without_folder_marks(found).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["a!", "a/b/c", "z"]);
-    }
-}
+mod tests;

@@ -9,7 +9,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
 use clap::Args;
 
-use crate::config::{FPP, Settings};
+use crate::config::{FPP, Settings, WindowMissing, window};
 use crate::error::{Error, exit};
 use crate::output::{Output, complain, mebibytes, or_dash, pairs, reason, thousands, who};
 use crate::resources::Resources;
@@ -38,6 +38,12 @@ pub(crate) struct Build {
     /// How bits are arranged: blocked or guava [default: blocked].
     #[arg(long)]
     layout: Option<Layout>,
+    /// Build from the inputs of so many days, up to and with this one; at most 400 [default: 1].
+    #[arg(long, value_name = "N")]
+    window_days: Option<u32>,
+    /// When earlier days of the window have no input: error, or allow it and name them [default: error].
+    #[arg(long, value_name = "error|allow")]
+    window_missing: Option<WindowMissing>,
     #[command(flatten)]
     resources: Resources,
     /// Let a suspicious day pass, and record why.
@@ -74,6 +80,8 @@ impl Build {
             column: None,
             fpp: None,
             layout: None,
+            window_days: None,
+            window_missing: None,
             resources: Resources::default(),
             accept_change: None,
             dry_run: false,
@@ -92,15 +100,18 @@ impl Build {
                  bloomsday.toml"
             ))
         };
+        let window = window(&configured, self.window_days, self.window_missing);
         let inputs = if self.input.is_empty() { configured.input } else { self.input };
         if inputs.is_empty() {
             return Err(missing("input"));
         }
+        window.check(&inputs)?;
         let column = self.column.or(configured.column).ok_or_else(|| missing("column"))?;
         Ok(Job {
             filter: self.filter,
             day: self.day,
             inputs,
+            window,
             column,
             fpp: self.fpp.or(configured.fpp).unwrap_or(FPP),
             layout: self.layout.or(configured.layout).unwrap_or(Layout::Blocked),
@@ -126,11 +137,12 @@ pub(crate) fn describe(report: &Report) -> String {
     }
     let gates = report.gates.iter().map(|verdict| verdict.gate);
     let judged: Vec<&str> = gates.collect();
-    pairs(&[
+    let mut lines = vec![
         ("outcome", outcome),
         ("filter", report.filter.to_string()),
         ("day", report.day.to_string()),
         ("blob", or_dash(report.blob.as_ref())),
+        ("files", files(report)),
         (
             "rows",
             format!(
@@ -177,5 +189,42 @@ pub(crate) fn describe(report: &Report) -> String {
                 report.seconds.verify
             ),
         ),
-    ])
+    ];
+    if report.window_days > 1 {
+        lines.insert(3, ("window", window_of(report)));
+    }
+    lines.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
+    pairs(&lines)
+}
+
+/// How many names of files a line for people has; more are in the JSON.
+const SHOWN_NAMES: usize = 3;
+
+/// And how many days.
+const SHOWN_DAYS: usize = 20;
+
+/// What was read, and what was not.
+fn files(report: &Report) -> String {
+    let read = format!("{}, {}", thousands(report.files), mebibytes(report.input_bytes));
+    if report.files_passed_over == 0 {
+        return read;
+    }
+    let named: Vec<&str> =
+        report.passed_over.iter().take(SHOWN_NAMES).map(String::as_str).collect();
+    let more = if report.files_passed_over > named.len() as u64 { ", …" } else { "" };
+    let count = thousands(report.files_passed_over);
+    format!("{read}; {count} passed over for a hidden name: {}{more}", named.join(", "))
+}
+
+fn window_of(report: &Report) -> String {
+    let days = format!("{} days", report.window_days);
+    match report.window_missing.len() {
+        0 => days,
+        missing => {
+            let named = report.window_missing.iter().take(SHOWN_DAYS).map(Day::to_string);
+            let named: Vec<String> = named.collect();
+            let more = if missing > SHOWN_DAYS { ", …" } else { "" };
+            format!("{days}, {missing} of them without input: {}{more}", named.join(", "))
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bloomsday_builder::Window;
 use bloomsday_builder::gates::{Gates, Limits};
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
@@ -19,7 +20,7 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, poll_interval};
+pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, WindowMissing, poll_interval};
 use crate::error::Error;
 use crate::output::{self, Output};
 use crate::schedule::Rules;
@@ -293,6 +294,12 @@ impl Settings {
             add(key("column"), filter.column.clone(), "none (--column)");
             add(key("fpp"), filter.fpp.map(|fpp| fpp.to_string()), "0.03");
             add(key("layout"), filter.layout.map(|layout| layout.to_string()), "blocked");
+            add(key("window_days"), filter.window_days.map(|days| days.to_string()), "1");
+            let missing = filter.window_missing.map(|missing| missing.name().to_owned());
+            add(key("window_missing"), missing, WindowMissing::default().name());
+            window(filter, None, None)
+                .check(&filter.input)
+                .map_err(|error| Error::Usage(format!("filters.{name}.window_days: {error}")))?;
             add(
                 key("memory"),
                 filter.memory.map(|memory| memory.to_string()),
@@ -350,16 +357,32 @@ impl Settings {
     }
 }
 
+/// The window of a filter, as a command says, or the file.
+pub(crate) fn window(
+    filter: &FilterFile,
+    days: Option<u32>,
+    missing: Option<WindowMissing>,
+) -> Window {
+    let missing = missing.or(filter.window_missing).unwrap_or_default();
+    let default = Window::default();
+    Window {
+        days: days.or(filter.window_days).unwrap_or(default.days),
+        may_lack_days: missing == WindowMissing::Allow,
+    }
+}
+
 /// The limits of every gate, in the file's own spelling.
 fn add_gates(add: &mut impl FnMut(String, Option<String>, &str), key: &str, gates: &Gates) {
-    let Gates { ids, nulls, invalid, duplicates, overlap } = *gates;
-    let Gates { ids: i, nulls: n, invalid: v, duplicates: d, overlap: o } = Gates::default();
+    let Gates { ids, nulls, invalid, duplicates, overlap, files, input_bytes } = *gates;
+    let default = Gates::default();
     let all = [
-        ("ids", ids, i),
-        ("nulls", nulls, n),
-        ("invalid", invalid, v),
-        ("duplicates", duplicates, d),
-        ("overlap", overlap, o),
+        ("ids", ids, default.ids),
+        ("nulls", nulls, default.nulls),
+        ("invalid", invalid, default.invalid),
+        ("duplicates", duplicates, default.duplicates),
+        ("overlap", overlap, default.overlap),
+        ("files", files, default.files),
+        ("input_bytes", input_bytes, default.input_bytes),
     ];
     for (name, limits, default) in all {
         let show = |Limits { floor, band, cap }: Limits| {

@@ -169,6 +169,7 @@ impl Story<'_> {
             filter: self.filter.clone(),
             day,
             inputs: vec![self.input.join("dt={day}").display().to_string()],
+            window: Default::default(),
             column: COLUMN.into(),
             fpp: FPP,
             layout: Layout::Blocked,

@@ -32,7 +32,10 @@ impl History {
             acts.iter().for_each(|act| output.show(act, String::new));
         } else {
             let rows: Vec<Vec<String>> = acts.iter().map(line).collect();
-            print(&table(&["when", "act", "outcome", "day", "digest", "IDs", "by", "why"], &rows));
+            print(&table(
+                &["when", "act", "outcome", "day", "digest", "IDs", "files", "by", "why"],
+                &rows,
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -47,7 +50,16 @@ fn line(act: &Act) -> Vec<String> {
         or_dash(act.day),
         or_dash(act.blob.as_ref().map(|blob| blob.digest.short())),
         or_dash(act.ids.map(thousands)),
+        or_dash(act.files.map(|files| files_of(files, act))),
         act.by.clone(),
         why.lines().next().unwrap_or_default().to_owned(),
     ]
+}
+
+/// How many files a build read, and how many it passed over.
+fn files_of(files: u64, act: &Act) -> String {
+    match act.files_passed_over.unwrap_or(0) {
+        0 => thousands(files),
+        passed_over => format!("{}, {} passed over", thousands(files), thousands(passed_over)),
+    }
 }

@@ -5,6 +5,7 @@ mod forecast;
 
 use std::process::ExitCode;
 
+use bloomsday_builder::source::MAX_WINDOW_DAYS;
 use bloomsday_common::filter::shape::{classic_bits, classic_fpp, classic_probes, recommend};
 use bloomsday_common::filter::{Layout, Shape};
 use clap::Args;
@@ -29,9 +30,14 @@ pub(crate) struct Plan {
     /// The false-positive probability to size for.
     #[arg(long, value_name = "P", default_value_t = FPP)]
     fpp: f64,
-    /// How many rows the input has [default: one for each ID].
+    /// How many rows a day's input has [default: one for each ID].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     rows: Option<u64>,
+    /// How many days' inputs are read for a filter, as `window_days` says: so many times the rows. The
+    /// IDs are those of all these days together.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WINDOW_DAYS)))]
+    window_days: u32,
     #[command(flatten)]
     resources: Resources,
     /// Only sizes: build nothing to find out about time and memory.
@@ -49,7 +55,7 @@ struct Row {
 
 impl Plan {
     pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
-        let (ids, fpp) = (self.ids, self.fpp);
+        let (ids, fpp, window_days) = (self.ids, self.fpp, self.window_days);
         // The one layout that takes every target; refuses an impossible one with the remedy.
         let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
         let bits = classic_bits(ids, fpp);
@@ -84,7 +90,7 @@ impl Plan {
         };
         let report: Vec<Value> = rows.iter().map(|row| row.json(ids)).collect();
         let report = json!({
-            "ids": ids, "fpp_target": fpp, "layouts": report,
+            "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": report,
             "recommended": choice.name(), "because": why,
             "build": forecast.as_ref().map(Forecast::json),
         });
@@ -92,6 +98,12 @@ impl Plan {
             let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits an ID", "fpp"];
             let lines: Vec<Vec<String>> = rows.iter().map(|row| row.line(ids)).collect();
             let mut page = format!("{} IDs, fpp target {fpp}\n\n", thousands(ids));
+            if window_days > 1 {
+                page = format!(
+                    "{} distinct IDs of {window_days} days together, fpp target {fpp}\n\n",
+                    thousands(ids)
+                );
+            }
             page += &table(&head, &lines);
             if let Err(error) = &blocked {
                 page += &format!("\nblocked: {error}\n");
@@ -104,7 +116,7 @@ impl Plan {
 
     fn question(self, shape: Shape) -> Question {
         Question {
-            rows: self.rows.unwrap_or(self.ids),
+            rows: self.rows.unwrap_or(self.ids).saturating_mul(u64::from(self.window_days)),
             ids: self.ids,
             shape,
             fpp: self.fpp,

@@ -10,6 +10,7 @@ mod expression;
 mod input;
 mod metrics;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ use crate::output::{Output, table};
 pub(crate) use decide::Rules;
 use decide::{Found, Known, Next, Standing};
 pub(crate) use expression::Expression;
+use input::{Reason, Waits};
 use metrics::Metrics;
 
 /// The longest sleep: a clock that was set, or a machine that slept, is noticed after it.
@@ -99,6 +101,7 @@ impl Schedule {
                 store: store.clone(),
                 known: Known::default(),
                 own: Vec::new(),
+                waits: BTreeMap::new(),
                 metrics: metrics.clone(),
                 metrics_file: self.metrics_file.clone(),
                 one_build: one_build.clone(),
@@ -158,6 +161,8 @@ struct Runner {
     known: Known,
     /// What this program did, also when the history could not take it.
     own: Vec<Act>,
+    /// What each day's input was waiting for when it was last looked at.
+    waits: BTreeMap<Day, Waits>,
     metrics: Metrics,
     metrics_file: Option<PathBuf>,
     one_build: Arc<Semaphore>,
@@ -186,9 +191,9 @@ impl Runner {
                 let open = self.rules.open(now, &self.known).into_iter();
                 let pending =
                     open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
-                let days: Vec<String> = pending.map(|(day, ..)| day.to_string()).collect();
-                if !days.is_empty() {
-                    tracing::warn!(filter = %self.filter, "not built yet: {}", days.join(", "));
+                for (day, ..) in pending {
+                    let why = self.because(day).map_or("it was not looked at".into(), |w| w.why);
+                    tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
                     worst = worst.max(exit::TRY_AGAIN);
                 }
                 return Ok(worst);
@@ -207,13 +212,7 @@ impl Runner {
                 let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
                 return Ok(Some(pause.max(Duration::from_millis(10))));
             }
-            Next::Look(day) => {
-                let found = input::look(&self.job.inputs, self.marker.as_deref(), day).await;
-                // Noted before it may fail: or else it would be looked at again without a pause.
-                self.known.looked(day, now, *found.as_ref().unwrap_or(&Found::Nothing));
-                let found = found?;
-                tracing::debug!(filter = %self.filter, %day, ?found, "looked at the input");
-            }
+            Next::Look(day) => self.look(day, now).await?,
             Next::Build(day) => {
                 // Somebody may have built it by hand, or another scheduler, since it was last read.
                 self.read_history().await?;
@@ -224,6 +223,51 @@ impl Runner {
             }
         }
         Ok(None)
+    }
+
+    /// Looks at a day's input, and says once what it waits for.
+    async fn look(&mut self, day: Day, now: Timestamp) -> Result<(), Error> {
+        let (inputs, window, settle) = (&self.job.inputs, self.job.window, self.rules.settle);
+        let looked = input::look(inputs, self.marker.as_deref(), settle, window, day).await;
+        // Noted before it may fail: or else it would be looked at again without a pause.
+        let found = looked.as_ref().map_or(Found::Nothing, |looked| looked.found);
+        self.known.looked(day, now, found);
+        tracing::debug!(filter = %self.filter, %day, ?found, "looked at the input");
+        let waits = match &looked {
+            Ok(looked) => looked.waits.clone(),
+            Err(error) => Some(Waits { reason: Reason::Store, why: error.to_string() }),
+        };
+        let before = match &waits {
+            Some(waits) => self.waits.insert(day, waits.clone()),
+            None => self.waits.remove(&day),
+        };
+        if let Some(Waits { reason, why }) = waits.filter(|waits| before.as_ref() != Some(waits)) {
+            let reason = reason.name();
+            tracing::info!(filter = %self.filter, %day, reason, "not ready yet: {why}");
+        }
+        looked?;
+        Ok(())
+    }
+
+    /// Why a due day is not built yet, as far as is known.
+    fn because(&self, day: Day) -> Option<Waits> {
+        let failed = |act: &&Act| {
+            let of_day = act.day == Some(day) && act.act == ActKind::Build;
+            of_day && act.outcome == Outcome::Failed
+        };
+        let last = self.known.acts.iter().filter(failed).max_by_key(|act| act.at);
+        let looked = self.known.looks.get(&day).map(|look| look.at);
+        match (last, self.waits.get(&day)) {
+            // Something else has come in the way since.
+            (Some(act), Some(waits)) if looked > Some(act.at) => Some(waits.clone()),
+            (Some(act), _) => {
+                let told = act.reason.as_deref().unwrap_or("no reason is recorded");
+                let told = told.lines().next().unwrap_or_default();
+                let why = format!("the last build failed and will be tried again: {told}");
+                Some(Waits { reason: Reason::Failed, why })
+            }
+            (None, waits) => waits.cloned(),
+        }
     }
 
     /// Reads the pointers of days that still look undone; and once, if there are any, the history.
@@ -342,6 +386,14 @@ impl Runner {
         };
         self.gauge(&self.metrics.pending, count(&|_| true));
         self.gauge(&self.metrics.late, count(&|(_, _, late)| *late));
+        let pending = |day: &&(Day, Standing, bool)| matches!(day.1, Standing::Pending(_));
+        let waits = open.iter().filter(pending).filter_map(|(day, ..)| self.because(*day));
+        let reasons: Vec<Reason> = waits.map(|waits| waits.reason).collect();
+        for reason in Reason::ALL {
+            let labels = [self.filter.as_str(), reason.name()];
+            let days = reasons.iter().filter(|other| **other == reason).count();
+            self.metrics.waiting.with_label_values(&labels).set(days as f64);
+        }
         let stuck = count(&|(_, how, _)| matches!(how, Standing::Refused | Standing::GaveUp));
         self.gauge(&self.metrics.stuck, stuck);
         if let Some((run, _)) = self.rules.upcoming(now).next() {
@@ -394,6 +446,9 @@ struct Open {
     day: Day,
     standing: &'static str,
     late: bool,
+    /// What a day that is to be built waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -409,15 +464,25 @@ async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> 
     for mut runner in runners {
         runner.read_history().await?;
         runner.look_at_pointers(now).await?;
+        for (day, standing, _) in runner.rules.open(now, &runner.known) {
+            // An input that cannot be looked at is told as what the day waits for.
+            if matches!(standing, Standing::Pending(_))
+                && let Err(error) = runner.look(day, now).await
+            {
+                tracing::debug!("{error}");
+            }
+        }
         let open = runner.rules.open(now, &runner.known).into_iter();
         let open = open.map(|(day, standing, late)| {
+            let is_pending = matches!(standing, Standing::Pending(_));
+            let because = runner.because(day).filter(|_| is_pending).map(|waits| waits.why);
             let standing = match standing {
                 Standing::Done => "done",
                 Standing::Pending(_) => "to be built",
                 Standing::Refused => "refused",
                 Standing::GaveUp => "given up",
             };
-            Open { day, standing, late }
+            Open { day, standing, late, because }
         });
         let next = runner.rules.upcoming(now).take(3).map(|(at, day)| Upcoming { at, day });
         let shown = Shown {
@@ -431,15 +496,17 @@ async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> 
         for open in &shown.open {
             let late = if open.late { ", late" } else { "" };
             let what = format!("{}{late}", open.standing);
-            rows.push(vec![name.clone(), "due".into(), open.day.to_string(), what]);
+            let because = open.because.clone().unwrap_or_default();
+            rows.push(vec![name.clone(), "due".into(), open.day.to_string(), what, because]);
         }
         for next in &shown.next {
             let at = format!("{:.0}", next.at);
-            rows.push(vec![name.clone(), at, next.day.to_string(), String::new()]);
+            let (day, empty) = (next.day.to_string(), String::new());
+            rows.push(vec![name.clone(), at, day, empty.clone(), empty]);
         }
     }
     if !output.is_json() {
-        crate::output::print(&table(&["filter", "when", "day", "standing"], &rows));
+        crate::output::print(&table(&["filter", "when", "day", "standing", "because"], &rows));
     }
     Ok(ExitCode::SUCCESS)
 }

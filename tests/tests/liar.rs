@@ -47,6 +47,7 @@ fn job(input: &Path, day: Day) -> Job {
         filter: rt(),
         day,
         inputs: vec![input.display().to_string()],
+        window: Default::default(),
         column: "device_id".into(),
         fpp: 0.03,
         layout: Layout::Blocked,

@@ -132,6 +132,7 @@ fn the_races() {
                         filter: filter.clone(),
                         day: today(),
                         inputs: vec![file.display().to_string()],
+                        window: Default::default(),
                         column: "device_id".into(),
                         fpp: 0.03,
                         layout: Layout::Blocked,

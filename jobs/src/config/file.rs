@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use bloomsday_builder::gates::Gates;
@@ -53,6 +54,9 @@ pub(crate) struct FilterFile {
     pub(crate) fpp: Option<f64>,
     #[serde(default, deserialize_with = "layout")]
     pub(crate) layout: Option<Layout>,
+    /// How many days' inputs a day's filter is built from.
+    pub(crate) window_days: Option<u32>,
+    pub(crate) window_missing: Option<WindowMissing>,
     pub(crate) memory: Option<bytesize::ByteSize>,
     #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
     pub(crate) max_age_days: Option<u32>,
@@ -75,6 +79,36 @@ pub(crate) struct FilterFile {
     pub(crate) settle: Option<Duration>,
     /// The file without which the input is not whole.
     pub(crate) marker: Option<String>,
+}
+
+/// What becomes of a build when days of its window have no input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WindowMissing {
+    /// It fails, and names them.
+    #[default]
+    Error,
+    /// It goes on without them, and names them.
+    Allow,
+}
+
+impl WindowMissing {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WindowMissing::Error => "error",
+            WindowMissing::Allow => "allow",
+        }
+    }
+}
+
+impl FromStr for WindowMissing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WindowMissing, String> {
+        let known = [WindowMissing::Error, WindowMissing::Allow];
+        let found = known.into_iter().find(|missing| missing.name() == text);
+        found.ok_or_else(|| "it is `error` or `allow`".to_owned())
+    }
 }
 
 /// Reads the text of a file; says what is wrong with it, where, without repeating its values at length:
@@ -201,6 +235,8 @@ mod tests {
             ("[filters.rt]\ncatch_up_days = 4294967295", "catch_up_days"),
             ("poll_interval = \"300000000000000000s\"", "at most 1day"),
             ("[filters.rt]\nsettle = \"300000000000000000s\"", "settle"),
+            ("[filters.rt]\nwindow_days = -1", "window_days"),
+            ("[filters.rt]\nwindow_missing = \"ignore\"", "window_missing"),
             ("[filters.rt.gates]\nids = 7", "ids"),
             ("poll_interval = \"soon\"", "poll_interval"),
             ("listen = \"everywhere\"", "listen"),

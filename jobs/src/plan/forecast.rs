@@ -87,6 +87,7 @@ impl Question {
             filter: "trial".parse()?,
             day: Day::of(Timestamp::now()),
             inputs: vec![input.display().to_string()],
+            window: Default::default(),
             column: COLUMN.to_owned(),
             fpp: self.fpp,
             layout: self.shape.layout(),

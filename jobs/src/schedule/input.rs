@@ -1,9 +1,10 @@
 //! Is a day's input there, and whole? One look, which [`super::decide`] compares with the one before.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use bloomsday_builder::error::Error as BuilderError;
-use bloomsday_builder::source;
+use bloomsday_builder::{Window, source};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Kind;
 
@@ -12,99 +13,121 @@ use super::decide::Found;
 /// The file that Spark, Hadoop and many others write last.
 pub(super) const MARKER: &str = "_SUCCESS";
 
-/// Looks at every input of a day.
+/// What a look found, and what it is that the day waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Looked {
+    pub(super) found: Found,
+    pub(super) waits: Option<Waits>,
+}
+
+/// Why a day's input is not ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    pub(super) reason: Reason,
+    /// For people.
+    pub(super) why: String,
+}
+
+/// In a word, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// An input matches nothing.
+    Input,
+    /// A folder lacks its marker.
+    Marker,
+    /// An earlier day of the window has no input.
+    Window,
+    /// Something in the input can be no file.
+    Unreadable,
+    /// The input could not be looked at.
+    Store,
+    /// A build failed, and will be tried again.
+    Failed,
+}
+
+impl Reason {
+    pub(super) const ALL: [Reason; 6] = [
+        Reason::Input,
+        Reason::Marker,
+        Reason::Window,
+        Reason::Unreadable,
+        Reason::Store,
+        Reason::Failed,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Reason::Input => "input",
+            Reason::Marker => "marker",
+            Reason::Window => "window",
+            Reason::Unreadable => "unreadable",
+            Reason::Store => "store",
+            Reason::Failed => "failed",
+        }
+    }
+}
+
+/// Looks at every input of a day, and whether the other days of its window have any.
 ///
-/// Cost: a listing an input, and a request for its marker.
+/// The usual marker must not be older than files beside it by more than `settle`. Whoever names a marker
+/// says that its being there is enough.
+///
+/// Cost: a listing an input, for each day of the window.
 ///
 /// # Errors
 /// The store is unreachable, or refuses; an input that is not there is no error.
 pub(super) async fn look(
     inputs: &[String],
     marker: Option<&str>,
+    settle: Duration,
+    window: Window,
     day: Day,
-) -> Result<Found, BuilderError> {
-    let Some(files) = find(inputs, day).await? else { return Ok(Found::Nothing) };
-    let mut marked = 0;
+) -> Result<Looked, BuilderError> {
+    match look_at_all(inputs, marker, settle, window, day).await {
+        Ok(looked) => Ok(looked),
+        Err(error) => {
+            let reason = match &error {
+                BuilderError::NoDays { .. } => Reason::Window,
+                BuilderError::NotAFile { .. } => Reason::Unreadable,
+                error if error.kind() == Kind::NotFound => Reason::Input,
+                _ => return Err(error),
+            };
+            let waits = Some(Waits { reason, why: error.to_string() });
+            Ok(Looked { found: Found::Nothing, waits })
+        }
+    }
+}
+
+async fn look_at_all(
+    inputs: &[String],
+    marker: Option<&str>,
+    settle: Duration,
+    window: Window,
+    day: Day,
+) -> Result<Looked, BuilderError> {
+    let (mut hasher, mut lacks) = (DefaultHasher::new(), None);
     for input in inputs {
-        let marker = vec![format!("{}/{}", folder(input), marker.unwrap_or(MARKER))];
-        marked += usize::from(find(&marker, day).await?.is_some());
+        let settle = marker.is_none().then_some(settle);
+        let whole = source::is_whole(input, day, marker.unwrap_or(MARKER), settle).await?;
+        let Some(files) = whole.files else {
+            let why = whole.lacks.unwrap_or_default();
+            let waits = Some(Waits { reason: Reason::Input, why });
+            return Ok(Looked { found: Found::Nothing, waits });
+        };
+        files.hash(&mut hasher);
+        lacks = lacks.or(whole.lacks);
     }
-    if marked == inputs.len() {
-        return Ok(Found::Complete);
+    if window.days > 1 {
+        source::find_window(inputs, day, window).await?;
     }
-    let mut hasher = DefaultHasher::new();
-    for file in &files {
-        (&file.name, file.meta.size, &file.meta.e_tag).hash(&mut hasher);
-        file.meta.last_modified.timestamp_micros().hash(&mut hasher);
-    }
-    Ok(Found::Files(hasher.finish()))
-}
-
-async fn find(inputs: &[String], day: Day) -> Result<Option<Vec<source::InputFile>>, BuilderError> {
-    match source::find(inputs, day).await {
-        Ok(files) => Ok(Some(files)),
-        Err(error) if error.kind() == Kind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The folder whose marker speaks for an input: itself, or what a glob's last part stands in.
-fn folder(input: &str) -> &str {
-    let input = input.trim_end_matches('/');
-    let special = ['*', '?', '['];
-    if !input.contains(special) {
-        return input;
-    }
-    let names = input.rsplit_once('/').map_or("", |(folder, _)| folder);
-    names.strip_suffix("/**").unwrap_or(names)
+    Ok(match lacks {
+        None => Looked { found: Found::Complete, waits: None },
+        Some(why) => {
+            let waits = Some(Waits { reason: Reason::Marker, why });
+            Looked { found: Found::Files(hasher.finish()), waits }
+        }
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(dir: &tempfile::TempDir, inputs: &[&str], marker: Option<&str>) -> Found {
-        let root = dir.path().display().to_string();
-        let inputs: Vec<String> = inputs.iter().map(|input| format!("{root}/{input}")).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(look(&inputs, marker, "2026-11-19".parse().unwrap())).unwrap()
-    }
-
-    fn write(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) {
-        let path = dir.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bytes).unwrap();
-    }
-
-    #[test]
-    fn a_marker_beside_the_files_makes_them_whole_and_growth_is_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = ["dt={day}/"];
-        assert_eq!(found(&dir, &folder, None), Found::Nothing);
-        write(&dir, "dt=2026-11-19/_SUCCESS", b"");
-        assert_eq!(found(&dir, &folder, None), Found::Nothing, "a marker is no input");
-        std::fs::remove_file(dir.path().join("dt=2026-11-19/_SUCCESS")).unwrap();
-        write(&dir, "dt=2026-11-19/a.parquet", b"1");
-        let one = found(&dir, &folder, None);
-        assert_eq!(one, found(&dir, &folder, None));
-        write(&dir, "dt=2026-11-19/a.parquet", b"12");
-        assert_ne!(one, found(&dir, &folder, None));
-        write(&dir, "dt=2026-11-19/_SUCCESS", b"");
-        for input in ["dt={day}/", "dt={day}", "dt={day}/*.parquet", "dt={day}/**/*.parquet"] {
-            assert_eq!(found(&dir, &[input], None), Found::Complete, "{input}");
-        }
-        assert!(matches!(found(&dir, &folder, Some("_DONE")), Found::Files(_)));
-    }
-
-    #[test]
-    fn every_input_must_be_there_and_marked() {
-        let dir = tempfile::tempdir().unwrap();
-        write(&dir, "a/x.parquet", b"1");
-        write(&dir, "a/_SUCCESS", b"");
-        assert_eq!(found(&dir, &["a", "b"], None), Found::Nothing);
-        write(&dir, "b/y.parquet", b"1");
-        assert!(matches!(found(&dir, &["a", "b"], None), Found::Files(_)));
-        write(&dir, "b/_SUCCESS", b"");
-        assert_eq!(found(&dir, &["a", "b"], None), Found::Complete);
-    }
-}
+mod tests;

@@ -41,6 +41,8 @@ pub(super) struct Metrics {
     pub(super) late: GaugeVec,
     /// Days that a gate refused or that failed too often: they wait for a person.
     pub(super) stuck: GaugeVec,
+    /// Days that are to be built, by what each waits for.
+    pub(super) waiting: GaugeVec,
     /// When a day was last published, or found unchanged.
     pub(super) last_success: GaugeVec,
     /// How long the last build took.
@@ -60,6 +62,10 @@ impl Metrics {
             let opts = Opts::new(format!("bloomsday_build_{name}"), help);
             register(&registry, GaugeVec::new(opts, &["filter"]))
         };
+        let waiting = Opts::new(
+            "bloomsday_build_waiting",
+            "Days that were due and are to be built, by what they wait for.",
+        );
         let runs = Opts::new("bloomsday_build_runs_total", "Builds that were run, by outcome.");
         Metrics {
             runs: register(&registry, IntCounterVec::new(runs, &["filter", "outcome"])),
@@ -67,6 +73,7 @@ impl Metrics {
             pending: gauge("pending", "Days that were due and are not published."),
             late: gauge("late", "Days past their deadline that are not published."),
             stuck: gauge("stuck", "Days refused or given up, which wait for a person."),
+            waiting: register(&registry, GaugeVec::new(waiting, &["filter", "reason"])),
             last_success: gauge(
                 "last_success_timestamp_seconds",
                 "When a day was last published or found unchanged.",

@@ -1,0 +1,135 @@
+//! The newest earlier day's filter, to compare a day with. What stands in the way is a warning, never
+//! silence: the other gates go on judging.
+
+use bloomsday_common::blob;
+use bloomsday_common::hash::IdHash;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::memory::available;
+use bloomsday_common::protocol::Seen;
+use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
+
+use crate::build::Job;
+use crate::gates::MAX_NORM_AGE_DAYS;
+use crate::partition::Distinct;
+use crate::verify;
+
+/// How many earlier days' pointers are tried, the newest first, until one leads to a sound filter.
+const MAX_TRIED: usize = 8;
+/// A store that does not answer so often is asked no more: each time may take a minute.
+const MAX_UNREACHED: usize = 2;
+/// An earlier filter of twice this day's size is fetched whatever the budget: a day of half the IDs can
+/// be honest, and with room for itself and its copy there is room for that one too.
+const HONEST_RATIO: u64 = 2;
+/// Small filters are never in the way.
+const SMALL_BYTES: u64 = 8 << 20;
+
+/// What an earlier day tells.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    /// The share of the day's IDs that the earlier filter holds, and its standard deviation.
+    pub(crate) overlap: Option<(f64, f64)>,
+    /// The earlier filter, and how many IDs it holds.
+    pub(crate) ids: Option<(BlobKey, u64)>,
+    /// What could not be compared, and why.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Asks a day's IDs of the newest earlier filter that can be had, however old within
+/// [`MAX_NORM_AGE_DAYS`].
+///
+/// `own` is the size of the day's own blob. Cost: a listing of the pointers, a fetch, and a question an ID.
+pub(crate) async fn compare<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    distinct: &Distinct<H>,
+    own: u64,
+) -> Compared {
+    let mut compared = Compared::default();
+    let days = match store.pointer_days(&job.filter).await {
+        Ok(days) => days,
+        Err(error) => {
+            let why = format!("the overlap with earlier days is not judged: {error}");
+            compared.warnings.push(why);
+            return compared;
+        }
+    };
+    let oldest = job.day.minus(MAX_NORM_AGE_DAYS);
+    let days = days.into_iter().rev().filter(|day| *day < job.day && *day >= oldest);
+    let mut unreached = 0;
+    for day in days.take(MAX_TRIED) {
+        if unreached >= MAX_UNREACHED {
+            break;
+        }
+        let mut skip = |why: String| {
+            let why = format!("cannot compare with {} {day}: {why}", job.filter);
+            compared.warnings.push(why);
+        };
+        let pointer = match store.pointer(&job.filter, day).await.map(|read| read.seen) {
+            Ok(Seen::Found(pointer)) => pointer,
+            // Pruned since it was listed.
+            Ok(Seen::Absent) => continue,
+            Ok(Seen::Unreadable(why)) => {
+                skip(why);
+                continue;
+            }
+            Err(error) => {
+                unreached += usize::from(error.is_transient());
+                skip(error.to_string());
+                continue;
+            }
+        };
+        let limit = most_bytes(job.memory, own);
+        let opened = match store.fetch(&pointer.blob, limit).await {
+            Ok(fetched) => blob::open(fetched, &pointer.blob),
+            Err(error) => Err(error),
+        };
+        let (header, filter) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                unreached += usize::from(error.is_transient());
+                skip(error.to_string());
+                // What the record says is better than nothing.
+                let ids = pointer.ids.map(|ids| (pointer.blob.clone(), ids));
+                compared.ids = compared.ids.or(ids);
+                continue;
+            }
+        };
+        compared.ids = Some((pointer.blob.clone(), header.ids));
+        if header.shape.layout() != H::LAYOUT {
+            let layout = header.shape.layout();
+            skip(format!(
+                "{} is of the layout {layout}, and this day of {}",
+                pointer.blob,
+                H::LAYOUT
+            ));
+            return compared;
+        }
+        match verify::overlap(&filter, header.fpp_measured(), distinct, job.threads) {
+            Ok(overlap) => compared.overlap = Some(overlap),
+            Err(error) => skip(error.to_string()),
+        }
+        return compared;
+    }
+    compared
+}
+
+/// The largest blob that is fetched to compare with, beside a day's own filter.
+fn most_bytes(memory: u64, own: u64) -> u64 {
+    let honest = own.saturating_mul(HONEST_RATIO).saturating_add(SMALL_BYTES);
+    let budget = memory.saturating_sub(own).max(honest);
+    let there = available().map_or(u64::MAX, |there| there.bytes);
+    budget.min(there).min(MAX_BLOB_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_budget_still_compares_with_an_honest_day_and_not_with_any() {
+        let mib = 1 << 20;
+        assert_eq!(most_bytes(0, 100 * mib), 208 * mib);
+        assert_eq!(most_bytes(500 * mib, 100 * mib), 400 * mib);
+        assert!(most_bytes(u64::MAX, mib) <= MAX_BLOB_BYTES);
+    }
+}

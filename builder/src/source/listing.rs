@@ -1,0 +1,310 @@
+//! What lies below one folder of an input, entry by entry: files to read, names passed over, folders,
+//! and the marks of tables whose files alone do not tell which rows are deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bloomsday_common::shown::{address_without_secrets, plain};
+use bloomsday_common::store::Location;
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+
+use super::wanted::{Wanted, has_hidden};
+use super::{
+    MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAME_CHARS, MAX_NAMED, below, check_count, input_error,
+    is_absent, modified,
+};
+use crate::error::Error;
+
+/// The folder of a Delta table's log.
+pub(super) const DELTA_LOG: &str = "_delta_log";
+/// The folder of an Iceberg table's metadata, and how the files in it that tell of it end.
+pub(super) const ICEBERG_METADATA: &str = "metadata";
+pub(super) const ICEBERG_TABLE: &str = ".metadata.json";
+/// The folder in which Spark and Hadoop write what is not yet finished.
+pub(super) const UNFINISHED: &str = "_temporary";
+/// How the empty object ends that Hadoop leaves in place of a folder.
+const FOLDER_MARK: &str = "_$folder$";
+/// The most marked tables that are kept: each is a line in the report.
+const MAX_TABLES: usize = 20;
+
+/// What a listing found. Paths are from the folder that was listed.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// What of it is wanted.
+    pub(super) wanted: Wanted,
+    /// The input, for messages.
+    input: String,
+    /// What the folder is called.
+    base: String,
+    /// The name of the file that says that a folder is whole, if anybody asks.
+    marker: Option<String>,
+    /// Files to read.
+    pub(super) files: Vec<(String, ObjectMeta)>,
+    /// Wanted, but for a hidden name.
+    pub(super) passed_over: PassedOver,
+    /// The folders that were seen, but for hidden ones; the one that was listed is empty text.
+    pub(super) folders: BTreeSet<String>,
+    /// By folder, when its marker was written.
+    pub(super) markers: BTreeMap<String, Timestamp>,
+    /// Folders that are tables of Delta or Iceberg.
+    pub(super) tables: BTreeSet<(String, Table)>,
+    /// Whether a writer has unfinished files where wanted ones will be.
+    pub(super) unfinished: bool,
+    listed: usize,
+}
+
+/// Files that were passed over: all of them by number, and some by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PassedOver {
+    /// A number for each, the same for the same name: millions of names would take too much memory.
+    numbers: Vec<u64>,
+    /// First those that look least like what other programs leave.
+    names: BTreeSet<(bool, String)>,
+}
+
+impl PassedOver {
+    fn add(&mut self, name: &str) {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        self.numbers.push(hasher.finish());
+        self.names.insert((is_usual(name), plain(name, MAX_NAME_CHARS)));
+        if self.names.len() > MAX_NAMED {
+            self.names.pop_last();
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: PassedOver) {
+        self.numbers.extend(other.numbers);
+        self.names.extend(other.names);
+        while self.names.len() > MAX_NAMED {
+            self.names.pop_last();
+        }
+    }
+
+    /// All of them, whatever the order they were found in.
+    pub(super) fn numbers(mut self) -> Vec<u64> {
+        self.numbers.sort_unstable();
+        self.numbers.dedup();
+        self.numbers
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.names.iter().map(|(_, name)| name.clone()).collect()
+    }
+}
+
+/// Whether a hidden name is what programs leave beside the files they write.
+fn is_usual(name: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let beside = ["_SUCCESS", "_metadata", "_common_metadata", ".DS_Store"].contains(&last)
+        || last.ends_with(".crc")
+        || last.starts_with("_committed_")
+        || last.starts_with("_started_");
+    beside || name.split('/').any(|folder| [UNFINISHED, DELTA_LOG].contains(&folder))
+}
+
+/// Whose table it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    Delta,
+    Iceberg,
+}
+
+impl Listing {
+    pub(super) fn new(input: &str, base: &str, wanted: Wanted, marker: Option<&str>) -> Listing {
+        Listing {
+            wanted,
+            input: address_without_secrets(input),
+            marker: marker.map(str::to_owned),
+            files: Vec::new(),
+            base: base.to_owned(),
+            passed_over: PassedOver::default(),
+            folders: BTreeSet::from([String::new()]),
+            markers: BTreeMap::new(),
+            tables: BTreeSet::new(),
+            unfinished: false,
+            listed: 0,
+        }
+    }
+
+    /// Lists everything below a place in a store.
+    pub(super) async fn of_store(mut self, location: &Location) -> Result<Listing, Error> {
+        let prefix = (location.path != Path::default()).then_some(&location.path);
+        let mut listing = location.objects.list(prefix);
+        loop {
+            let meta = match listing.try_next().await {
+                Ok(Some(meta)) => meta,
+                Ok(None) => break,
+                Err(source) if is_absent(&source) => break,
+                Err(source) => return Err(input_error("list", location, source)),
+            };
+            let Some(parts) = meta.location.prefix_match(&location.path) else { continue };
+            let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+            if parts.is_empty() {
+                self.refuse_bytes_in_the_folders_place(location, &meta)?;
+                continue;
+            }
+            self.take(parts.join("/"), meta)?;
+        }
+        Ok(self.finish())
+    }
+
+    /// A key that ends with `/` is the folder's own: usually an empty mark. With bytes it is a file that no
+    /// request for its name without the `/` would give.
+    fn refuse_bytes_in_the_folders_place(
+        &self,
+        location: &Location,
+        meta: &ObjectMeta,
+    ) -> Result<(), Error> {
+        if meta.size == 0 || !matches!(self.wanted, Wanted::All) {
+            return Ok(());
+        }
+        Err(Error::NotAFile {
+            file: format!("{}/", location.name.trim_end_matches('/')),
+            why: format!("it is an object of {} bytes whose name ends with `/`", meta.size),
+            remedy: "give it a name of its own in the folder, or delete it",
+        })
+    }
+
+    /// Takes note of a file.
+    pub(super) fn take(&mut self, relative: String, meta: ObjectMeta) -> Result<(), Error> {
+        self.count()?;
+        let (folder, name) = relative.rsplit_once('/').unwrap_or(("", &relative));
+        let (folder, name) = (folder.to_owned(), name.to_owned());
+        self.note_table(&folder, &name);
+        self.note_unfinished(&folder);
+        self.take_folder(&folder)?;
+        if self.marker.as_deref() == Some(name.as_str()) && !has_hidden(&folder) {
+            self.markers.insert(folder, modified(&meta));
+        }
+        if !self.wanted.is(&relative) || (meta.size == 0 && name.ends_with(FOLDER_MARK)) {
+            return Ok(());
+        }
+        if has_hidden(&relative) {
+            self.pass_over(&relative);
+            return Ok(());
+        }
+        self.files.push((relative, meta));
+        check_count(&self.input, "files", self.files.len(), MAX_FILES, "write fewer, larger files")
+    }
+
+    /// Takes note of a file that is wanted, but for its name.
+    pub(super) fn pass_over(&mut self, relative: &str) {
+        self.passed_over.add(&below(&self.base, relative));
+    }
+
+    /// Takes note of a folder, and of those above it.
+    pub(super) fn take_folder(&mut self, folder: &str) -> Result<(), Error> {
+        let mut folder = folder;
+        while !has_hidden(folder) && !self.folders.contains(folder) {
+            self.folders.insert(folder.to_owned());
+            folder = folder.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+        let (got, remedy) = (self.folders.len(), "name the folders that are meant with a glob");
+        check_count(&self.input, "folders", got, MAX_FOLDERS, remedy)
+    }
+
+    /// Counts an entry, whether it is wanted or not.
+    pub(super) fn count(&mut self) -> Result<(), Error> {
+        self.listed += 1;
+        let remedy = "begin the glob in a folder further down";
+        check_count(&self.input, "names below it", self.listed, MAX_LISTED, remedy)
+    }
+
+    /// Notices what is left of a table's own bookkeeping.
+    pub(super) fn note_table(&mut self, folder: &str, name: &str) {
+        let parent = |path: &str, inner: &str| match path.strip_suffix(inner) {
+            Some("") => Some(String::new()),
+            Some(above) => above.strip_suffix('/').map(str::to_owned),
+            None => None,
+        };
+        let found = if name.ends_with(ICEBERG_TABLE) {
+            parent(folder, ICEBERG_METADATA).map(|table| (table, Table::Iceberg))
+        } else {
+            parent(folder, DELTA_LOG).map(|table| (table, Table::Delta))
+        };
+        if self.tables.len() < MAX_TABLES {
+            self.tables.extend(found);
+        }
+    }
+
+    /// Notices the folder of a writer at work.
+    pub(super) fn note_unfinished(&mut self, folder: &str) {
+        let mut names = folder.split('/');
+        if self.marker.is_none() || !names.any(|name| name == UNFINISHED) {
+            return;
+        }
+        let beside: Vec<&str> = folder.split('/').take_while(|name| *name != UNFINISHED).collect();
+        self.unfinished |= self.wanted.leads(&beside.join("/"));
+    }
+
+    /// Sorts, and drops the empty objects that some tools leave in place of folders.
+    pub(super) fn finish(mut self) -> Listing {
+        let folders = &self.folders;
+        self.files.retain(|(name, meta)| meta.size > 0 || !folders.contains(name));
+        self.files.sort_by(|a, b| a.0.cmp(&b.0));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(names: &[(&str, u64)]) -> Listing {
+        let mut listing = Listing::new("in", "in", Wanted::All, None);
+        for (name, size) in names {
+            let meta = ObjectMeta {
+                location: (*name).into(),
+                last_modified: Default::default(),
+                size: *size,
+                e_tag: None,
+                version: None,
+            };
+            listing.take((*name).to_owned(), meta).unwrap();
+        }
+        listing.finish()
+    }
+
+    #[test]
+    fn empty_objects_in_place_of_folders_are_left_out() {
+        let found = listing(&[
+            ("z", 0),
+            ("a/b/c", 9),
+            ("a!", 1),
+            ("a", 0),
+            ("a/b", 0),
+            ("a_$folder$", 0),
+            ("hour=00/x_$folder$", 0),
+            ("full_$folder$", 1),
+        ]);
+        let names: Vec<&str> = found.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a!", "a/b/c", "full_$folder$", "z"]);
+        assert!(found.passed_over.names().is_empty(), "{:?}", found.passed_over);
+    }
+
+    #[test]
+    fn an_object_with_bytes_beside_the_folder_of_its_name_is_read() {
+        let found = listing(&[("a", 3), ("a/b", 4)]);
+        assert_eq!(found.files.len(), 2);
+    }
+
+    #[test]
+    fn tables_are_noticed_wherever_they_lie() {
+        let found = listing(&[
+            ("_delta_log/00000000000000000000.json", 1),
+            ("deep/er/_delta_log/_last_checkpoint", 1),
+            ("ice/metadata/00000-aa.metadata.json", 1),
+            ("ice/data/x.parquet", 1),
+            ("no/metadata/x.parquet", 1),
+            ("no/my_delta_log/x.parquet", 1),
+        ]);
+        let tables: Vec<(&str, Table)> =
+            found.tables.iter().map(|(table, whose)| (table.as_str(), *whose)).collect();
+        let expected = [("", Table::Delta), ("deep/er", Table::Delta), ("ice", Table::Iceberg)];
+        assert_eq!(tables, expected);
+    }
+}

@@ -1,0 +1,106 @@
+//! Is the input a part of a table of Delta or Iceberg? Such a table deletes rows by no longer naming their
+//! files, so whoever reads all files reads deleted rows as well.
+
+use bloomsday_common::store::Location;
+use futures::StreamExt;
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, Table};
+use super::{Found, below, fixed_part, open, walk};
+
+/// How far above an input its table is looked for: a day's folder lies a few levels below it.
+const MAX_LEVELS_ABOVE: usize = 8;
+/// How many names of a folder `metadata` are looked at: Iceberg's begin with a number or a `v`.
+const MAX_PEEKED: usize = 1000;
+
+/// A warning for each table that the files of an input may belong to.
+///
+/// Cost: two short listings for each folder above the input. A store that refuses them is asked no more:
+/// this is a kindness, and the input itself could be read.
+pub(super) async fn warnings(input: &str, found: &Found) -> Vec<String> {
+    let mut tables: Vec<(String, Table)> = Vec::new();
+    if let Some((location, _, listing)) = &found.listed {
+        let name = |table: &String| below(location.name.trim_end_matches('/'), table);
+        tables.extend(listing.tables.iter().map(|(table, whose)| (name(table), *whose)));
+    }
+    if !found.files.is_empty()
+        && let Some(above) = nearest_above(input).await
+    {
+        tables.push(above);
+    }
+    tables.into_iter().map(|(table, whose)| warning(&table, whose)).collect()
+}
+
+fn warning(table: &str, whose: Table) -> String {
+    let (whose, mark) = match whose {
+        Table::Delta => ("a Delta table (it has `_delta_log/`)", "run VACUUM on it first"),
+        Table::Iceberg => (
+            "an Iceberg table (it has `metadata/*.metadata.json`)",
+            "remove its orphan files first",
+        ),
+    };
+    format!(
+        "{table} is {whose}: its files are read as they lie there, so deleted rows would be read too; \
+         export the day as plain Parquet, {mark}, or name the files that count"
+    )
+}
+
+/// The nearest folder above an input, or its own, that is a table.
+async fn nearest_above(input: &str) -> Option<(String, Table)> {
+    let is_glob = input.contains(['*', '?', '[']);
+    let folder = if is_glob { fixed_part(input).ok()?.0 } else { input };
+    let location = open(folder).ok()??;
+    if location.over_http {
+        return None;
+    }
+    let names: Vec<String> = location.path.parts().map(|part| part.as_ref().to_owned()).collect();
+    // What lies in the folder itself was seen in the listing.
+    for up in 1..=MAX_LEVELS_ABOVE.min(names.len()) {
+        let path: Path = names[..names.len() - up].iter().map(String::as_str).collect();
+        match table_at(&location, &path).await {
+            Ok(None) => {}
+            Ok(Some(table)) => return Some((shown(&location, &names, up), table)),
+            Err(error) => {
+                tracing::debug!("whether {} is a table is not known: {error}", location.name);
+                return None;
+            }
+        }
+    }
+    None
+}
+
+async fn table_at(location: &Location, path: &Path) -> Result<Option<Table>, object_store::Error> {
+    let (delta, iceberg) = (path.clone().join(DELTA_LOG), path.clone().join(ICEBERG_METADATA));
+    if location.folder.is_some() {
+        let at = |path: &Path| walk::path(&Location { path: path.clone(), ..location.clone() });
+        let is_delta = at(&delta).is_dir();
+        let is_iceberg = || walk::tells_of_iceberg(&at(&iceberg));
+        return Ok(match is_delta {
+            true => Some(Table::Delta),
+            false => is_iceberg().then_some(Table::Iceberg),
+        });
+    }
+    if location.objects.list(Some(&delta)).next().await.transpose()?.is_some() {
+        return Ok(Some(Table::Delta));
+    }
+    let mut metadata = location.objects.list(Some(&iceberg)).take(MAX_PEEKED);
+    while let Some(object) = metadata.next().await.transpose()? {
+        if object.location.as_ref().ends_with(ICEBERG_TABLE) {
+            return Ok(Some(Table::Iceberg));
+        }
+    }
+    Ok(None)
+}
+
+/// What people call the folder so many levels above a location.
+fn shown(location: &Location, names: &[String], up: usize) -> String {
+    if location.folder.is_some() {
+        return format!("/{}", names[..names.len() - up].join("/"));
+    }
+    let mut name = location.name.trim_end_matches('/');
+    for _ in 0..up {
+        name = name.rsplit_once('/').map_or(name, |(above, _)| above);
+    }
+    name.to_owned()
+}

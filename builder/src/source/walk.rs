@@ -1,0 +1,225 @@
+//! A local folder, looked through with nothing left out in silence: a link that leads nowhere, a pipe,
+//! and a name that the store's client would hide are refused by name.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path as FilePath, PathBuf};
+
+use bloomsday_common::store::Location;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{Error as StoreError, ObjectMeta};
+
+use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, Listing};
+use super::wanted::is_hidden;
+use super::{check_count, input_error};
+use crate::error::Error;
+
+/// The most folders in each other; links can make them deeper than the disk has them.
+pub const MAX_DEPTH: usize = 100;
+/// How many entries of a folder named `metadata` that is not wanted are looked at.
+const MAX_PEEKED: usize = 1000;
+
+/// Where the file system has a place.
+pub(super) fn path(location: &Location) -> PathBuf {
+    FilePath::new("/").join(location.path.as_ref())
+}
+
+/// Lists everything below a folder that is there.
+pub(super) fn walk(location: &Location, listing: Listing) -> Result<Listing, Error> {
+    let mut walk = Walk { location, listing, names: LocalFileSystem::new(), above: Vec::new() };
+    walk.folder(&path(location), "", false)?;
+    Ok(walk.listing.finish())
+}
+
+/// What a single file is, as a listing would show it.
+pub(super) fn file(location: &Location, metadata: &Metadata) -> Result<ObjectMeta, Error> {
+    let path = path(location);
+    if !metadata.is_file() {
+        return Err(neither(location.name.clone()));
+    }
+    meta(&LocalFileSystem::new(), &path, metadata).ok_or_else(|| unnameable(location.name.clone()))
+}
+
+struct Walk<'a> {
+    location: &'a Location,
+    listing: Listing,
+    names: LocalFileSystem,
+    /// The folders that this one lies in, links followed, by device and number.
+    above: Vec<(u64, u64)>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, path: &FilePath, relative: &str, hidden: bool) -> Result<(), Error> {
+        let failed = |error: io::Error| self.failed(relative, error);
+        let metadata = fs::metadata(path).map_err(failed)?;
+        let this = (metadata.dev(), metadata.ino());
+        if self.above.contains(&this) {
+            return Err(Error::NotAFile {
+                file: self.name(relative),
+                why: "it is a link to a folder that it lies in".to_owned(),
+                remedy: "remove the link, or leave it out with a glob",
+            });
+        }
+        let remedy = "name the folders that are meant with a glob";
+        check_count(&self.name(relative), "folders above it", self.above.len(), MAX_DEPTH, remedy)?;
+        let entries = match fs::read_dir(path) {
+            // What nobody asked for may be closed to us.
+            Err(_) if hidden => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        self.above.push(this);
+        for entry in entries {
+            let entry = entry.map_err(|error| self.failed(relative, error))?;
+            let name = entry.file_name();
+            let inside = match relative {
+                "" => name.to_string_lossy().into_owned(),
+                relative => format!("{relative}/{}", name.to_string_lossy()),
+            };
+            let kind = entry.file_type().map_err(|error| self.failed(&inside, error))?;
+            self.entry(&entry.path(), inside, kind.is_symlink(), hidden)?;
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        path: &FilePath,
+        relative: String,
+        is_link: bool,
+        hidden: bool,
+    ) -> Result<(), Error> {
+        let name = relative.rsplit('/').next().unwrap_or(&relative);
+        let hidden = hidden || is_hidden(name);
+        if hidden && is_link {
+            // Not followed: what lies behind it is not meant to be read.
+            return self.pass_over(relative);
+        }
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            // Deleted since it was listed, as a temporary file of a writer is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link => return Ok(()),
+            Err(_) if hidden => return self.pass_over(relative),
+            Err(error) if is_link => return self.refuse_link(path, relative, &error),
+            Err(error) => return Err(self.failed(&relative, error)),
+        };
+        if metadata.is_dir() {
+            self.note_table(path, &relative);
+            self.listing.note_unfinished(&relative);
+            if !self.listing.wanted.leads(&relative) {
+                return self.listing.count();
+            }
+            self.listing.take_folder(&relative)?;
+            return self.folder(path, &relative, hidden);
+        }
+        if metadata.is_file()
+            && let Some(meta) = meta(&self.names, path, &metadata)
+        {
+            return self.listing.take(relative, meta);
+        }
+        if hidden {
+            return self.pass_over(relative);
+        }
+        match self.listing.wanted.is(&relative) {
+            false => self.listing.count(),
+            true if metadata.is_file() => Err(unnameable(self.name(&relative))),
+            true => Err(neither(self.name(&relative))),
+        }
+    }
+
+    /// A link that leads nowhere could be a file that is wanted, or a folder of such files.
+    fn refuse_link(
+        &mut self,
+        path: &FilePath,
+        relative: String,
+        error: &io::Error,
+    ) -> Result<(), Error> {
+        let wanted = &self.listing.wanted;
+        if !wanted.is(&relative) && !wanted.leads(&relative) {
+            return self.listing.count();
+        }
+        let to = fs::read_link(path).map_or_else(|_| "?".into(), |to| to.display().to_string());
+        Err(Error::NotAFile {
+            file: self.name(&relative),
+            why: format!("it is a link to {to}, which cannot be reached ({error})"),
+            remedy: "bring back what it leads to, or remove the link",
+        })
+    }
+
+    fn pass_over(&mut self, relative: String) -> Result<(), Error> {
+        if self.listing.wanted.is(&relative) {
+            self.listing.pass_over(&relative);
+        }
+        self.listing.count()
+    }
+
+    /// Looks into a folder only as far as it takes to know whether it tells of a table.
+    fn note_table(&mut self, path: &FilePath, relative: &str) {
+        match relative.rsplit('/').next() {
+            Some(DELTA_LOG) => self.listing.note_table(relative, ""),
+            Some(ICEBERG_METADATA) if tells_of_iceberg(path) => {
+                self.listing.note_table(relative, ICEBERG_TABLE);
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&self, relative: &str) -> String {
+        super::below(&self.location.name, relative)
+    }
+
+    fn failed(&self, relative: &str, error: io::Error) -> Error {
+        let path = self.name(relative);
+        let source: StoreError = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                StoreError::PermissionDenied { path, source: error.into() }
+            }
+            io::ErrorKind::NotFound => StoreError::NotFound { path, source: error.into() },
+            _ => StoreError::Generic {
+                store: "local folder",
+                source: format!("{path}: {error}").into(),
+            },
+        };
+        input_error("list", self.location, source)
+    }
+}
+
+/// Whether a folder holds the metadata of an Iceberg table.
+pub(super) fn tells_of_iceberg(metadata: &FilePath) -> bool {
+    let entries = fs::read_dir(metadata).into_iter().flatten().flatten().take(MAX_PEEKED);
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(ICEBERG_TABLE))
+}
+
+/// A file as the store's client would show it; `None` when it would hide it, or call it otherwise.
+fn meta(names: &LocalFileSystem, path: &FilePath, metadata: &Metadata) -> Option<ObjectMeta> {
+    let location = Path::from_absolute_path(path).ok()?;
+    if names.path_to_filesystem(&location).ok()? != path {
+        return None;
+    }
+    let modified = metadata.modified().unwrap_or(std::time::SystemTime::UNIX_EPOCH);
+    let since = modified.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // As the client makes them, so that a file can be told from another in its place.
+    let tag = format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), since.as_micros(), metadata.len());
+    Some(ObjectMeta {
+        location,
+        last_modified: modified.into(),
+        size: metadata.len(),
+        e_tag: Some(tag),
+        version: None,
+    })
+}
+
+fn neither(file: String) -> Error {
+    let why = "it is neither a file nor a folder, but a pipe, a socket or a device".to_owned();
+    Error::NotAFile { file, why, remedy: "remove it, or leave it out with a glob" }
+}
+
+fn unnameable(file: String) -> Error {
+    let why =
+        "its name is not UTF-8, ends with `#` and digits as an unfinished upload's does, or has \
+               a character that no store's key can have"
+            .to_owned();
+    Error::NotAFile { file, why, remedy: "rename it" }
+}

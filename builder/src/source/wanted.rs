@@ -1,0 +1,143 @@
+//! Which names below a folder an input means. Knows names; never looks anything up.
+
+use glob::{MatchOptions, Pattern, PatternError};
+
+/// Stars stay within a name.
+const ONE_NAME_EACH: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
+
+/// What of a folder is wanted.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// All of it, to its depths.
+    All,
+    /// What matches a glob.
+    Glob(Glob),
+}
+
+/// A glob below its fixed part.
+#[derive(Clone, Debug)]
+pub(super) struct Glob {
+    whole: Pattern,
+    /// What the folders of a file must match, name by name; `None` when a character class holds a `/`,
+    /// which cuts it into parts that mean nothing.
+    folders: Option<Vec<Part>>,
+    any_depth: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// `**`: any folders, or none.
+    Any,
+    One(Pattern),
+}
+
+impl Wanted {
+    /// # Errors
+    /// What is wrong with the glob.
+    pub(super) fn glob(pattern: &str) -> Result<Wanted, PatternError> {
+        let whole = Pattern::new(pattern)?;
+        let parts = pattern.split('/').map(|part| match part {
+            "**" => Some(Part::Any),
+            part => Pattern::new(part).ok().map(Part::One),
+        });
+        let mut folders = parts.collect::<Option<Vec<Part>>>();
+        if let Some(parts) = &mut folders
+            && !matches!(parts.last(), Some(Part::Any))
+        {
+            parts.pop();
+        }
+        let any = |parts: &Vec<Part>| parts.iter().any(|part| matches!(part, Part::Any));
+        let any_depth = folders.as_ref().is_none_or(any);
+        Ok(Wanted::Glob(Glob { whole, folders, any_depth }))
+    }
+
+    /// Whether a file is wanted.
+    pub(super) fn is(&self, relative: &str) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::Glob(glob) => glob.whole.matches_with(relative, ONE_NAME_EACH),
+        }
+    }
+
+    /// Whether something in or below a folder could be wanted.
+    pub(super) fn leads(&self, folder: &str) -> bool {
+        self.matches_folder(folder, true)
+    }
+
+    /// Whether a file directly in the folder could be wanted.
+    pub(super) fn is_folder(&self, folder: &str) -> bool {
+        self.matches_folder(folder, false)
+    }
+
+    /// Whether wanted files may lie at several depths, so that a folder above others may hold none.
+    pub(super) fn any_depth(&self) -> bool {
+        matches!(self, Wanted::Glob(Glob { any_depth: true, .. }))
+    }
+
+    fn matches_folder(&self, folder: &str, or_leads: bool) -> bool {
+        let Wanted::Glob(Glob { folders: Some(parts), .. }) = self else { return true };
+        let names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
+        match_names(parts, &names, or_leads)
+    }
+}
+
+/// Whether the names match the parts; or, if so asked, the first of them.
+fn match_names(parts: &[Part], names: &[&str], or_the_first: bool) -> bool {
+    match (parts.split_first(), names.split_first()) {
+        (None, names) => names.is_none(),
+        (Some(_), None) if or_the_first => true,
+        (Some((Part::Any, rest)), None) => match_names(rest, names, or_the_first),
+        (Some((Part::Any, rest)), Some((_, below))) => {
+            match_names(rest, names, or_the_first) || match_names(parts, below, or_the_first)
+        }
+        (Some((Part::One(_), _)), None) => false,
+        (Some((Part::One(part), rest)), Some((name, below))) => {
+            part.matches_with(name, ONE_NAME_EACH) && match_names(rest, below, or_the_first)
+        }
+    }
+}
+
+/// Whether a name begins with `.`, or with `_` unless it holds a `=`, as in `_hour=07`.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
+}
+
+/// Whether a path has a hidden name in it.
+pub(super) fn has_hidden(relative: &str) -> bool {
+    relative.split('/').any(is_hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_can_hold_files_are_told_from_those_on_the_way() {
+        for (glob, folder, leads, holds) in [
+            ("*.parquet", "", true, true),
+            ("*.parquet", "a", false, false),
+            ("hour=*/*.parquet", "", true, false),
+            ("hour=*/*.parquet", "hour=01", true, true),
+            ("hour=*/*.parquet", "other", false, false),
+            ("hour=*/*.parquet", "hour=01/deep", false, false),
+            ("*/dt=1/*.parquet", "a", true, false),
+            ("*/dt=1/*.parquet", "a/dt=1", true, true),
+            ("*/dt=1/*.parquet", "a/dt=2", false, false),
+            ("**/*.parquet", "", true, true),
+            ("**/*.parquet", "a/b/c", true, true),
+            ("a/**/b/*", "a/x/y", true, false),
+            ("a/**/b/*", "a/x/b", true, true),
+            ("a/**", "a/x", true, true),
+            ("a/**", "b", false, false),
+            ("[a/b]x/*", "q", true, true),
+        ] {
+            let wanted = Wanted::glob(glob).unwrap();
+            let told = (wanted.leads(folder), wanted.is_folder(folder));
+            assert_eq!(told, (leads, holds), "{glob} {folder}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Is a day's input complete? Its markers say so, each for the files of its folder.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::shown::address_without_secrets;
+use jiff::Timestamp;
+
+use super::listing::UNFINISHED;
+use super::wanted::Wanted;
+use super::{Found, MAX_NAMED, at_path, below, look_at, modified};
+use crate::error::Error;
+
+/// What a look at one input of one day says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Tells these files, and what lies hidden beside them, from others; `None`: there is no file.
+    pub files: Option<u64>,
+    /// Why it is not known to be complete, for people; `None`: it is.
+    pub lacks: Option<String>,
+}
+
+/// Looks at one input of a day, and whether markers say that all of it is there.
+///
+/// Every folder in which files may lie needs its marker: for an input without a glob in its folders that
+/// is one folder; for `dt={day}/hour=*/*.parquet` each `hour=…` that is there. A marker further up counts
+/// for all below it, but not above the day's own folder: it would count for every day. For `**` the
+/// folders that hold files count, and those with no folder in them.
+///
+/// With `settle` a marker speaks only for files that are no newer than itself by more than that, and for
+/// none while a writer has unfinished ones beside them: one that an earlier append left says nothing of
+/// this one. Without, its being there is enough.
+///
+/// Cost: as the listing of the input.
+///
+/// # Errors
+/// As [`super::find_window`]; an input that matches nothing is no error.
+pub async fn is_whole(
+    template: &str,
+    day: Day,
+    marker: &str,
+    settle: Option<Duration>,
+) -> Result<Whole, Error> {
+    let input = day.expand(template)?;
+    let found = look_at(&input, Some(marker)).await?;
+    if found.files.is_empty() {
+        let input = address_without_secrets(&input);
+        return Ok(Whole {
+            files: None,
+            lacks: Some(format!("nothing matches the input `{input}`")),
+        });
+    }
+    let lacks = match &found.listed {
+        // A single file: the marker lies beside it.
+        None => {
+            let folder = input.rsplit_once('/').map_or(".", |(folder, _)| folder);
+            let beside = at_path(&below(folder, marker), None).await?;
+            let beside = beside.files.first().map(|(_, file)| modified(&file.meta));
+            let newest = found.files.iter().map(|(_, file)| modified(&file.meta)).max();
+            Lacks::of(vec![(folder.to_owned(), beside, newest)], settle)
+        }
+        Some((location, slashes, listing)) => {
+            let highest = day_level(template, day)?.saturating_sub(*slashes);
+            let folders = needed(&found, highest).into_iter();
+            let folders = folders
+                .map(|(folder, marked, newest)| (below(&location.name, &folder), marked, newest));
+            let lacks = Lacks::of(folders.collect(), settle);
+            Lacks { unfinished: settle.is_some() && listing.unfinished, ..lacks }
+        }
+    };
+    Ok(Whole { files: Some(fingerprint(found)), lacks: lacks.told(marker) })
+}
+
+/// The folders that need a marker: each with the newest marker that counts for it, and its newest file.
+type Needed = Vec<(String, Option<Timestamp>, Option<Timestamp>)>;
+
+fn needed(found: &Found, highest: usize) -> Needed {
+    let Some((_, _, listing)) = &found.listed else { return Vec::new() };
+    let folder_of = |name: &str| name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let mut newest: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for (name, meta) in &listing.files {
+        let newest = newest.entry(folder_of(name)).or_insert(Timestamp::MIN);
+        *newest = (*newest).max(modified(meta));
+    }
+    let wanted = &listing.wanted;
+    let is_on_the_way = |folder: &str| match folder {
+        "" => listing.folders.len() > 1,
+        folder => {
+            let inside = format!("{folder}/");
+            let next = listing.folders.range(inside.clone()..).next();
+            next.is_some_and(|next| next.starts_with(&inside))
+        }
+    };
+    let needs = |folder: &&String| match wanted {
+        Wanted::All => folder.is_empty(),
+        _ if !wanted.is_folder(folder) => false,
+        _ => !wanted.any_depth() || newest.contains_key(*folder) || !is_on_the_way(folder),
+    };
+    let all_of_it = listing.files.iter().map(|(_, meta)| modified(meta)).max();
+    let folders = listing.folders.iter().filter(needs);
+    folders
+        .map(|folder| {
+            let depth = if folder.is_empty() { 0 } else { folder.matches('/').count() + 1 };
+            let own = listing.markers.get(folder);
+            let above = (highest..depth).map(|depth| first_names(folder, depth));
+            let above = above.filter_map(|folder| listing.markers.get(folder));
+            let newest = match wanted {
+                Wanted::All => all_of_it,
+                _ => newest.get(folder).copied(),
+            };
+            (folder.clone(), own.into_iter().chain(above).max().copied(), newest)
+        })
+        .collect()
+}
+
+/// The folder that the first names of a path are.
+fn first_names(folder: &str, names: usize) -> &str {
+    match folder.match_indices('/').nth(names.saturating_sub(1)) {
+        _ if names == 0 => "",
+        Some((at, _)) => &folder[..at],
+        None => folder,
+    }
+}
+
+/// How many names of an input lie before the one that its day ends in.
+fn day_level(template: &str, day: Day) -> Result<usize, Error> {
+    let Some(last) = template.rfind("{day") else { return Ok(0) };
+    let end = template[last..].find('}').map_or(template.len(), |at| last + at + 1);
+    Ok(day.expand(&template[..end])?.matches('/').count())
+}
+
+/// Which folders lack a marker.
+struct Lacks {
+    of: usize,
+    without: Vec<String>,
+    older: Vec<String>,
+    unfinished: bool,
+}
+
+impl Lacks {
+    fn of(folders: Needed, settle: Option<Duration>) -> Lacks {
+        let (of, mut without, mut older) = (folders.len(), Vec::new(), Vec::new());
+        for (folder, marked, newest) in folders {
+            let is_older = |marked: Timestamp| {
+                let speaks_until = settle.map(|settle| marked.saturating_add(settle));
+                let speaks_until =
+                    speaks_until.map_or(Timestamp::MAX, |time| time.unwrap_or(Timestamp::MAX));
+                newest.is_some_and(|newest| newest > speaks_until)
+            };
+            match marked {
+                None => without.push(folder),
+                Some(marked) if is_older(marked) => older.push(folder),
+                Some(_) => {}
+            }
+        }
+        Lacks { of, without, older, unfinished: false }
+    }
+
+    fn told(&self, marker: &str) -> Option<String> {
+        let list = |folders: &[String]| {
+            let some: Vec<&str> = folders.iter().take(MAX_NAMED).map(String::as_str).collect();
+            let more = if folders.len() > MAX_NAMED { ", …" } else { "" };
+            format!("{} of {} folders: {}{more}", folders.len(), self.of, some.join(", "))
+        };
+        if !self.without.is_empty() {
+            return Some(format!("`{marker}` is missing in {}", list(&self.without)));
+        }
+        if !self.older.is_empty() {
+            let folders = list(&self.older);
+            return Some(format!("`{marker}` is older than files beside it in {folders}"));
+        }
+        self.unfinished.then(|| format!("a writer has unfinished files (`{UNFINISHED}`) there"))
+    }
+}
+
+/// Tells files from other files, by name, size, tag and time.
+fn fingerprint(found: Found) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (_, file) in &found.files {
+        (&file.name, file.meta.size, &file.meta.e_tag).hash(&mut hasher);
+        modified(&file.meta).as_microsecond().hash(&mut hasher);
+    }
+    // What a writer has not finished lies under hidden names.
+    found.passed_over.numbers().hash(&mut hasher);
+    hasher.finish()
+}
