@@ -212,3 +212,57 @@ fn promtool_accepts(page: &str) {
     let said = promtool.wait_with_output().unwrap();
     assert!(said.status.success(), "{}{page}", String::from_utf8_lossy(&said.stderr));
 }
+
+#[test]
+fn a_marker_in_one_folder_of_a_glob_completes_no_day() {
+    for backend in Backend::all() {
+        let folder = backend.folder.path();
+        let day = folder.join(format!("in/dt={}", today().minus(1)));
+        for hour in ["hour=00", "hour=01"] {
+            write_users(&day.join(hour).join("a.parquet"), 0..1_000);
+        }
+        let done = |hour: &str| std::fs::write(day.join(hour).join("DONE"), b"").unwrap();
+        let metrics = folder.join("bloomsday.prom");
+        let once = ["schedule", "--once", "--metrics-file", metrics.to_str().unwrap()];
+        configure(&backend, "catch_up_days = 0\nmarker = \"DONE\"");
+        let file = folder.join("bloomsday.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("dt={day}/", "dt={day}/hour=*/*.parquet")).unwrap();
+        done("hour=00");
+        let waits = run(&backend, &once).run().expect(75);
+        waits.complains(&["not built yet", "`DONE` is missing in 1 of 2 folders", "/hour=01"]);
+        let page = std::fs::read_to_string(&metrics).unwrap();
+        let waiting = "bloomsday_build_waiting{filter=\"rt\",reason=\"marker\"} 1";
+        assert!(page.contains(waiting), "{page}");
+        promtool_accepts(&page);
+        let shown = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
+        assert!(shown["open"][0]["because"].as_str().unwrap().contains("hour=01"), "{shown}");
+        done("hour=01");
+        run(&backend, &once).run().expect(0);
+    }
+}
+
+#[test]
+fn success_markers_below_a_glob_are_found_in_each_folder_and_above_them() {
+    for above in [false, true] {
+        let backend = Backend::local();
+        let folder = backend.folder.path();
+        let day = folder.join(format!("in/dt={}", today().minus(1)));
+        for hour in ["hour=00", "hour=01"] {
+            write_users(&day.join(hour).join("a.parquet"), 0..1_000);
+            if !above {
+                std::fs::write(day.join(hour).join("_SUCCESS"), b"").unwrap();
+            }
+        }
+        if above {
+            std::fs::write(day.join("_SUCCESS"), b"").unwrap();
+        }
+        // Named, so that nothing but the marker makes it ready.
+        configure(&backend, "catch_up_days = 0\nmarker = \"_SUCCESS\"");
+        let file = folder.join("bloomsday.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("dt={day}/", "dt={day}/hour=*/*.parquet")).unwrap();
+        let report = run(&backend, &["schedule", "--once"]).run().expect(0).json();
+        assert_eq!(report["outcome"], "published");
+    }
+}

@@ -1,0 +1,177 @@
+//! What is normal for a day: told by the last accepted days, however old, and by an earlier filter itself
+//! where the history is gone. What cannot be judged is said.
+
+#[path = "bad_input/objects.rs"]
+mod objects;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::program::{Bloomsday, Run};
+use objects::{objects, put};
+use serde_json::Value;
+
+/// Prepares a build of the day `back` days ago from so many users, in so many files.
+fn prepare(backend: &Backend, back: u32, users: u64, files: u64, more: &[&str]) -> Bloomsday {
+    let day = today().minus(back).to_string();
+    let folder = backend.folder.path().join(format!("in-{back}-{users}-{files}"));
+    for file in 0..files {
+        let range = users * file / files..users * (file + 1) / files;
+        write_users(&folder.join(format!("part-{file:03}.parquet")), range);
+    }
+    let input = folder.display().to_string();
+    let mut words = vec!["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    words.extend(more);
+    backend.bloomsday(&words)
+}
+
+fn build(backend: &Backend, back: u32, users: u64) -> Run {
+    prepare(backend, back, users, 1, &[]).run()
+}
+
+fn warnings(report: &Value) -> String {
+    let all = report["warnings"].as_array().unwrap_or_else(|| panic!("no warnings in {report}"));
+    all.iter().map(|warning| warning.as_str().unwrap().to_owned() + "\n").collect()
+}
+
+/// Removes all of a filter's history, past the program.
+fn lose_history(backend: &Backend) {
+    let folder = Path::new(&backend.store).join("rt/history");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_bad_day_is_refused_after_an_outage_of_any_length() {
+    for outage in [8, 40, 399] {
+        for backend in Backend::all() {
+            build(&backend, outage, 5_000).expect(0);
+            let run = build(&backend, 0, 10).expect(6);
+            assert_eq!(run.json()["overlap"], 1.0, "the filter from before was asked");
+            run.complains(&["ids: distinct IDs 10", "normal: 5000"]);
+            build(&backend, 0, 5_100).expect(0);
+        }
+    }
+}
+
+#[test]
+fn a_history_that_is_lost_leaves_the_gates_on_and_is_told() {
+    let backend = Backend::local();
+    build(&backend, 9, 5_000).expect(0);
+    lose_history(&backend);
+    let run = build(&backend, 0, 10).expect(6);
+    assert!(warnings(&run.json()).contains("the history tells of no accepted build"));
+    run.complains(&["ids: distinct IDs 10", "normal: 5000", "was the history deleted?"]);
+    // Records that cannot be read are none.
+    let histories = Path::new(&backend.store).join("rt/history");
+    for file in fs::read_dir(&histories).unwrap() {
+        fs::write(file.unwrap().path(), "{").unwrap();
+    }
+    build(&backend, 0, 10).expect(6);
+    let report = build(&backend, 0, 5_100).expect(0).json();
+    assert!(warnings(&report).contains("was the history deleted?"));
+}
+
+#[test]
+fn a_pointer_that_cannot_be_read_is_told_and_the_one_before_is_asked() {
+    let backend = Backend::local();
+    build(&backend, 3, 5_000).expect(0);
+    build(&backend, 2, 5_000).expect(0);
+    build(&backend, 1, 5_000).expect(0);
+    let pointers = Path::new(&backend.store).join("rt/pointers");
+    // Out of reach: the store does not follow a link out of itself.
+    let away = backend.folder.path().join("away");
+    let yesterday = pointers.join(today().minus(1).to_string());
+    fs::rename(&yesterday, &away).unwrap();
+    symlink(&away, &yesterday).unwrap();
+    // Unreadable.
+    fs::write(pointers.join(today().minus(2).to_string()), "}").unwrap();
+    let report = build(&backend, 0, 5_000).expect(0).json();
+    let told = warnings(&report);
+    for back in [1, 2] {
+        assert!(
+            told.contains(&format!("cannot compare with rt {}", today().minus(back))),
+            "{told}"
+        );
+    }
+    assert_eq!(report["overlap"], 1.0, "{report}");
+}
+
+#[test]
+fn a_huge_blob_of_an_earlier_day_is_not_fetched_to_compare_with() {
+    let backend = Backend::local();
+    build(&backend, 1, 5_000).expect(0);
+    let before = prepare(&backend, 0, 5_000, 1, &["--memory", "0", "--dry-run"]).weigh().1;
+    let blobs = Path::new(&backend.store).join("rt/blobs");
+    let blob = fs::read_dir(blobs).unwrap().next().unwrap().unwrap().path();
+    fs::File::options().write(true).open(blob).unwrap().set_len(1 << 30).unwrap();
+    let (run, most) = prepare(&backend, 0, 5_000, 1, &["--memory", "0"]).weigh();
+    let report = run.expect(0).json();
+    assert!(warnings(&report).contains("1073741824 bytes, more than"), "{report}");
+    assert_eq!(report["overlap"], Value::Null);
+    assert!(most < before + (64 << 20), "{most} bytes, and {before} before");
+    // The pointer still tells how many IDs there were.
+    lose_history(&backend);
+    prepare(&backend, 0, 10, 1, &["--memory", "0"]).run().expect(6).complains(&["normal: 5000"]);
+}
+
+#[test]
+fn another_layout_cannot_be_compared_with_and_that_is_told() {
+    let backend = Backend::local();
+    build(&backend, 1, 5_000).expect(0);
+    let report = prepare(&backend, 0, 5_000, 1, &["--layout", "guava"]).run().expect(0).json();
+    assert!(warnings(&report).contains("layout"), "{report}");
+}
+
+#[test]
+fn the_number_of_files_and_their_bytes_are_judged_against_the_days_before() {
+    let backend = Backend::local();
+    for back in (1..=4).rev() {
+        prepare(&backend, back, 4_800, 24, &[]).run().expect(0);
+    }
+    // One less is honest after a change of the writer, and worth a word.
+    let report = prepare(&backend, 0, 4_700, 23, &["--dry-run"]).run().expect(0).json();
+    assert!(warnings(&report).contains("23 files were read"), "{report}");
+    // Compacted ten times is honest too; into a single file it is not like the days before.
+    prepare(&backend, 0, 4_800, 3, &["--dry-run"]).run().expect(0);
+    let run = prepare(&backend, 0, 4_800, 1, &[]).run().expect(6);
+    run.complains(&["files: files read 1 lies outside 2 to 288 (normal: 24)"]);
+    let accepted = ["--accept-change", "compacted"];
+    let report = prepare(&backend, 0, 4_800, 1, &accepted).run().expect(0).json();
+    let gates = report["gates"].as_array().unwrap();
+    let judged = |name: &str| gates.iter().find(|gate| gate["gate"] == name).unwrap();
+    assert_eq!(judged("files")["passed"], false);
+    assert_eq!(judged("input_bytes")["passed"], true, "{gates:?}");
+
+    // As strict as somebody wants it.
+    let file = backend.folder.path().join("bloomsday.toml");
+    let text = "[filters.rt.gates]\nfiles = { floor = 1, band = 1.01, cap = 1e6 }\n\
+                input_bytes = { floor = 1, band = 1.01, cap = 1e12 }\n";
+    fs::write(&file, text).unwrap();
+    let config = ["--config", file.to_str().unwrap()];
+    let strict = prepare(&backend, 0, 4_900, 23, &config).run().expect(6);
+    strict.complains(&["files: files read 23"]);
+}
+
+#[test]
+fn days_whose_records_lack_the_numbers_are_no_norm_for_them() {
+    let backend = Backend::local();
+    for back in (1..=3).rev() {
+        prepare(&backend, back, 4_800, 24, &[]).run().expect(0);
+    }
+    // As an earlier version left them.
+    for (name, bytes) in objects(&backend, "rt/history") {
+        let mut act: Value = serde_json::from_slice(&bytes).unwrap();
+        let fields = act.as_object_mut().unwrap();
+        for field in ["files", "files_passed_over", "input_bytes"] {
+            assert!(fields.remove(field).is_some(), "{fields:?}");
+        }
+        put(&backend, &format!("rt/history/{name}"), act.to_string().as_bytes());
+    }
+    let report = build(&backend, 0, 4_800).expect(0).json();
+    let gates = report["gates"].as_array().unwrap();
+    let files = gates.iter().find(|gate| gate["gate"] == "files").unwrap();
+    assert_eq!(files["norm"], Value::Null, "{gates:?}");
+}
