@@ -2,6 +2,7 @@
 //! it is the one owner of every swap of its filter. A failure changes its status, never an answer.
 
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -458,11 +459,20 @@ impl Follower {
 }
 
 async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Followed, Unseen> {
-    let looking = loader.store.follow(filter, days, loader.clock.now());
+    let looking = async {
+        let found = loader.store.follow(filter, days, loader.clock.now()).await;
+        // A local store that is away has no pointers either, which says nothing of them.
+        match (&found, loader.store.folder()) {
+            (Ok(Following::Nothing(_)), Some(folder)) if !is_folder(folder).await => {
+                Err(format!("the folder of the store, {}, is not there", folder.display()))
+            }
+            _ => found.map_err(|e| e.to_string()),
+        }
+    };
     let following = tokio::time::timeout(loader.deadline, looking)
         .await
         .map_err(|_| Unseen::Away(format!("{} does not answer", loader.store.name())))?;
-    match following.map_err(|e| Unseen::Away(e.to_string()))? {
+    match following.map_err(Unseen::Away)? {
         Following::Blob(followed) => Ok(followed),
         Following::Keep(why) => Err(Unseen::Unnamed(why)),
         Following::Nothing(days) => {
@@ -472,6 +482,12 @@ async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Foll
             Err(Unseen::Unnamed(why))
         }
     }
+}
+
+async fn is_folder(path: &Path) -> bool {
+    let path = path.to_owned();
+    // A panic is none of its answers; then the store is as good as away.
+    tokio::task::spawn_blocking(move || path.is_dir()).await.unwrap_or(false)
 }
 
 impl Ended {

@@ -118,9 +118,10 @@ impl Poller {
             let doing = doing.to_owned();
             move |source| Error::System { doing, source }
         };
+        let (paces, outlet) = Paces::new(config, store, slots, clock, Room::system(), random)?;
+        // Last: no runtime can be dropped within another.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("start the polling runtime"))?;
-        let (paces, outlet) = Paces::new(config, store, slots, clock, Room::system(), random)?;
         let thread = std::thread::Builder::new()
             .name("bloomsday-poller".into())
             .spawn(move || {

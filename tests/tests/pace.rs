@@ -1,0 +1,215 @@
+//! No filter waits for another: reloads, looks that hang, days that are damaged or missing, and holds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+
+fn build(backend: &Backend, filter: &str, back: u32, users: std::ops::Range<u64>) {
+    let day = today().minus(back).to_string();
+    let file = backend.folder.path().join(format!("{filter}-{day}-{}.parquet", users.end));
+    write_users(&file, users);
+    let input = file.display().to_string();
+    let words = ["build", filter, "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+}
+
+fn pointer(backend: &Backend, filter: &str, back: u32) -> PathBuf {
+    let day = today().minus(back).to_string();
+    PathBuf::from(&backend.store).join(filter).join("pointers").join(day)
+}
+
+fn pipe(path: &std::path::Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn reloads_of_one_filter_keep_no_other_from_its_looks() {
+    let backend = Backend::local();
+    ["rt", "b"].iter().for_each(|filter| build(&backend, filter, 1, 0..2_000));
+    let words = ["--filter", "rt", "--filter", "b", "--poll-interval", "1s"];
+    let daemon = Daemon::ready(&backend, &words);
+    build(&backend, "rt", 0, 100..2_100);
+    let began = Instant::now();
+    while daemon.status()["day"] != today().to_string() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", daemon.status());
+        assert_eq!(daemon.reload("?filter=b").0, 200);
+    }
+}
+
+#[test]
+fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
+    let backend = Backend::local();
+    ["rt", "b"].iter().for_each(|filter| build(&backend, filter, 1, 0..2_000));
+    let stuck = pointer(&backend, "rt", 0);
+    pipe(&stuck);
+    let words = ["--filter", "rt", "--filter", "b", "--poll-interval", "1s"];
+    let daemon = Daemon::start(&backend, &words);
+    daemon.until("b answers", |daemon| !daemon.status_of("b")["day"].is_null());
+    build(&backend, "b", 0, 100..2_100);
+    daemon.until("b is swapped", |daemon| daemon.status_of("b")["day"] == today().to_string());
+    // Also while somebody waits for the stuck one, and for all.
+    let url = |query: &str| format!("{}/admin/reload{query}", daemon.admin);
+    let post = |url: String, limit: Duration| {
+        let config = ureq::post(url).config().timeout_global(Some(limit));
+        config.http_status_as_error(false).build().send_empty()
+    };
+    let moment = Duration::from_secs(1);
+    assert!(post(url("?filter=rt"), moment).is_err() && post(url(""), moment).is_err());
+    let reloaded = post(url("?filter=b"), Duration::from_secs(15));
+    assert_eq!(reloaded.expect("the reload of b is answered").status().as_u16(), 200);
+    // A writer lets the look go on; what it wrote is garbage.
+    fs::write(&stuck, "x").unwrap();
+    daemon.until("it has looked", |daemon| !daemon.status()["last_poll"].is_null());
+}
+
+#[test]
+fn a_missing_filter_is_looked_for_alone() {
+    let backend = Backend::local();
+    build(&backend, "rt", 1, 0..2_000);
+    let daemon = Daemon::start(&backend, &["--filter", "rt", "--filter", "missing"]);
+    daemon.until("the missing one was looked for thrice", |daemon| {
+        let metrics = daemon.get("/metrics").body;
+        let line = "bloomsday_polls_total{filter=\"missing\",result=\"failed\"} 3";
+        metrics.lines().any(|l| l == line)
+    });
+    assert_eq!(daemon.metric("bloomsday_polls_total{filter=\"rt\",result=\"ok\"}"), 1);
+}
+
+#[test]
+fn each_of_several_damaged_blobs_is_fetched_once() {
+    let backend = Backend::local();
+    (0..3).rev().for_each(|back| build(&backend, "rt", back, 0..2_000 + u64::from(back)));
+    let blobs = PathBuf::from(&backend.store).join("rt/blobs");
+    let each = || fs::read_dir(&blobs).unwrap().map(|blob| blob.unwrap().path());
+    let damage = || {
+        for blob in each() {
+            let mut bytes = fs::read(&blob).unwrap();
+            bytes[600] ^= 1;
+            fs::write(&blob, bytes).unwrap();
+        }
+    };
+    damage();
+    let daemon = Daemon::start(&backend, &[]);
+    let failed =
+        |daemon: &Daemon| daemon.metric("bloomsday_polls_total{filter=\"rt\",result=\"failed\"}");
+    daemon.until("it looked thrice", |daemon| failed(daemon) >= 3);
+    let rejected = "bloomsday_loads_total{filter=\"rt\",result=\"rejected\"}";
+    assert_eq!(daemon.metric(rejected), 3, "a damaged blob was fetched again");
+    // Mended in place: nothing in the records says so, an operator does.
+    damage();
+    assert_eq!(daemon.reload("").0, 200);
+    assert_eq!(daemon.status()["day"], today().to_string());
+}
+
+/// A daemon that holds today's strangers back, for so long.
+fn holding(backend: &Backend, longest: &str) -> Daemon {
+    build(backend, "rt", 0, 5_000_000..5_100_000);
+    let bad_day = fs::read(pointer(backend, "rt", 0)).unwrap();
+    fs::remove_file(pointer(backend, "rt", 0)).unwrap();
+    build(backend, "rt", 1, 0..100_000);
+    let config = backend.folder.path().join("bloomsday.toml");
+    let text = format!("[filters.rt]\nguard = \"hold\"\nguard_max_hold = \"{longest}\"\n");
+    fs::write(&config, text).unwrap();
+    let daemon = Daemon::ready(backend, &["--config", &config.display().to_string()]);
+    let questions: String = (0..100_000).map(|n| user(n) + "\n").collect();
+    for _ in 0..3 {
+        assert_eq!(daemon.post("/v1/filters/rt/query", questions.as_bytes()).status, 200);
+    }
+    fs::write(pointer(backend, "rt", 0), bad_day).unwrap();
+    assert_eq!(daemon.reload("").0, 409);
+    assert_eq!(daemon.status()["held"], true);
+    daemon
+}
+
+fn until_the_hold_is_over(daemon: &Daemon) {
+    let until = daemon.status()["judged"]["held_until"].as_str().unwrap().to_owned();
+    let until: jiff::Timestamp = until.parse().unwrap();
+    daemon.until("the hold is over", |daemon| daemon.status()["held"] == false);
+    let late = jiff::Timestamp::now().duration_since(until);
+    assert!(late < jiff::SignedDuration::from_secs(10), "it ended {late:#} late");
+    let status = daemon.status();
+    assert_eq!(
+        (&status["day"], &status["judged"]["verdict"]),
+        (&today().to_string().into(), &"overdue".into())
+    );
+}
+
+#[test]
+fn a_hold_ends_on_time_while_the_store_is_away() {
+    let backend = Backend::local();
+    let daemon = holding(&backend, "6s");
+    fs::rename(&backend.store, backend.folder.path().join("away")).unwrap();
+    until_the_hold_is_over(&daemon);
+}
+
+#[test]
+fn a_hold_ends_on_time_while_the_store_hangs() {
+    let backend = Backend::local();
+    let daemon = holding(&backend, "6s");
+    let stuck = PathBuf::from(&backend.store).join("rt/pin");
+    pipe(&stuck);
+    until_the_hold_is_over(&daemon);
+    fs::write(&stuck, "x").unwrap();
+}
+
+#[test]
+fn a_hold_that_ends_without_a_swap_is_shown_no_more() {
+    let backend = Backend::local();
+    let daemon = holding(&backend, "1h");
+    let day = today().to_string();
+    let nowhere = format!("rt/blobs/{day}-{}.bloom", "5".repeat(64));
+    fs::write(pointer(&backend, "rt", 0), nowhere).unwrap();
+    assert_eq!(daemon.reload("").0, 502);
+    let status = daemon.status();
+    assert_eq!((&status["held"], &status["judged"]), (&false.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn heartbeats_come_back_when_what_was_in_their_way_is_gone() {
+    let backend = Backend::local();
+    build(&backend, "rt", 1, 0..2_000);
+    let servers = PathBuf::from(&backend.store).join("rt/servers");
+    fs::write(&servers, "a file where their folder belongs").unwrap();
+    let log = backend.folder.path().join("log");
+    let daemon = Daemon::logging(&backend, &[], &log);
+    let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("status` will not list");
+    daemon.until("it said that it cannot tell the store", said);
+    fs::remove_file(&servers).unwrap();
+    daemon.until("the store is told", |_| fs::read_dir(&servers).is_ok_and(|d| d.count() > 0));
+    let lines = fs::read_to_string(&log).unwrap();
+    assert_eq!(lines.matches("will not list").count(), 1, "{lines}");
+}
+
+#[test]
+fn a_page_that_is_asked_for_while_the_store_hangs_is_there_within_seconds() {
+    let backend = Backend::local();
+    let filters: Vec<String> = (0..5).map(|n| format!("f{n}")).collect();
+    let mut words = Vec::new();
+    for filter in &filters {
+        build(&backend, filter, 1, 0..200);
+        words.extend(["--filter", filter]);
+    }
+    let daemon = Daemon::ready(&backend, &words);
+    let mut stuck = Vec::new();
+    for filter in &filters {
+        let history = PathBuf::from(&backend.store).join(filter).join("history");
+        for record in fs::read_dir(&history).unwrap().map(|record| record.unwrap().path()) {
+            fs::remove_file(&record).unwrap();
+            pipe(&record);
+            stuck.push(record);
+        }
+    }
+    assert!(stuck.len() >= filters.len());
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(daemon.get("/page.json").status, 200));
+        }
+    });
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
