@@ -129,7 +129,7 @@ fn the_days_own_earlier_record_put_back_is_a_rollback() {
         // A clock that is an hour off does not hide it.
         let mut skewed = history.clone();
         let last = skewed.last_mut().unwrap();
-        last.at = last.at - jiff::SignedDuration::from_hours(100);
+        last.at -= jiff::SignedDuration::from_hours(100);
         assert_eq!(decide(&now, true, &skewed), Publish::RolledBack { to: to.clone() });
     }
 }
