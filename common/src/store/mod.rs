@@ -302,7 +302,7 @@ impl Store {
             Following::Keep(Error::Record { key, why, remedy }.to_string())
         };
         // At once, so that a look takes no longer for the one than for the other.
-        let ((), pin) = futures::try_join!(self.check_pointers(filter), self.pin(filter))?;
+        let (pin, ()) = futures::try_join!(self.pin(filter), self.check_pointers(filter))?;
         match protocol::follow_pin(&pin.seen, now) {
             Step::Follow(followed) => return Ok(Following::Blob(followed)),
             Step::Keep { why } => {
