@@ -172,9 +172,9 @@ impl Cache {
         let folder = copy.parent().expect("a copy lies in its filter's folder");
         make_folder(folder)?;
         if !is_file(&copy) || fs::symlink_metadata(&copy)?.len() != bytes.len() as u64 {
-            write_durably(&copy, bytes)?;
+            write_durably(&copy, bytes, crash_point)?;
         }
-        write_durably(&folder.join(FOLLOWED), &self.record_of(Some(key)))?;
+        write_durably(&folder.join(FOLLOWED), &self.record_of(Some(key)), crash_point)?;
         for entry in fs::read_dir(folder)? {
             let other = entry?.path();
             if other != copy && is_copy(&other) && is_file(&other) {
@@ -193,7 +193,7 @@ impl Cache {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         match fs::symlink_metadata(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return write_durably(&path, &self.record_of(None));
+                return write_durably(&path, &self.record_of(None), |_| ());
             }
             about => about.map(drop)?,
         }
@@ -305,18 +305,18 @@ fn read_record(path: &Path) -> io::Result<Option<Record>> {
     Ok(record.filter(|record| record.bloomsday_cache == LAYOUT))
 }
 
-/// Writes a file in place of one that is there, whole or not at all.
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file in place of one that is there, whole or not at all. `step` is told how far it is.
+fn write_durably(path: &Path, bytes: &[u8], step: fn(&'static str)) -> io::Result<()> {
     let (mut file, temporary) = create_beside(path)?;
     let mut write = || {
         file.write_all(bytes)?;
         file.sync_all()?;
-        crash_point("cache-staged");
+        step("cache-staged");
         if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
             return Err(in_the_way(path, "file"));
         }
         fs::rename(&temporary, path)?;
-        crash_point("cache-renamed");
+        step("cache-renamed");
         Ok(())
     };
     write().inspect_err(|_: &io::Error| {
