@@ -75,9 +75,9 @@ pub(crate) fn day() -> Day {
 
 /// Puts a filter into a store and points the day at it.
 pub(crate) async fn publish(store: &Store, header: &Header, filter: &Filter) -> BlobKey {
-    let sealed = blob::seal(header, filter);
-    store.put_blob(&sealed, &|_| ()).await.expect("the blob is written");
-    let key = sealed.key().clone();
+    let encoded = blob::encode(header, filter);
+    store.put_blob(&encoded, &|_| ()).await.expect("the blob is written");
+    let key = encoded.key().clone();
     point(store, &key).await;
     key
 }
@@ -86,7 +86,10 @@ pub(crate) async fn publish(store: &Store, header: &Header, filter: &Filter) -> 
 pub(crate) async fn point(store: &Store, key: &BlobKey) {
     let read = store.pointer(&key.filter, day()).await.expect("the pointer is read");
     let pointer = Pointer::to(key.clone());
-    store.point(&key.filter, day(), &pointer, &read.version).await.expect("the pointer moves");
+    store
+        .put_pointer(&key.filter, day(), &pointer, &read.version)
+        .await
+        .expect("the pointer moves");
 }
 
 /// Serves `rt` from a folder, looking at the pointer only when asked.

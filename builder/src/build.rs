@@ -12,7 +12,7 @@ use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::available;
-use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::{self, Publish, Retention, Step};
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
@@ -103,10 +103,10 @@ async fn run<H: IdHash>(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, Error> {
     let began = Instant::now();
-    let mut act = Act {
+    let mut act = HistoryEvent {
         day: Some(job.day),
         reason: job.accept_change.clone(),
-        ..Act::new(ActKind::Build, Outcome::Pointing, Timestamp::now(), &job.by)
+        ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
     };
     refuse_the_future(job.day, act.at)?;
     // An impossible rate is impossible for any number of IDs: say so before hours of reading.
@@ -143,14 +143,14 @@ async fn run<H: IdHash>(
     report.seconds.fill = clock.elapsed().as_secs_f64();
 
     let clock = Instant::now();
-    let sealed = blob::seal(&header, &filter);
-    report.blob = Some(sealed.key().clone());
-    report.digest = Some(sealed.key().digest);
-    report.bytes = sealed.len();
+    let encoded = blob::encode(&header, &filter);
+    report.blob = Some(encoded.key().clone());
+    report.digest = Some(encoded.key().digest);
+    report.bytes = encoded.len();
     act.blob.clone_from(&report.blob);
     if !job.dry_run {
-        let uploading = |bytes| progress(Progress::Upload(bytes, sealed.len()));
-        let uploaded = publish::upload(store, &sealed, &uploading).await?;
+        let uploading = |bytes| progress(Progress::Upload(bytes, encoded.len()));
+        let uploaded = publish::upload(store, &encoded, &uploading).await?;
         report.seconds.publish = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         progress(Progress::Verify);
@@ -162,12 +162,12 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let compared = earlier::compare(job, store, &distinct, sealed.len()).await;
+    let compared = earlier::compare(job, store, &distinct, encoded.len()).await;
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
     report.seconds.verify += clock.elapsed().as_secs_f64();
-    let decision = publish::decide(store, &start, sealed.key(), job.retention).await?;
-    if let Publish::Point { .. } = decision.publish {
+    let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
+    if let Publish::Advance { .. } = decision.publish {
         let mut norms = Norms::of(job.day, &decision.history);
         if norms.lacks_ids()
             && let Some((blob, ids)) = &compared.ids
@@ -185,21 +185,21 @@ async fn run<H: IdHash>(
             Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
             None => {
                 report.outcome = Outcome::Refused;
-                report.reason = Some(report.refusal(&failed, sealed.key()));
+                report.reason = Some(report.refusal(&failed, encoded.key()));
                 return finish(store, report, act, began).await;
             }
         }
     }
     let act = report.told_in(act);
     let moved = match job.dry_run {
-        true => decision.foretold(&start, sealed.key())?,
+        true => decision.foretold(&start, encoded.key())?,
         false => {
-            publish::point(store, &start, decision, &header, &sealed, job.retention, &act).await?
+            publish::point(store, &start, decision, &header, &encoded, job.retention, &act).await?
         }
     };
     report.outcome = moved.outcome;
     report.reason = moved.reason;
-    finish(store, report, Act { previous: moved.previous, ..act }, began).await
+    finish(store, report, HistoryEvent { previous: moved.previous, ..act }, began).await
 }
 
 /// # Errors
@@ -284,12 +284,12 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
 pub(crate) async fn finish(
     store: &Store,
     mut report: Report,
-    act: Act,
+    act: HistoryEvent,
     began: Instant,
 ) -> Result<Report, Error> {
     report.seconds.total = began.elapsed().as_secs_f64();
     report.pinned = match store.pin(&report.filter).await {
-        Ok(pin) => !matches!(protocol::follow_pin(&pin.seen, Timestamp::now()), Step::Further),
+        Ok(pin) => !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), Step::Continue),
         // What was done is done: only the word about a pin is missing.
         Err(error) => {
             tracing::warn!("whether a pin holds the fleet is not known: {error}");
@@ -299,7 +299,7 @@ pub(crate) async fn finish(
     let act = report.told_in(act);
     // An unchanged day is no event; a failed record must not turn a published day into an error.
     let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
-    if is_event && let Err(error) = store.record_act(&report.filter, &act).await {
+    if is_event && let Err(error) = store.append_event(&report.filter, &act).await {
         tracing::warn!("the history lacks this build: {error}");
     }
     crash_point("recorded");

@@ -5,7 +5,7 @@ use bloomsday_common::blob;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::available;
-use bloomsday_common::protocol::Seen;
+use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 
 use crate::build::Job;
@@ -64,11 +64,11 @@ pub(crate) async fn compare<H: IdHash>(
             let why = format!("cannot compare with {} {day}: {why}", job.filter);
             compared.warnings.push(why);
         };
-        let pointer = match store.pointer(&job.filter, day).await.map(|read| read.seen) {
-            Ok(Seen::Found(pointer)) => pointer,
+        let pointer = match store.pointer(&job.filter, day).await.map(|read| read.state) {
+            Ok(RecordState::Found(pointer)) => pointer,
             // Pruned since it was listed.
-            Ok(Seen::Absent) => continue,
-            Ok(Seen::Unreadable(why)) => {
+            Ok(RecordState::Absent) => continue,
+            Ok(RecordState::Unreadable(why)) => {
                 skip(why);
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket};
-use bloomsday_common::shown::words;
+use bloomsday_common::redact::describe_source;
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +123,7 @@ pub enum Error {
         why: String,
     },
     /// Something among the files that can be none.
-    #[error("{file} cannot be read: {}; {remedy}", words(.why))]
+    #[error("{file} cannot be read: {}; {remedy}", describe_source(.why))]
     NotAFile {
         /// What it is called.
         file: String,
@@ -155,7 +155,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The store would not list or give an input.
-    #[error("cannot {doing} {name}: {}{}", hint(.source), words(.source))]
+    #[error("cannot {doing} {name}: {}{}", hint(.source), describe_source(.source))]
     Input {
         /// What was tried.
         doing: &'static str,
@@ -184,7 +184,7 @@ pub enum Error {
         why: String,
     },
     /// A damaged file.
-    #[error("{file} is damaged: {}; write the file again, or leave it out of the input", words(.why))]
+    #[error("{file} is damaged: {}; write the file again, or leave it out of the input", describe_source(.why))]
     Corrupt {
         /// The file.
         file: String,
@@ -200,7 +200,7 @@ pub enum Error {
         what: String,
     },
     /// A file without the column.
-    #[error("{file} has no column `{column}`; it has {}", words(.known))]
+    #[error("{file} has no column `{column}`; it has {}", describe_source(.known))]
     NoColumn {
         /// The file.
         file: String,
@@ -213,7 +213,7 @@ pub enum Error {
     #[error(
         "column `{column}` of {file} cannot be used as an ID: {}; \
          an ID is a string, binary, an integer or a UUID",
-        words(.why)
+        describe_source(.why)
     )]
     NotAnId {
         /// The file.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Mutex;
 
-use bloomsday_common::filter::{Filter, FilterMut, Shape, Slice};
+use bloomsday_common::filter::{Filter, FilterMut, FilterShard, Shape};
 use bloomsday_common::hash::IdHash;
 
 use crate::error::Error;
@@ -31,7 +31,7 @@ pub fn fill<H: IdHash>(
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
     let n_runs = threads.saturating_mul(RUNS_A_THREAD).min(MOST_RUNS).max(threads);
-    let runs: Vec<_> = filter.slices(n_runs).into_iter().map(Mutex::new).collect();
+    let runs: Vec<_> = filter.shards_mut(n_runs).into_iter().map(Mutex::new).collect();
     let in_turn = |(): &mut (), index: usize| {
         let mut run = runs[index].lock().expect("each is locked once");
         fill_run(&mut run, distinct)
@@ -40,16 +40,16 @@ pub fn fill<H: IdHash>(
     Ok(filter.freeze())
 }
 
-fn fill_run<H: IdHash>(run: &mut Slice<'_>, distinct: &Distinct<H>) -> io::Result<()> {
+fn fill_run<H: IdHash>(run: &mut FilterShard<'_>, distinct: &Distinct<H>) -> io::Result<()> {
     // The bounds are asked before `run` is borrowed to be filled.
     let bounds = run.bounds();
     let run = RefCell::new(run);
     let wanted = |first, last| {
-        let wanted = bounds.meet(first, last);
+        let wanted = bounds.overlaps(first, last);
         if wanted {
-            run.borrow_mut().expect(first, last);
+            run.borrow_mut().prefault(first, last);
         }
         wanted
     };
-    distinct.for_some(wanted, |hashes| run.borrow_mut().insert_own(hashes))
+    distinct.for_some(wanted, |hashes| run.borrow_mut().insert_in_range(hashes))
 }

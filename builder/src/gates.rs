@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// How many accepted days before tell what is normal: the newest that there are.
@@ -161,18 +161,18 @@ impl Norms {
     /// [`MAX_NORM_AGE_DAYS`]: of each the last build that was accepted; a day that an operator pointed
     /// elsewhere tells nothing of what is normal. A number that a day's record lacks has its median from
     /// the others.
-    pub fn of(day: Day, history: &[Act]) -> Norms {
-        let mut acts: Vec<&Act> = history.iter().collect();
+    pub fn of(day: Day, history: &[HistoryEvent]) -> Norms {
+        let mut acts: Vec<&HistoryEvent> = history.iter().collect();
         acts.sort_by_key(|act| act.at);
-        let mut accepted: BTreeMap<Day, &Act> = BTreeMap::new();
+        let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
         let oldest = day.minus(MAX_NORM_AGE_DAYS);
         for act in &acts {
             let Some(of) = act.day.filter(|of| *of < day && *of >= oldest) else { continue };
             match (act.act, act.outcome) {
-                (ActKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
-                (ActKind::Repoint, Outcome::Published) => {
-                    let built = |build: &&&Act| {
-                        build.act == ActKind::Build
+                (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
+                (EventKind::Repoint, Outcome::Published) => {
+                    let built = |build: &&&HistoryEvent| {
+                        build.act == EventKind::Build
                             && build.day == Some(of)
                             && build.blob == act.blob
                     };
@@ -251,7 +251,7 @@ impl Numbers {
         }
     }
 
-    fn of_act(act: &Act) -> Numbers {
+    fn of_act(act: &HistoryEvent) -> Numbers {
         Numbers::of(&Counts {
             rows: act.rows.unwrap_or(0),
             nulls: act.nulls.unwrap_or(0),
@@ -366,10 +366,10 @@ mod tests {
     }
 
     /// An act `back` days before, `hour` hours into that day.
-    fn act(kind: ActKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> Act {
+    fn act(kind: EventKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> HistoryEvent {
         let of = day().minus(back);
         let at = of.minus(0).end() + jiff::SignedDuration::from_hours(hour);
-        Act {
+        HistoryEvent {
             day: Some(of),
             blob: Some(blob(ids as u8)),
             rows: Some(2 * ids),
@@ -379,12 +379,12 @@ mod tests {
             overlap: Some(0.8),
             files: Some(24),
             input_bytes: Some(1_000_000),
-            ..Act::new(kind, outcome, at, "test")
+            ..HistoryEvent::new(kind, outcome, at, "test")
         }
     }
 
-    fn built(back: u32, ids: u64) -> Act {
-        act(ActKind::Build, Outcome::Published, back, 1, ids)
+    fn built(back: u32, ids: u64) -> HistoryEvent {
+        act(EventKind::Build, Outcome::Published, back, 1, ids)
     }
 
     fn week() -> Norms {
@@ -465,28 +465,31 @@ mod tests {
 
     #[test]
     fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
-        let norm = |acts: &[Act]| Norms::of(day(), acts).ids;
+        let norm = |acts: &[HistoryEvent]| Norms::of(day(), acts).ids;
         assert_eq!(norm(&[]), None);
         assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
         assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
-        let eight: Vec<Act> = (1..=8).map(|back| built(back, 10 * u64::from(back))).collect();
+        let eight: Vec<HistoryEvent> =
+            (1..=8).map(|back| built(back, 10 * u64::from(back))).collect();
         assert_eq!(norm(&eight), Some(40.0), "the newest seven");
         assert_eq!(norm(&[built(1, 100), built(2, 200), built(7, 900)]), Some(200.0));
         assert_eq!(norm(&[built(1, 100), built(2, 200)]), Some(150.0));
-        let mended = act(ActKind::Build, Outcome::Published, 1, 5, 140);
+        let mended = act(EventKind::Build, Outcome::Published, 1, 5, 140);
         assert_eq!(norm(&[mended.clone(), built(1, 100)]), Some(140.0), "in any order");
-        for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Pointing] {
-            assert_eq!(norm(&[act(ActKind::Build, outcome, 1, 1, 100)]), None);
+        for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Pending] {
+            assert_eq!(norm(&[act(EventKind::Build, outcome, 1, 1, 100)]), None);
         }
     }
 
     #[test]
     fn a_day_that_was_rolled_back_is_no_norm() {
-        let rollback = act(ActKind::Repoint, Outcome::Published, 1, 3, 7);
+        let rollback = act(EventKind::Repoint, Outcome::Published, 1, 3, 7);
         let mut acts = vec![built(1, 100), built(2, 200), rollback];
         assert_eq!(Norms::of(day(), &acts).ids, Some(200.0));
-        let forward =
-            Act { blob: Some(blob(100)), ..act(ActKind::Repoint, Outcome::Published, 1, 4, 7) };
+        let forward = HistoryEvent {
+            blob: Some(blob(100)),
+            ..act(EventKind::Repoint, Outcome::Published, 1, 4, 7)
+        };
         acts.push(forward);
         assert_eq!(Norms::of(day(), &acts).ids, Some(150.0), "pointed forward again");
     }
@@ -503,7 +506,7 @@ mod tests {
         assert_eq!(of(1, 249_999), ["files", "input_bytes"]);
         assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
         // Records from before these numbers were kept tell nothing of them.
-        let old = |back| Act { files: None, input_bytes: None, ..built(back, 1_000) };
+        let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
         let norms = Norms::of(day(), &[old(1), old(2), built(3, 1_000)]);
         assert_eq!((norms.files, norms.usual_files), (Some(24.0), None));
         let none = Norms::of(day(), &[old(1)]);
@@ -516,7 +519,7 @@ mod tests {
         assert!(week().fewer_files(23).unwrap().contains("23 files were read"));
         let two = [built(1, 1_000), built(2, 1_000)];
         assert_eq!(Norms::of(day(), &two).fewer_files(23), None, "two days are no habit");
-        let odd = Act { files: Some(20), ..built(3, 1_000) };
+        let odd = HistoryEvent { files: Some(20), ..built(3, 1_000) };
         assert_eq!(Norms::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
     }
 

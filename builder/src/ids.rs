@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayAccessor, RecordBatch};
 use arrow_schema::{DataType, Field, Fields};
-use bloomsday_common::hash::{ID_BYTES, is_legal};
+use bloomsday_common::hash::{ID_BYTES, is_valid_len};
 use parquet::arrow::{
     FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema,
 };
@@ -235,7 +235,7 @@ impl<F: FnMut(&[u8])> Legal<'_, F> {
 
     #[inline(always)]
     pub(crate) fn pass(&mut self, id: &[u8]) {
-        if is_legal(id) {
+        if is_valid_len(id) {
             self.taken += 1;
             (self.take)(id);
         } else {

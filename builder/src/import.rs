@@ -9,7 +9,7 @@ use bloomsday_common::filter::Filter;
 use bloomsday_common::hash::Murmur3;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
@@ -55,31 +55,31 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let filter = blob::import_guava(job.file).map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
     quality::check_quality(&header, &filter)?;
-    let sealed = blob::seal(&header, &filter);
+    let encoded = blob::encode(&header, &filter);
     let mut report = Report {
-        blob: Some(sealed.key().clone()),
-        digest: Some(sealed.key().digest),
+        blob: Some(encoded.key().clone()),
+        digest: Some(encoded.key().digest),
         ids: header.ids,
-        bytes: sealed.len(),
+        bytes: encoded.len(),
         bits_per_id: header.shape.bits() as f64 / header.ids as f64,
         fpp_measured: header.fpp_measured(),
         ..Report::empty(&header.filter, job.day, header.shape.layout(), header.fpp_target)
     };
     report.dry_run = job.dry_run;
-    let mut act = Act {
+    let mut act = HistoryEvent {
         day: Some(job.day),
         blob: report.blob.clone(),
         reason: Some(format!("imported from {}", job.name)),
-        ..Act::new(ActKind::Build, Outcome::Pointing, now, &job.by)
+        ..HistoryEvent::new(EventKind::Build, Outcome::Pending, now, &job.by)
     };
     if job.dry_run {
         report.outcome = Outcome::Unchanged;
     } else {
-        publish::upload(store, &sealed, &|_| {}).await?;
+        publish::upload(store, &encoded, &|_| {}).await?;
         act = report.told_in(act);
-        let decision = publish::decide(store, &start, sealed.key(), job.retention).await?;
+        let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
         let moved =
-            publish::point(store, &start, decision, &header, &sealed, job.retention, &act).await?;
+            publish::point(store, &start, decision, &header, &encoded, job.retention, &act).await?;
         report.outcome = moved.outcome;
         report.reason = moved.reason;
         act.previous = moved.previous;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, Header, Sealed};
+use bloomsday_common::blob::{self, EncodedBlob, Header};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 use bloomsday_common::protocol::{self, Past, Publish, Retention};
-use bloomsday_common::store::{Read, Store};
+use bloomsday_common::store::{Store, Versioned};
 use jiff::Timestamp;
 
 use crate::error::Error;
@@ -29,10 +29,10 @@ const READ_BACK_PAUSE: Duration = Duration::from_millis(50);
 /// The store's; or why the bytes that came back were refused.
 pub async fn upload(
     store: &Store,
-    sealed: &Sealed<'_>,
+    encoded: &EncodedBlob<'_>,
     progress: &dyn Fn(u64),
 ) -> Result<(Header, Filter), Error> {
-    match read_back(store, sealed.key()).await {
+    match read_back(store, encoded.key()).await {
         Ok(found) => return Ok(found),
         Err(error) if error.kind() == Kind::NotFound => {}
         Err(error) if error.kind() == Kind::Corrupt => {
@@ -43,9 +43,9 @@ pub async fn upload(
     let mut tries = 0;
     loop {
         tries += 1;
-        store.put_blob(sealed, progress).await?;
+        store.put_blob(encoded, progress).await?;
         crash_point("uploaded");
-        match read_back(store, sealed.key()).await {
+        match read_back(store, encoded.key()).await {
             Err(error) if error.kind() == Kind::Corrupt && tries < UPLOADS => {
                 tracing::warn!("{error}; uploading it again");
             }
@@ -89,7 +89,7 @@ pub struct Start {
     /// The day.
     pub day: Day,
     /// What the pointer said.
-    pub read: Read<Pointer>,
+    pub read: Versioned<Pointer>,
 }
 
 /// What may be done to a day's pointer, and what that follows from.
@@ -97,9 +97,9 @@ pub struct Decision {
     /// The decision.
     pub publish: Publish,
     /// The newest records of the filter's history.
-    pub history: Vec<Act>,
+    pub history: Vec<HistoryEvent>,
     /// The pointer as it was read.
-    now: Read<Pointer>,
+    now: Versioned<Pointer>,
 }
 
 /// Reads the pointer again, and the history, and asks the protocol what a build may do with `blob`.
@@ -116,8 +116,8 @@ pub async fn decide(
     let unchanged_since_start = now.version == start.read.version;
     let history = store.history(&start.filter).await?;
     let today = Day::of(Timestamp::now());
-    let past = Past::of(start.day, &history, &now.seen, today, retention);
-    let publish = protocol::publish(blob, &now.seen, unchanged_since_start, &past);
+    let past = Past::of(start.day, &history, &now.state, today, retention);
+    let publish = protocol::publish(blob, &now.state, unchanged_since_start, &past);
     Ok(Decision { publish, history, now })
 }
 
@@ -132,7 +132,7 @@ impl Decision {
             Publish::Unchanged { .. } => {
                 Moved { outcome: Outcome::Unchanged, previous: None, reason: None }
             }
-            Publish::Point { previous } => {
+            Publish::Advance { previous } => {
                 let (outcome, previous) = (Outcome::Published, previous.clone());
                 Moved { outcome, previous, reason: None }
             }
@@ -167,9 +167,9 @@ pub async fn point(
     start: &Start,
     decision: Decision,
     header: &Header,
-    blob: &Sealed<'_>,
+    blob: &EncodedBlob<'_>,
     retention: Retention,
-    act: &Act,
+    act: &HistoryEvent,
 ) -> Result<Moved, Error> {
     let foretold = decision.foretold(start, blob.key())?;
     let (filter, day) = (&start.filter, start.day);
@@ -177,19 +177,19 @@ pub async fn point(
         tracing::warn!("{why}");
     }
     let previous = match decision.publish {
-        Publish::Point { previous } => previous,
+        Publish::Advance { previous } => previous,
         Publish::Unchanged { untold: true } => {
             // An earlier run was cut off right after it had pointed: this is what it did not get to say.
-            let act = Act { outcome: Outcome::Unchanged, ..act.clone() };
-            if let Err(error) = store.record_act(filter, &act).await {
+            let act = HistoryEvent { outcome: Outcome::Unchanged, ..act.clone() };
+            if let Err(error) = store.append_event(filter, &act).await {
                 tracing::warn!("the history lacks this build: {error}");
             }
             return Ok(foretold);
         }
         _ => return Ok(foretold),
     };
-    let act = Act { outcome: Outcome::Pointing, previous: previous.clone(), ..act.clone() };
-    store.record_act(filter, &act).await?;
+    let act = HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..act.clone() };
+    store.append_event(filter, &act).await?;
     keep_from_prune(store, blob, retention).await?;
     crash_point("told");
     let pointer = Pointer {
@@ -198,11 +198,11 @@ pub async fn point(
         previous,
         published_at: Some(Timestamp::now()),
         published_by: Some(act.by.clone()),
-        act: Some(ActKind::Build),
+        act: Some(EventKind::Build),
         reason: act.reason.clone(),
         ..Pointer::to(blob.key().clone())
     };
-    match store.point(filter, day, &pointer, &decision.now.version).await {
+    match store.put_pointer(filter, day, &pointer, &decision.now.version).await {
         Ok(()) => {
             crash_point("pointed");
             Ok(foretold)
@@ -218,10 +218,10 @@ pub async fn point(
 /// by now, or so old that it may go within a day, is uploaded again.
 async fn keep_from_prune(
     store: &Store,
-    blob: &Sealed<'_>,
+    blob: &EncodedBlob<'_>,
     retention: Retention,
 ) -> Result<(), Error> {
-    match store.look_at_blob(blob.key()).await {
+    match store.head_blob(blob.key()).await {
         Ok((_, uploaded)) if !protocol::is_old(uploaded, Timestamp::now(), retention) => Ok(()),
         Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
         Ok(_) | Err(_) => Ok(store.put_blob(blob, &|_| {}).await?),

@@ -114,7 +114,7 @@ fn expected_rates<H: IdHash>(shape: Shape, n_ids: u64) -> Result<Expected, Error
     for reference in 0..REFERENCES {
         let mut filter = FilterMut::new(shape).map_err(memory)?;
         let head = reference.to_le_bytes();
-        let mut hash_of_end = H::of_ends(&head);
+        let mut hash_of_end = H::hash_suffixes(&head);
         (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
         let filter = filter.freeze();
         measured.push(filter.count_hashes(&absent) as f64 / ABSENT_ASKED as f64);
@@ -164,7 +164,7 @@ mod tests {
         let shape = Shape::for_ids(H::LAYOUT, n_ids, fpp).unwrap();
         let mut filter = FilterMut::new(shape).unwrap();
         let head = [&b"day"[..], &day.to_le_bytes()].concat();
-        let mut hash_of_end = H::of_ends(&head);
+        let mut hash_of_end = H::hash_suffixes(&head);
         (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
         let filter = filter.freeze();
         let header = Header {
@@ -238,7 +238,7 @@ mod tests {
         let mut both = FilterMut::new(header.shape).unwrap();
         for day in 0..2u64 {
             let head = [&b"day"[..], &day.to_le_bytes()].concat();
-            let mut hash_of_end = Murmur3::of_ends(&head);
+            let mut hash_of_end = Murmur3::hash_suffixes(&head);
             (0..575u64).for_each(|id| both.insert(hash_of_end(id.to_le_bytes())));
         }
         let both = both.freeze();

@@ -4,7 +4,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, Outcome};
+use bloomsday_common::pointer::{HistoryEvent, Outcome};
 use serde::Serialize;
 
 use crate::gates::{self, Counts, Gates, Norms, Verdict};
@@ -93,7 +93,7 @@ impl Report {
         Report {
             filter: filter.clone(),
             day,
-            outcome: Outcome::Pointing,
+            outcome: Outcome::Pending,
             pinned: false,
             blob: None,
             digest: None,
@@ -166,8 +166,8 @@ impl Report {
     }
 
     /// The history record with everything the report knows.
-    pub(crate) fn told_in(&self, act: Act) -> Act {
-        Act {
+    pub(crate) fn told_in(&self, act: HistoryEvent) -> HistoryEvent {
+        HistoryEvent {
             outcome: self.outcome,
             reason: self.reason.clone().or(act.reason),
             ids: Some(self.ids),

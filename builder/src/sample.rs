@@ -38,7 +38,7 @@ impl Sample {
     pub fn consider<H: IdHash>(&mut self, id: &[u8], hash: H) {
         match self.pass.checked_sub(1) {
             Some(pass) => self.pass = pass,
-            None => self.keep(id, hash.leading()),
+            None => self.keep(id, hash.high_bits()),
         }
     }
 

@@ -22,7 +22,7 @@ use std::path::Component;
 use std::sync::Arc;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::shown::{address_without_secrets, plain};
+use bloomsday_common::redact::{redact_url, single_line};
 use bloomsday_common::store::{Location, open_objects};
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -92,7 +92,7 @@ impl Window {
             Some(input) => wrong(format!(
                 "the input `{}` holds no {{day}}, so it is the same on each of them: write {{day}} \
                  where its path has the day",
-                address_without_secrets(input)
+                redact_url(input)
             )),
         }
     }
@@ -176,13 +176,13 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
         passed_over.merge(found.passed_over);
         if found.files.is_empty() {
             if of == day {
-                return Err(Error::NoFiles { input: address_without_secrets(&input), day });
+                return Err(Error::NoFiles { input: redact_url(&input), day });
             }
             missing.insert(of);
         }
         files.extend(found.files);
         let remedy = "write fewer, larger files";
-        let input = address_without_secrets(&input);
+        let input = redact_url(&input);
         check_count(&input, "files", files.len(), MAX_FILES, remedy)?;
     }
     drop(looks);
@@ -261,7 +261,7 @@ async fn look_at(input: &str, marker: Option<&str>) -> Result<Found, Error> {
 async fn in_glob(input: &str, marker: Option<&str>) -> Result<Found, Error> {
     let (folder, rest) = fixed_part(input)?;
     let wanted = Wanted::glob(rest)
-        .map_err(|e| Error::Glob { input: address_without_secrets(input), why: e.to_string() })?;
+        .map_err(|e| Error::Glob { input: redact_url(input), why: e.to_string() })?;
     let Some(location) = open(folder)? else { return Ok(Found::nothing()) };
     let listing = Listing::new(input, &location.name, wanted, marker);
     let listing = list(&location, listing).await?;
@@ -277,7 +277,7 @@ async fn at_path(input: &str, marker: Option<&str>) -> Result<Found, Error> {
     let one = |meta: ObjectMeta| named(&location, input, "", meta);
     let (mut found, own) = match head {
         // A local file is no folder, and a plain HTTP server lists none.
-        Some(Ok(meta)) if location.folder.is_some() || location.over_http => {
+        Some(Ok(meta)) if location.folder.is_some() || location.read_only => {
             return Ok(Found { files: vec![one(meta)], ..Found::nothing() });
         }
         None => (Found::of(location.clone(), input, list(&location, listing).await?), None),
@@ -389,7 +389,7 @@ fn fixed_part(input: &str) -> Result<(&str, &str), Error> {
     let (folder, rest) = input.split_at(cut);
     if folder.ends_with("://") {
         let why = "a glob cannot stand in the name of a bucket; name each bucket as an input";
-        return Err(Error::Glob { input: address_without_secrets(input), why: why.to_owned() });
+        return Err(Error::Glob { input: redact_url(input), why: why.to_owned() });
     }
     Ok((if folder.is_empty() { "." } else { folder }, rest))
 }
@@ -414,7 +414,7 @@ fn named(
     };
     // The name comes from the location, whose text is free of passwords and tokens.
     let file = InputFile {
-        name: plain(&below(&location.name, relative), MAX_NAME_CHARS),
+        name: single_line(&below(&location.name, relative), MAX_NAME_CHARS),
         objects: Arc::clone(&location.objects),
         meta,
     };

@@ -43,7 +43,7 @@ pub fn count_false_positives<H: IdHash>(filter: &Filter, threads: usize) -> u64 
 /// The hashes of some of the IDs that [`count_false_positives`] looks up.
 pub(crate) fn absent_hashes<H: IdHash>(range: Range<u64>) -> Vec<H> {
     let head = vec![0; ID_BYTES.end() + 1];
-    let mut hash_of_end = H::of_ends(&head);
+    let mut hash_of_end = H::hash_suffixes(&head);
     range.map(|i| hash_of_end(i.to_le_bytes())).collect()
 }
 

@@ -73,7 +73,7 @@ impl Header {
 }
 
 /// A filter with its header in front and its digest behind, ready to be written.
-pub struct Sealed<'a> {
+pub struct EncodedBlob<'a> {
     key: BlobKey,
     head: Vec<u8>,
     filter: &'a Filter,
@@ -82,14 +82,14 @@ pub struct Sealed<'a> {
 /// Puts a filter into the form in which it is published.
 ///
 /// Cost: one digest pass over the body; the body is not copied.
-pub fn seal<'a>(header: &Header, filter: &'a Filter) -> Sealed<'a> {
+pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
     let head = encode_head(header, filter);
     let digest = Digest::of(&head, filter.body());
     let key = BlobKey { filter: header.filter.clone(), day: header.day, digest };
-    Sealed { key, head, filter }
+    EncodedBlob { key, head, filter }
 }
 
-impl Sealed<'_> {
+impl EncodedBlob<'_> {
     /// What the blob is called.
     pub fn key(&self) -> &BlobKey {
         &self.key
@@ -113,7 +113,7 @@ impl Sealed<'_> {
 
 /// All bytes of what should be a blob, and what was computed of them while they arrived. Nothing is
 /// checked yet: that is for [`open`].
-pub struct Fetched {
+pub struct RawBlob {
     /// The bytes, in memory ready for a filter.
     pub memory: Buffer,
     /// BLAKE3 of all but the last 32 (see [`digest_of`]).
@@ -122,11 +122,11 @@ pub struct Fetched {
     pub ones: u64,
 }
 
-impl Fetched {
+impl RawBlob {
     /// Bytes that are here already. Cost: a pass to digest them, and one to count.
-    pub fn of(memory: Buffer) -> Fetched {
+    pub fn of(memory: Buffer) -> RawBlob {
         let (digest, ones) = (digest_of(&memory), filter::count_ones(&memory));
-        Fetched { memory, digest, ones }
+        RawBlob { memory, digest, ones }
     }
 }
 
@@ -138,8 +138,8 @@ impl Fetched {
 /// # Errors
 /// [`Error::Digest`]: fetch again; if it repeats, repoint.
 /// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Unsound`]: rebuild the day.
-pub fn open(fetched: Fetched, key: &BlobKey) -> Result<(Header, Filter), Error> {
-    let Fetched { memory, digest, ones } = fetched;
+pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> {
+    let RawBlob { memory, digest, ones } = fetched;
     let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
     let trailer = memory.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
     if digest != key.digest || trailer != Some(digest) {
@@ -420,7 +420,7 @@ fn header_of(record: &RecordV0) -> Result<Header, String> {
 
 /// The `i`th of the 64 fixed IDs of the probe vector: lengths 1 to 16, then every 21st up to 1,024, so
 /// that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
-pub fn probe_id(i: usize) -> Vec<u8> {
+pub fn test_vector_id(i: usize) -> Vec<u8> {
     const LETTERS: [u8; PROBE_IDS + 1024] = {
         let mut letters = [0; PROBE_IDS + 1024];
         let mut j = 0;
@@ -442,7 +442,7 @@ struct ProbeVector {
 impl ProbeVector {
     fn of(shape: Shape) -> ProbeVector {
         let mut vector = ProbeVector { hashes: Vec::new(), positions: Vec::new() };
-        for id in (0..PROBE_IDS).map(probe_id) {
+        for id in (0..PROBE_IDS).map(test_vector_id) {
             match shape.layout() {
                 Layout::Blocked => {
                     let Xxh3(hash) = Xxh3::of(&id);

@@ -9,7 +9,7 @@ use jiff::{Span, Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::shown::{address_without_secrets, plain};
+use crate::redact::{redact_url, single_line};
 
 /// A UTC date, written `2026-11-19`. Days order as time does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,10 +44,7 @@ impl Day {
     /// # Errors
     /// [`Error::Template`] for an unclosed brace or a format that no date can be written in.
     pub fn expand(self, template: &str) -> Result<String, Error> {
-        let bad = |why: &str| Error::Template {
-            template: address_without_secrets(template),
-            why: why.into(),
-        };
+        let bad = |why: &str| Error::Template { template: redact_url(template), why: why.into() };
         let mut out = String::with_capacity(template.len() + 10);
         let mut rest = template;
         while let Some(at) = rest.find("{day") {
@@ -86,7 +83,7 @@ impl FromStr for Day {
 
     /// Accepts exactly `YYYY-MM-DD`, so that a day has one spelling in keys and logs.
     fn from_str(text: &str) -> Result<Day, Error> {
-        let bad = || Error::NotADay { text: plain(text, 40) };
+        let bad = || Error::NotADay { text: single_line(text, 40) };
         let shape = text.len() == 10
             && text.bytes().enumerate().all(|(i, b)| match i {
                 4 | 7 => b == b'-',

@@ -4,7 +4,7 @@
 
 use crate::digest::Digest;
 use crate::filter::Layout;
-use crate::shown::words;
+use crate::redact::describe_source;
 
 /// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +156,7 @@ pub enum Error {
     #[error(
         "{store} forbids to {doing} {key}: check the credentials and their rights (on S3 a missing \
          key also looks like this without the right s3:ListBucket): {}",
-        words(.source)
+        describe_source(.source)
     )]
     Forbidden {
         /// What was tried.
@@ -173,7 +173,7 @@ pub enum Error {
         "cannot {doing} {key} in {store}: over HTTP a store is only read, by servers that follow its \
          pointers; name it by the address it is written at"
     )]
-    OverHttp {
+    ReadOnly {
         /// What was asked.
         doing: &'static str,
         /// The key.
@@ -182,7 +182,7 @@ pub enum Error {
         store: String,
     },
     /// The store failed.
-    #[error("cannot {doing} {key} in {store}: {}", words(.source))]
+    #[error("cannot {doing} {key} in {store}: {}", describe_source(.source))]
     Store {
         /// What was tried.
         doing: &'static str,
@@ -304,7 +304,7 @@ pub enum Error {
          keeps it: prune may be deleting it now; build its day again, which uploads it anew, or name \
          another blob"
     )]
-    Doomed {
+    Expiring {
         /// The blob.
         key: String,
         /// When it was uploaded.
@@ -351,7 +351,7 @@ impl Error {
             | Error::FilterName { .. }
             | Error::BlobKey { .. }
             | Error::SeveralBlobs { .. }
-            | Error::OverHttp { .. }
+            | Error::ReadOnly { .. }
             | Error::OtherPointers { .. }
             | Error::StoreUrl { .. } => Kind::Usage,
             Error::NotFound { .. } | Error::NoStore { .. } | Error::NoBucket { .. } => {
@@ -372,7 +372,7 @@ impl Error {
             Error::Store { .. }
             | Error::Forbidden { .. }
             | Error::File { .. }
-            | Error::Doomed { .. } => Kind::Failed,
+            | Error::Expiring { .. } => Kind::Failed,
         }
     }
 

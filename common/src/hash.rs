@@ -4,13 +4,13 @@
 //! Both are frozen: a change would turn every published blob into one that answers "no".
 
 #[allow(unsafe_code)] // instructions that no safe function gives
-mod usual;
+mod xxh3_short;
 
 use std::ops::RangeInclusive;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use usual::DEVICE_ID_BYTES;
-pub(crate) use usual::is_usual;
+pub(crate) use xxh3_short::DEVICE_ID_BYTES;
+pub(crate) use xxh3_short::is_short;
 
 use crate::filter::Layout;
 
@@ -28,7 +28,7 @@ const SECRET: [[u8; 16]; 4] = {
 
 /// Whether `id` may be in a filter at all. Anything else is always answered "no".
 #[inline(always)]
-pub fn is_legal(id: &[u8]) -> bool {
+pub fn is_valid_len(id: &[u8]) -> bool {
     // One comparison: 0 wraps around to the largest number.
     id.len().wrapping_sub(1) < *ID_BYTES.end()
 }
@@ -42,10 +42,10 @@ pub trait IdHash: bytemuck::Pod + Ord + Send + Sync + 'static {
     /// Hashes the bytes of one ID. Cost: a few ns for 32 bytes.
     fn of(id: &[u8]) -> Self;
     /// Its uniformly distributed leading 64 bits, by which hashes are partitioned.
-    fn leading(self) -> u64;
+    fn high_bits(self) -> u64;
 
     /// Hashes many byte strings that differ only in their last eight bytes, behind the same `head`.
-    fn of_ends(head: &[u8]) -> impl FnMut([u8; 8]) -> Self {
+    fn hash_suffixes(head: &[u8]) -> impl FnMut([u8; 8]) -> Self {
         let mut id = [head, &[0; 8]].concat();
         let at = head.len();
         move |end| {
@@ -65,19 +65,19 @@ impl IdHash for Xxh3 {
 
     #[inline(always)]
     fn of(id: &[u8]) -> Xxh3 {
-        if is_usual(id) {
-            return Xxh3(usual::hash(id, &SECRET));
+        if is_short(id) {
+            return Xxh3(xxh3_short::hash(id, &SECRET));
         }
         Xxh3(xxhash_rust::xxh3::xxh3_64_with_seed(id, XXH3_SEED))
     }
 
     #[inline(always)]
-    fn leading(self) -> u64 {
+    fn high_bits(self) -> u64 {
         self.0
     }
 
     /// Cost: `head` is hashed once; some 40 ns for each end.
-    fn of_ends(head: &[u8]) -> impl FnMut([u8; 8]) -> Xxh3 {
+    fn hash_suffixes(head: &[u8]) -> impl FnMut([u8; 8]) -> Xxh3 {
         let mut begun = xxhash_rust::xxh3::Xxh3::with_seed(XXH3_SEED);
         begun.update(head);
         move |end| {
@@ -125,7 +125,7 @@ impl IdHash for Murmur3 {
     }
 
     #[inline(always)]
-    fn leading(self) -> u64 {
+    fn high_bits(self) -> u64 {
         self.0
     }
 }
@@ -205,7 +205,7 @@ mod tests {
             // Around the places where XXH3 changes its way, and its blocks of 256 and 1,024 bytes.
             for len in [0, 1, 8, 9, 120, 121, 232, 233, 248, 255, 256, 1016, 1024, 1025, 2050] {
                 let head: Vec<u8> = (0..len).map(|i| i as u8).collect();
-                let mut of_end = H::of_ends(&head);
+                let mut of_end = H::hash_suffixes(&head);
                 for end in [[0; 8], [255; 8], *b"Bloomsda", [0; 8]] {
                     assert_eq!(of_end(end), H::of(&[&head[..], &end].concat()), "{len}");
                 }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn legal_ids_have_1_to_1024_bytes() {
-        let legal = |n: usize| is_legal(&vec![b'x'; n]);
+        let legal = |n: usize| is_valid_len(&vec![b'x'; n]);
         assert!(!legal(0) && legal(1) && legal(1024) && !legal(1025));
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::shown::cut;
+use crate::redact::truncate;
 
 /// The name of a filter: `[a-z0-9][a-z0-9_-]{0,63}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl FromStr for FilterName {
             && plain(name.as_bytes()[0])
             && name.bytes().all(|b| plain(b) || b == b'_' || b == b'-');
         if !fits {
-            return Err(Error::FilterName { name: cut(name) });
+            return Err(Error::FilterName { name: truncate(name) });
         }
         Ok(FilterName(name.to_owned()))
     }
@@ -90,7 +90,7 @@ impl BlobKey {
     /// [`Error::BlobKey`] for anything else: another filter, another store, `..`, a wrong name.
     pub fn parse(text: &str, filter: &FilterName, roots: &[String]) -> Result<BlobKey, Error> {
         let wrong =
-            |why: String| Error::BlobKey { text: cut(text), filter: filter.to_string(), why };
+            |why: String| Error::BlobKey { text: truncate(text), filter: filter.to_string(), why };
         let inside = roots
             .iter()
             .find_map(|root| text.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/'));

@@ -13,7 +13,7 @@
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
 //! | [`store`] | every read and write; does what `protocol` decides |
-//! | [`shown`] | outside text in messages: one line, cut, without secrets |
+//! | [`redact`] | outside text in messages: one line, cut, without secrets |
 //! | [`mod@crash_point`] | named places at which a test kills a program |
 //! | [`error`] | what can go wrong, sorted by what to do about it |
 
@@ -30,5 +30,5 @@ pub mod key;
 pub mod memory;
 pub mod pointer;
 pub mod protocol;
-pub mod shown;
+pub mod redact;
 pub mod store;

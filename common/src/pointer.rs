@@ -1,4 +1,4 @@
-//! The records people and programs leave in the store: [`Pointer`], [`Pin`] and [`Act`].
+//! The records people and programs leave in the store: [`Pointer`], [`Pin`] and [`HistoryEvent`].
 //!
 //! A pointer and a pin are JSON, or one plain line that names a blob: so an operator can roll back
 //! with `cp` or `echo`. Here they are only read and written as bytes; what follows from them is
@@ -11,7 +11,7 @@ use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
-use crate::shown::cut;
+use crate::redact::truncate;
 
 /// A record larger than this is rejected unread.
 pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
@@ -42,7 +42,7 @@ pub struct Pointer {
     pub published_by: Option<String>,
     /// What wrote it; absent in a record written by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub act: Option<ActKind>,
+    pub act: Option<EventKind>,
     /// Why, in the writer's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -70,7 +70,7 @@ pub struct Pin {
 /// What somebody did to a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ActKind {
+pub enum EventKind {
     /// A day was built, or refused.
     Build,
     /// A pointer was changed by an operator.
@@ -83,15 +83,15 @@ pub enum ActKind {
     Prune,
 }
 
-impl ActKind {
+impl EventKind {
     /// The act's name in keys and reports.
     pub fn name(self) -> &'static str {
         match self {
-            ActKind::Build => "build",
-            ActKind::Repoint => "repoint",
-            ActKind::Pin => "pin",
-            ActKind::Unpin => "unpin",
-            ActKind::Prune => "prune",
+            EventKind::Build => "build",
+            EventKind::Repoint => "repoint",
+            EventKind::Pin => "pin",
+            EventKind::Unpin => "unpin",
+            EventKind::Prune => "prune",
         }
     }
 }
@@ -101,7 +101,7 @@ impl ActKind {
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// About to move the pointer; so also what a crash at that moment leaves behind.
-    Pointing,
+    Pending,
     /// The pointer moved, or the pin was written or removed.
     Published,
     /// Everything already was as asked.
@@ -118,7 +118,7 @@ impl Outcome {
     /// The outcome's name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Pointing => "pointing",
+            Outcome::Pending => "pending",
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",
             Outcome::Superseded => "superseded",
@@ -130,9 +130,9 @@ impl Outcome {
 
 /// One record of the history: who did what, when and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Act {
+pub struct HistoryEvent {
     /// What was done.
-    pub act: ActKind,
+    pub act: EventKind,
     /// How it ended.
     pub outcome: Outcome,
     /// When it began.
@@ -186,10 +186,10 @@ pub struct Act {
     pub seconds: Option<f64>,
 }
 
-impl Act {
+impl HistoryEvent {
     /// A record with nothing but the act itself.
-    pub fn new(act: ActKind, outcome: Outcome, at: Timestamp, by: &str) -> Act {
-        Act {
+    pub fn new(act: EventKind, outcome: Outcome, at: Timestamp, by: &str) -> HistoryEvent {
+        HistoryEvent {
             act,
             outcome,
             at,
@@ -224,7 +224,7 @@ struct Loose {
     previous: Option<String>,
     published_at: Option<Timestamp>,
     published_by: Option<String>,
-    act: Option<ActKind>,
+    act: Option<EventKind>,
     reason: Option<String>,
     until: Option<Timestamp>,
     pinned_at: Option<Timestamp>,
@@ -354,12 +354,12 @@ impl Pin {
     }
 }
 
-impl Act {
+impl HistoryEvent {
     /// Reads a stored history record.
     ///
     /// # Errors
     /// [`Error::Record`] when it is not one.
-    pub fn parse(bytes: &[u8], key: &str) -> Result<Act, Error> {
+    pub fn parse(bytes: &[u8], key: &str) -> Result<HistoryEvent, Error> {
         serde_json::from_slice(bytes).map_err(|e| Error::Record {
             key: key.to_owned(),
             why: wrong_json(&e),
@@ -375,7 +375,7 @@ impl Act {
 
 /// The parser quotes what it does not know: up to a whole record, as it stands there.
 fn wrong_json(e: &serde_json::Error) -> String {
-    format!("its JSON is wrong: {}", cut(&e.to_string()))
+    format!("its JSON is wrong: {}", truncate(&e.to_string()))
 }
 
 fn to_json(record: &impl Serialize) -> Vec<u8> {
@@ -405,7 +405,7 @@ mod tests {
             previous: Some(key("2026-11-18")),
             published_at: Some("2026-11-19T02:14:00Z".parse().unwrap()),
             published_by: Some("ops@host".into()),
-            act: Some(ActKind::Build),
+            act: Some(EventKind::Build),
             reason: Some("late \"files\"\n".into()),
             ..Pointer::to(key("2026-11-19"))
         };

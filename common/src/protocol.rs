@@ -14,7 +14,7 @@ use crate::key::BlobKey;
 use crate::pointer::{Pin, Pointer};
 pub use past::Past;
 pub use retention::{
-    MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_doomed, is_old, may_delete,
+    MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_expiring, is_old, may_delete,
     pointers_to_drop,
 };
 
@@ -22,7 +22,7 @@ pub use retention::{
 ///
 /// Unreadable is not absent: something is there that somebody meant.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen<T> {
+pub enum RecordState<T> {
     /// The store says that there is nothing.
     Absent,
     /// There is something, but not a record; the text says why.
@@ -31,11 +31,11 @@ pub enum Seen<T> {
     Found(T),
 }
 
-impl<T> Seen<T> {
+impl<T> RecordState<T> {
     /// The record, when there is a readable one.
     pub fn found(&self) -> Option<&T> {
         match self {
-            Seen::Found(record) => Some(record),
+            RecordState::Found(record) => Some(record),
             _ => None,
         }
     }
@@ -45,7 +45,7 @@ impl<T> Seen<T> {
 
 /// What a second look shows after a conditional write that ended with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unclear {
+pub enum AmbiguousWrite {
     /// It was written after all: the error came later.
     Written,
     /// Nothing changed: it may be tried again.
@@ -57,11 +57,15 @@ pub enum Unclear {
 /// Decides what became of a conditional write that ended with an error: success and failure can both
 /// hide behind one, so the record is read again. `before` and `now` are what a look found, `new` is
 /// what was to be written.
-pub fn after_unclear_write<T: PartialEq>(before: Option<&T>, new: &T, now: Option<&T>) -> Unclear {
+pub fn after_ambiguous_write<T: PartialEq>(
+    before: Option<&T>,
+    new: &T,
+    now: Option<&T>,
+) -> AmbiguousWrite {
     match now {
-        Some(now) if now == new => Unclear::Written,
-        now if now == before => Unclear::NotWritten,
-        _ => Unclear::Changed,
+        Some(now) if now == new => AmbiguousWrite::Written,
+        now if now == before => AmbiguousWrite::NotWritten,
+        _ => AmbiguousWrite::Changed,
     }
 }
 
@@ -77,7 +81,7 @@ pub enum Publish {
         untold: bool,
     },
     /// Write it, if it still is what was read.
-    Point {
+    Advance {
         /// What it named before.
         previous: Option<BlobKey>,
     },
@@ -108,32 +112,32 @@ pub enum Publish {
 /// mended re-run is and the same bad data is not.
 pub fn publish(
     new: &BlobKey,
-    now: &Seen<Pointer>,
+    now: &RecordState<Pointer>,
     unchanged_since_start: bool,
     past: &Past,
 ) -> Publish {
     match now {
-        Seen::Found(pointer) if pointer.blob == *new => {
+        RecordState::Found(pointer) if pointer.blob == *new => {
             Publish::Unchanged { untold: past.is_untold() }
         }
         _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
-        Seen::Unreadable(why) => Publish::Unreadable { why: why.clone() },
+        RecordState::Unreadable(why) => Publish::Unreadable { why: why.clone() },
         now => {
             let named = now.found().map(|pointer| pointer.blob.clone());
             match past.is_by_hand() && past.had(new) {
                 true => Publish::RolledBack { to: named },
-                false => Publish::Point { previous: named },
+                false => Publish::Advance { previous: named },
             }
         }
     }
 }
 
 /// A few words on what a pointer says, for a person who has to understand a refusal.
-fn describe(now: &Seen<Pointer>) -> String {
+fn describe(now: &RecordState<Pointer>) -> String {
     match now {
-        Seen::Absent => "it was removed".into(),
-        Seen::Unreadable(why) => format!("it cannot be read: {why}"),
-        Seen::Found(pointer) => {
+        RecordState::Absent => "it was removed".into(),
+        RecordState::Unreadable(why) => format!("it cannot be read: {why}"),
+        RecordState::Found(pointer) => {
             let who = pointer.published_by.as_deref().unwrap_or("somebody, by hand");
             let when = pointer.published_at.map_or(String::new(), |at| format!(" at {at:.0}"));
             format!("it names {} now, by {who}{when}", pointer.blob)
@@ -161,7 +165,7 @@ pub enum Target {
 
 /// Finds the blob an operator means by a day: what that day's pointer names if it is of that day,
 /// else the only blob of that day.
-pub fn target_of_day(day: Day, pointer: &Seen<Pointer>, blobs_of_day: &[BlobKey]) -> Target {
+pub fn target_of_day(day: Day, pointer: &RecordState<Pointer>, blobs_of_day: &[BlobKey]) -> Target {
     if let Some(pointer) = pointer.found().filter(|pointer| pointer.blob.day == day) {
         return Target::Blob(pointer.blob.clone());
     }
@@ -223,7 +227,7 @@ pub enum Step {
     /// This should answer.
     Follow(Followed),
     /// Look at the next, older record.
-    Further,
+    Continue,
     /// Stay with what answers: something is there that cannot be read.
     Keep {
         /// What is wrong with it.
@@ -232,12 +236,12 @@ pub enum Step {
 }
 
 /// What a pin means at `now`. An expired pin is no pin; an unreadable one keeps what answers.
-pub fn follow_pin(pin: &Seen<Pin>, now: Timestamp) -> Step {
+pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> Step {
     match pin {
-        Seen::Absent => Step::Further,
-        Seen::Unreadable(why) => Step::Keep { why: why.clone() },
-        Seen::Found(pin) if pin.until.is_some_and(|until| until <= now) => Step::Further,
-        Seen::Found(pin) => Step::Follow(Followed {
+        RecordState::Absent => Step::Continue,
+        RecordState::Unreadable(why) => Step::Keep { why: why.clone() },
+        RecordState::Found(pin) if pin.until.is_some_and(|until| until <= now) => Step::Continue,
+        RecordState::Found(pin) => Step::Follow(Followed {
             blob: pin.blob.clone(),
             bytes: None,
             by: FollowedBy::Pin { until: pin.until, reason: pin.reason.clone() },
@@ -246,11 +250,11 @@ pub fn follow_pin(pin: &Seen<Pin>, now: Timestamp) -> Step {
 }
 
 /// What the pointer of `day` means. Only an absent one moves the search a day back.
-pub fn follow_pointer(day: Day, pointer: &Seen<Pointer>) -> Step {
+pub fn follow_pointer(day: Day, pointer: &RecordState<Pointer>) -> Step {
     match pointer {
-        Seen::Absent => Step::Further,
-        Seen::Unreadable(why) => Step::Keep { why: why.clone() },
-        Seen::Found(pointer) => Step::Follow(Followed {
+        RecordState::Absent => Step::Continue,
+        RecordState::Unreadable(why) => Step::Keep { why: why.clone() },
+        RecordState::Found(pointer) => Step::Follow(Followed {
             blob: pointer.blob.clone(),
             bytes: pointer.bytes,
             by: FollowedBy::Pointer { day },

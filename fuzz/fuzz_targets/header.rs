@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use bloomsday_common::blob::{self, Fetched};
+use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::Buffer;
@@ -35,19 +35,19 @@ fuzz_target!(|content: &[u8]| {
             day: "2026-11-19".parse().expect("a day"),
             digest,
         };
-        assert!(blob::open(Fetched::of(memory), &key).is_err());
+        assert!(blob::open(RawBlob::of(memory), &key).is_err());
         return;
     };
     assert_eq!(key.digest, digest);
-    let Ok((header, filter)) = blob::open(Fetched::of(memory), &key) else { return };
+    let Ok((header, filter)) = blob::open(RawBlob::of(memory), &key) else { return };
     // Every answer is an answer, the batch's too, and the header says what the filter is.
     assert_eq!((header.shape, header.ones), (filter.shape(), filter.count_ones()));
     let mut answers = [false; 40];
     filter.contains_batch(&IDS, &mut answers);
     IDS.iter().zip(answers).for_each(|(id, seen)| assert_eq!(filter.contains(id.as_bytes()), seen));
     // There is one way to write a blob: what was accepted is what would be written.
-    let sealed = blob::seal(&header, &filter);
-    assert_eq!(sealed.key(), &key);
-    assert_eq!(sealed.parts()[..2].concat(), content);
+    let encoded = blob::encode(&header, &filter);
+    assert_eq!(encoded.key(), &key);
+    assert_eq!(encoded.parts()[..2].concat(), content);
     SPARE.set(Some(filter.into_memory()));
 });

@@ -3,7 +3,7 @@
 #![no_main]
 
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, Pin, Pointer};
+use bloomsday_common::pointer::{HistoryEvent, Pin, Pointer};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -28,10 +28,10 @@ fuzz_target!(|input: &[u8]| {
             }
             Err(why) => fits_a_message(&why),
         },
-        _ => match Act::parse(bytes, "rt/history/x.json") {
+        _ => match HistoryEvent::parse(bytes, "rt/history/x.json") {
             // A rate that is no number does not equal itself; its bytes do.
             Ok(act) => {
-                let again = Act::parse(&act.to_bytes(), "rt/history/x.json");
+                let again = HistoryEvent::parse(&act.to_bytes(), "rt/history/x.json");
                 assert_eq!(again.expect("our own record").to_bytes(), act.to_bytes());
             }
             Err(error) => fits_a_message(&error.to_string()),

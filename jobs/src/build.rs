@@ -64,7 +64,7 @@ impl Build {
             complain(report.outcome.name(), reason);
         }
         Ok(match report.outcome {
-            Outcome::Published | Outcome::Unchanged | Outcome::Pointing => ExitCode::SUCCESS,
+            Outcome::Published | Outcome::Unchanged | Outcome::Pending => ExitCode::SUCCESS,
             Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),
             Outcome::Refused => ExitCode::from(exit::REFUSED),
             Outcome::Failed => ExitCode::from(exit::FAILED),

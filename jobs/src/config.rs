@@ -13,7 +13,7 @@ use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
-use bloomsday_common::shown::address_without_secrets;
+use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_server::FilterConfig;
 use clap::Subcommand;
@@ -204,7 +204,7 @@ fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     Err(Error::Usage(format!(
         "{} cannot hold pointers: HDFS has no conditional write over a record, so none could be \
          changed safely. Keep the blobs there and the pointers in Redis: `pointers = \"redis://HOST\"`",
-        address_without_secrets(address)
+        redact_url(address)
     )))
 }
 
@@ -253,7 +253,7 @@ impl Settings {
             store => store?,
         };
         match store.check_conditional_writes().await {
-            Err(StoreError::OverHttp { .. }) => {
+            Err(StoreError::ReadOnly { .. }) => {
                 Ok("none: over plain HTTP a store can only be read, which is enough for servers")
             }
             Ok(()) if is_hdfs(self.store()?) => {
@@ -282,14 +282,8 @@ impl Settings {
         add("cache_dir".into(), path(&file.cache_dir), "none");
         for (name, filter) in &file.filters {
             let key = |field: &str| format!("filters.{name}.{field}");
-            let input = (!filter.input.is_empty()).then(|| {
-                filter
-                    .input
-                    .iter()
-                    .map(|i| address_without_secrets(i))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            });
+            let input = (!filter.input.is_empty())
+                .then(|| filter.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
             add(key("input"), input, "none (--input)");
             add(key("column"), filter.column.clone(), "none (--column)");
             add(key("fpp"), filter.fpp.map(|fpp| fpp.to_string()), "0.03");

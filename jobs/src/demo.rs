@@ -201,10 +201,10 @@ impl Story<'_> {
 
     fn ask(&self, bloomsday: &Bloomsday, id: &str) -> Result<(), Error> {
         let rt = bloomsday.filter("rt")?;
-        let seen = rt.contains(id.as_bytes());
+        let contains = rt.contains(id.as_bytes());
         let day = rt.status().day;
-        self.output.show(&json!({ "id": id, "seen": seen, "day": day }), || {
-            let answer = if seen { "has been here before" } else { "is new" };
+        self.output.show(&json!({ "id": id, "contains": contains, "day": day }), || {
+            let answer = if contains { "has been here before" } else { "is new" };
             format!("   {id} {answer} (by the filter of {})\n", crate::output::or_dash(day))
         });
         Ok(())

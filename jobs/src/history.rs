@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::Act;
+use bloomsday_common::pointer::HistoryEvent;
 use clap::Args;
 
 use crate::config::Settings;
@@ -41,7 +41,7 @@ impl History {
     }
 }
 
-fn line(act: &Act) -> Vec<String> {
+fn line(act: &HistoryEvent) -> Vec<String> {
     let why = act.reason.as_deref().unwrap_or_default();
     vec![
         format!("{:.0}", act.at),
@@ -57,7 +57,7 @@ fn line(act: &Act) -> Vec<String> {
 }
 
 /// How many files a build read, and how many it passed over.
-fn files_of(files: u64, act: &Act) -> String {
+fn files_of(files: u64, act: &HistoryEvent) -> String {
     match act.files_passed_over.unwrap_or(0) {
         0 => thousands(files),
         passed_over => format!("{}, {} passed over", thousands(files), thousands(passed_over)),

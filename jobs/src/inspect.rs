@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bloomsday_common::blob::{self, Fetched, Header, Origin};
+use bloomsday_common::blob::{self, Header, Origin, RawBlob};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::Buffer;
@@ -88,7 +88,7 @@ pub(crate) async fn open(
     let path = Path::new(text);
     let (key, fetched) = if path.is_file() {
         let memory = read(path)?;
-        (blob::key_of(&memory, text)?, Fetched::of(memory))
+        (blob::key_of(&memory, text)?, RawBlob::of(memory))
     } else {
         let store = settings.open_store(false)?;
         let key = key(text, store.roots())?;

@@ -25,13 +25,13 @@ mod sample_data;
 mod schedule;
 mod serve;
 mod status;
-mod why;
+mod trace;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bloomsday_common::shown::plain;
+use bloomsday_common::redact::single_line;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
@@ -96,7 +96,8 @@ enum Job {
     /// Ask IDs, as a server would be asked.
     Query(query::Query),
     /// Show which of the last days hold an ID, and how sure that is.
-    Why(why::Why),
+    #[command(alias = "why")]
+    Trace(trace::Trace),
     /// Roll a day back or forward, for the whole fleet.
     Repoint(repoint::Repoint),
     /// Hold the whole fleet on one blob.
@@ -154,7 +155,7 @@ fn main() -> ExitCode {
                 Job::History(job) => job.run(&settings, &output).await,
                 Job::Inspect(job) => job.run(&settings, &output).await,
                 Job::Query(job) => job.run(&settings, &output).await,
-                Job::Why(job) => job.run(&settings, &output).await,
+                Job::Trace(job) => job.run(&settings, &output).await,
                 Job::Schedule(job) => job.run(&settings, &output).await,
                 Job::Repoint(job) => job.run(&settings, &output).await,
                 Job::Pin(job) => job.run(&settings, &output).await,
@@ -175,7 +176,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Our own messages may have several lines; what they quote has been made to have one.
             let lines: Vec<String> =
-                error.to_string().lines().map(|line| plain(line, MAX_LINE_CHARS)).collect();
+                error.to_string().lines().map(|line| single_line(line, MAX_LINE_CHARS)).collect();
             output::complain("error", &lines.join("\n"));
             error.exit_code()
         }
@@ -187,7 +188,7 @@ const MAX_LINE_CHARS: usize = 4000;
 
 /// Writes one value of a log line so that nothing in it can begin a line of its own.
 fn one_line(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    let text = plain(&format!("{value:?}"), MAX_LINE_CHARS);
+    let text = single_line(&format!("{value:?}"), MAX_LINE_CHARS);
     match field.name() {
         "message" => writer.write_str(&text),
         name => write!(writer, "{name}={text}"),

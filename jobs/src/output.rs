@@ -10,7 +10,7 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::AnsiColor;
 use bloomsday_builder::Progress;
-use bloomsday_common::shown::plain;
+use bloomsday_common::redact::single_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ fn is_word_at_start(text: &str, word: &str) -> bool {
 
 /// What a cell shows of a text, which somebody may have written to drive a terminal.
 fn cell(text: &str) -> String {
-    plain(text, MAX_CELL_CHARS)
+    single_line(text, MAX_CELL_CHARS)
 }
 
 /// Lines of `name: value`, the values in one column.

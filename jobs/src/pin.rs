@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin as PinRecord};
-use bloomsday_common::protocol::Seen;
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
+use bloomsday_common::protocol::RecordState;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -62,7 +62,7 @@ impl Pin {
         }
         store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
-        let before = read.seen.found().map(|pin| pin.blob.clone());
+        let before = read.state.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
         let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
         if !self.dry_run {
@@ -77,16 +77,16 @@ impl Pin {
             store.put_pin(filter, &pin, &read.version).await?;
             crash_point("pinned");
             // A prune that looked before the pin was written may have deleted the blob since.
-            if let Err(error) = store.look_at_blob(&blob).await {
+            if let Err(error) = store.head_blob(&blob).await {
                 store.take_back_pin(filter, &pin, &read.version).await?;
                 return Err(error.into());
             }
-            let act = Act {
+            let act = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
                 reason: self.reason.clone(),
                 ids: Some(header.ids),
-                ..Act::new(ActKind::Pin, Outcome::Published, now, &who())
+                ..HistoryEvent::new(EventKind::Pin, Outcome::Published, now, &who())
             };
             record(&store, filter, &act).await;
         }
@@ -115,14 +115,14 @@ impl Unpin {
         let filter = &self.filter;
         store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
-        let was_pinned = !matches!(read.seen, Seen::Absent);
-        let blob = read.seen.found().map(|pin| pin.blob.clone());
+        let was_pinned = !matches!(read.state, RecordState::Absent);
+        let blob = read.state.found().map(|pin| pin.blob.clone());
         if was_pinned && !self.dry_run {
             store.remove_pin(filter).await?;
-            let act = Act {
+            let act = HistoryEvent {
                 previous: blob.clone(),
                 reason: self.reason.clone(),
-                ..Act::new(ActKind::Unpin, Outcome::Published, Timestamp::now(), &who())
+                ..HistoryEvent::new(EventKind::Unpin, Outcome::Published, Timestamp::now(), &who())
             };
             record(&store, filter, &act).await;
         }

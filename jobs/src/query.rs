@@ -70,7 +70,7 @@ async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Resu
             Ok(blob::open(fetched, &followed.blob)?.1)
         }
         Following::Keep(why) => Err(Error::Corrupt(why)),
-        Following::Nothing(days) => {
+        Following::NotFound(days) => {
             let oldest = days.last().map_or(String::new(), Day::to_string);
             Err(Error::NotFound(format!(
                 "`{filter}` has no pointer since {oldest} in {}: build a day, or see `bloomsday status`",
@@ -104,11 +104,15 @@ fn answer(
 ) -> io::Result<usize> {
     let mut answers = vec![false; ids.len()];
     filter.contains_batch(ids, &mut answers);
-    for (id, seen) in ids.iter().zip(&answers) {
+    for (id, contains) in ids.iter().zip(&answers) {
         if output.is_json() {
-            writeln!(out, "{}", json!({ "id": String::from_utf8_lossy(id), "seen": seen }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "id": String::from_utf8_lossy(id), "contains": contains })
+            )?;
         } else {
-            out.write_all(if *seen { b"1 " } else { b"0 " })?;
+            out.write_all(if *contains { b"1 " } else { b"0 " })?;
             out.write_all(id)?;
             out.write_all(b"\n")?;
         }

@@ -6,9 +6,9 @@ use bloomsday_common::blob::{self, Header};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, ActKind, Outcome, Pointer};
-use bloomsday_common::protocol::{Retention, Seen, Target, newest_buildable, target_of_day};
-use bloomsday_common::store::{Read, Store};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
+use bloomsday_common::protocol::{RecordState, Retention, Target, newest_buildable, target_of_day};
+use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -88,7 +88,7 @@ pub(crate) async fn repoint(
     dry_run: bool,
 ) -> Result<Repointed, Error> {
     let read = store.pointer(filter, day).await?;
-    let previous = read.seen.found().map(|pointer| pointer.blob.clone());
+    let previous = read.state.found().map(|pointer| pointer.blob.clone());
     let (blob, bytes, header) = verified_target(store, filter, to, retention).await?;
     let unchanged = previous.as_ref() == Some(&blob);
     let outcome = if unchanged { Outcome::Unchanged } else { Outcome::Published };
@@ -103,17 +103,17 @@ pub(crate) async fn repoint(
             previous: previous.clone(),
             published_at: Some(at),
             published_by: Some(by.clone()),
-            act: Some(ActKind::Repoint),
+            act: Some(EventKind::Repoint),
             reason: reason.clone(),
             ..Pointer::to(blob.clone())
         };
-        let act = Act {
+        let act = HistoryEvent {
             day: Some(day),
             blob: Some(blob.clone()),
             previous: previous.clone(),
             reason,
             ids: Some(header.ids),
-            ..Act::new(ActKind::Repoint, Outcome::Pointing, at, &by)
+            ..HistoryEvent::new(EventKind::Repoint, Outcome::Pending, at, &by)
         };
         // Told before it is done: should this command be stopped in between, and the pointer then be
         // edited by hand, a build still knows what the day has named.
@@ -128,7 +128,7 @@ pub(crate) async fn repoint(
             Err(_) => None,
         };
         if let Some(outcome) = ended {
-            record(store, filter, &Act { outcome, ..act }).await;
+            record(store, filter, &HistoryEvent { outcome, ..act }).await;
         }
         moved?;
     }
@@ -142,11 +142,11 @@ async fn point(
     filter: &FilterName,
     day: Day,
     pointer: &Pointer,
-    read: &Read<Pointer>,
+    read: &Versioned<Pointer>,
 ) -> Result<(), StoreError> {
-    store.point(filter, day, pointer, &read.version).await?;
-    if let Err(error) = store.look_at_blob(&pointer.blob).await {
-        take_back(store, filter, day, pointer, read.seen.found()).await?;
+    store.put_pointer(filter, day, pointer, &read.version).await?;
+    if let Err(error) = store.head_blob(&pointer.blob).await {
+        take_back(store, filter, day, pointer, read.state.found()).await?;
         return Err(error);
     }
     Ok(())
@@ -162,8 +162,8 @@ async fn take_back(
     before: Option<&Pointer>,
 ) -> Result<(), StoreError> {
     let now = store.pointer(filter, day).await?;
-    if let Some(before) = before.filter(|_| now.seen.found() == Some(written)) {
-        store.point(filter, day, before, &now.version).await?;
+    if let Some(before) = before.filter(|_| now.state.found() == Some(written)) {
+        store.put_pointer(filter, day, before, &now.version).await?;
     }
     Ok(())
 }
@@ -177,8 +177,8 @@ pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), Store
 }
 
 /// Writes a history record. The act itself is done, so a failure here is only a warning.
-pub(crate) async fn record(store: &Store, filter: &FilterName, act: &Act) {
-    if let Err(error) = store.record_act(filter, act).await {
+pub(crate) async fn record(store: &Store, filter: &FilterName, act: &HistoryEvent) {
+    if let Err(error) = store.append_event(filter, act).await {
         tracing::warn!("the history lacks this act: {error}");
     }
 }
@@ -195,9 +195,9 @@ pub(crate) async fn verified_target(
         Err(_) => store.blob_key(to, filter)?,
         Ok(day) => {
             let pointer = match store.pointer(filter, day).await {
-                Ok(read) => read.seen,
+                Ok(read) => read.state,
                 Err(error) if error.is_transient() => return Err(error.into()),
-                Err(_) => Seen::Absent,
+                Err(_) => RecordState::Absent,
             };
             match target_of_day(day, &pointer, &store.blobs(filter, Some(day)).await?) {
                 Target::Blob(key) => key,
@@ -214,7 +214,7 @@ pub(crate) async fn verified_target(
             }
         }
     };
-    store.refuse_doomed(&key, retention).await?;
+    store.ensure_retained(&key, retention).await?;
     let fetched = store.fetch(&key, u64::MAX).await?;
     let bytes = fetched.memory.len() as u64;
     let (header, _) = blob::open(fetched, &key)?;

@@ -20,8 +20,8 @@ use std::time::Duration;
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::{Act, ActKind, Outcome};
-use bloomsday_common::protocol::Seen;
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
+use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::Store;
 use clap::Args;
 use jiff::Timestamp;
@@ -160,7 +160,7 @@ struct Runner {
     store: Store,
     known: Known,
     /// What this program did, also when the history could not take it.
-    own: Vec<Act>,
+    own: Vec<HistoryEvent>,
     /// What each day's input was waiting for when it was last looked at.
     waits: BTreeMap<Day, Waits>,
     metrics: Metrics,
@@ -251,8 +251,8 @@ impl Runner {
 
     /// Why a due day is not built yet, as far as is known.
     fn because(&self, day: Day) -> Option<Waits> {
-        let failed = |act: &&Act| {
-            let of_day = act.day == Some(day) && act.act == ActKind::Build;
+        let failed = |act: &&HistoryEvent| {
+            let of_day = act.day == Some(day) && act.act == EventKind::Build;
             of_day && act.outcome == Outcome::Failed
         };
         let last = self.known.acts.iter().filter(failed).max_by_key(|act| act.at);
@@ -276,11 +276,13 @@ impl Runner {
             if self.known.acts.is_empty() {
                 self.read_history().await?;
             }
-            match self.store.pointer(&self.filter, day).await?.seen {
-                Seen::Absent => self.known.pointers.remove(&day),
+            match self.store.pointer(&self.filter, day).await?.state {
+                RecordState::Absent => self.known.pointers.remove(&day),
                 // Something is there that somebody meant: as if written by hand, which it may be.
-                Seen::Unreadable(_) => self.known.pointers.insert(day, None),
-                Seen::Found(pointer) => self.known.pointers.insert(day, pointer.published_at),
+                RecordState::Unreadable(_) => self.known.pointers.insert(day, None),
+                RecordState::Found(pointer) => {
+                    self.known.pointers.insert(day, pointer.published_at)
+                }
             };
         }
         Ok(())
@@ -292,7 +294,7 @@ impl Runner {
         self.own.retain(|act| Day::of(act.at) >= oldest);
         acts.retain(|act| Day::of(act.at) >= oldest);
         let missing = self.own.iter().filter(|own| acts.iter().all(|act| act.at != own.at));
-        let missing: Vec<Act> = missing.cloned().collect();
+        let missing: Vec<HistoryEvent> = missing.cloned().collect();
         acts.extend(missing);
         self.known.acts = acts;
         Ok(())
@@ -323,10 +325,10 @@ impl Runner {
         };
         self.gauge(&self.metrics.running, 0.0);
         let seconds = Timestamp::now().duration_since(began).as_secs_f64();
-        let mut act = Act {
+        let mut act = HistoryEvent {
             day: Some(day),
             seconds: Some(seconds),
-            ..Act::new(ActKind::Build, Outcome::Failed, began, &self.job.by)
+            ..HistoryEvent::new(EventKind::Build, Outcome::Failed, began, &self.job.by)
         };
         let filter = self.filter.as_str();
         let mut ended = None;
@@ -360,7 +362,7 @@ impl Runner {
         self.metrics.runs.with_label_values(&[filter, act.outcome.name()]).inc();
         // The builder records every other end itself.
         let told = matches!(act.outcome, Outcome::Unchanged | Outcome::Failed);
-        if told && let Err(error) = self.store.record_act(&self.filter, &act).await {
+        if told && let Err(error) = self.store.append_event(&self.filter, &act).await {
             tracing::warn!(filter, "the history lacks this run: {error}");
         }
         self.own.push(act.clone());
@@ -400,8 +402,8 @@ impl Runner {
             self.gauge(&self.metrics.next_run, run.as_second() as f64);
         }
         let ended_well =
-            |act: &&Act| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
-        let builds = self.known.acts.iter().filter(|act| act.act == ActKind::Build);
+            |act: &&HistoryEvent| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
+        let builds = self.known.acts.iter().filter(|act| act.act == EventKind::Build);
         let built = builds.filter(ended_well).map(|act| act.at);
         let pointed = self.known.pointers.values().flatten().copied();
         if let Some(last) = built.chain(pointed).max() {

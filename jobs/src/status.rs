@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::{Act, Pointer};
-use bloomsday_common::protocol::{Followed, FollowedBy, Past, Retention, Seen, days_to_follow};
+use bloomsday_common::pointer::{HistoryEvent, Pointer};
+use bloomsday_common::protocol::{
+    Followed, FollowedBy, Past, RecordState, Retention, days_to_follow,
+};
 use bloomsday_common::store::heartbeat::{Heartbeat, Servers};
 use bloomsday_common::store::{Following, Store};
 use clap::Args;
@@ -88,12 +90,12 @@ async fn look(
         Vec::new()
     });
     for day in store.pointer_days(filter).await?.into_iter().rev().take(SHOWN) {
-        let seen = store.pointer(filter, day).await?.seen;
+        let seen = store.pointer(filter, day).await?.state;
         let by_hand = Past::of(day, &history, &seen, Day::of(now), retention).is_by_hand();
         let (pointer, error) = match seen {
-            Seen::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
-            Seen::Unreadable(why) => (None, Some(why)),
-            Seen::Absent => continue,
+            RecordState::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
+            RecordState::Unreadable(why) => (None, Some(why)),
+            RecordState::Absent => continue,
         };
         let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
         pointers.push(PointerReport { pointer_day: day, rolled_back, by_hand, pointer, error });
@@ -102,7 +104,7 @@ async fn look(
     let (followed, error) = match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => (Some(followed), None),
         Following::Keep(why) => (None, Some(why)),
-        Following::Nothing(_) => (None, None),
+        Following::NotFound(_) => (None, None),
     };
     let (pinned_until, pin_reason) = match followed.as_ref().map(|followed| followed.by.clone()) {
         Some(FollowedBy::Pin { until, reason }) => (until, reason),
@@ -136,8 +138,8 @@ async fn look(
 }
 
 /// A hand that edits the blob of a record may leave another's number of IDs: the history knows better.
-fn with_ids_of(pointer: Pointer, history: &[Act]) -> Pointer {
-    let built = |act: &&Act| act.blob.as_ref() == Some(&pointer.blob) && act.ids.is_some();
+fn with_ids_of(pointer: Pointer, history: &[HistoryEvent]) -> Pointer {
+    let built = |act: &&HistoryEvent| act.blob.as_ref() == Some(&pointer.blob) && act.ids.is_some();
     let ids = history.iter().find(built).and_then(|act| act.ids).or(pointer.ids);
     Pointer { ids, ..pointer }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bloomsday_common::blob::Fetched;
+use bloomsday_common::blob::RawBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::memory::Buffer;
@@ -116,7 +116,7 @@ impl Cache {
         (file, bytes): (File, u64),
         spare: Option<Buffer>,
         deadline: Duration,
-    ) -> Option<Fetched> {
+    ) -> Option<RawBlob> {
         let read = move || {
             let bytes = usize::try_from(bytes).ok()?;
             let memory = match spare {

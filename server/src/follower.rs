@@ -463,7 +463,7 @@ async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Foll
         let found = loader.store.follow(filter, days, loader.clock.now()).await;
         // A local store that is away has no pointers either, which says nothing of them.
         match (&found, loader.store.folder()) {
-            (Ok(Following::Nothing(_)), Some(folder)) if !is_folder(folder).await => {
+            (Ok(Following::NotFound(_)), Some(folder)) if !is_folder(folder).await => {
                 Err(format!("the folder of the store, {}, is not there", folder.display()))
             }
             _ => found.map_err(|e| e.to_string()),
@@ -475,7 +475,7 @@ async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Foll
     match following.map_err(Unseen::Away)? {
         Following::Blob(followed) => Ok(followed),
         Following::Keep(why) => Err(Unseen::Unnamed(why)),
-        Following::Nothing(days) => {
+        Following::NotFound(days) => {
             let newest = days.first().map_or(String::new(), Day::to_string);
             let oldest = days.last().map_or(String::new(), Day::to_string);
             let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bloomsday_common::blob::Header;
-use bloomsday_common::filter::{Filter, Held};
+use bloomsday_common::filter::{Filter, PinnedFilter};
 use bloomsday_common::key::{BlobKey, FilterName};
 use jiff::Timestamp;
 
@@ -396,7 +396,7 @@ impl Reader {
 
 /// A generation that a reader or a lane holds.
 struct Holding {
-    held: Held<Generation>,
+    held: PinnedFilter<Generation>,
     /// The epoch it came with.
     epoch: u64,
 }
@@ -404,7 +404,7 @@ struct Holding {
 impl Holding {
     /// None yet.
     fn none(meanwhile: bool) -> Holding {
-        Holding { held: Held::none(meanwhile), epoch: 0 }
+        Holding { held: PinnedFilter::none(meanwhile), epoch: 0 }
     }
 
     /// Whether there was a swap.
@@ -427,8 +427,8 @@ impl Holding {
         self.epoch = slot.epoch.load(Ordering::Acquire);
         // The old generation is also held by the poller, so this never frees it.
         self.held = match slot.current.load_full() {
-            Some(generation) => Held::of(generation, |generation| &generation.filter),
-            None => Held::none(slot.meanwhile),
+            Some(generation) => PinnedFilter::of(generation, |generation| &generation.filter),
+            None => PinnedFilter::none(slot.meanwhile),
         };
     }
 }

@@ -58,7 +58,7 @@ impl Beating {
                 let put = bloomsday.store().put_heartbeat(&self.filter, &beat);
                 match tokio::time::timeout(DEADLINE, put).await {
                     Ok(Ok(())) => self.is_written(beat),
-                    Ok(Err(error @ StoreError::OverHttp { .. })) => {
+                    Ok(Err(error @ StoreError::ReadOnly { .. })) => {
                         self.say(&error, refused);
                         return;
                     }
@@ -112,7 +112,7 @@ impl Beating {
 
 /// Credentials that may only read are a choice.
 fn is_choice(error: &StoreError) -> bool {
-    matches!(error, StoreError::Forbidden { .. } | StoreError::OverHttp { .. })
+    matches!(error, StoreError::Forbidden { .. } | StoreError::ReadOnly { .. })
 }
 
 fn heartbeat(status: &FilterStatus, server: &str) -> Heartbeat {

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, Fetched};
+use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::memory::Buffer;
@@ -140,7 +140,7 @@ impl Loader {
         followed: &Followed,
         spare: &mut Spare,
     ) -> Result<Generation, Trouble> {
-        let (bytes, _) = self.store.look_at_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
+        let (bytes, _) = self.store.head_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
         // What the store has counts: a hand that edits a pointer's blob may leave another's size in it. The
         // limit and the room bound what is asked for, and the digest says whether it is the blob.
         let limit = self.max_blob_bytes;
@@ -165,7 +165,7 @@ impl Loader {
         self.room.check(bytes, spare.is_some())
     }
 
-    fn open(&self, fetched: Fetched, followed: &Followed) -> Result<Generation, Error> {
+    fn open(&self, fetched: RawBlob, followed: &Followed) -> Result<Generation, Error> {
         let bytes = fetched.memory.len() as u64;
         crash_point("fetched");
         let (header, filter) = blob::open(fetched, &followed.blob)?;

@@ -112,9 +112,9 @@ pub struct FilterStatus {
     /// What went wrong at the last look; absent when nothing did.
     pub last_error: Option<String>,
     /// Questions answered "yes".
-    pub lookups_seen: u64,
+    pub hits: u64,
     /// Questions answered "no".
-    pub lookups_absent: u64,
+    pub misses: u64,
     /// What looks and loads came to.
     #[serde(skip)]
     pub counts: Counts,
@@ -229,7 +229,7 @@ impl FilterStatus {
     pub(crate) fn of(slot: &Slot, now: Timestamp) -> FilterStatus {
         let core = slot.core();
         let generation = slot.shown();
-        let (lookups_seen, lookups_absent) = slot.lookups();
+        let (hits, misses) = slot.lookups();
         let followed = core.followed.as_ref();
         let pin = followed.and_then(|followed| match &followed.by {
             FollowedBy::Pin { until, reason } => Some((*until, reason.clone())),
@@ -276,8 +276,8 @@ impl FilterStatus {
             last_poll: core.last_poll,
             last_success: core.last_success,
             last_error: core.last_error.clone(),
-            lookups_seen,
-            lookups_absent,
+            hits,
+            misses,
             counts: core.counts,
         }
     }

@@ -128,11 +128,11 @@ impl Daemon {
     }
 
     /// Whether `id` is answered "yes".
-    pub fn seen(&self, id: &str) -> bool {
+    pub fn contains(&self, id: &str) -> bool {
         let answer = self.get(&format!("/v1/filters/rt/ids/{id}"));
         assert_eq!(answer.status, 200, "{}", answer.body);
         let answer: Value = serde_json::from_str(&answer.body).expect("the answer is JSON");
-        answer["seen"].as_bool().expect("seen is true or false")
+        answer["contains"].as_bool().expect("contains is true or false")
     }
 
     /// Waits until something holds.

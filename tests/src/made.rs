@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bloomsday_common::blob::{self, Header, Origin, Sealed};
+use bloomsday_common::blob::{self, EncodedBlob, Header, Origin};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
@@ -57,18 +57,18 @@ impl Made {
     }
 
     /// As it is published.
-    pub fn sealed(&self) -> Sealed<'_> {
-        blob::seal(&self.header, &self.filter)
+    pub fn encoded(&self) -> EncodedBlob<'_> {
+        blob::encode(&self.header, &self.filter)
     }
 
     /// The blob's bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        self.sealed().parts().concat()
+        self.encoded().parts().concat()
     }
 
     /// Uploads the blob, and makes its day's pointer name it.
     pub async fn publish(&self, store: &Store) {
-        store.put_blob(&self.sealed(), &|_| {}).await.expect("the blob is uploaded");
+        store.put_blob(&self.encoded(), &|_| {}).await.expect("the blob is uploaded");
         self.point(store, self.header.day).await;
     }
 
@@ -76,9 +76,12 @@ impl Made {
     pub async fn point(&self, store: &Store, day: Day) {
         let filter = &self.header.filter;
         let read = store.pointer(filter, day).await.expect("the pointer is read");
-        let sealed = self.sealed();
-        let pointer = Pointer { bytes: Some(sealed.len()), ..Pointer::to(sealed.key().clone()) };
-        store.point(filter, day, &pointer, &read.version).await.expect("the pointer is written");
+        let encoded = self.encoded();
+        let pointer = Pointer { bytes: Some(encoded.len()), ..Pointer::to(encoded.key().clone()) };
+        store
+            .put_pointer(filter, day, &pointer, &read.version)
+            .await
+            .expect("the pointer is written");
     }
 }
 

@@ -29,17 +29,17 @@ fn days_are_built_served_rolled_back_and_explained() {
     assert!(check.stdout.contains("honoured"), "{}", check.stdout);
 
     let daemon = Daemon::ready(&backend, &[]);
-    assert!(daemon.seen(&user(2_500)));
+    assert!(daemon.contains(&user(2_500)));
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "rolled_back");
-    assert!(!daemon.seen(&user(2_500)));
+    assert!(!daemon.contains(&user(2_500)));
     let why = backend.bloomsday(&["why", "rt", &user(2_500)]).run().expect(0).stdout;
     assert_eq!(why.matches("\"seen\":true").count(), 1, "{why}");
     backend.bloomsday(&["pin", "rt", "--to", &day]).run().expect(0);
     assert_eq!(daemon.reload("").0, 200);
-    assert!(daemon.seen(&user(2_500)));
+    assert!(daemon.contains(&user(2_500)));
     backend.bloomsday(&["unpin", "rt"]).run().expect(0);
 }
 
@@ -85,7 +85,7 @@ fn a_server_that_may_only_read_says_so_once_and_follows() {
         backend.bloomsday(&words(&backend, back, 0..n)).run().expect(0);
         for daemon in [&server, &writer] {
             assert_eq!(daemon.reload("").0, 200);
-            assert!(daemon.seen(&user(n - 1)), "it did not follow");
+            assert!(daemon.contains(&user(n - 1)), "it did not follow");
         }
         until_told(&backend, &writer.status()["digest"]);
     }

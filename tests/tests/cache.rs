@@ -204,7 +204,7 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
             let polls = "bloomsday_polls_total{filter=\"rt\",result=\"ok\"}";
             daemon.until(&format!("it looks on, with {case}"), |d| d.metric(polls) >= 3);
             assert_eq!(daemon.reload("").0, 200, "{case}");
-            assert!(daemon.seen(&user(1)), "{case}");
+            assert!(daemon.contains(&user(1)), "{case}");
             drop(daemon);
             assert_eq!(files(&outside), before, "{case}");
             fs::remove_dir_all(&outside).unwrap();

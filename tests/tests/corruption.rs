@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, Fetched, Header};
+use bloomsday_common::blob::{self, Header, RawBlob};
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::error::{Error, Kind};
@@ -28,11 +28,11 @@ fn good() -> Vec<(BlobKey, Vec<u8>)> {
         Made::of(day(), Layout::Guava, 0..100),
         Made::of(day(), Layout::Blocked, 0..20_000),
     ];
-    made.iter().map(|made| (made.sealed().key().clone(), made.bytes())).collect()
+    made.iter().map(|made| (made.encoded().key().clone(), made.bytes())).collect()
 }
 
 fn open(key: &BlobKey, bytes: &[u8]) -> Result<(Header, Filter), Error> {
-    blob::open(Fetched::of(buffer(bytes)), key)
+    blob::open(RawBlob::of(buffer(bytes)), key)
 }
 
 /// Makes the last 32 bytes, and the name, what the damaged bytes digest to.
@@ -214,7 +214,7 @@ fn a_filter_that_is_empty_full_or_half_filled_is_rejected_whatever_its_digest() 
         for inserted in [1, n_ids / 2, n_ids * 2, n_ids * 100] {
             let mut made = Made::shaped(day(), whole.header.shape, 0..inserted);
             made.header.ids = n_ids;
-            let opened = open(made.sealed().key(), &made.bytes()).map(|_| ());
+            let opened = open(made.encoded().key(), &made.bytes()).map(|_| ());
             let kind = opened.map_err(|e| e.kind());
             assert_eq!(kind, Err(Kind::Corrupt), "{layout}: {inserted} for {n_ids} IDs");
         }
@@ -232,7 +232,7 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
         let (yesterday, now) = (today().minus(1), today());
         let before = Made::of(yesterday, Layout::Blocked, 0..3_000);
         let next = Made::of(now, Layout::Blocked, 0..3_100);
-        let (key, whole) = (next.sealed().key().clone(), next.bytes());
+        let (key, whole) = (next.encoded().key().clone(), next.bytes());
         let liar = Liar::default();
         before.publish(&liar.store()).await;
         let mut config =

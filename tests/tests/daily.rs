@@ -216,6 +216,6 @@ fn the_demo_tells_the_whole_story() {
         ["published", "published", "published", "swapped", "published", "swapped", "superseded"];
     assert_eq!(outcomes, story, "{said}");
     // A user of yesterday, a new one; both after the third day; the new one after the rollback.
-    let seen: Vec<bool> = lines.iter().filter_map(|line| line["seen"].as_bool()).collect();
+    let seen: Vec<bool> = lines.iter().filter_map(|line| line["contains"].as_bool()).collect();
     assert_eq!(seen, [true, false, true, true, false], "{said}");
 }

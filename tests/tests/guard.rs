@@ -69,7 +69,7 @@ fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
     assert!(reason.contains(&format!("{:.2} %", 100.0 * old)), "no old rate: {reason}");
     assert!(ratio("hit_ratio_new") < 0.06, "{status}");
     assert!(!status["judged"]["held_until"].is_null());
-    assert!(daemon.seen(&user(1)));
+    assert!(daemon.contains(&user(1)));
     let metrics = daemon.get("/metrics").body;
     for line in [
         "bloomsday_guard_held{filter=\"rt\"} 1",
@@ -88,7 +88,7 @@ fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
     assert_eq!((code, &body["filters"]["rt"]["outcome"]), (200, &"swapped".into()), "{body}");
     let status = daemon.status();
     assert_eq!((&status["state"], &status["judged"]["verdict"]), (&"ok".into(), &"forced".into()));
-    assert!(daemon.seen(&user(5_000_001)));
+    assert!(daemon.contains(&user(5_000_001)));
     assert_eq!(daemon.reload("?force=perhaps").0, 400);
 }
 

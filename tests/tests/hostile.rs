@@ -82,7 +82,7 @@ fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_ow
         let (code, body) = daemon.reload("");
         assert_eq!((code, &body["filters"]["rt"]["outcome"]), (502, &"failed".into()), "{target}");
         assert_eq!(daemon.status()["digest"], digest, "{what} was led to {target}");
-        assert!(daemon.seen(&user(1)));
+        assert!(daemon.contains(&user(1)));
         let query = backend.bloomsday(&["query", "rt", &user(5_500)]).run();
         assert!(!matches!(query.code, 0 | 3), "{what} was led to {target}: {}", query.stdout);
     };
@@ -407,7 +407,7 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
         let start = Instant::now();
         let mut asked = 0;
         while start.elapsed() < Duration::from_secs(8) {
-            assert!(daemon.seen(&user(asked % 1_000)));
+            assert!(daemon.contains(&user(asked % 1_000)));
             asked += 1;
         }
         stop.store(true, Ordering::Relaxed);
@@ -447,7 +447,7 @@ fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
         let _ = stream.write(next.as_bytes());
     }
     daemon.until("all are asked", |daemon| {
-        let absent = format!("result=\"absent\"}} {}\n", (CONNECTIONS - 10) * 49_000);
+        let absent = format!("result=\"miss\"}} {}\n", (CONNECTIONS - 10) * 49_000);
         daemon.get("/metrics").body.contains(&absent)
     });
     for stream in &mut clients {

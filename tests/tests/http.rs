@@ -14,7 +14,7 @@ fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
 }
 
 /// The same store as whoever has only the web server sees it.
-fn over_http(backend: &Backend) -> (Nginx, Backend) {
+fn read_only(backend: &Backend) -> (Nginx, Backend) {
     let nginx = Nginx::of(backend.folder.path());
     let path = std::path::Path::new(&backend.store).strip_prefix(backend.folder.path()).unwrap();
     let store = nginx.url(&path.display().to_string());
@@ -31,11 +31,11 @@ fn only_gets(nginx: &Nginx) {
 fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
     let backend = Backend::local();
     build(&backend, 2, 0..3_000);
-    let (nginx, reader) = over_http(&backend);
+    let (nginx, reader) = read_only(&backend);
     let log = reader.folder.path().join("log");
     let server = Daemon::logging(&reader, &[], &log);
     server.until("it is ready", |server| server.get("/readyz").status == 200);
-    let seen = |id: u64| server.seen(&user(id));
+    let seen = |id: u64| server.contains(&user(id));
     assert!(seen(0) && seen(2_999) && !seen(9_000_000));
 
     build(&backend, 1, 500..3_500);
@@ -62,7 +62,7 @@ fn whatever_lists_or_writes_says_that_a_store_over_http_is_only_read() {
     let backend = Backend::local();
     build(&backend, 2, 0..1_000);
     build(&backend, 1, 0..1_100);
-    let (nginx, reader) = over_http(&backend);
+    let (nginx, reader) = read_only(&backend);
     let file = backend.folder.path().join("1.parquet").display().to_string();
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     let days = ["build", "rt", "--day", &day, "--input", &file, "--column", "device_id"];

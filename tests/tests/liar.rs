@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
-use bloomsday_common::blob::{self, Fetched};
+use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{ActKind, Outcome, Pin, Pointer};
-use bloomsday_common::protocol::{Retention, Seen};
+use bloomsday_common::pointer::{EventKind, Outcome, Pin, Pointer};
+use bloomsday_common::protocol::{RecordState, Retention};
 use bloomsday_common::store::Store;
 use bloomsday_tests::campaign::{Campaign, full, on_threads};
 use bloomsday_tests::input::{today, user, write_users};
@@ -162,7 +162,7 @@ impl Story {
         let key = pointer.unwrap_or_else(|e| panic!("{case}: torn pointer: {e}")).blob;
         let stored = liar.stored(&key.to_string()).await;
         let stored = stored.unwrap_or_else(|| panic!("{case}: {key} is not there"));
-        let opened = blob::open(Fetched::of(buffer(&stored)), &key);
+        let opened = blob::open(RawBlob::of(buffer(&stored)), &key);
         let (_, filter) = opened.unwrap_or_else(|e| panic!("{case}: {e}"));
         if key == self.ends_at && key.day == self.job.day {
             for n in self.users.clone() {
@@ -289,8 +289,8 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
 fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
     let campaign = Campaign::new("a store that lies, to an upload in parts");
     let made = Made::of(today(), Layout::Blocked, 0..10_000_000);
-    let sealed = made.sealed();
-    let key = sealed.key().clone();
+    let encoded = made.encoded();
+    let key = encoded.key().clone();
     let mut cases = 0;
     block_on(async {
         for fault in BUILD_FAULTS {
@@ -298,7 +298,7 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
                 let liar = Liar::default();
                 let store = liar.store();
                 liar.lie_about("/blobs/", fault, at, 1);
-                let read_back = bloomsday_builder::publish::upload(&store, &sealed, &|_| {});
+                let read_back = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
                 let read_back = read_back.await;
                 let befell = liar.repent();
                 // What it says it read back is there, whole.
@@ -306,9 +306,9 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
                     assert_eq!(header, made.header);
                     let stored = liar.stored(&key.to_string()).await.unwrap();
                     assert_eq!(blob::digest_of(&stored), key.digest, "{befell:?}");
-                    assert_eq!(stored.len() as u64, sealed.len(), "{befell:?}");
+                    assert_eq!(stored.len() as u64, encoded.len(), "{befell:?}");
                 }
-                let again = bloomsday_builder::publish::upload(&store, &sealed, &|_| {});
+                let again = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
                 again.await.unwrap_or_else(|e| panic!("{fault:?} at {at} {befell:?}: {e}"));
                 if befell.is_empty() {
                     break;
@@ -351,18 +351,22 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
                         store.put_pin(&rt(), &pin, &read.version).await
                     } else {
                         let read = store.pointer(&rt(), today()).await?;
-                        let act = Some(ActKind::Repoint);
+                        let act = Some(EventKind::Repoint);
                         let pointer = Pointer { act, ..Pointer::to(key(digit)) };
-                        store.point(&rt(), today(), &pointer, &read.version).await
+                        store.put_pointer(&rt(), today(), &pointer, &read.version).await
                     }
                 };
                 let named = async || -> Option<BlobKey> {
                     if pins {
-                        store.pin(&rt()).await.unwrap().seen.found().map(|pin| pin.blob.clone())
+                        store.pin(&rt()).await.unwrap().state.found().map(|pin| pin.blob.clone())
                     } else {
                         let read = store.pointer(&rt(), today()).await.unwrap();
-                        assert!(!matches!(read.seen, Seen::Unreadable(_)), "{:?}", read.seen);
-                        read.seen.found().map(|pointer| pointer.blob.clone())
+                        assert!(
+                            !matches!(read.state, RecordState::Unreadable(_)),
+                            "{:?}",
+                            read.state
+                        );
+                        read.state.found().map(|pointer| pointer.blob.clone())
                     }
                 };
                 if exists {

@@ -65,7 +65,7 @@ fn a_strangers_page_and_a_strangers_name_get_nothing_from_the_admin_address() {
             let answer = request(&daemon.admin, method, &path, foreign);
             let code = if foreign[0].1.contains('@') { 400 } else { 403 };
             assert_eq!(status(&answer), code, "{method} {path} {foreign:?}: {answer}");
-            assert!(!answer.contains("days_asked") && !answer.contains("acts"), "{answer}");
+            assert!(!answer.contains("days_searched") && !answer.contains("acts"), "{answer}");
         }
     }
     // A name in the request's own line counts as well.
@@ -271,9 +271,9 @@ fn lines_of_another_system_are_answered_rightly_or_refused_and_never_denied() {
 fn a_filter_that_is_named_twice_is_served_once() {
     let backend = Backend::local();
     let daemon = ready(&backend, &["--filter", "rt", "--filter", "rt"]);
-    (0..5).for_each(|n| assert!(daemon.seen(&user(n))));
-    assert_eq!(daemon.status()["lookups_seen"], 5);
-    assert_eq!(daemon.metric("bloomsday_lookups_total{filter=\"rt\",result=\"seen\"}"), 5);
+    (0..5).for_each(|n| assert!(daemon.contains(&user(n))));
+    assert_eq!(daemon.status()["hits"], 5);
+    assert_eq!(daemon.metric("bloomsday_lookups_total{filter=\"rt\",result=\"hit\"}"), 5);
     assert_eq!(daemon.metric("bloomsday_loads_total{filter=\"rt\",result=\"ok\"}"), 1);
 }
 

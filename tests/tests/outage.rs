@@ -37,7 +37,7 @@ fn a_start_without_the_store_answers_from_the_cache_within_seconds() {
     let began = Instant::now();
     let daemon = Daemon::ready(&backend, &words);
     assert!(began.elapsed() < Duration::from_secs(20), "it waited for the store");
-    assert!(daemon.seen(&user(1)));
+    assert!(daemon.contains(&user(1)));
     let status = daemon.status();
     assert_eq!((&status["state"], &status["digest"]), (&"failing".into(), &digest));
 }
@@ -60,7 +60,7 @@ fn a_full_disk_costs_the_cache_and_nothing_else() {
         // The write that fails comes after each answer.
         assert_eq!(daemon.reload("").0, 200);
     }
-    assert!((0..100).all(|n| daemon.seen(&user(n))));
+    assert!((0..100).all(|n| daemon.contains(&user(n))));
     assert_eq!(daemon.status()["state"], "ok");
     let mut files = vec![cache];
     while let Some(path) = files.pop() {
@@ -80,7 +80,7 @@ fn a_store_that_disappears_takes_no_filter_with_it() {
     let (store, away) = (PathBuf::from(&backend.store), backend.folder.path().join("away"));
     fs::rename(&store, &away).unwrap();
     daemon.until("it noticed", |daemon| daemon.status()["state"] == "failing");
-    assert!((0..100).all(|n| daemon.seen(&user(n))));
+    assert!((0..100).all(|n| daemon.contains(&user(n))));
     assert_eq!(daemon.get("/readyz").status, 200, "a stale filter is a ready one");
     fs::rename(&away, &store).unwrap();
     daemon.until("it recovered", |daemon| daemon.status()["state"] == "ok");

@@ -208,7 +208,7 @@ fn a_running_server_keeps_what_answers_once_the_store_disagrees() {
         (&daemon.status()["state"], &daemon.status()["digest"]),
         (&"failing".into(), &digest)
     );
-    assert!(daemon.seen(&user(7)));
+    assert!(daemon.contains(&user(7)));
     backend.remove(MARKER);
     assert_eq!(daemon.reload("").0, 200);
 }

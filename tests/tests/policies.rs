@@ -184,7 +184,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     });
     check("reader", &|backend| {
         let daemon = Daemon::ready(backend, &[]);
-        assert!(daemon.seen(&user(1)));
+        assert!(daemon.contains(&user(1)));
         assert_eq!(daemon.reload("").0, 200);
         backend.bloomsday(&["query", "rt", &user(1)]).run().expect(0);
     });

@@ -163,7 +163,7 @@ fn the_races() {
         runtimes[0].block_on(async {
             let store = &stores[0];
             let read = store.pointer(&filter, today()).await.unwrap();
-            let named = read.seen.found().unwrap().blob.clone();
+            let named = read.state.found().unwrap().blob.clone();
             assert_eq!(Some(&named), reports[winner].blob.as_ref(), "round {round}");
             // Every builder's blob is whole, the losers' too.
             let mut blobs: Vec<_> = reports.iter().filter_map(|r| r.blob.clone()).collect();

@@ -48,12 +48,12 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     let beside = std::path::Path::new(&backend.store).join("rt/pointers");
     assert!(!beside.exists(), "a pointer lies beside the blobs too");
     let daemon = Daemon::ready(&backend, &[]);
-    assert!(daemon.seen(&user(2_500)));
+    assert!(daemon.contains(&user(2_500)));
 
     redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "rolled_back");
-    assert!(!daemon.seen(&user(2_500)) && daemon.seen(&user(1_500)));
+    assert!(!daemon.contains(&user(2_500)) && daemon.contains(&user(1_500)));
     build(&backend, 1, 0..3_000).expect(5).complains(&["rolled back"]);
 
     // The blob's key, and its URL, are values too; a mended day moves on.
@@ -116,12 +116,12 @@ fn of_writers_that_saw_the_same_exactly_one_writes() {
     // First for a key that is absent, then for one that holds something.
     for round in 0..3u8 {
         let read = runtime.block_on(store.pointer(&rt, day)).unwrap();
-        assert_eq!(read.seen.found().is_some(), round > 0);
+        assert_eq!(read.state.found().is_some(), round > 0);
         let writers = (0..WRITERS).map(|n| {
             let (store, rt, read) = (store.clone(), rt.clone(), read.clone());
             let pointer = Pointer::to(blob(round * WRITERS + n));
             runtime.spawn(async move {
-                let wrote = store.point(&rt, day, &pointer, &read.version).await;
+                let wrote = store.put_pointer(&rt, day, &pointer, &read.version).await;
                 wrote.map(|()| pointer).map_err(|error| error.kind())
             })
         });
@@ -133,12 +133,12 @@ fn of_writers_that_saw_the_same_exactly_one_writes() {
         let lost = ended.iter().filter(|ended| **ended == Err(Kind::Superseded)).count();
         assert_eq!(lost, usize::from(WRITERS) - 1, "round {round}: {ended:?}");
         let now = runtime.block_on(store.pointer(&rt, day)).unwrap();
-        assert_eq!(now.seen.found(), Some(won[0]), "round {round}");
+        assert_eq!(now.state.found(), Some(won[0]), "round {round}");
     }
     // What was read is gone, which is a change too.
     let read = runtime.block_on(store.pointer(&rt, day)).unwrap();
     redis.ask(&["FLUSHALL"]);
-    let late = runtime.block_on(store.point(&rt, day, &Pointer::to(blob(99)), &read.version));
+    let late = runtime.block_on(store.put_pointer(&rt, day, &Pointer::to(blob(99)), &read.version));
     assert_eq!(late.unwrap_err().kind(), Kind::Superseded);
     assert_eq!(redis.ask(&["DBSIZE"]), ":0\r\n");
 }
@@ -155,7 +155,7 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
         assert_eq!(status, expected, "{what}: {said}");
         assert!(said.to_string().contains(complaint), "{what}: {said}");
         assert_eq!(daemon.status()["digest"], digest, "{what}");
-        assert!(daemon.seen(&user(7)), "{what}");
+        assert!(daemon.contains(&user(7)), "{what}");
     };
     let good = redis.get(&key(1));
     redis.ask(&["DEL", &key(1)]);
@@ -185,7 +185,7 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
     redis.again(&[]);
     build(&backend, 1, 0..2_300).expect(0);
     assert_eq!(daemon.reload("").0, 200);
-    assert!(daemon.seen(&user(2_250)));
+    assert!(daemon.contains(&user(2_250)));
 }
 
 #[test]

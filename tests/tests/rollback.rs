@@ -49,7 +49,7 @@ fn all_say(backend: &Backend, daemon: &Daemon, state: &str, blob: &str, newest_u
     assert!(blob.contains(served["digest"].as_str().unwrap()), "{blob}: {served}");
     assert_eq!(served["last_error"], Value::Null);
     backend.bloomsday(&["query", "rt", &user(newest_user)]).run().expect(0);
-    assert!(daemon.seen(&user(newest_user)));
+    assert!(daemon.contains(&user(newest_user)));
 }
 
 /// The bad data is built again: nothing moves, and the reason holds the way to move it by hand.

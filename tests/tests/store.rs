@@ -12,8 +12,8 @@ use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin, Pointer};
-use bloomsday_common::protocol::Seen;
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
+use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{Following, Store};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::program::bloomsday;
@@ -84,10 +84,10 @@ async fn an_empty_store_has_nothing(store: &Store) {
     assert_eq!(store.pointer_days(&rt()).await.unwrap(), []);
     assert_eq!(store.blobs(&rt(), None).await.unwrap(), []);
     assert_eq!(store.history(&rt()).await.unwrap(), []);
-    assert_eq!(store.pin(&rt()).await.unwrap().seen, Seen::Absent);
+    assert_eq!(store.pin(&rt()).await.unwrap().state, RecordState::Absent);
     let days = [day(), day().minus(1)];
     let following = store.follow(&rt(), &days, Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(following, Following::Nothing(days.to_vec()));
+    assert_eq!(following, Following::NotFound(days.to_vec()));
     let missing = store.fetch(&key(1), u64::MAX).await.err().unwrap();
     assert_eq!(missing.kind(), Kind::NotFound, "{missing}");
 }
@@ -103,7 +103,7 @@ async fn of_many_writers_one_wins(store: &Store) {
                     published_by: Some(format!("writer {writer} in round {round}")),
                     ..Pointer::to(key(writer))
                 };
-                store.point(&rt(), day(), &pointer, &version).await.map(|()| writer)
+                store.put_pointer(&rt(), day(), &pointer, &version).await.map(|()| writer)
             })
         });
         let race: Vec<_> = race.collect();
@@ -116,7 +116,7 @@ async fn of_many_writers_one_wins(store: &Store) {
             }
         }
         let now = store.pointer(&rt(), day()).await.unwrap();
-        let named = now.seen.found().unwrap().blob.clone();
+        let named = now.state.found().unwrap().blob.clone();
         assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
         assert_eq!(named, key(winners[0]));
     }
@@ -139,16 +139,19 @@ async fn pins_come_and_go(store: &Store) {
     assert!(matches!(following, Following::Blob(followed) if followed.blob == key(9)));
     store.remove_pin(&rt()).await.unwrap();
     store.remove_pin(&rt()).await.unwrap();
-    assert_eq!(store.pin(&rt()).await.unwrap().seen, Seen::Absent);
+    assert_eq!(store.pin(&rt()).await.unwrap().state, RecordState::Absent);
 }
 
 async fn history_is_newest_first(store: &Store) {
     let act = |second, outcome| {
         let at = Timestamp::from_second(second).unwrap();
-        Act { blob: Some(key(1)), ..Act::new(ActKind::Build, outcome, at, "suite") }
+        HistoryEvent {
+            blob: Some(key(1)),
+            ..HistoryEvent::new(EventKind::Build, outcome, at, "suite")
+        }
     };
-    for act in [act(1, Outcome::Pointing), act(2, Outcome::Refused), act(1, Outcome::Published)] {
-        store.record_act(&rt(), &act).await.unwrap();
+    for act in [act(1, Outcome::Pending), act(2, Outcome::Refused), act(1, Outcome::Published)] {
+        store.append_event(&rt(), &act).await.unwrap();
     }
     let expected = [act(2, Outcome::Refused), act(1, Outcome::Published)];
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
@@ -172,15 +175,15 @@ async fn small_and_large_blobs_come_back_whole(store: &Store) {
             fpp_asked: 100,
             ones: filter.count_ones(),
         };
-        let sealed = blob::seal(&header, &filter);
-        store.put_blob(&sealed, &|_| {}).await.unwrap();
-        assert_eq!(store.look_at_blob(sealed.key()).await.unwrap().0, sealed.len());
-        assert!(store.blobs(&rt(), Some(day())).await.unwrap().contains(sealed.key()));
-        let fetched = store.fetch(sealed.key(), u64::MAX).await.unwrap();
-        let (read, back) = blob::open(fetched, sealed.key()).unwrap();
+        let encoded = blob::encode(&header, &filter);
+        store.put_blob(&encoded, &|_| {}).await.unwrap();
+        assert_eq!(store.head_blob(encoded.key()).await.unwrap().0, encoded.len());
+        assert!(store.blobs(&rt(), Some(day())).await.unwrap().contains(encoded.key()));
+        let fetched = store.fetch(encoded.key(), u64::MAX).await.unwrap();
+        let (read, back) = blob::open(fetched, encoded.key()).unwrap();
         assert_eq!(read, header);
         assert!(back.body() == filter.body());
-        let too_large = store.fetch(sealed.key(), sealed.len() - 1).await;
+        let too_large = store.fetch(encoded.key(), encoded.len() - 1).await;
         assert!(matches!(too_large, Err(Error::TooManyBytes { .. })));
     }
 }
@@ -190,9 +193,9 @@ async fn garbage_is_seen_as_such(store: &Store) {
     let other = BlobKey { filter: "optout".parse().unwrap(), ..key(1) };
     let before = day().minus(1);
     let read = store.pointer(&rt(), before).await.unwrap();
-    store.point(&rt(), before, &Pointer::to(other), &read.version).await.unwrap();
+    store.put_pointer(&rt(), before, &Pointer::to(other), &read.version).await.unwrap();
     let read = store.pointer(&rt(), before).await.unwrap();
-    assert!(matches!(read.seen, Seen::Unreadable(_)), "{:?}", read.seen);
+    assert!(matches!(read.state, RecordState::Unreadable(_)), "{:?}", read.state);
     let following = store.follow(&rt(), &[before], Timestamp::UNIX_EPOCH).await.unwrap();
     assert!(matches!(following, Following::Keep(_)));
 }

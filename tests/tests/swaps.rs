@@ -222,7 +222,7 @@ fn no_lookup_is_ever_wrong_across_swaps() {
         asked + reports.iter().sum::<u64>()
     });
     assert_eq!(wrong.into_inner(), 0, "wrong answers of {asked_in_all}");
-    let (seen, absent) = (served.bloomsday.status()[0].lookups_seen, asked_in_all);
+    let (seen, absent) = (served.bloomsday.status()[0].hits, asked_in_all);
     assert!(seen > 0 && seen <= absent);
     let size = format!(
         "{:.2e} lookups, {swaps_to_do} swaps of {megabytes} MiB ({n_ids} IDs)",

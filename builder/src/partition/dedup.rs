@@ -91,7 +91,7 @@ impl<H: IdHash> Dedup<H> {
     fn suspect(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
         let bits = (BITS_A_HASH * len).next_power_of_two().max(WORD);
         let shift = u64::BITS - bits.ilog2();
-        let bit = |hash: H| (hash.leading() << PARTITION_BITS >> shift) as usize;
+        let bit = |hash: H| (hash.high_bits() << PARTITION_BITS >> shift) as usize;
         self.bitmap.clear();
         self.bitmap.resize(bits / WORD, 0);
         self.shared.clear();

@@ -83,7 +83,7 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> Feeder<H, P> {
     /// Takes one hash.
     #[inline]
     pub fn push(&mut self, hash: H) {
-        let index = (hash.leading() >> (u64::BITS - PARTITION_BITS)) as usize;
+        let index = (hash.high_bits() >> (u64::BITS - PARTITION_BITS)) as usize;
         let held = &mut self.held[index];
         if usize::from(*held) < Self::LINE - 1 {
             hashes_mut(&mut self.lines[index])[usize::from(*held)] = hash;

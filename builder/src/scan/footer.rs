@@ -33,7 +33,7 @@ use crate::source::InputFile;
 /// The most bytes of a footer. A thousand columns in a thousand row groups have about as many.
 pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
 
-/// Fetched in the hope that the footer is in it.
+/// RawBlob in the hope that the footer is in it.
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// A request of this size is done long before a store's client gives up on it.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use bloomsday_common::shown::{address_without_secrets, plain};
+use bloomsday_common::redact::{redact_url, single_line};
 use bloomsday_common::store::Location;
 use futures::TryStreamExt;
 use jiff::Timestamp;
@@ -70,7 +70,7 @@ impl PassedOver {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         self.numbers.push(hasher.finish());
-        self.names.insert((is_usual(name), plain(name, MAX_NAME_CHARS)));
+        self.names.insert((is_short(name), single_line(name, MAX_NAME_CHARS)));
         if self.names.len() > MAX_NAMED {
             self.names.pop_last();
         }
@@ -97,7 +97,7 @@ impl PassedOver {
 }
 
 /// Whether a hidden name is what programs leave beside the files they write.
-fn is_usual(name: &str) -> bool {
+fn is_short(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     let beside = ["_SUCCESS", "_metadata", "_common_metadata", ".DS_Store"].contains(&last)
         || last.ends_with(".crc")
@@ -117,7 +117,7 @@ impl Listing {
     pub(super) fn new(input: &str, base: &str, wanted: Wanted, marker: Option<&str>) -> Listing {
         Listing {
             wanted,
-            input: address_without_secrets(input),
+            input: redact_url(input),
             marker: marker.map(str::to_owned),
             files: Vec::new(),
             base: base.to_owned(),

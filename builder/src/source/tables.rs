@@ -51,7 +51,7 @@ async fn nearest_above(input: &str) -> Option<(String, Table)> {
     let is_glob = input.contains(['*', '?', '[']);
     let folder = if is_glob { fixed_part(input).ok()?.0 } else { input };
     let location = open(folder).ok()??;
-    if location.over_http {
+    if location.read_only {
         return None;
     }
     let names: Vec<String> = location.path.parts().map(|part| part.as_ref().to_owned()).collect();

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::shown::address_without_secrets;
+use bloomsday_common::redact::redact_url;
 use jiff::Timestamp;
 
 use super::listing::UNFINISHED;
@@ -46,7 +46,7 @@ pub async fn is_whole(
     let input = day.expand(template)?;
     let found = look_at(&input, Some(marker)).await?;
     if found.files.is_empty() {
-        let input = address_without_secrets(&input);
+        let input = redact_url(&input);
         return Ok(Whole {
             files: None,
             lacks: Some(format!("nothing matches the input `{input}`")),

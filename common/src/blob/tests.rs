@@ -36,7 +36,7 @@ fn sample(layout: Layout) -> (Header, Filter) {
 }
 
 fn bytes_of(header: &Header, filter: &Filter) -> Vec<u8> {
-    seal(header, filter).parts().concat()
+    encode(header, filter).parts().concat()
 }
 
 /// Opens bytes under the name their own last 32 bytes give.
@@ -44,7 +44,7 @@ fn open_bytes(bytes: &[u8]) -> Result<(Header, Filter), Error> {
     let digest = bytes.last_chunk().map_or(Digest::new([0; 32]), |chunk| Digest::new(*chunk));
     let mut memory = Buffer::zeroed(bytes.len()).unwrap();
     memory.copy_from_slice(bytes);
-    open(Fetched::of(memory), &BlobKey { filter: rt(), day: day(), digest })
+    open(RawBlob::of(memory), &BlobKey { filter: rt(), day: day(), digest })
 }
 
 /// Makes the digest fit again, so that the checks behind it are reached.
@@ -69,7 +69,7 @@ fn a_blob_is_read_back_as_it_was_written() {
 #[test]
 fn the_header_of_the_default_ends_at_4096() {
     let (header, filter) = sample(Layout::Blocked);
-    assert_eq!(seal(&header, &filter).parts()[0].len(), 4096);
+    assert_eq!(encode(&header, &filter).parts()[0].len(), 4096);
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn every_flip_of_a_header_bit_is_rejected_or_changes_no_answer() {
     for layout in [Layout::Blocked, Layout::Guava] {
         let (header, filter) = sample(layout);
         let bytes = bytes_of(&header, &filter);
-        let head = seal(&header, &filter).parts()[0].len();
+        let head = encode(&header, &filter).parts()[0].len();
         for bit in 0..head * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(digest_of(&flipped) != digest_of(&bytes), "bit {bit} is not in the digest");
-            // Sealed again, only counts and rates can differ: never what is answered.
+            // EncodedBlob again, only counts and rates can differ: never what is answered.
             if let Ok((read, answers)) = open_bytes(&resealed(flipped)) {
                 assert_eq!((read.shape, read.ones), (header.shape, header.ones), "bit {bit}");
                 assert!(answers.body() == filter.body());
@@ -164,10 +164,10 @@ fn another_filters_blob_is_rejected() {
 
 #[test]
 fn probe_ids_cover_every_length_class() {
-    let lengths: Vec<usize> = (0..PROBE_IDS).map(|i| probe_id(i).len()).collect();
+    let lengths: Vec<usize> = (0..PROBE_IDS).map(|i| test_vector_id(i).len()).collect();
     assert_eq!(&lengths[..17], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 37]);
     assert_eq!(lengths.last(), Some(&1024));
-    assert_eq!(probe_id(3), b"defg");
+    assert_eq!(test_vector_id(3), b"defg");
 }
 
 #[test]

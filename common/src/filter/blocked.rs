@@ -76,7 +76,7 @@ pub(crate) fn insert(block: &mut Block, probes: u32, hash: u64) {
 
 /// Inserts those of the hashes whose blocks are among `blocks`, of which the first is the filter's block
 /// `first`.
-pub(crate) fn insert_own<H: IdHash>(
+pub(crate) fn insert_in_range<H: IdHash>(
     blocks: &mut [Block],
     first: usize,
     shape: Shape,
@@ -111,10 +111,10 @@ fn insert_each<H: IdHash>(
     hashes: &[H],
 ) {
     for hash in hashes {
-        let block = block_of(hash.leading(), shape.units());
+        let block = block_of(hash.high_bits(), shape.units());
         // A block before the first wraps around to a huge index: `get_mut` says no.
         if let Some(block) = blocks.get_mut(block.wrapping_sub(first)) {
-            insert(block, probes, hash.leading());
+            insert(block, probes, hash.high_bits());
         }
     }
 }

@@ -17,8 +17,8 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::hash::IdHash;
 use crate::memory::Buffer;
-use kernel::Bits;
-pub use kernel::{Held, Kernel};
+use kernel::FilterBits;
+pub use kernel::{Kernel, PinnedFilter};
 pub use shape::Shape;
 
 /// How bits are arranged in a filter.
@@ -63,7 +63,7 @@ impl FromStr for Layout {
 pub struct Filter {
     shape: Shape,
     kernel: Kernel,
-    bits: Bits,
+    bits: FilterBits,
 }
 
 impl Filter {
@@ -73,7 +73,7 @@ impl Filter {
     /// When the body's length is not the shape's: callers check it before.
     pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>) -> Filter {
         let kernel = Kernel::best();
-        Filter { shape, kernel, bits: Bits::new(shape, memory, body, kernel) }
+        Filter { shape, kernel, bits: FilterBits::new(shape, memory, body, kernel) }
     }
 
     /// Its size and number of probes.
@@ -173,7 +173,7 @@ impl Filter {
         assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
         match H::LAYOUT {
             Layout::Blocked => {
-                self.kernel.blocked(self.body(), self.shape.probes(), hash.leading())
+                self.kernel.blocked(self.body(), self.shape.probes(), hash.high_bits())
             }
             Layout::Guava => guava::contains(self.body(), self.shape, bytemuck::cast(hash)),
         }
@@ -267,8 +267,8 @@ impl FilterMut {
         match H::LAYOUT {
             Layout::Blocked => {
                 let (blocks, _) = self.memory.as_chunks_mut();
-                let block = blocked::block_of(hash.leading(), blocks.len() as u64);
-                blocked::insert(&mut blocks[block], probes, hash.leading());
+                let block = blocked::block_of(hash.high_bits(), blocks.len() as u64);
+                blocked::insert(&mut blocks[block], probes, hash.high_bits());
             }
             Layout::Guava => guava::insert(&mut self.memory, self.shape, bytemuck::cast(hash)),
         }
@@ -278,10 +278,14 @@ impl FilterMut {
     ///
     /// Only `blocked` can be cut: a hash there touches one block, and a larger hash never touches
     /// an earlier block. `guava`'s probes span the array, so it comes back as one piece.
-    pub fn slices(&mut self, parts: usize) -> Vec<Slice<'_>> {
+    pub fn shards_mut(&mut self, parts: usize) -> Vec<FilterShard<'_>> {
         let shape = self.shape;
         if shape.layout() == Layout::Guava {
-            return vec![Slice { first_block: 0, piece: Piece::Guava(&mut self.memory), shape }];
+            return vec![FilterShard {
+                first_block: 0,
+                piece: Piece::Guava(&mut self.memory),
+                shape,
+            }];
         }
         let (blocks, _) = self.memory.as_chunks_mut();
         let each = blocks.len().div_ceil(parts.max(1)).max(1);
@@ -289,7 +293,7 @@ impl FilterMut {
         blocks
             .chunks_mut(each)
             .map(|piece| {
-                let slice = Slice { first_block, shape, piece: Piece::Blocked(piece) };
+                let slice = FilterShard { first_block, shape, piece: Piece::Blocked(piece) };
                 first_block += each;
                 slice
             })
@@ -304,7 +308,7 @@ impl FilterMut {
 }
 
 /// A run of whole blocks of a [`FilterMut`], owned by one filling thread.
-pub struct Slice<'a> {
+pub struct FilterShard<'a> {
     shape: Shape,
     first_block: usize,
     piece: Piece<'a>,
@@ -315,18 +319,18 @@ enum Piece<'a> {
     Guava(&'a mut [u8]),
 }
 
-impl Slice<'_> {
+impl FilterShard<'_> {
     /// Inserts the hashes that belong to this slice and passes over those of its neighbours.
     ///
     /// Cost: one comparison for a hash of a neighbour; so hand each slice only hashes near it.
     ///
     /// # Panics
     /// When the hashes belong to another layout.
-    pub fn insert_own<H: IdHash>(&mut self, hashes: &[H]) {
+    pub fn insert_in_range<H: IdHash>(&mut self, hashes: &[H]) {
         assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
         match &mut self.piece {
             Piece::Blocked(blocks) => {
-                blocked::insert_own(blocks, self.first_block, self.shape, hashes);
+                blocked::insert_in_range(blocks, self.first_block, self.shape, hashes);
             }
             Piece::Guava(body) => {
                 for hash in hashes {
@@ -338,7 +342,7 @@ impl Slice<'_> {
 
     /// Says that hashes from `first` to `last`, by their leading bits, come next: their blocks are brought
     /// into the cache one after the other, which memory does best.
-    pub fn expect(&mut self, first: u64, last: u64) {
+    pub fn prefault(&mut self, first: u64, last: u64) {
         if let Piece::Blocked(blocks) = &mut self.piece {
             let block = |hash| blocked::block_of(hash, self.shape.units());
             let start = block(first).saturating_sub(self.first_block).min(blocks.len());
@@ -351,24 +355,24 @@ impl Slice<'_> {
     }
 
     /// Which hashes belong to this slice.
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> ShardBounds {
         let blocks = match &self.piece {
             Piece::Blocked(blocks) => self.first_block..self.first_block + blocks.len(),
             Piece::Guava(_) => 0..usize::MAX,
         };
-        Bounds { blocks, n_blocks: self.shape.units() }
+        ShardBounds { blocks, n_blocks: self.shape.units() }
     }
 }
 
-/// The hashes that belong to a [`Slice`].
-pub struct Bounds {
+/// The hashes that belong to a [`FilterShard`].
+pub struct ShardBounds {
     blocks: Range<usize>,
     n_blocks: u64,
 }
 
-impl Bounds {
+impl ShardBounds {
     /// Whether a hash from `first` to `last`, by their leading bits, may belong to the slice.
-    pub fn meet(&self, first: u64, last: u64) -> bool {
+    pub fn overlaps(&self, first: u64, last: u64) -> bool {
         blocked::block_of(last, self.n_blocks) >= self.blocks.start
             && blocked::block_of(first, self.n_blocks) < self.blocks.end
     }

@@ -12,7 +12,7 @@ use crate::error::Error;
 /// `blocked` is sized for this share of the target, so that the measured rate stays under it.
 const MARGIN: f64 = 0.97;
 /// Small filters have few blocks, and their luck varies: allow for this many standard deviations.
-const LUCK: f64 = 3.0;
+const SAFETY_SIGMAS: f64 = 3.0;
 /// The targets a filter can be sized for.
 const FPP: std::ops::RangeInclusive<f64> = 1e-9..=0.5;
 /// Below this the 32 hash bits that choose the probes no longer suffice, and `blocked` refuses.
@@ -107,7 +107,7 @@ impl Shape {
     /// The fpp that theory expects with `n_ids` in it.
     pub fn expected_fpp(self, n_ids: u64) -> f64 {
         match self.layout {
-            Layout::Blocked => block_mix(self.units, n_ids, self.probes).fpp,
+            Layout::Blocked => poisson_mixture(self.units, n_ids, self.probes).fpp,
             Layout::Guava => classic_fpp(self.bits() as f64 / n_ids as f64, self.probes),
         }
     }
@@ -117,7 +117,7 @@ impl Shape {
     pub fn expected_fill(self, n_ids: u64) -> (f64, f64) {
         let (n, k, bits) = (n_ids as f64, f64::from(self.probes), self.bits() as f64);
         let fill = match self.layout {
-            Layout::Blocked => block_mix(self.units, n_ids, self.probes).fill,
+            Layout::Blocked => poisson_mixture(self.units, n_ids, self.probes).fill,
             Layout::Guava => 1.0 - libm::exp(-k * n / bits),
         };
         // Efron–Stein: changing one ID moves at most k bits, so the variance is at most n k² / 2.
@@ -165,8 +165,8 @@ fn guava_probes(fpp: f64) -> u32 {
 fn blocked_for(n_ids: u64, fpp: f64) -> Result<Shape, Error> {
     let target = MARGIN * fpp;
     let fits = |blocks: u64, probes: u32| {
-        let mix = block_mix(blocks, n_ids, probes);
-        mix.fpp + LUCK * mix.deviation / libm::sqrt(blocks as f64) <= target
+        let mix = poisson_mixture(blocks, n_ids, probes);
+        mix.fpp + SAFETY_SIGMAS * mix.deviation / libm::sqrt(blocks as f64) <= target
     };
     // The best number of probes lies near the classic one; each is a search over a monotone rate.
     let classic = classic_bits(n_ids, fpp).div_ceil(BLOCK_BITS).max(1);
@@ -197,7 +197,7 @@ fn blocked_for(n_ids: u64, fpp: f64) -> Result<Shape, Error> {
 }
 
 /// What a block that holds a random share of the IDs looks like on average.
-struct BlockMix {
+struct BlockStats {
     fpp: f64,
     /// Standard deviation of one block's fpp.
     deviation: f64,
@@ -207,13 +207,13 @@ struct BlockMix {
 /// The Poisson mixture over block loads: Putze, Sanders & Singler 2009, §3, with the variance of the
 /// number of occupied bits (Feller, "An Introduction to Probability Theory", vol. 1, IV.2) as the
 /// second-order term of E[fill^k], and the chance that two IDs share all their probe bits.
-fn block_mix(blocks: u64, n_ids: u64, probes: u32) -> BlockMix {
+fn poisson_mixture(blocks: u64, n_ids: u64, probes: u32) -> BlockStats {
     let bits = BLOCK_BITS as f64;
     let k = f64::from(probes);
     let load = n_ids as f64 / blocks as f64;
     if load > 4.0 * bits {
         // Every block is full; the sum below would be as long as a hostile header likes.
-        return BlockMix { fpp: 1.0, deviation: 0.0, fill: 1.0 };
+        return BlockStats { fpp: 1.0, deviation: 0.0, fill: 1.0 };
     }
     // Terms outside ± 12 standard deviations and 40 are below 1e-30.
     let reach = 12.0 * libm::sqrt(load) + 40.0;
@@ -235,8 +235,12 @@ fn block_mix(blocks: u64, n_ids: u64, probes: u32) -> BlockMix {
         fill += weight * full;
         weight *= load / (ids + 1) as f64;
     }
-    let twins = load / 4_294_967_296.0;
-    BlockMix { fpp: sum + twins, deviation: libm::sqrt((squares - sum * sum).max(0.0)), fill }
+    let collision_rate = load / 4_294_967_296.0;
+    BlockStats {
+        fpp: sum + collision_rate,
+        deviation: libm::sqrt((squares - sum * sum).max(0.0)),
+        fill,
+    }
 }
 
 #[cfg(test)]

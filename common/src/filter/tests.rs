@@ -73,7 +73,7 @@ fn an_illegal_id_is_answered_no_even_by_a_full_filter() {
 #[test]
 fn what_is_held_answers_as_the_filter_does_and_keeps_it() {
     let filter = Arc::new(blocked_with(1_000, 0.03, 7));
-    let held = Held::of(filter.clone(), |filter| filter);
+    let held = PinnedFilter::of(filter.clone(), |filter| filter);
     let ids: Vec<[u8; 8]> = (0..10_000u64).map(u64::to_le_bytes).collect();
     let said: Vec<bool> = ids.iter().map(|id| filter.contains(id)).collect();
     assert!(said.contains(&true) && said.contains(&false));
@@ -88,7 +88,7 @@ fn what_is_held_answers_as_the_filter_does_and_keeps_it() {
 #[test]
 fn what_holds_no_filter_yet_answers_as_it_was_told() {
     for meanwhile in [true, false] {
-        let none = Held::<Filter>::none(meanwhile);
+        let none = PinnedFilter::<Filter>::none(meanwhile);
         assert_eq!(none.contains(b"x"), meanwhile);
         assert!(none.owner().is_none());
     }
@@ -193,12 +193,12 @@ fn slices_filled_side_by_side_give_the_same_bits() {
                 Layout::Blocked => {
                     let all: Vec<Xxh3> = all.into_iter().map(Xxh3).collect();
                     all.iter().for_each(|hash| whole.insert(*hash));
-                    cut.slices(parts).iter_mut().for_each(|slice| slice.insert_own(&all));
+                    cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
                 }
                 Layout::Guava => {
                     let all: Vec<Murmur3> = all.into_iter().map(|h| Murmur3(h, !h)).collect();
                     all.iter().for_each(|hash| whole.insert(*hash));
-                    cut.slices(parts).iter_mut().for_each(|slice| slice.insert_own(&all));
+                    cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
                 }
             }
             assert!(whole.freeze().body() == cut.freeze().body(), "{layout} in {parts} slices");

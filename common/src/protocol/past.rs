@@ -22,10 +22,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Retention, Seen};
+use super::{RecordState, Retention};
 use crate::day::Day;
 use crate::key::BlobKey;
-use crate::pointer::{Act, ActKind, Outcome, Pointer};
+use crate::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 
 /// What one day has had, as far as history and pointer tell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,24 +42,24 @@ impl Past {
     /// Cost: a few passes over the history.
     pub fn of(
         day: Day,
-        history: &[Act],
-        now: &Seen<Pointer>,
+        history: &[HistoryEvent],
+        now: &RecordState<Pointer>,
         today: Day,
         retention: Retention,
     ) -> Past {
         let acts = Acts(
             history
                 .iter()
-                .filter(|act| matches!(act.act, ActKind::Build | ActKind::Repoint))
+                .filter(|act| matches!(act.act, EventKind::Build | EventKind::Repoint))
                 .filter(|act| act.day == Some(day))
                 .collect(),
         );
         let shown = acts.shown();
         let by_hand = match now {
-            Seen::Found(pointer) => acts.is_by_hand(day, pointer, &shown),
+            RecordState::Found(pointer) => acts.is_by_hand(day, pointer, &shown),
             // Somebody removed it, unless prune did.
-            Seen::Absent => !shown.is_empty() && day >= today.minus(retention.keep_days),
-            Seen::Unreadable(_) => true,
+            RecordState::Absent => !shown.is_empty() && day >= today.minus(retention.keep_days),
+            RecordState::Unreadable(_) => true,
         };
         let may_have_had = acts.may_have_had(day, now);
         let named =
@@ -88,12 +88,13 @@ impl Past {
 }
 
 /// The builds and repoints of one day.
-struct Acts<'a>(Vec<&'a Act>);
+struct Acts<'a>(Vec<&'a HistoryEvent>);
 
 impl Acts<'_> {
     /// Those after which the pointer certainly named their blob.
-    fn ended_well(&self) -> impl Iterator<Item = &Act> {
-        let ended = |act: &&Act| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
+    fn ended_well(&self) -> impl Iterator<Item = &HistoryEvent> {
+        let ended =
+            |act: &&HistoryEvent| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
         self.0.iter().copied().filter(ended)
     }
 
@@ -104,11 +105,11 @@ impl Acts<'_> {
 
     /// The acts that certainly moved the pointer. Of those that were cut off it is one for each blob that
     /// was named and that no other act brought there: the first, as the others may not have got so far.
-    fn moves(&self, shown: &BTreeSet<BlobKey>) -> Vec<&Act> {
+    fn moves(&self, shown: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
         let of =
             |outcome: Outcome| self.0.iter().copied().filter(move |act| act.outcome == outcome);
-        let mut moves: Vec<&Act> = of(Outcome::Published).collect();
-        let mut cut_off: Vec<&Act> = of(Outcome::Pointing).collect();
+        let mut moves: Vec<&HistoryEvent> = of(Outcome::Published).collect();
+        let mut cut_off: Vec<&HistoryEvent> = of(Outcome::Pending).collect();
         cut_off.sort_by_key(|act| act.at);
         for act in cut_off {
             let named = act.blob.as_ref().is_some_and(|blob| shown.contains(blob));
@@ -122,7 +123,7 @@ impl Acts<'_> {
     /// Whether a person wrote this pointer of `day`. A build's own record is told from a copy of it by
     /// three signs, of which only the first goes by clocks, which may differ from host to host.
     fn is_by_hand(&self, day: Day, pointer: &Pointer, shown: &BTreeSet<BlobKey>) -> bool {
-        let own_day = pointer.blob.day == day && pointer.act == Some(ActKind::Build);
+        let own_day = pointer.blob.day == day && pointer.act == Some(EventKind::Build);
         let Some(written) = pointer.published_at.filter(|_| own_day) else { return true };
         let names = |blob: &Option<BlobKey>| blob.as_ref() == Some(&pointer.blob);
         // Whoever began after it was written, and found or made it name another blob.
@@ -137,18 +138,18 @@ impl Acts<'_> {
         let was_there = |before: &Option<BlobKey>| {
             let arrived = moves.iter().filter(|act| act.blob == *before).count();
             let arrived = arrived + usize::from(before.is_none());
-            let of_published = |act: &&Act| act.outcome == Outcome::Published;
+            let of_published = |act: &&HistoryEvent| act.outcome == Outcome::Published;
             let left = moves.iter().copied().filter(of_published);
             arrived > left.filter(|act| act.previous == *before).count()
         };
-        let wrote = |act: &&Act| {
+        let wrote = |act: &&HistoryEvent| {
             let names = names(&act.blob) && act.previous == pointer.previous;
             let pointed = match act.outcome {
                 Outcome::Published => true,
-                Outcome::Pointing => was_there(&act.previous),
+                Outcome::Pending => was_there(&act.previous),
                 _ => false,
             };
-            act.act == ActKind::Build && names && pointed
+            act.act == EventKind::Build && names && pointed
         };
         let edited = !moves.is_empty() && !self.0.iter().any(wrote);
         replaced || gone || edited
@@ -168,14 +169,14 @@ impl Acts<'_> {
     }
 
     /// The blobs of acts that were cut off, but for those that certainly, or most likely, never pointed.
-    fn may_have_had(&self, day: Day, now: &Seen<Pointer>) -> BTreeSet<BlobKey> {
+    fn may_have_had(&self, day: Day, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
         let since = self.repointed_at(now);
         let own_record = now
             .found()
-            .is_none_or(|pointer| pointer.blob.day == day && pointer.act == Some(ActKind::Build));
+            .is_none_or(|pointer| pointer.blob.day == day && pointer.act == Some(EventKind::Build));
         let here = now.found().map(|pointer| &pointer.blob);
-        let may = |act: &&&Act| {
-            act.outcome == Outcome::Pointing
+        let may = |act: &&&HistoryEvent| {
+            act.outcome == Outcome::Pending
                 && since.is_none_or(|since| act.at <= since)
                 && !(own_record && act.previous.as_ref() == here)
         };
@@ -184,11 +185,11 @@ impl Acts<'_> {
 
     /// When an operator's repoint began whose record the pointer still is. A build that began later did
     /// not point, else the pointer would be another.
-    fn repointed_at(&self, now: &Seen<Pointer>) -> Option<Timestamp> {
-        let pointer = now.found().filter(|pointer| pointer.act == Some(ActKind::Repoint))?;
+    fn repointed_at(&self, now: &RecordState<Pointer>) -> Option<Timestamp> {
+        let pointer = now.found().filter(|pointer| pointer.act == Some(EventKind::Repoint))?;
         // A pointer copied by hand carries another day's record: only the day's own history dates it.
-        let repointed = |act: &&&Act| {
-            act.act == ActKind::Repoint
+        let repointed = |act: &&&HistoryEvent| {
+            act.act == EventKind::Repoint
                 && act.blob.as_ref() == Some(&pointer.blob)
                 && pointer.published_at == Some(act.at)
         };

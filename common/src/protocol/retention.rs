@@ -8,7 +8,7 @@
 //! - prune looks at the blob and at all references again right before each delete ([`may_delete`]);
 //! - a build looks at its blob right before it points, and uploads one that prune may delete within a
 //!   day again, which makes it young ([`is_old`]);
-//! - an operator does not point at a blob that prune may be about to delete ([`is_doomed`]), and looks
+//! - an operator does not point at a blob that prune may be about to delete ([`is_expiring`]), and looks
 //!   once more after having pointed: another may have taken away what kept it.
 //!
 //! They hold as long as nobody is stopped for a whole day between such a look and the write after it.
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Seen;
+use super::RecordState;
 use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{Pin, Pointer};
@@ -64,25 +64,27 @@ pub struct References {
 impl References {
     /// What the pin and the pointers that stay name; `previous` blobs count as named.
     pub fn of<'a>(
-        pin: &Seen<Pin>,
-        pointers: impl IntoIterator<Item = (Day, &'a Seen<Pointer>)>,
+        pin: &RecordState<Pin>,
+        pointers: impl IntoIterator<Item = (Day, &'a RecordState<Pointer>)>,
     ) -> References {
         let mut references = References::default();
         match pin {
             // An expired pin may be prolonged: it protects its blob until it is removed.
-            Seen::Found(pin) => drop(references.named.insert(pin.blob.clone())),
-            Seen::Unreadable(_) => references.unreadable.push("the pin".to_owned()),
-            Seen::Absent => {}
+            RecordState::Found(pin) => drop(references.named.insert(pin.blob.clone())),
+            RecordState::Unreadable(_) => references.unreadable.push("the pin".to_owned()),
+            RecordState::Absent => {}
         }
         for (day, pointer) in pointers {
-            references.pointers += usize::from(!matches!(pointer, Seen::Absent));
+            references.pointers += usize::from(!matches!(pointer, RecordState::Absent));
             match pointer {
-                Seen::Found(pointer) => {
+                RecordState::Found(pointer) => {
                     references.named.insert(pointer.blob.clone());
                     references.named.extend(pointer.previous.clone());
                 }
-                Seen::Unreadable(_) => references.unreadable.push(format!("the pointer of {day}")),
-                Seen::Absent => {}
+                RecordState::Unreadable(_) => {
+                    references.unreadable.push(format!("the pointer of {day}"))
+                }
+                RecordState::Absent => {}
             }
         }
         references
@@ -131,7 +133,7 @@ pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool
 /// Whether prune may be about to delete a blob, so that an operator must not point at it.
 ///
 /// `references` are those that stay: the pointers that [`pointers_to_drop`] names protect nothing.
-pub fn is_doomed(
+pub fn is_expiring(
     blob: &BlobKey,
     uploaded: Timestamp,
     now: Timestamp,
@@ -182,47 +184,47 @@ mod tests {
     #[test]
     fn only_an_old_blob_that_nothing_names_is_deleted() {
         let other = BlobKey { day: day("2026-11-20"), ..blob(7) };
-        let other = Seen::Found(Pointer::to(other));
-        let nothing = References::of(&Seen::Absent, [(day("2026-11-20"), &other)]);
+        let other = RecordState::Found(Pointer::to(other));
+        let nothing = References::of(&RecordState::Absent, [(day("2026-11-20"), &other)]);
         let verdict = |days, references: &References| {
             let (uploaded, now) = days_ago(days);
             let pass = |f: fn(&BlobKey, Timestamp, Timestamp, &References, Retention) -> bool| {
                 f(&blob(1), uploaded, now, references, KEEP)
             };
-            (pass(may_delete), pass(is_doomed))
+            (pass(may_delete), pass(is_expiring))
         };
         assert_eq!(verdict(14, &nothing), (false, false));
         // A day in which an operator is refused already, and prune does not delete yet.
         assert_eq!(verdict(15, &nothing), (false, true));
         assert_eq!(verdict(16, &nothing), (true, true));
 
-        let pointer = Seen::Found(Pointer::to(blob(1)));
-        let named = References::of(&Seen::Absent, [(day("2026-11-20"), &pointer)]);
+        let pointer = RecordState::Found(Pointer::to(blob(1)));
+        let named = References::of(&RecordState::Absent, [(day("2026-11-20"), &pointer)]);
         assert_eq!(verdict(16, &named), (false, false));
         let previous = Pointer { previous: Some(blob(1)), ..Pointer::to(blob(2)) };
-        let pointer = Seen::Found(previous);
-        let named = References::of(&Seen::Absent, [(day("2026-11-20"), &pointer)]);
+        let pointer = RecordState::Found(previous);
+        let named = References::of(&RecordState::Absent, [(day("2026-11-20"), &pointer)]);
         assert_eq!(verdict(16, &named), (false, false));
         let pin = Pin::parse(blob(1).to_string().as_bytes(), &blob(1).filter, &[]).unwrap();
-        assert_eq!(verdict(16, &References::of(&Seen::Found(pin), [])), (false, false));
+        assert_eq!(verdict(16, &References::of(&RecordState::Found(pin), [])), (false, false));
     }
 
     #[test]
     fn where_there_is_no_pointer_nothing_is_deleted() {
         let (uploaded, now) = days_ago(100);
-        let lost = References::of(&Seen::Absent, []);
+        let lost = References::of(&RecordState::Absent, []);
         assert!(!may_delete(&blob(1), uploaded, now, &lost, KEEP));
         // What is about to be pointed at for the first time is old all the same.
-        assert!(is_doomed(&blob(1), uploaded, now, &lost, KEEP));
+        assert!(is_expiring(&blob(1), uploaded, now, &lost, KEEP));
     }
 
     #[test]
     fn a_record_that_cannot_be_read_protects_everything() {
-        let garbage = Seen::Unreadable("it is empty".into());
-        let references = References::of(&Seen::Absent, [(day("2026-11-20"), &garbage)]);
+        let garbage = RecordState::Unreadable("it is empty".into());
+        let references = References::of(&RecordState::Absent, [(day("2026-11-20"), &garbage)]);
         assert!(references.may_name(&blob(1)));
         assert_eq!(references.unreadable(), ["the pointer of 2026-11-20"]);
-        let pin = Seen::Unreadable("it is empty".into());
+        let pin = RecordState::Unreadable("it is empty".into());
         assert!(References::of(&pin, []).may_name(&blob(1)));
     }
 }

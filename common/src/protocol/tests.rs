@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::digest::Digest;
-use crate::pointer::{Act, ActKind, Outcome};
+use crate::pointer::{EventKind, HistoryEvent, Outcome};
 
 fn day(text: &str) -> Day {
     text.parse().unwrap()
@@ -18,66 +18,66 @@ fn blob(day: Day, digit: u8) -> BlobKey {
     BlobKey { filter: "rt".parse().unwrap(), day, digest: Digest::new([digit; 32]) }
 }
 
-fn pointer(blob: BlobKey, act: Option<ActKind>) -> Seen<Pointer> {
-    Seen::Found(Pointer { act, ..Pointer::to(blob) })
+fn pointer(blob: BlobKey, act: Option<EventKind>) -> RecordState<Pointer> {
+    RecordState::Found(Pointer { act, ..Pointer::to(blob) })
 }
 
-fn built(digit: u8) -> Seen<Pointer> {
-    pointer(blob(today(), digit), Some(ActKind::Build))
+fn built(digit: u8) -> RecordState<Pointer> {
+    pointer(blob(today(), digit), Some(EventKind::Build))
 }
 
 /// The record that the last build of `digit` in this history left.
-fn as_built(digit: u8, history: &[Act]) -> Seen<Pointer> {
-    let named = |act: &&Act| act.blob == Some(blob(today(), digit));
+fn as_built(digit: u8, history: &[HistoryEvent]) -> RecordState<Pointer> {
+    let named = |act: &&HistoryEvent| act.blob == Some(blob(today(), digit));
     let act = history.iter().rev().find(named).unwrap();
-    Seen::Found(Pointer {
-        act: Some(ActKind::Build),
+    RecordState::Found(Pointer {
+        act: Some(EventKind::Build),
         published_at: Some(act.at + jiff::SignedDuration::from_secs(60)),
         previous: act.previous.clone(),
         ..Pointer::to(blob(today(), digit))
     })
 }
 
-fn rolled_back() -> Seen<Pointer> {
-    pointer(blob(today().minus(1), 9), Some(ActKind::Repoint))
+fn rolled_back() -> RecordState<Pointer> {
+    pointer(blob(today().minus(1), 9), Some(EventKind::Repoint))
 }
 
-fn garbage() -> Seen<Pointer> {
-    Seen::Unreadable("it is empty".into())
+fn garbage() -> RecordState<Pointer> {
+    RecordState::Unreadable("it is empty".into())
 }
 
 /// The history of a day that had these blobs, each by a build, in this order.
-fn had(digits: &[u8]) -> Vec<Act> {
+fn had(digits: &[u8]) -> Vec<HistoryEvent> {
     let mut previous = None;
     let act = |(n, digit): (usize, &u8)| {
         let at = "2026-11-19T02:00:00Z".parse::<Timestamp>().unwrap();
         let at = at + jiff::SignedDuration::from_hours(n as i64);
         let blob = Some(blob(today(), *digit));
         let previous = std::mem::replace(&mut previous, blob.clone());
-        Act {
+        HistoryEvent {
             day: Some(today()),
             blob,
             previous,
-            ..Act::new(ActKind::Build, Outcome::Published, at, "t")
+            ..HistoryEvent::new(EventKind::Build, Outcome::Published, at, "t")
         }
     };
     digits.iter().enumerate().map(act).collect()
 }
 
-fn decide(now: &Seen<Pointer>, unchanged: bool, history: &[Act]) -> Publish {
+fn decide(now: &RecordState<Pointer>, unchanged: bool, history: &[HistoryEvent]) -> Publish {
     let past = Past::of(today(), history, now, today(), Retention::default());
     publish(&blob(today(), 1), now, unchanged, &past)
 }
 
 #[test]
 fn a_first_build_points() {
-    assert_eq!(decide(&Seen::Absent, true, &had(&[])), Publish::Point { previous: None });
+    assert_eq!(decide(&RecordState::Absent, true, &had(&[])), Publish::Advance { previous: None });
 }
 
 #[test]
 fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
     for unchanged in [true, false] {
-        let decided = |history: &[Act]| decide(&built(1), unchanged, history);
+        let decided = |history: &[HistoryEvent]| decide(&built(1), unchanged, history);
         assert_eq!(decided(&had(&[1])), Publish::Unchanged { untold: false });
         assert_eq!(decided(&had(&[1, 2])), Publish::Unchanged { untold: false });
         assert_eq!(decided(&had(&[])), Publish::Unchanged { untold: true });
@@ -86,7 +86,7 @@ fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
 
 #[test]
 fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
-    let expected = Publish::Point { previous: Some(blob(today(), 2)) };
+    let expected = Publish::Advance { previous: Some(blob(today(), 2)) };
     assert_eq!(decide(&as_built(2, &had(&[2])), true, &had(&[2])), expected);
     // Even back to an earlier build's blob: no operator decided otherwise.
     assert_eq!(decide(&as_built(2, &had(&[1, 2])), true, &had(&[1, 2])), expected);
@@ -97,7 +97,7 @@ fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
 
 #[test]
 fn whatever_changed_meanwhile_supersedes() {
-    for now in [Seen::Absent, garbage(), built(2), rolled_back()] {
+    for now in [RecordState::Absent, garbage(), built(2), rolled_back()] {
         assert!(matches!(decide(&now, false, &had(&[])), Publish::Superseded { .. }), "{now:?}");
     }
 }
@@ -107,12 +107,12 @@ fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
     let to = blob(today().minus(1), 9);
     let rolled = Publish::RolledBack { to: Some(to.clone()) };
     assert_eq!(decide(&rolled_back(), true, &had(&[1])), rolled);
-    assert_eq!(decide(&rolled_back(), true, &had(&[2])), Publish::Point { previous: Some(to) });
+    assert_eq!(decide(&rolled_back(), true, &had(&[2])), Publish::Advance { previous: Some(to) });
 }
 
 #[test]
 fn a_rollback_to_an_older_blob_of_the_same_day_stands_too() {
-    for act in [Some(ActKind::Repoint), None] {
+    for act in [Some(EventKind::Repoint), None] {
         let now = pointer(blob(today(), 2), act);
         let to = Some(blob(today(), 2));
         assert_eq!(decide(&now, true, &had(&[1, 2])), Publish::RolledBack { to });
@@ -137,7 +137,7 @@ fn the_days_own_earlier_record_put_back_is_a_rollback() {
 #[test]
 fn an_edited_record_is_a_rollback() {
     let history = had(&[2, 1]);
-    let Seen::Found(record) = as_built(1, &history) else { panic!("it is there") };
+    let RecordState::Found(record) = as_built(1, &history) else { panic!("it is there") };
     for (digit, previous) in [(2, record.previous.clone()), (3, record.previous.clone()), (2, None)]
     {
         let edited = Pointer {
@@ -147,49 +147,52 @@ fn an_edited_record_is_a_rollback() {
             ..Pointer::to(blob(today(), digit))
         };
         let to = Some(blob(today(), digit));
-        assert_eq!(decide(&Seen::Found(edited), true, &history), Publish::RolledBack { to });
+        assert_eq!(decide(&RecordState::Found(edited), true, &history), Publish::RolledBack { to });
     }
     let undated = Pointer { published_at: None, ..record };
-    assert!(matches!(decide(&Seen::Found(undated), true, &history), Publish::Unchanged { .. }));
+    assert!(matches!(
+        decide(&RecordState::Found(undated), true, &history),
+        Publish::Unchanged { .. }
+    ));
 }
 
 #[test]
 fn a_removed_pointer_is_a_rollback_as_long_as_prune_would_have_kept_it() {
     let history = had(&[1]);
-    assert_eq!(decide(&Seen::Absent, true, &history), Publish::RolledBack { to: None });
-    assert_eq!(decide(&Seen::Absent, true, &had(&[2])), Publish::Point { previous: None });
+    assert_eq!(decide(&RecordState::Absent, true, &history), Publish::RolledBack { to: None });
+    assert_eq!(decide(&RecordState::Absent, true, &had(&[2])), Publish::Advance { previous: None });
     let later = |days| {
         let keep = Retention { keep_days: 14, max_age_days: 3 };
-        let past = Past::of(today(), &history, &Seen::Absent, today().plus(days), keep);
-        publish(&blob(today(), 1), &Seen::Absent, true, &past)
+        let past = Past::of(today(), &history, &RecordState::Absent, today().plus(days), keep);
+        publish(&blob(today(), 1), &RecordState::Absent, true, &past)
     };
     assert_eq!(later(14), Publish::RolledBack { to: None });
-    assert_eq!(later(15), Publish::Point { previous: None });
+    assert_eq!(later(15), Publish::Advance { previous: None });
 }
 
 #[test]
 fn a_build_that_was_cut_off_is_run_again() {
     let mut cut_off = had(&[2, 1]);
-    cut_off[1].outcome = Outcome::Pointing;
-    let expected = Publish::Point { previous: Some(blob(today(), 2)) };
+    cut_off[1].outcome = Outcome::Pending;
+    let expected = Publish::Advance { previous: Some(blob(today(), 2)) };
     assert_eq!(decide(&as_built(2, &cut_off), true, &cut_off), expected);
     let mut first = had(&[1]);
-    first[0].outcome = Outcome::Pointing;
-    assert_eq!(decide(&Seen::Absent, true, &first), Publish::Point { previous: None });
+    first[0].outcome = Outcome::Pending;
+    assert_eq!(decide(&RecordState::Absent, true, &first), Publish::Advance { previous: None });
     // After it had pointed it is unchanged, and that is worth a record.
     let pointed = as_built(1, &cut_off);
     assert_eq!(decide(&pointed, true, &cut_off), Publish::Unchanged { untold: true });
     // A mended one, after a rollback by hand: to an earlier record, or to nothing.
     let mut mended = had(&[2, 3]);
     let restored = as_built(2, &mended);
-    for (now, previous) in [(restored, Some(blob(today(), 2))), (Seen::Absent, None)] {
+    for (now, previous) in [(restored, Some(blob(today(), 2))), (RecordState::Absent, None)] {
         mended.truncate(2);
-        mended.push(Act {
-            outcome: Outcome::Pointing,
+        mended.push(HistoryEvent {
+            outcome: Outcome::Pending,
             previous: previous.clone(),
             ..had(&[4, 4, 1])[2].clone()
         });
-        assert_eq!(decide(&now, true, &mended), Publish::Point { previous });
+        assert_eq!(decide(&now, true, &mended), Publish::Advance { previous });
         let past = Past::of(today(), &mended, &now, today(), Retention::default());
         let bad = publish(&blob(today(), 3), &now, true, &past);
         assert!(matches!(bad, Publish::RolledBack { .. }), "{bad:?}");
@@ -199,7 +202,7 @@ fn a_build_that_was_cut_off_is_run_again() {
 #[test]
 fn a_copied_pointer_is_a_rollback() {
     // `cp pointers/2026-11-18 pointers/2026-11-19`: a build's record, but of another day.
-    let copied = pointer(blob(today().minus(1), 9), Some(ActKind::Build));
+    let copied = pointer(blob(today().minus(1), 9), Some(EventKind::Build));
     assert!(matches!(decide(&copied, true, &had(&[1])), Publish::RolledBack { .. }));
 }
 
@@ -211,21 +214,21 @@ fn an_unreadable_pointer_is_never_overwritten_by_a_build() {
 #[test]
 fn a_day_had_what_was_pointed_at_or_may_have_been() {
     let at = "2026-11-19T02:00:00Z".parse().unwrap();
-    let act = |kind, outcome, day, digit| Act {
+    let act = |kind, outcome, day, digit| HistoryEvent {
         day: Some(day),
         blob: Some(blob(day, digit)),
-        ..Act::new(kind, outcome, at, "test")
+        ..HistoryEvent::new(kind, outcome, at, "test")
     };
     let history = [
-        act(ActKind::Build, Outcome::Published, today(), 1),
-        act(ActKind::Build, Outcome::Pointing, today(), 2),
-        act(ActKind::Build, Outcome::Superseded, today(), 3),
-        act(ActKind::Build, Outcome::Refused, today(), 4),
-        act(ActKind::Repoint, Outcome::Published, today(), 5),
-        act(ActKind::Build, Outcome::Published, today().minus(1), 6),
-        act(ActKind::Pin, Outcome::Published, today(), 7),
+        act(EventKind::Build, Outcome::Published, today(), 1),
+        act(EventKind::Build, Outcome::Pending, today(), 2),
+        act(EventKind::Build, Outcome::Superseded, today(), 3),
+        act(EventKind::Build, Outcome::Refused, today(), 4),
+        act(EventKind::Repoint, Outcome::Published, today(), 5),
+        act(EventKind::Build, Outcome::Published, today().minus(1), 6),
+        act(EventKind::Pin, Outcome::Published, today(), 7),
     ];
-    let by_hand = Seen::Found(Pointer::to(blob(today(), 8)));
+    let by_hand = RecordState::Found(Pointer::to(blob(today(), 8)));
     let past = Past::of(today(), &history, &by_hand, today(), Retention::default());
     let had = |past: &Past| (0..10).filter(|n| past.had(&blob(today(), *n))).collect::<Vec<_>>();
     assert_eq!(had(&past), [1, 2, 5, 8]);
@@ -245,7 +248,7 @@ fn a_day_means_its_pointers_blob_then_its_only_blob() {
 
 #[test]
 fn only_absence_moves_the_search_on() {
-    assert_eq!(follow_pointer(today(), &Seen::Absent), Step::Further);
+    assert_eq!(follow_pointer(today(), &RecordState::Absent), Step::Continue);
     assert!(matches!(follow_pointer(today(), &garbage()), Step::Keep { .. }));
     let Step::Follow(followed) = follow_pointer(today(), &rolled_back()) else {
         panic!("a readable pointer is followed")
@@ -259,14 +262,14 @@ fn a_pin_holds_until_it_expires() {
     let until: Timestamp = "2026-11-19T12:00:00Z".parse().unwrap();
     let pin = |until| {
         let blob = blob(today(), 1);
-        Seen::Found(Pin { blob, until, pinned_at: None, pinned_by: None, reason: None })
+        RecordState::Found(Pin { blob, until, pinned_at: None, pinned_by: None, reason: None })
     };
     let before = until - jiff::SignedDuration::from_secs(1);
     assert!(matches!(follow_pin(&pin(Some(until)), before), Step::Follow(_)));
-    assert_eq!(follow_pin(&pin(Some(until)), until), Step::Further);
+    assert_eq!(follow_pin(&pin(Some(until)), until), Step::Continue);
     assert!(matches!(follow_pin(&pin(None), until), Step::Follow(_)));
-    assert_eq!(follow_pin(&Seen::Absent, until), Step::Further);
-    assert!(matches!(follow_pin(&Seen::Unreadable("x".into()), until), Step::Keep { .. }));
+    assert_eq!(follow_pin(&RecordState::Absent, until), Step::Continue);
+    assert!(matches!(follow_pin(&RecordState::Unreadable("x".into()), until), Step::Keep { .. }));
 }
 
 #[test]
@@ -286,33 +289,36 @@ fn tomorrow_may_be_built_and_no_later_day() {
 
 #[test]
 fn only_a_second_look_tells_what_became_of_a_write_that_failed() {
-    assert_eq!(after_unclear_write(Some(&1), &2, Some(&2)), Unclear::Written);
-    assert_eq!(after_unclear_write(None, &2, Some(&2)), Unclear::Written);
-    assert_eq!(after_unclear_write(Some(&1), &2, Some(&1)), Unclear::NotWritten);
-    assert_eq!(after_unclear_write(None, &2, None), Unclear::NotWritten);
-    assert_eq!(after_unclear_write(Some(&1), &2, Some(&3)), Unclear::Changed);
-    assert_eq!(after_unclear_write(Some(&1), &2, None), Unclear::Changed);
-    assert_eq!(after_unclear_write(None, &2, Some(&3)), Unclear::Changed);
+    assert_eq!(after_ambiguous_write(Some(&1), &2, Some(&2)), AmbiguousWrite::Written);
+    assert_eq!(after_ambiguous_write(None, &2, Some(&2)), AmbiguousWrite::Written);
+    assert_eq!(after_ambiguous_write(Some(&1), &2, Some(&1)), AmbiguousWrite::NotWritten);
+    assert_eq!(after_ambiguous_write(None, &2, None), AmbiguousWrite::NotWritten);
+    assert_eq!(after_ambiguous_write(Some(&1), &2, Some(&3)), AmbiguousWrite::Changed);
+    assert_eq!(after_ambiguous_write(Some(&1), &2, None), AmbiguousWrite::Changed);
+    assert_eq!(after_ambiguous_write(None, &2, Some(&3)), AmbiguousWrite::Changed);
 }
 
 #[test]
 fn a_mended_build_that_never_pointed_may_be_run_again_after_a_repoint() {
     let (at, later): (Timestamp, Timestamp) =
         ("2026-11-20T08:00:00Z".parse().unwrap(), "2026-11-20T09:00:00Z".parse().unwrap());
-    let act = |kind, outcome, at, blob| Act {
+    let act = |kind, outcome, at, blob| HistoryEvent {
         day: Some(today()),
         blob: Some(blob),
-        ..Act::new(kind, outcome, at, "test")
+        ..HistoryEvent::new(kind, outcome, at, "test")
     };
     let to = blob(today().minus(1), 9);
-    let repoint = act(ActKind::Repoint, Outcome::Published, at, to.clone());
-    let record =
-        Pointer { act: Some(ActKind::Repoint), published_at: Some(at), ..Pointer::to(to.clone()) };
-    let before = act(ActKind::Build, Outcome::Pointing, at, blob(today(), 1));
-    let after = act(ActKind::Build, Outcome::Pointing, later, blob(today(), 2));
+    let repoint = act(EventKind::Repoint, Outcome::Published, at, to.clone());
+    let record = Pointer {
+        act: Some(EventKind::Repoint),
+        published_at: Some(at),
+        ..Pointer::to(to.clone())
+    };
+    let before = act(EventKind::Build, Outcome::Pending, at, blob(today(), 1));
+    let after = act(EventKind::Build, Outcome::Pending, later, blob(today(), 2));
     let history = [repoint, before, after];
     let past_of = |now: Pointer| {
-        Past::of(today(), &history, &Seen::Found(now), today(), Retention::default())
+        Past::of(today(), &history, &RecordState::Found(now), today(), Retention::default())
     };
     let past = past_of(record.clone());
     assert!(past.had(&blob(today(), 1)), "it may have been live when the operator came");

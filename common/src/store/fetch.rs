@@ -10,7 +10,7 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
 use super::{MAX_BLOB_BYTES, PART_BYTES, PARTS_AT_ONCE, Store, local};
-use crate::blob::Fetched;
+use crate::blob::RawBlob;
 use crate::digest::{Digest, PartValue, Parts};
 use crate::error::Error;
 use crate::filter::count_ones;
@@ -28,7 +28,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
-    pub async fn fetch(&self, blob: &BlobKey, limit: u64) -> Result<Fetched, Error> {
+    pub async fn fetch(&self, blob: &BlobKey, limit: u64) -> Result<RawBlob, Error> {
         self.fetch_into(blob, limit, None).await
     }
 
@@ -45,7 +45,7 @@ impl Store {
         blob: &BlobKey,
         limit: u64,
         spare: Option<Buffer>,
-    ) -> Result<Fetched, Error> {
+    ) -> Result<RawBlob, Error> {
         let key = blob.to_string();
         let path = self.path(&key);
         if let Some(folder) = &self.folder {
@@ -74,12 +74,12 @@ impl Store {
             let (given_back, sums) = done.expect("reading a file does not panic");
             memory = given_back;
             if let Ok((digest, ones)) = sums {
-                return Ok(Fetched { memory, digest, ones });
+                return Ok(RawBlob { memory, digest, ones });
             }
             // The general way fails too, and says why as for every store.
         }
         let (digest, ones) = self.read_ranges(&key, &path, &head, &mut memory).await?;
-        Ok(Fetched { memory, digest, ones })
+        Ok(RawBlob { memory, digest, ones })
     }
 
     async fn read_ranges(
@@ -172,9 +172,9 @@ fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
 ///
 /// # Errors
 /// The system's, and for a file of another size or one that is written to meanwhile.
-pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<Fetched> {
+pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
     let (digest, ones) = read_file(file, &mut memory)?;
-    Ok(Fetched { memory, digest, ones })
+    Ok(RawBlob { memory, digest, ones })
 }
 
 /// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many bits

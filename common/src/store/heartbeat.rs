@@ -65,7 +65,7 @@ impl Store {
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
-        self.must_do_more_than_read("write", &key)?;
+        self.ensure_writable("write", &key)?;
         self.must_be_there().await?;
         let put = self.objects.put(&self.path(&key), bytes.into()).await;
         put.map(drop).map_err(|e| self.error("write", &key, e))
@@ -106,7 +106,7 @@ impl Store {
                 let parse = |bytes: &[u8]| {
                     serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
                 };
-                let beat = self.record(&key, parse).await?.seen.found().cloned();
+                let beat = self.record(&key, parse).await?.state.found().cloned();
                 // Its name is where it lies, whatever it says.
                 Ok::<_, Error>(beat.map(|beat| Heartbeat { server: name, ..beat }))
             }

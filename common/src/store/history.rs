@@ -6,8 +6,8 @@ use object_store::ObjectStoreExt;
 use super::Store;
 use crate::error::Error;
 use crate::key::{self, FilterName};
-use crate::pointer::Act;
-use crate::protocol::Seen;
+use crate::pointer::HistoryEvent;
+use crate::protocol::RecordState;
 
 /// How many records of a history are read; older ones are left out.
 const MAX_HISTORY: usize = 1000;
@@ -17,10 +17,10 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub async fn record_act(&self, filter: &FilterName, act: &Act) -> Result<(), Error> {
+    pub async fn append_event(&self, filter: &FilterName, act: &HistoryEvent) -> Result<(), Error> {
         let digest = act.blob.as_ref().map(|blob| blob.digest);
         let key = key::history(filter, act.at, act.act.name(), digest);
-        self.must_do_more_than_read("write", &key)?;
+        self.ensure_writable("write", &key)?;
         let put = self.objects.put(&self.path(&key), act.to_bytes().into()).await;
         put.map(drop).map_err(|e| self.error("write", &key, e))
     }
@@ -29,7 +29,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub async fn history(&self, filter: &FilterName) -> Result<Vec<Act>, Error> {
+    pub async fn history(&self, filter: &FilterName) -> Result<Vec<HistoryEvent>, Error> {
         self.recent_history(filter, MAX_HISTORY).await
     }
 
@@ -41,7 +41,7 @@ impl Store {
         &self,
         filter: &FilterName,
         most: usize,
-    ) -> Result<Vec<Act>, Error> {
+    ) -> Result<Vec<HistoryEvent>, Error> {
         let folder = key::histories(filter);
         let mut names = self.list(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
@@ -51,11 +51,12 @@ impl Store {
             .map(|name| {
                 let key = format!("{folder}/{name}");
                 async move {
-                    let read = self
-                        .record(&key, |bytes| Act::parse(bytes, &key).map_err(|e| e.to_string()));
-                    match read.await?.seen {
+                    let read = self.record(&key, |bytes| {
+                        HistoryEvent::parse(bytes, &key).map_err(|e| e.to_string())
+                    });
+                    match read.await?.state {
                         // Listed a moment ago: to leave it out could undo a rollback.
-                        Seen::Absent => {
+                        RecordState::Absent => {
                             let source = "it was listed, and is not there".into();
                             let gone = object_store::Error::Generic { store: "record", source };
                             Err(self.error("read", &key, gone))

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::crash_point::crash_point;
 use crate::error::Error;
 use crate::pointer::MAX_RECORD_BYTES;
-use crate::shown::cut;
+use crate::redact::truncate;
 
 /// A record is written in milliseconds: whoever holds the lock for so long stands still.
 const LOCK_WAIT: Duration = Duration::from_secs(20);
@@ -102,7 +102,8 @@ fn lock(path: &Path) -> Result<File, Error> {
                 let mut holder = String::new();
                 let read = lock.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
                 let known = read.is_ok() && !holder.trim().is_empty();
-                let holder = if known { cut(holder.trim()) } else { "another program".to_owned() };
+                let holder =
+                    if known { truncate(holder.trim()) } else { "another program".to_owned() };
                 let (lock, seconds) = (path.display().to_string(), LOCK_WAIT.as_secs());
                 return Err(Error::Locked { lock, holder, seconds });
             }

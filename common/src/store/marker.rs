@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use super::Store;
 use crate::error::Error;
 use crate::key::{self, FilterName};
-use crate::pointer::{Act, ActKind, Outcome};
-use crate::protocol::Seen;
-use crate::shown::cut;
+use crate::pointer::{EventKind, HistoryEvent, Outcome};
+use crate::protocol::RecordState;
+use crate::redact::truncate;
 
 /// Where pointers live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,20 +46,20 @@ impl Marker {
         match (self.pointers.as_str(), &self.key) {
             ("store", _) => "live in the store".into(),
             (_, Some(key)) => {
-                format!("live in Redis under the key `{}`", cut(key))
+                format!("live in Redis under the key `{}`", truncate(key))
             }
-            (other, None) => format!("live in `{}`", cut(other)),
+            (other, None) => format!("live in `{}`", truncate(other)),
         }
     }
 
     /// What whoever was told something else has to set.
     fn remedy(&self, told: &Marker) -> String {
-        let key = self.key.as_deref().map(cut).unwrap_or_default();
+        let key = self.key.as_deref().map(truncate).unwrap_or_default();
         match (self.pointers.as_str(), told.pointers.as_str()) {
             ("store", _) => "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into(),
             ("redis", "redis") => format!("set `pointers_key = \"{key}\"` in bloomsday.toml"),
             ("redis", _) => {
-                let address = self.address.as_deref().map(cut);
+                let address = self.address.as_deref().map(truncate);
                 let address = address.unwrap_or_else(|| "redis://HOST".into());
                 format!(
                     "set `pointers = \"{address}\"` in bloomsday.toml, or BLOOMSDAY_POINTERS, with \
@@ -101,7 +101,7 @@ impl Store {
             )));
         }
         let (key, here) = (key::marker(filter), self.here());
-        self.must_do_more_than_read("write", &key)?;
+        self.ensure_writable("write", &key)?;
         let mut bytes = serde_json::to_vec_pretty(&here).expect("a marker holds only strings");
         bytes.push(b'\n');
         let options = PutOptions::from(PutMode::Create);
@@ -137,7 +137,7 @@ impl Store {
         let seen = match self.record::<Marker>(&key, parse).await {
             // As it may not be read, it cannot be asked.
             Err(Error::Forbidden { .. }) => return Ok(None),
-            read => read?.seen,
+            read => read?.state,
         };
         let here = self.here();
         let other = |there: String, remedy: String| Error::OtherPointers {
@@ -148,11 +148,11 @@ impl Store {
             remedy,
         };
         match seen {
-            Seen::Absent => Ok(None),
-            Seen::Found(marker) if marker.is_of_the_same_place(&here) => Ok(Some(marker)),
-            Seen::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),
-            Seen::Unreadable(why) => {
-                let there = format!("live somewhere, but cannot be read ({})", cut(&why));
+            RecordState::Absent => Ok(None),
+            RecordState::Found(marker) if marker.is_of_the_same_place(&here) => Ok(Some(marker)),
+            RecordState::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),
+            RecordState::Unreadable(why) => {
+                let there = format!("live somewhere, but cannot be read ({})", truncate(&why));
                 Err(other(there, format!("mend it, or delete {key} if this program is right")))
             }
         }
@@ -162,8 +162,8 @@ impl Store {
         if !self.pointer_days_here(filter).await?.is_empty() {
             return Ok(true);
         }
-        let moved = |act: &Act| {
-            matches!(act.act, ActKind::Build | ActKind::Repoint)
+        let moved = |act: &HistoryEvent| {
+            matches!(act.act, EventKind::Build | EventKind::Repoint)
                 && matches!(act.outcome, Outcome::Published | Outcome::Unchanged)
         };
         Ok(!self.history(filter).await?.iter().any(moved))

@@ -5,7 +5,7 @@
 //! conditionally. After a failed conditional write the record is read again: a time-out can mean
 //! success, and a conflict can mean our own retried request.
 
-mod elsewhere;
+mod day_lookup;
 mod fetch;
 pub mod heartbeat;
 mod history;
@@ -13,9 +13,9 @@ mod local;
 mod marker;
 mod open;
 mod prune;
+mod records;
 #[cfg(feature = "redis")]
 mod redis;
-mod why;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,19 +29,19 @@ use object_store::{
     ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion, WriteMultipart,
 };
 
-use crate::blob::Sealed;
+use crate::blob::EncodedBlob;
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 use crate::pointer::{MAX_RECORD_BYTES, Pin, Pointer};
-use crate::protocol::{self, Followed, Seen, Step, Unclear};
+use crate::protocol::{self, AmbiguousWrite, Followed, RecordState, Step};
+pub use day_lookup::{DayLookup, chance_of_at_least};
 pub use fetch::read_copy;
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
-pub use why::{DayAnswer, chance_of_at_least};
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -65,22 +65,22 @@ pub struct Store {
     /// The folder of a local store, which has no conditional writes of its own.
     folder: Option<PathBuf>,
     /// A plain HTTP server: it gives files, and is asked for nothing else.
-    over_http: bool,
-    elsewhere: elsewhere::Elsewhere,
+    read_only: bool,
+    pointers_in: records::PointerStore,
 }
 
 /// A record as it was read, and what a conditional write is conditioned on.
 #[derive(Clone, Debug)]
-pub struct Read<T> {
+pub struct Versioned<T> {
     /// What was there.
-    pub seen: Seen<T>,
+    pub state: RecordState<T>,
     /// Exactly what was read.
-    pub version: Version,
+    pub version: Precondition,
 }
 
 /// Exactly what a look at a record found: equal when nothing changed in between.
 #[derive(Clone, Debug)]
-pub struct Version(Option<Snapshot>);
+pub struct Precondition(Option<Snapshot>);
 
 #[derive(Clone, Debug)]
 struct Snapshot {
@@ -88,10 +88,11 @@ struct Snapshot {
     tag: UpdateVersion,
 }
 
-impl PartialEq for Version {
+impl PartialEq for Precondition {
     /// By content: a backend may give a new tag to the same bytes, and nothing is lost by that.
-    fn eq(&self, other: &Version) -> bool {
-        let bytes = |version: &Version| version.0.as_ref().map(|snapshot| snapshot.bytes.clone());
+    fn eq(&self, other: &Precondition) -> bool {
+        let bytes =
+            |version: &Precondition| version.0.as_ref().map(|snapshot| snapshot.bytes.clone());
         bytes(self) == bytes(other)
     }
 }
@@ -112,7 +113,7 @@ pub enum Following {
     /// At a record that cannot be read: what answers now should go on.
     Keep(String),
     /// Nowhere: there is no pin, and none of these days has a pointer.
-    Nothing(Vec<Day>),
+    NotFound(Vec<Day>),
 }
 
 impl Store {
@@ -155,8 +156,8 @@ impl Store {
     /// `objects` must honour conditional writes. `name` is for messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Store {
         let (root, names) = (Path::default(), vec![name.to_owned()]);
-        let (folder, over_http, elsewhere) = (None, false, Default::default());
-        Store { objects, root, names, folder, over_http, elsewhere }
+        let (folder, read_only, pointers_in) = (None, false, Default::default());
+        Store { objects, root, names, folder, read_only, pointers_in }
     }
 
     /// What to call the store in a message; it holds no secret.
@@ -188,13 +189,21 @@ impl Store {
     ///
     /// # Errors
     /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is not an error here.
-    pub async fn pointer(&self, filter: &FilterName, day: Day) -> Result<Read<Pointer>, Error> {
+    pub async fn pointer(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Versioned<Pointer>, Error> {
         self.check_pointers(filter).await?;
         self.pointer_here(filter, day).await
     }
 
     /// As [`Store::pointer`], for one who has checked already that pointers live here.
-    async fn pointer_here(&self, filter: &FilterName, day: Day) -> Result<Read<Pointer>, Error> {
+    async fn pointer_here(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Versioned<Pointer>, Error> {
         let key = key::pointer(filter, day);
         self.record(&key, |bytes| Pointer::parse(bytes, filter, &self.names)).await
     }
@@ -203,7 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// The store's. An absent or unreadable pin is not an error here.
-    pub async fn pin(&self, filter: &FilterName) -> Result<Read<Pin>, Error> {
+    pub async fn pin(&self, filter: &FilterName) -> Result<Versioned<Pin>, Error> {
         self.record(&key::pin(filter), |bytes| Pin::parse(bytes, filter, &self.names)).await
     }
 
@@ -212,12 +221,12 @@ impl Store {
     /// # Errors
     /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write failed and
     /// a second look shows that nothing was written.
-    pub async fn point(
+    pub async fn put_pointer(
         &self,
         filter: &FilterName,
         day: Day,
         pointer: &Pointer,
-        read: &Version,
+        read: &Precondition,
     ) -> Result<(), Error> {
         self.check_pointers(filter).await?;
         self.put_if(&key::pointer(filter, day), pointer.to_bytes().into(), read).await
@@ -226,12 +235,12 @@ impl Store {
     /// Writes the pin if it still is what was read.
     ///
     /// # Errors
-    /// As [`Store::point`].
+    /// As [`Store::put_pointer`].
     pub async fn put_pin(
         &self,
         filter: &FilterName,
         pin: &Pin,
-        read: &Version,
+        read: &Precondition,
     ) -> Result<(), Error> {
         self.put_if(&key::pin(filter), pin.to_bytes().into(), read).await
     }
@@ -240,15 +249,15 @@ impl Store {
     /// it since.
     ///
     /// # Errors
-    /// As [`Store::point`].
+    /// As [`Store::put_pointer`].
     pub async fn take_back_pin(
         &self,
         filter: &FilterName,
         written: &Pin,
-        before: &Version,
+        before: &Precondition,
     ) -> Result<(), Error> {
         let now = self.pin(filter).await?;
-        if now.seen.found() != Some(written) {
+        if now.state.found() != Some(written) {
             return Ok(());
         }
         match &before.0 {
@@ -278,7 +287,7 @@ impl Store {
     }
 
     async fn pointer_days_here(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
-        if let Some(days) = self.elsewhere.days(filter).await {
+        if let Some(days) = self.pointers_in.days(filter).await {
             return days;
         }
         let names = self.list(&key::pointers(filter)).await?;
@@ -303,24 +312,24 @@ impl Store {
         };
         // At once, so that a look takes no longer for the one than for the other.
         let (pin, ()) = futures::try_join!(self.pin(filter), self.check_pointers(filter))?;
-        match protocol::follow_pin(&pin.seen, now) {
+        match protocol::follow_pin(&pin.state, now) {
             Step::Follow(followed) => return Ok(Following::Blob(followed)),
             Step::Keep { why } => {
                 return Ok(unreadable(key::pin(filter), why, format!("unpin {filter}")));
             }
-            Step::Further => {}
+            Step::Continue => {}
         }
         for day in days {
-            match protocol::follow_pointer(*day, &self.pointer_here(filter, *day).await?.seen) {
+            match protocol::follow_pointer(*day, &self.pointer_here(filter, *day).await?.state) {
                 Step::Follow(followed) => return Ok(Following::Blob(followed)),
                 Step::Keep { why } => {
                     let remedy = format!("repoint {filter} {day} --to DAY");
                     return Ok(unreadable(key::pointer(filter, *day), why, remedy));
                 }
-                Step::Further => {}
+                Step::Continue => {}
             }
         }
-        Ok(Following::Nothing(days.to_vec()))
+        Ok(Following::NotFound(days.to_vec()))
     }
 
     /// The filters that have anything in the store.
@@ -328,7 +337,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn filters(&self) -> Result<Vec<FilterName>, Error> {
-        self.must_do_more_than_read("list", "filters")?;
+        self.ensure_writable("list", "filters")?;
         let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
         let folders = match listed.map_err(|e| self.error("list", "filters", e)) {
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),
@@ -361,7 +370,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`] when it is not there; the store's.
-    pub async fn look_at_blob(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
+    pub async fn head_blob(&self, blob: &BlobKey) -> Result<(u64, Timestamp), Error> {
         let head = self.head(&blob.to_string()).await?;
         Ok((head.size, uploaded(&head)))
     }
@@ -377,9 +386,13 @@ impl Store {
     ///
     /// # Errors
     /// The store's; then nothing, or a blob that will not verify, may be there.
-    pub async fn put_blob(&self, blob: &Sealed<'_>, progress: &dyn Fn(u64)) -> Result<(), Error> {
+    pub async fn put_blob(
+        &self,
+        blob: &EncodedBlob<'_>,
+        progress: &dyn Fn(u64),
+    ) -> Result<(), Error> {
         let key = blob.key().to_string();
-        self.must_do_more_than_read("write", &key)?;
+        self.ensure_writable("write", &key)?;
         let path = self.path(&key);
         let failed = |e| self.error("write", &key, e);
         if blob.len() <= PART_BYTES as u64 {
@@ -417,10 +430,10 @@ impl Store {
 
     /// Refuses what no plain HTTP server can do, and what one that could should not be trusted with: its
     /// writes have no conditions.
-    fn must_do_more_than_read(&self, doing: &'static str, key: &str) -> Result<(), Error> {
-        if self.over_http {
+    fn ensure_writable(&self, doing: &'static str, key: &str) -> Result<(), Error> {
+        if self.read_only {
             let (key, store) = (key.to_owned(), self.name().to_owned());
-            return Err(Error::OverHttp { doing, key, store });
+            return Err(Error::ReadOnly { doing, key, store });
         }
         Ok(())
     }
@@ -432,7 +445,7 @@ impl Store {
 
     /// What lies directly in a folder.
     async fn list_objects(&self, folder: &str) -> Result<Vec<Listed>, Error> {
-        self.must_do_more_than_read("list", folder)?;
+        self.ensure_writable("list", folder)?;
         let path = self.path(folder);
         let depth = path.parts().count() + 1;
         let listed = self.objects.list(Some(&path));
@@ -449,10 +462,10 @@ impl Store {
 
     /// Deletes an object; one that is not there is no error.
     async fn delete(&self, key: &str) -> Result<(), Error> {
-        if let Some(deleted) = self.elsewhere.delete(key).await {
+        if let Some(deleted) = self.pointers_in.delete(key).await {
             return deleted;
         }
-        self.must_do_more_than_read("delete", key)?;
+        self.ensure_writable("delete", key)?;
         let deleted = self.objects.delete(&self.path(key)).await;
         match deleted.map_err(|e| self.error("delete", key, e)) {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -464,21 +477,21 @@ impl Store {
         &self,
         key: &str,
         parse: impl FnOnce(&[u8]) -> Result<T, String>,
-    ) -> Result<Read<T>, Error> {
+    ) -> Result<Versioned<T>, Error> {
         let version = self.version(key).await?;
-        let seen = match &version.0 {
-            None => Seen::Absent,
+        let state = match &version.0 {
+            None => RecordState::Absent,
             Some(snapshot) => match parse(&snapshot.bytes) {
-                Ok(record) => Seen::Found(record),
-                Err(why) => Seen::Unreadable(why),
+                Ok(record) => RecordState::Found(record),
+                Err(why) => RecordState::Unreadable(why),
             },
         };
-        Ok(Read { seen, version })
+        Ok(Versioned { state, version })
     }
 
     /// Reads what is at `key`, at most one byte more than a record may have.
-    async fn version(&self, key: &str) -> Result<Version, Error> {
-        if let Some(version) = self.elsewhere.version(key).await {
+    async fn version(&self, key: &str) -> Result<Precondition, Error> {
+        if let Some(version) = self.pointers_in.version(key).await {
             return version;
         }
         let failed = |e| self.error("read", key, e);
@@ -487,7 +500,7 @@ impl Store {
         }
         let got = match self.objects.get(&self.path(key)).await.map_err(failed) {
             Ok(got) => got,
-            Err(Error::NotFound { .. }) => return Ok(Version(None)),
+            Err(Error::NotFound { .. }) => return Ok(Precondition(None)),
             Err(other) => return Err(other),
         };
         let tag =
@@ -510,24 +523,25 @@ impl Store {
             let source = format!("{got} of {stated} bytes arrived").into();
             return Err(failed(object_store::Error::Generic { store: "record", source }));
         }
-        Ok(Version(Some(Snapshot { bytes: bytes.into(), tag })))
+        Ok(Precondition(Some(Snapshot { bytes: bytes.into(), tag })))
     }
 
     /// Writes `new` at `key` if `read` is still what is there.
-    async fn put_if(&self, key: &str, new: Bytes, read: &Version) -> Result<(), Error> {
+    async fn put_if(&self, key: &str, new: Bytes, read: &Precondition) -> Result<(), Error> {
         let mut last = None;
         for _ in 0..WRITE_TRIES {
             match self.put_if_once(key, new.clone(), read).await {
                 Ok(()) => return Ok(()),
-                Err(error @ (Error::OverHttp { .. } | Error::Locked { .. })) => return Err(error),
+                Err(error @ (Error::ReadOnly { .. } | Error::Locked { .. })) => return Err(error),
                 Err(error) => {
                     let now = self.version(key).await?;
-                    let bytes = |version: &Version| version.0.as_ref().map(|v| v.bytes.clone());
+                    let bytes =
+                        |version: &Precondition| version.0.as_ref().map(|v| v.bytes.clone());
                     let (before, found) = (bytes(read), bytes(&now));
-                    match protocol::after_unclear_write(before.as_ref(), &new, found.as_ref()) {
-                        Unclear::Written => return Ok(()),
-                        Unclear::NotWritten => {}
-                        Unclear::Changed => {
+                    match protocol::after_ambiguous_write(before.as_ref(), &new, found.as_ref()) {
+                        AmbiguousWrite::Written => return Ok(()),
+                        AmbiguousWrite::NotWritten => {}
+                        AmbiguousWrite::Changed => {
                             let now = match found {
                                 Some(_) => "somebody wrote it",
                                 None => "somebody removed it",
@@ -542,11 +556,11 @@ impl Store {
         Err(last.expect("at least one try was made"))
     }
 
-    async fn put_if_once(&self, key: &str, new: Bytes, read: &Version) -> Result<(), Error> {
-        if let Some(put) = self.elsewhere.put_if(key, &new, read).await {
+    async fn put_if_once(&self, key: &str, new: Bytes, read: &Precondition) -> Result<(), Error> {
+        if let Some(put) = self.pointers_in.put_if(key, &new, read).await {
             return put;
         }
-        self.must_do_more_than_read("write", key)?;
+        self.ensure_writable("write", key)?;
         if let Some(folder) = &self.folder {
             let expected = read.0.as_ref().map(|snapshot| snapshot.bytes.clone());
             return local::put_if(folder.clone(), key.to_owned(), new, expected).await;

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::Store;
 use crate::error::Error;
-use crate::shown::{address_without_secrets, without_secrets};
+use crate::redact::{redact_url, redact_urls};
 
 /// How often a call to a store over a network is tried again before it is an error.
 #[cfg(any(
@@ -36,7 +36,7 @@ pub struct Location {
     /// The local folder that `objects` begins at, when it is one.
     pub folder: Option<PathBuf>,
     /// Whether it is a plain HTTP server, which gives files and nothing else.
-    pub over_http: bool,
+    pub read_only: bool,
 }
 
 pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
@@ -45,7 +45,7 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
         let names = vec![location.name.trim_end_matches('/').to_owned()];
         let (objects, root) = (location.objects, location.path);
         let store = Store::over(objects, "");
-        return Ok(Store { root, names, over_http: location.over_http, ..store });
+        return Ok(Store { root, names, read_only: location.read_only, ..store });
     };
     let shown = folder.display().to_string();
     if create {
@@ -84,19 +84,19 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
         let path = Path::from_absolute_path(&absolute).map_err(|e| wrong(address, e))?;
         let root = PathBuf::from("/");
         let objects = local(&root, address)?;
-        let name = address_without_secrets(address);
-        return Ok(Location { objects, path, name, folder: Some(root), over_http: false });
+        let name = redact_url(address);
+        return Ok(Location { objects, path, name, folder: Some(root), read_only: false });
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
     if url.scheme() == "hdfs" {
         let path = Path::from_url_path(url.path()).map_err(|e| wrong(&shown(&url), e))?;
         let objects = hdfs(&url)?;
-        return Ok(Location { objects, path, name: shown(&url), folder: None, over_http: false });
+        return Ok(Location { objects, path, name: shown(&url), folder: None, read_only: false });
     }
     let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
     let objects = remote(&scheme, &url)?;
-    let over_http = matches!(scheme, ObjectStoreScheme::Http);
-    Ok(Location { objects, path, name: shown(&url), folder: None, over_http })
+    let read_only = matches!(scheme, ObjectStoreScheme::Http);
+    Ok(Location { objects, path, name: shown(&url), folder: None, read_only })
 }
 
 /// The path of an address that is no URL, or a `file:` one.
@@ -241,8 +241,8 @@ fn shown(url: &Url) -> String {
 /// Whatever is wrong with an address: its password is not for the message, nor for what a parser says,
 /// which often repeats the address.
 fn wrong(address: &str, why: impl ToString) -> Error {
-    let url = address_without_secrets(address);
-    let why = without_secrets(&why.to_string().replace(address, &url));
+    let url = redact_url(address);
+    let why = redact_urls(&why.to_string().replace(address, &url));
     Error::StoreUrl { url, why }
 }
 

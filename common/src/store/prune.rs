@@ -3,12 +3,12 @@
 
 use jiff::Timestamp;
 
-use super::{Store, Version, local};
+use super::{Precondition, Store, local};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
-use crate::pointer::{Act, ActKind, Outcome, Pin, Pointer};
-use crate::protocol::{self, References, Retention, Seen};
+use crate::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
+use crate::protocol::{self, RecordState, References, Retention};
 
 /// How often all references are read before prune gives up on a filter that keeps changing.
 const LOOKS: u32 = 8;
@@ -45,7 +45,7 @@ impl Store {
         dry_run: bool,
     ) -> Result<Pruned, Error> {
         let mut now = Timestamp::now();
-        let mut act = Act::new(ActKind::Prune, Outcome::Pointing, now, by);
+        let mut act = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
         let mut pruned = self.due(filter, retention, now).await?;
         if dry_run || pruned.is_empty() {
             return Ok(pruned);
@@ -53,7 +53,7 @@ impl Store {
         // Told before it is done, so that whoever misses a blob later finds out why; and the age of
         // this record is the store's clock, by which blobs are judged from here on.
         act.reason = Some(format!("deleting {pruned}"));
-        self.record_act(filter, &act).await?;
+        self.append_event(filter, &act).await?;
         let written = self.head(&key::history(filter, act.at, act.act.name(), None)).await?;
         now = super::uploaded(&written);
 
@@ -78,7 +78,7 @@ impl Store {
         }
         act.outcome = Outcome::Published;
         act.reason = Some(format!("deleted {pruned}"));
-        self.record_act(filter, &act).await?;
+        self.append_event(filter, &act).await?;
         Ok(pruned)
     }
 
@@ -99,7 +99,8 @@ impl Store {
             let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
             // Without one pointer nothing may go: what would is only counted.
             let uploaded = object.uploaded;
-            lost += usize::from(protocol::is_doomed(&blob, uploaded, now, &references, retention));
+            lost +=
+                usize::from(protocol::is_expiring(&blob, uploaded, now, &references, retention));
             if protocol::may_delete(&blob, uploaded, now, &references, retention) {
                 due.bytes += object.bytes;
                 due.blobs.push(blob);
@@ -131,7 +132,7 @@ impl Store {
         if references.pointers() == 0 {
             return Err(self.no_pointers(filter, 1));
         }
-        let (bytes, uploaded) = match self.look_at_blob(blob).await {
+        let (bytes, uploaded) = match self.head_blob(blob).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             other => other?,
         };
@@ -169,10 +170,10 @@ impl Store {
         self.check_pointers(filter).await?;
         let pin = self.pin(filter).await?;
         let mut records =
-            Records { pin: pin.seen, pointers: Vec::new(), versions: vec![(None, pin.version)] };
+            Records { pin: pin.state, pointers: Vec::new(), versions: vec![(None, pin.version)] };
         for day in self.pointer_days_here(filter).await? {
             let read = self.pointer_here(filter, day).await?;
-            records.pointers.push((day, read.seen));
+            records.pointers.push((day, read.state));
             records.versions.push((Some(day), read.version));
         }
         Ok(records)
@@ -181,19 +182,19 @@ impl Store {
     /// Refuses a blob that prune may be about to delete: an operator must not point at it.
     ///
     /// # Errors
-    /// [`Error::Doomed`]; the store's.
-    pub async fn refuse_doomed(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
+    /// [`Error::Expiring`]; the store's.
+    pub async fn ensure_retained(&self, blob: &BlobKey, retention: Retention) -> Result<(), Error> {
         let now = Timestamp::now();
-        let (_, uploaded) = self.look_at_blob(blob).await?;
+        let (_, uploaded) = self.head_blob(blob).await?;
         if !protocol::is_old(uploaded, now, retention) {
             return Ok(());
         }
         let days = self.pointer_days(&blob.filter).await?;
         let dropped = protocol::pointers_to_drop(&days, Day::of(now), retention);
         let references = self.references(&blob.filter, &dropped).await?;
-        if protocol::is_doomed(blob, uploaded, now, &references, retention) {
+        if protocol::is_expiring(blob, uploaded, now, &references, retention) {
             let keep_days = retention.keep_days;
-            return Err(Error::Doomed { key: blob.to_string(), uploaded, keep_days });
+            return Err(Error::Expiring { key: blob.to_string(), uploaded, keep_days });
         }
         Ok(())
     }
@@ -201,10 +202,10 @@ impl Store {
 
 /// Everything that may name a blob, as one look found it.
 struct Records {
-    pin: Seen<Pin>,
-    pointers: Vec<(Day, Seen<Pointer>)>,
+    pin: RecordState<Pin>,
+    pointers: Vec<(Day, RecordState<Pointer>)>,
     /// The pin's, and that of each day's pointer.
-    versions: Vec<(Option<Day>, Version)>,
+    versions: Vec<(Option<Day>, Precondition)>,
 }
 
 impl Pruned {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::digest::Digest;
-use crate::pointer::{Act, ActKind};
+use crate::pointer::{EventKind, HistoryEvent};
 use crate::protocol::FollowedBy;
 
 fn rt() -> FilterName {
@@ -27,13 +27,13 @@ fn local() -> (tempfile::TempDir, Store) {
 async fn one_of_two_writers_wins_and_the_other_is_told() {
     let (_folder, store) = local();
     let read = store.pointer(&rt(), day()).await.unwrap();
-    assert_eq!(read.seen, Seen::Absent);
-    store.point(&rt(), day(), &Pointer::to(blob(1)), &read.version).await.unwrap();
-    let lost = store.point(&rt(), day(), &Pointer::to(blob(2)), &read.version).await;
+    assert_eq!(read.state, RecordState::Absent);
+    store.put_pointer(&rt(), day(), &Pointer::to(blob(1)), &read.version).await.unwrap();
+    let lost = store.put_pointer(&rt(), day(), &Pointer::to(blob(2)), &read.version).await;
     assert!(matches!(lost, Err(Error::Changed { .. })), "{lost:?}");
     let now = store.pointer(&rt(), day()).await.unwrap();
-    assert_eq!(now.seen.found().unwrap().blob, blob(1));
-    store.point(&rt(), day(), &Pointer::to(blob(2)), &now.version).await.unwrap();
+    assert_eq!(now.state.found().unwrap().blob, blob(1));
+    store.put_pointer(&rt(), day(), &Pointer::to(blob(2)), &now.version).await.unwrap();
 }
 
 #[tokio::test]
@@ -64,10 +64,10 @@ async fn an_unreadable_record_keeps_what_answers_and_an_absent_one_does_not() {
     let days = [day(), day().minus(1)];
     let rt = rt();
     let follow = || store.follow(&rt, &days, Timestamp::UNIX_EPOCH);
-    assert_eq!(follow().await.unwrap(), Following::Nothing(days.to_vec()));
+    assert_eq!(follow().await.unwrap(), Following::NotFound(days.to_vec()));
 
     let read = store.pointer(&rt, days[1]).await.unwrap();
-    store.point(&rt, days[1], &Pointer::to(blob(1)), &read.version).await.unwrap();
+    store.put_pointer(&rt, days[1], &Pointer::to(blob(1)), &read.version).await.unwrap();
     let Following::Blob(followed) = follow().await.unwrap() else { panic!("yesterday is there") };
     assert_eq!(followed.by, FollowedBy::Pointer { day: days[1] });
 
@@ -89,7 +89,7 @@ async fn a_pin_overrides_pointers_until_it_is_removed() {
     assert!(matches!(followed, Following::Blob(f) if f.blob == blob(7)));
     store.remove_pin(&rt()).await.unwrap();
     store.remove_pin(&rt()).await.unwrap();
-    assert_eq!(store.pin(&rt()).await.unwrap().seen, Seen::Absent);
+    assert_eq!(store.pin(&rt()).await.unwrap().state, RecordState::Absent);
 }
 
 #[tokio::test]
@@ -97,12 +97,15 @@ async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
     let (_folder, store) = local();
     let act = |second: i64, outcome| {
         let at = Timestamp::from_second(1_700_000_000 + second).unwrap();
-        Act { blob: Some(blob(1)), ..Act::new(ActKind::Build, outcome, at, "test") }
+        HistoryEvent {
+            blob: Some(blob(1)),
+            ..HistoryEvent::new(EventKind::Build, outcome, at, "test")
+        }
     };
     use crate::pointer::Outcome;
-    store.record_act(&rt(), &act(0, Outcome::Pointing)).await.unwrap();
-    store.record_act(&rt(), &act(1, Outcome::Refused)).await.unwrap();
-    store.record_act(&rt(), &act(0, Outcome::Published)).await.unwrap();
+    store.append_event(&rt(), &act(0, Outcome::Pending)).await.unwrap();
+    store.append_event(&rt(), &act(1, Outcome::Refused)).await.unwrap();
+    store.append_event(&rt(), &act(0, Outcome::Published)).await.unwrap();
     let expected = vec![act(1, Outcome::Refused), act(0, Outcome::Published)];
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
 }

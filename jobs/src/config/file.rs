@@ -11,7 +11,7 @@ use bloomsday_builder::gates::Gates;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
-use bloomsday_common::shown::{plain, without_secrets};
+use bloomsday_common::redact::{redact_urls, single_line};
 use bloomsday_server::{Guard, limits};
 use serde::{Deserialize, Deserializer};
 
@@ -118,8 +118,9 @@ pub(crate) fn parse(text: &str) -> Result<File, String> {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
         let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         let key = text.lines().nth(line).and_then(|line| line.split_once('='));
-        let key = key.map_or(String::new(), |(key, _)| format!(", `{}`", plain(key.trim(), 80)));
-        let why = plain(&without_secrets(e.message()), 300);
+        let key =
+            key.map_or(String::new(), |(key, _)| format!(", `{}`", single_line(key.trim(), 80)));
+        let why = single_line(&redact_urls(e.message()), 300);
         format!("line {}{key}: {why}", line + 1)
     })
 }

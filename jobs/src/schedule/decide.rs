@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::pointer::{Act, ActKind, Outcome};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use jiff::{SignedDuration, Timestamp};
 
 use super::expression::Expression;
@@ -60,7 +60,7 @@ pub(super) struct Look {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     /// Acts on it, in any order.
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<HistoryEvent>,
     /// When each day's pointer was written; `None` for one written by hand.
     pub(super) pointers: BTreeMap<Day, Option<Timestamp>>,
     /// The last look at each day's input.
@@ -118,7 +118,7 @@ impl Rules {
     /// How the run of `day` that was due at `due` stands.
     pub(super) fn standing(&self, day: Day, due: Timestamp, known: &Known) -> Standing {
         let tries = || {
-            let of_run = |act: &&Act| act.act == ActKind::Build && act.at >= due;
+            let of_run = |act: &&HistoryEvent| act.act == EventKind::Build && act.at >= due;
             known.acts.iter().filter(|act| act.day == Some(day)).filter(of_run)
         };
         match known.pointers.get(&day) {
@@ -191,7 +191,7 @@ impl Rules {
 }
 
 /// When a run was over.
-fn over(act: &Act) -> Timestamp {
+fn over(act: &HistoryEvent) -> Timestamp {
     later(act.at, Duration::try_from_secs_f64(act.seconds.unwrap_or(0.0)).unwrap_or_default())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::Act;
+use bloomsday_common::pointer::HistoryEvent;
 use bloomsday_common::store::heartbeat::Servers;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -48,7 +48,7 @@ pub(super) struct Told {
     /// What answered then: a swap makes the history worth another look.
     digest: Option<Digest>,
     is_asked: bool,
-    pub(super) acts: Arc<Vec<Act>>,
+    pub(super) acts: Arc<Vec<HistoryEvent>>,
     pub(super) servers: Arc<Servers>,
     pub(super) error: Option<String>,
 }

@@ -133,7 +133,7 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         if let Some(until) = status.pin_until {
             pin.with_label_values(&[filter]).set(seconds(until));
         }
-        for (result, count) in [("seen", status.lookups_seen), ("absent", status.lookups_absent)] {
+        for (result, count) in [("hit", status.hits), ("miss", status.misses)] {
             lookups.with_label_values(&[filter, result]).inc_by(count);
         }
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::{Act, ActKind};
-use bloomsday_common::store::{DayAnswer, Store, chance_of_at_least};
+use bloomsday_common::pointer::{EventKind, HistoryEvent};
+use bloomsday_common::store::{DayLookup, Store, chance_of_at_least};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
 use percent_encoding::percent_decode_str;
@@ -127,14 +127,14 @@ impl Page {
 }
 
 fn counters(status: &FilterStatus) -> Counters {
-    let (seen, absent) = (status.lookups_seen, status.lookups_absent);
+    let (seen, absent) = (status.hits, status.misses);
     Counters { filter: status.filter.clone(), seen, absent }
 }
 
 /// What became of each day, newest first, by the last build of it.
-fn days(acts: &[Act]) -> Vec<Value> {
-    let mut days: BTreeMap<Day, &Act> = BTreeMap::new();
-    for act in acts.iter().filter(|act| act.act == ActKind::Build) {
+fn days(acts: &[HistoryEvent]) -> Vec<Value> {
+    let mut days: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
+    for act in acts.iter().filter(|act| act.act == EventKind::Build) {
         if let Some(day) = act.day {
             days.entry(day).or_insert(act);
         }
@@ -153,21 +153,21 @@ async fn ask(
     id: Vec<u8>,
     today: Day,
     n: u32,
-) -> Result<Vec<DayAnswer>, String> {
+) -> Result<Vec<DayLookup>, String> {
     let mut answers = Vec::new();
     for back in 0..n {
-        let answer = store.ask_day(&filter, today.minus(back), &id).await;
+        let answer = store.lookup_day(&filter, today.minus(back), &id).await;
         answers.extend(answer.map_err(|e| e.to_string())?);
     }
     Ok(answers)
 }
 
-fn summary(answers: &[DayAnswer]) -> Value {
+fn summary(answers: &[DayLookup]) -> Value {
     let asked: Vec<f64> = answers.iter().filter_map(|answer| answer.false_positive).collect();
-    let seen = answers.iter().filter(|answer| answer.seen == Some(true)).count();
+    let seen = answers.iter().filter(|answer| answer.contains == Some(true)).count();
     json!({
-        "days": answers, "days_asked": asked.len(), "days_seen": seen,
-        "chance_if_never_there": chance_of_at_least(seen, &asked),
+        "days": answers, "days_searched": asked.len(), "days_found": seen,
+        "chance_if_absent": chance_of_at_least(seen, &asked),
     })
 }
 

@@ -38,11 +38,11 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     };
     let id = decode_id(id);
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let seen = generation.filter.contains(&id);
-    handle.count(&[&id], u64::from(seen));
+    let contains = generation.filter.contains(&id);
+    handle.count(&[&id], u64::from(contains));
     let shown: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let answer = json!({
-        "filter": filter, "id": shown, "seen": seen, "day": generation.header.day,
+        "filter": filter, "id": shown, "contains": contains, "day": generation.header.day,
     });
     json_reply(StatusCode::OK, &answer)
 }

@@ -93,7 +93,7 @@ fn make(n: i64, kind: Kind) -> Made {
     let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
     let header =
         Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
-    let sealed = blob::seal(&header, &filter);
-    let (key, bytes) = (sealed.key().clone(), Bytes::from(sealed.parts().concat()));
+    let encoded = blob::encode(&header, &filter);
+    let (key, bytes) = (encoded.key().clone(), Bytes::from(encoded.parts().concat()));
     Made { key, bytes, kind, first_user, filter }
 }

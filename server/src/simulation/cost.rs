@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use bloomsday_common::filter::Held;
+use bloomsday_common::filter::PinnedFilter;
 
 use super::process::on_a_paused_clock;
 use super::steady::{id, serve};
@@ -19,7 +19,7 @@ const ROUNDS: usize = 41;
 
 /// A reader that samples no question, and counts them or not, with the same pointers to follow.
 struct Bare<const COUNTS: bool> {
-    held: Held<Generation>,
+    held: PinnedFilter<Generation>,
     state: Arc<State>,
 }
 
@@ -33,7 +33,7 @@ struct State {
 
 impl<const COUNTS: bool> Bare<COUNTS> {
     fn new(generation: Arc<Generation>) -> Self {
-        let held = Held::of(generation, |generation| &generation.filter);
+        let held = PinnedFilter::of(generation, |generation| &generation.filter);
         Bare { held, state: Arc::default() }
     }
 
@@ -53,8 +53,8 @@ impl<const COUNTS: bool> Bare<COUNTS> {
     }
 
     #[cold]
-    fn let_go(held: &mut Held<Generation>) {
-        *held = Held::none(false);
+    fn let_go(held: &mut PinnedFilter<Generation>) {
+        *held = PinnedFilter::none(false);
     }
 }
 

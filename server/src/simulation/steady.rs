@@ -30,10 +30,10 @@ pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
     let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
     let header =
         Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
-    let sealed = blob::seal(&header, &filter);
+    let encoded = blob::encode(&header, &filter);
     let weather = Arc::new(Weather::new());
-    weather.write(&sealed.key().to_string(), sealed.parts().concat()).await;
-    let pointer = Pointer::to(sealed.key().clone()).to_bytes();
+    weather.write(&encoded.key().to_string(), encoded.parts().concat()).await;
+    let pointer = Pointer::to(encoded.key().clone()).to_bytes();
     weather.write(&format!("rt/pointers/{day}"), pointer).await;
     let dial = Sundial::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
     let filter = FilterConfig { guard, ..FilterConfig::new(rt()) };

@@ -1,7 +1,7 @@
 //! The programs that act: each a small state machine whose every step is one request to the store.
 
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::{self, Past, Publish, Step, Unclear};
+use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Step};
 
 use crate::world::{
     Action, B, By, MAX_AGE_DAYS, RETENTION, Record, Told, World, Write, day_of, key, pin_of, seen,
@@ -49,7 +49,7 @@ enum Building {
         now: Option<Record>,
     },
     /// The write ended with an error.
-    Unclear {
+    AmbiguousWrite {
         new: Record,
         start: Option<Record>,
         now: Option<Record>,
@@ -67,7 +67,7 @@ impl Builder {
     }
 
     pub(crate) fn has_looked(&self) -> bool {
-        matches!(self.at, Building::Looked { .. } | Building::Unclear { .. })
+        matches!(self.at, Building::Looked { .. } | Building::AmbiguousWrite { .. })
     }
 
     pub(crate) fn stop(&mut self) {
@@ -109,7 +109,7 @@ impl World {
             Building::Decided { blob, now, .. }
             | Building::Told { blob, now, .. }
             | Building::Looked { blob, now, .. }
-            | Building::Unclear { new: Record { blob, .. }, now, .. } => {
+            | Building::AmbiguousWrite { new: Record { blob, .. }, now, .. } => {
                 blob.0 == day && *now == record
             }
             _ => false,
@@ -146,7 +146,7 @@ impl World {
             Building::Uploaded { blob, start } => self.decide(builder, blob, start),
             Building::Decided { blob, start, now } => {
                 let told = self.tells(builder, blob, now.map(|record| record.blob));
-                self.history.insert(told, Outcome::Pointing);
+                self.history.insert(told, Outcome::Pending);
                 Building::Told { blob, start, now }
             }
             Building::Told { blob, start, now } => {
@@ -164,17 +164,21 @@ impl World {
                 let new = Record { blob, previous, by, stamp, written: self.writes(blob.0) };
                 self.write_built(builder, new, start, now, write)
             }
-            Building::Unclear { new, start, now } => {
+            Building::AmbiguousWrite { new, start, now } => {
                 let found = self.pointers.get(&new.blob.0).copied();
-                let verdict = protocol::after_unclear_write(now.as_ref(), &new, found.as_ref());
-                if (verdict == Unclear::Written) != (found == Some(new)) {
+                let verdict = protocol::after_ambiguous_write(now.as_ref(), &new, found.as_ref());
+                if (verdict == AmbiguousWrite::Written) != (found == Some(new)) {
                     self.breaks("a build was wrong about what became of its write");
                 }
                 let told = self.tells(builder, new.blob, new.previous);
                 match verdict {
-                    Unclear::Written => Building::Ended { told, outcome: Outcome::Published },
-                    Unclear::NotWritten => self.write_built(builder, new, start, now, Write::Clear),
-                    Unclear::Changed => {
+                    AmbiguousWrite::Written => {
+                        Building::Ended { told, outcome: Outcome::Published }
+                    }
+                    AmbiguousWrite::NotWritten => {
+                        self.write_built(builder, new, start, now, Write::Clear)
+                    }
+                    AmbiguousWrite::Changed => {
                         self.met.superseded = true;
                         Building::Ended { told, outcome: Outcome::Superseded }
                     }
@@ -197,7 +201,7 @@ impl World {
                 let told = self.tells(builder, blob, None);
                 Building::Ended { told, outcome: Outcome::Unchanged }
             }
-            Publish::Point { .. } => Building::Decided { blob, start, now },
+            Publish::Advance { .. } => Building::Decided { blob, start, now },
             Publish::Superseded { .. } => self.superseded(),
             Publish::RolledBack { .. } => {
                 if !self.touched.contains(&blob.0) {
@@ -245,7 +249,7 @@ impl World {
                 let told = self.tells(builder, new.blob, new.previous);
                 Building::Ended { told, outcome: Outcome::Published }
             }
-            _ => Building::Unclear { new, start, now: read },
+            _ => Building::AmbiguousWrite { new, start, now: read },
         }
     }
 
@@ -363,7 +367,9 @@ impl World {
     pub(crate) fn after_poll(&self, server: usize) -> Server {
         let before = &self.servers[server];
         let mut after = before.clone();
-        let pin = self.pin.map_or(protocol::Seen::Absent, |pin| protocol::Seen::Found(pin_of(pin)));
+        let pin = self
+            .pin
+            .map_or(protocol::RecordState::Absent, |pin| protocol::RecordState::Found(pin_of(pin)));
         let last = before.last_followed.map(day_of);
         let days = protocol::days_to_follow(day_of(self.today), last, MAX_AGE_DAYS);
         let pointers = days.iter().map(|day| {

@@ -2,7 +2,7 @@
 //! day's own earlier record put back, one field of it edited, the pointer removed.
 
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::{self, Unclear};
+use bloomsday_common::protocol::{self, AmbiguousWrite};
 
 use crate::actors::ways;
 use crate::world::{
@@ -30,7 +30,7 @@ enum Operating {
         told: Told,
         read: Option<Record>,
     },
-    Unclear {
+    AmbiguousWrite {
         told: Told,
         new: Record,
         read: Option<Record>,
@@ -85,7 +85,7 @@ impl Operator {
 
     pub(crate) fn stop(&mut self) {
         if let Operating::Pointed { new: Record { blob, .. }, .. }
-        | Operating::Unclear { new: Record { blob, .. }, .. }
+        | Operating::AmbiguousWrite { new: Record { blob, .. }, .. }
         | Operating::TakingBack { new: Record { blob, .. }, .. }
         | Operating::Pinned { new: Pinned { blob, .. }, .. } = self.at
         {
@@ -144,12 +144,12 @@ impl Operator {
 
 impl World {
     /// Whether repoint and pin refuse a target.
-    fn is_doomed(&self, to: B) -> bool {
+    fn is_expiring(&self, to: B) -> bool {
         let Some(uploaded) = self.blobs.get(&to) else { return true };
         let days: Vec<_> = self.pointers.keys().map(|day| day_of(*day)).collect();
         let dropped = protocol::pointers_to_drop(&days, day_of(self.today), RETENTION);
         let references = self.references(&dropped);
-        protocol::is_doomed(&key(to), time(*uploaded), self.now(), &references, RETENTION)
+        protocol::is_expiring(&key(to), time(*uploaded), self.now(), &references, RETENTION)
     }
 
     fn begin(&mut self, at: Operating) {
@@ -158,12 +158,12 @@ impl World {
 
     pub(crate) fn start_repoint(&mut self, day: u8, to: B) {
         let read = self.pointers.get(&day).copied();
-        let refused = self.is_doomed(to);
+        let refused = self.is_expiring(to);
         self.begin(if refused { Operating::Idle } else { Operating::Checked { day, to, read } });
     }
 
     pub(crate) fn start_pin(&mut self, to: B) {
-        let (read, refused) = (self.pin, self.is_doomed(to));
+        let (read, refused) = (self.pin, self.is_expiring(to));
         self.begin(if refused { Operating::Idle } else { Operating::PinChecked { to, read } });
     }
 
@@ -247,7 +247,7 @@ impl World {
                 let (previous, who) = (read.map(|record| record.blob), self.operator.stamp());
                 let at = self.begins(day);
                 let told = Told { day, blob: to, previous, by: By::Repoint, at, who };
-                self.history.insert(told, Outcome::Pointing);
+                self.history.insert(told, Outcome::Pending);
                 Operating::Told { told, read }
             }
             Operating::Told { told, read } => {
@@ -256,12 +256,16 @@ impl World {
                 let new = Record { blob, previous, by, stamp: who, written: at };
                 self.write_repointed(told, new, read, write)
             }
-            Operating::Unclear { told, new, read } => {
+            Operating::AmbiguousWrite { told, new, read } => {
                 let found = self.pointers.get(&told.day);
-                match protocol::after_unclear_write(read.as_ref(), &new, found) {
-                    Unclear::Written => Operating::Pointed { told, new, before: read },
-                    Unclear::NotWritten => self.write_repointed(told, new, read, Write::Clear),
-                    Unclear::Changed => Operating::Ended { told, outcome: Outcome::Superseded },
+                match protocol::after_ambiguous_write(read.as_ref(), &new, found) {
+                    AmbiguousWrite::Written => Operating::Pointed { told, new, before: read },
+                    AmbiguousWrite::NotWritten => {
+                        self.write_repointed(told, new, read, Write::Clear)
+                    }
+                    AmbiguousWrite::Changed => {
+                        Operating::Ended { told, outcome: Outcome::Superseded }
+                    }
                 }
             }
             Operating::Pointed { told, new, before } => match before {
@@ -318,7 +322,7 @@ impl World {
         }
         match (landed, write) {
             (true, Write::Clear) => Operating::Pointed { told, new, before: read },
-            _ => Operating::Unclear { told, new, read },
+            _ => Operating::AmbiguousWrite { told, new, read },
         }
     }
 }

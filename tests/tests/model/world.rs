@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::key::{BlobKey, FilterName};
-use bloomsday_common::pointer::{Act, ActKind, Outcome, Pin, Pointer};
-use bloomsday_common::protocol::{References, Retention, Seen};
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
+use bloomsday_common::protocol::{RecordState, References, Retention};
 use jiff::Timestamp;
 
 use crate::actors::{Builder, Pruner, Server};
@@ -247,10 +247,10 @@ impl World {
     /// What the pin and the pointers, but for those of the days `without`, name.
     pub(crate) fn references(&self, without: &[Day]) -> References {
         let pin = match self.pin {
-            Some(pin) => Seen::Found(pin_of(pin)),
-            None => Seen::Absent,
+            Some(pin) => RecordState::Found(pin_of(pin)),
+            None => RecordState::Absent,
         };
-        let pointers: Vec<(Day, Seen<Pointer>)> = self
+        let pointers: Vec<(Day, RecordState<Pointer>)> = self
             .pointers
             .iter()
             .map(|(day, record)| (day_of(*day), seen(Some(record))))
@@ -284,21 +284,21 @@ impl World {
     }
 
     /// The history as the protocol reads it.
-    pub(crate) fn acts(&self) -> Vec<Act> {
-        let told = self.history.iter().map(|(told, outcome)| Act {
+    pub(crate) fn acts(&self) -> Vec<HistoryEvent> {
+        let told = self.history.iter().map(|(told, outcome)| HistoryEvent {
             day: Some(day_of(told.day)),
             blob: Some(key(told.blob)),
             previous: told.previous.map(key),
-            ..Act::new(kind(told.by), *outcome, moment(told.at), "")
+            ..HistoryEvent::new(kind(told.by), *outcome, moment(told.at), "")
         });
         told.collect()
     }
 }
 
-fn kind(by: By) -> ActKind {
+fn kind(by: By) -> EventKind {
     match by {
-        By::Build => ActKind::Build,
-        By::Repoint => ActKind::Repoint,
+        By::Build => EventKind::Build,
+        By::Repoint => EventKind::Repoint,
     }
 }
 
@@ -320,11 +320,11 @@ pub(crate) fn key(B(day, ids): B) -> BlobKey {
     BlobKey { filter: FILTER.clone(), day: day_of(day), digest: Digest::new([ids; 32]) }
 }
 
-pub(crate) fn seen(record: Option<&Record>) -> Seen<Pointer> {
-    let Some(record) = record else { return Seen::Absent };
+pub(crate) fn seen(record: Option<&Record>) -> RecordState<Pointer> {
+    let Some(record) = record else { return RecordState::Absent };
     let (act, previous) = (record.by.map(kind), record.previous.map(key));
     let published_at = record.by.map(|_| moment(record.written));
-    Seen::Found(Pointer { previous, act, published_at, ..Pointer::to(key(record.blob)) })
+    RecordState::Found(Pointer { previous, act, published_at, ..Pointer::to(key(record.blob)) })
 }
 
 pub(crate) fn pin_of(pin: Pinned) -> Pin {

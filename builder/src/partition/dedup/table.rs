@@ -61,7 +61,7 @@ impl<H: IdHash> Table<H> {
 
     /// Puts the hashes one after the other, sorted by the bits that follow those of the partition.
     fn split(&mut self, pieces: &[&[H]], n: usize, bits: u32) {
-        let list = |hash: &H| (hash.leading() << PARTITION_BITS >> (u64::BITS - bits)) as usize;
+        let list = |hash: &H| (hash.high_bits() << PARTITION_BITS >> (u64::BITS - bits)) as usize;
         self.ends.clear();
         self.ends.resize(1 << bits, 0);
         for piece in pieces {
@@ -126,7 +126,7 @@ impl<H: IdHash> Table<H> {
                 prefetch_all(next);
             }
             for (at, hash) in piece.iter().enumerate() {
-                let home = (hash.leading() << bits >> shift) as usize;
+                let home = (hash.high_bits() << bits >> shift) as usize;
                 let mut slots = (home..home + MAX_STEPS).map(|slot| slot & mask);
                 let found = slots.find(|slot| match table[*slot] {
                     0 => true,

@@ -4,15 +4,15 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::batch;
-use super::bits::{Asked, Salts};
+use super::bits::{Prober, Salts};
 use crate::filter::blocked::{Block, block_of};
-use crate::hash::{IdHash, is_usual};
+use crate::hash::{IdHash, is_short};
 
 /// # Safety
 /// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
 #[target_feature(enable = "avx2,bmi2")]
-pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
-    if !is_usual(id) {
+pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
+    if !is_short(id) {
         // SAFETY: as the caller promises.
         return unsafe { other(asked, id) };
     }
@@ -24,7 +24,7 @@ pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
 /// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
 #[target_feature(enable = "avx2,bmi2")]
 #[inline(never)]
-unsafe fn other(asked: &Asked, id: &[u8]) -> bool {
+unsafe fn other(asked: &Prober, id: &[u8]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { asked.any(id, |block, hash| test(block, asked.probes(), &asked.salts, hash)) }
 }

@@ -4,14 +4,14 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::batch;
-use super::bits::{Asked, Salts};
+use super::bits::{Prober, Salts};
 use crate::filter::blocked::{Block, block_of};
 use crate::hash::IdHash;
 
 /// # Safety
 /// The machine has AVX-512F and BMI2, the layout is `blocked`, and the memory lives.
 #[target_feature(enable = "avx512f,bmi2")]
-pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
+pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { asked.any(id, |block, hash| test(block, &asked.salts, hash)) }
 }

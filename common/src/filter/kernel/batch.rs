@@ -2,7 +2,7 @@
 //! forms: `#[inline(always)]`, so that each is compiled with the instruction set of its caller.
 
 use crate::filter::blocked::{Block, block_of};
-use crate::hash::{IdHash, Xxh3, is_legal};
+use crate::hash::{IdHash, Xxh3, is_valid_len};
 use crate::memory::prefetch;
 
 /// How far ahead a loop prefetches: enough to keep every line-fill buffer busy.
@@ -35,7 +35,7 @@ impl<'a> Blocks<'a> {
 #[inline(always)]
 fn begin(blocks: Blocks<'_>, id: &[u8], all_legal: &mut bool) -> u64 {
     // Rare, and put right at the end: the loop need not look at an ID twice.
-    *all_legal &= is_legal(id);
+    *all_legal &= is_valid_len(id);
     let Xxh3(hash) = Xxh3::of(id);
     prefetch(blocks.get(hash));
     hash
@@ -89,9 +89,9 @@ pub(super) fn count<H: IdHash>(
     let mut seen = 0;
     for (i, hash) in hashes.iter().enumerate() {
         if let Some(next) = hashes.get(i + AHEAD) {
-            prefetch(blocks.get(next.leading()));
+            prefetch(blocks.get(next.high_bits()));
         }
-        seen += usize::from(test(blocks.get(hash.leading()), hash.leading()));
+        seen += usize::from(test(blocks.get(hash.high_bits()), hash.high_bits()));
     }
     seen
 }
@@ -99,7 +99,7 @@ pub(super) fn count<H: IdHash>(
 #[cold]
 fn deny_illegal<T: AsRef<[u8]>>(ids: &[T], answers: &mut [bool]) {
     for (id, answer) in ids.iter().zip(answers) {
-        *answer &= is_legal(id.as_ref());
+        *answer &= is_valid_len(id.as_ref());
     }
 }
 

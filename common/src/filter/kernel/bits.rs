@@ -1,23 +1,23 @@
-//! [`Bits`]: a filter's memory, with all that one question needs resolved beforehand.
+//! [`FilterBits`]: a filter's memory, with all that one question needs resolved beforehand.
 
 use std::hint::assert_unchecked;
 use std::ops::Range;
 
-use super::{Form, Kernel, scalar};
+use super::{Isa, Kernel, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::filter::blocked::{Block, MAX_PROBES, SALTS};
 use crate::filter::{Layout, Shape, guava};
 #[cfg(target_arch = "x86_64")]
 use crate::hash::DEVICE_ID_BYTES;
-use crate::hash::{IdHash, Murmur3, Xxh3, is_legal};
+use crate::hash::{IdHash, Murmur3, Xxh3, is_valid_len};
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that asks it: layout, hash, kernel and address are
 /// resolved when it is made, so that a question decides nothing.
-pub(crate) struct Bits {
-    pub(super) asked: Asked,
-    pub(super) one: One,
+pub(crate) struct FilterBits {
+    pub(super) asked: Prober,
+    pub(super) one: ProbeFn,
     /// Owns what `asked` points into. Never written again and never handed out to be.
     memory: Buffer,
     body: Range<usize>,
@@ -25,13 +25,13 @@ pub(crate) struct Bits {
 
 /// What a question needs of a filter.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct Prober {
     first: *const Block,
     shape: Shape,
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     pub(super) salts: Salts,
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
-    in_place: InPlace,
+    in_place: InlineKernel,
 }
 
 /// Which kernel answers in place, in the middle of the caller's own code. It saves a call, a fifth of the
@@ -39,7 +39,7 @@ pub(super) struct Asked {
 /// one comparison says both that this kernel answers and how the ID is hashed.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
-struct InPlace {
+struct InlineKernel {
     avx512: usize,
     avx2: usize,
 }
@@ -53,35 +53,40 @@ pub(super) struct Salts(pub(super) [u32; 16]);
 /// A single question, resolved for a layout and a kernel.
 ///
 /// # Safety
-/// Callable only where the kernel it came from may run, and while the memory behind `Asked` lives.
-pub(super) type One = unsafe fn(&Asked, &[u8]) -> bool;
+/// Callable only where the kernel it came from may run, and while the memory behind `Prober` lives.
+pub(super) type ProbeFn = unsafe fn(&Prober, &[u8]) -> bool;
 
 // SAFETY: the pointer leads into `memory`, which moves with it and is only read.
-unsafe impl Send for Bits {}
+unsafe impl Send for FilterBits {}
 // SAFETY: as above; nothing here changes while it is shared.
-unsafe impl Sync for Bits {}
+unsafe impl Sync for FilterBits {}
 
-impl Bits {
+impl FilterBits {
     /// Resolves `memory[body]` for this shape and kernel.
     ///
     /// # Panics
     /// When the body's length is not the shape's: callers check it before.
-    pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>, kernel: Kernel) -> Bits {
+    pub(crate) fn new(
+        shape: Shape,
+        memory: Buffer,
+        body: Range<usize>,
+        kernel: Kernel,
+    ) -> FilterBits {
         assert_eq!(body.len() as u64, shape.body_bytes(), "the body must have the shape's length");
-        let asked = Asked {
+        let asked = Prober {
             first: memory[body.clone()].as_ptr().cast(),
             shape,
             salts: *Salts::of(shape.probes()),
-            in_place: InPlace::of(shape, kernel),
+            in_place: InlineKernel::of(shape, kernel),
         };
-        Bits { asked, one: one(shape.layout(), kernel), memory, body }
+        FilterBits { asked, one: one(shape.layout(), kernel), memory, body }
     }
 
     /// The same bits asked through another kernel.
-    pub(crate) fn by(self, kernel: Kernel) -> Bits {
+    pub(crate) fn by(self, kernel: Kernel) -> FilterBits {
         let shape = self.asked.shape;
-        let asked = Asked { in_place: InPlace::of(shape, kernel), ..self.asked };
-        Bits { asked, one: one(shape.layout(), kernel), ..self }
+        let asked = Prober { in_place: InlineKernel::of(shape, kernel), ..self.asked };
+        FilterBits { asked, one: one(shape.layout(), kernel), ..self }
     }
 
     #[inline]
@@ -127,40 +132,45 @@ impl Salts {
 }
 
 /// The one function that answers questions to a layout through a kernel.
-fn one(layout: Layout, kernel: Kernel) -> One {
+fn one(layout: Layout, kernel: Kernel) -> ProbeFn {
     match (layout, kernel.0) {
         (Layout::Guava, _) => guava_one,
-        (Layout::Blocked, Form::Scalar) => scalar::one,
+        (Layout::Blocked, Isa::Scalar) => scalar::one,
         #[cfg(target_arch = "x86_64")]
-        (Layout::Blocked, Form::Avx2) => avx2::one,
+        (Layout::Blocked, Isa::Avx2) => avx2::one,
         #[cfg(target_arch = "x86_64")]
-        (Layout::Blocked, Form::Avx512) => avx512::one,
+        (Layout::Blocked, Isa::Avx512) => avx512::one,
     }
 }
 
-impl InPlace {
-    const NEITHER: InPlace = InPlace { avx512: usize::MAX, avx2: usize::MAX };
+impl InlineKernel {
+    const NEITHER: InlineKernel = InlineKernel { avx512: usize::MAX, avx2: usize::MAX };
 
-    fn of(shape: Shape, kernel: Kernel) -> InPlace {
+    fn of(shape: Shape, kernel: Kernel) -> InlineKernel {
         match (shape.layout(), kernel.0) {
             #[cfg(target_arch = "x86_64")]
-            (Layout::Blocked, Form::Avx512) => {
-                InPlace { avx512: DEVICE_ID_BYTES, ..InPlace::NEITHER }
+            (Layout::Blocked, Isa::Avx512) => {
+                InlineKernel { avx512: DEVICE_ID_BYTES, ..InlineKernel::NEITHER }
             }
             #[cfg(target_arch = "x86_64")]
-            (Layout::Blocked, Form::Avx2) if shape.probes() <= avx2::IN_PLACE_PROBES => {
-                InPlace { avx2: DEVICE_ID_BYTES, ..InPlace::NEITHER }
+            (Layout::Blocked, Isa::Avx2) if shape.probes() <= avx2::IN_PLACE_PROBES => {
+                InlineKernel { avx2: DEVICE_ID_BYTES, ..InlineKernel::NEITHER }
             }
-            _ => InPlace::NEITHER,
+            _ => InlineKernel::NEITHER,
         }
     }
 }
 
-impl Asked {
+impl Prober {
     /// Nothing to ask: for functions that look at nothing.
-    pub(super) fn nothing() -> Asked {
+    pub(super) fn nothing() -> Prober {
         let shape = Shape::new(Layout::Blocked, 1, 1).expect("the smallest shape");
-        Asked { first: std::ptr::null(), shape, salts: *Salts::of(1), in_place: InPlace::NEITHER }
+        Prober {
+            first: std::ptr::null(),
+            shape,
+            salts: *Salts::of(1),
+            in_place: InlineKernel::NEITHER,
+        }
     }
 
     /// A question, in place or through `one`.
@@ -168,7 +178,7 @@ impl Asked {
     /// # Safety
     /// `one` and `self` came from the same kernel, which may run here, and the memory lives.
     #[inline(always)]
-    pub(super) unsafe fn ask(&self, one: One, id: &[u8]) -> bool {
+    pub(super) unsafe fn ask(&self, one: ProbeFn, id: &[u8]) -> bool {
         // SAFETY: as the caller promises.
         let is_in = unsafe { self.ask_in_place(id).unwrap_or_else(|| u8::from(one(self, id))) };
         // SAFETY: each way gives 0 or 1. Said here, where they meet, or the compiler tests it once more.
@@ -225,7 +235,7 @@ impl Asked {
     #[inline(always)]
     pub(super) unsafe fn any(&self, id: &[u8], test: impl Fn(&Block, u64) -> bool) -> bool {
         // SAFETY: as the caller promises.
-        is_legal(id) && unsafe { self.legal(id, test) }
+        is_valid_len(id) && unsafe { self.legal(id, test) }
     }
 
     /// # Safety
@@ -240,10 +250,10 @@ impl Asked {
 
 /// # Safety
 /// The layout is `guava`, and the memory lives.
-unsafe fn guava_one(asked: &Asked, id: &[u8]) -> bool {
-    // SAFETY: that many bytes were checked to follow `first` when the `Asked` was made.
+unsafe fn guava_one(asked: &Prober, id: &[u8]) -> bool {
+    // SAFETY: that many bytes were checked to follow `first` when the `Prober` was made.
     let body = unsafe {
         std::slice::from_raw_parts(asked.first.cast::<u8>(), asked.shape.body_bytes() as usize)
     };
-    is_legal(id) && guava::contains(body, asked.shape, Murmur3::of(id))
+    is_valid_len(id) && guava::contains(body, asked.shape, Murmur3::of(id))
 }

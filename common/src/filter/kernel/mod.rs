@@ -11,7 +11,7 @@ mod avx2;
 mod avx512;
 mod batch;
 mod bits;
-mod held;
+mod pinned;
 mod scalar;
 
 use std::fmt;
@@ -19,15 +19,15 @@ use std::fmt;
 use crate::hash::IdHash;
 
 pub(super) use batch::touch;
-pub(super) use bits::Bits;
-pub use held::Held;
+pub(super) use bits::FilterBits;
+pub use pinned::PinnedFilter;
 
 /// One form of the bit-testing code. A value exists only where the machine can run it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Kernel(Form);
+pub struct Kernel(Isa);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Isa {
     Scalar,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -38,20 +38,20 @@ enum Form {
 impl Kernel {
     /// The form that every machine can run: the definition of the format.
     pub fn scalar() -> Kernel {
-        Kernel(Form::Scalar)
+        Kernel(Isa::Scalar)
     }
 
     /// Every form that this machine can run, the fastest last.
     pub fn all() -> Vec<Kernel> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
-        let mut all = vec![Form::Scalar];
+        let mut all = vec![Isa::Scalar];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-            all.push(Form::Avx2);
+            all.push(Isa::Avx2);
         }
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
-            all.push(Form::Avx512);
+            all.push(Isa::Avx512);
         }
         all.into_iter().map(Kernel).collect()
     }
@@ -64,11 +64,11 @@ impl Kernel {
     /// Its name in status and reports.
     pub fn name(self) -> &'static str {
         match self.0 {
-            Form::Scalar => "scalar",
+            Isa::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
-            Form::Avx2 => "avx2",
+            Isa::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Form::Avx512 => "avx512",
+            Isa::Avx512 => "avx512",
         }
     }
 
@@ -76,36 +76,36 @@ impl Kernel {
     #[inline]
     pub(crate) fn blocked(self, body: &[u8], probes: u32, hash: u64) -> bool {
         match self.0 {
-            Form::Scalar => scalar::contains(body, probes, hash),
+            Isa::Scalar => scalar::contains(body, probes, hash),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
-            Form::Avx2 => unsafe { avx2::contains(body, probes, hash) },
+            Isa::Avx2 => unsafe { avx2::contains(body, probes, hash) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
-            Form::Avx512 => unsafe { avx512::contains(body, probes, hash) },
+            Isa::Avx512 => unsafe { avx512::contains(body, probes, hash) },
         }
     }
 
     /// How many of these hashes may be in a `blocked` filter; dispatched once.
     pub(super) fn blocked_count<H: IdHash>(self, body: &[u8], probes: u32, hashes: &[H]) -> usize {
         match self.0 {
-            Form::Scalar => scalar::count(body, probes, hashes),
+            Isa::Scalar => scalar::count(body, probes, hashes),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
-            Form::Avx2 => unsafe { avx2::count(body, probes, hashes) },
+            Isa::Avx2 => unsafe { avx2::count(body, probes, hashes) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
-            Form::Avx512 => unsafe { avx512::count(body, probes, hashes) },
+            Isa::Avx512 => unsafe { avx512::count(body, probes, hashes) },
         }
     }
 
     /// How many bits are set.
     pub(super) fn count_ones(self, bytes: &[u8]) -> u64 {
         match self.0 {
-            Form::Scalar => batch::count_ones(bytes),
+            Isa::Scalar => batch::count_ones(bytes),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of these forms exists only after the CPU said that it has AVX2.
-            Form::Avx2 | Form::Avx512 => unsafe { avx2::count_ones(bytes) },
+            Isa::Avx2 | Isa::Avx512 => unsafe { avx2::count_ones(bytes) },
         }
     }
 
@@ -119,13 +119,13 @@ impl Kernel {
         answers: &mut [bool],
     ) -> usize {
         match self.0 {
-            Form::Scalar => scalar::batch(body, probes, ids, answers),
+            Isa::Scalar => scalar::batch(body, probes, ids, answers),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
-            Form::Avx2 => unsafe { avx2::batch(body, probes, ids, answers) },
+            Isa::Avx2 => unsafe { avx2::batch(body, probes, ids, answers) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
-            Form::Avx512 => unsafe { avx512::batch(body, probes, ids, answers) },
+            Isa::Avx512 => unsafe { avx512::batch(body, probes, ids, answers) },
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Plain Rust: the definition that the other kernels must agree with.
 
 use super::batch;
-use super::bits::Asked;
+use super::bits::Prober;
 use crate::filter::blocked::{Block, bit_of, block_of};
-use crate::hash::{IdHash, is_usual};
+use crate::hash::{IdHash, is_short};
 
 /// # Safety
 /// The layout is `blocked`, and the memory lives.
-pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
-    if !is_usual(id) {
+pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
+    if !is_short(id) {
         // SAFETY: as the caller promises.
         return unsafe { other(asked, id) };
     }
@@ -19,7 +19,7 @@ pub(super) unsafe fn one(asked: &Asked, id: &[u8]) -> bool {
 /// # Safety
 /// The layout is `blocked`, and the memory lives.
 #[inline(never)]
-unsafe fn other(asked: &Asked, id: &[u8]) -> bool {
+unsafe fn other(asked: &Prober, id: &[u8]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { asked.any(id, |block, hash| test(block, asked.probes(), hash)) }
 }

@@ -51,10 +51,10 @@ impl<F: Fn(Timestamp, Day) -> Found, B: Fn(Day, usize) -> Outcome> World<F, B> {
                     let before = self.built.iter().filter(|(_, d, _)| *d == day).count();
                     let outcome = (self.build)(day, before);
                     self.built.push((self.now, day, outcome));
-                    self.known.acts.push(Act {
+                    self.known.acts.push(HistoryEvent {
                         day: Some(day),
                         seconds: Some(60.0),
-                        ..Act::new(ActKind::Build, outcome, self.now, "test")
+                        ..HistoryEvent::new(EventKind::Build, outcome, self.now, "test")
                     });
                     self.now = later(self.now, Duration::from_secs(60));
                 }

@@ -1,36 +1,36 @@
-//! [`Held`]: a filter as one thread holds it, with what a question needs copied beside.
+//! [`PinnedFilter`]: a filter as one thread holds it, with what a question needs copied beside.
 
 use std::sync::Arc;
 
-use super::bits::{Asked, One};
+use super::bits::{ProbeFn, Prober};
 use crate::filter::Filter;
 
 /// A filter as one thread holds it: `owner` keeps it alive, and beside it lies a copy of what a question
 /// needs, so that one finds everything in one place and decides nothing. Before there is a filter, the
 /// answer is the same for all.
-pub struct Held<O> {
-    one: One,
-    asked: Asked,
+pub struct PinnedFilter<O> {
+    one: ProbeFn,
+    asked: Prober,
     /// Keeps the memory that `asked` points into.
     owner: Option<Arc<O>>,
 }
 
 // SAFETY: the pointer leads into memory that goes with it, kept by `owner`, and is only read.
-unsafe impl<O: Send + Sync> Send for Held<O> {}
+unsafe impl<O: Send + Sync> Send for PinnedFilter<O> {}
 // SAFETY: as above; nothing here changes while it is shared.
-unsafe impl<O: Send + Sync> Sync for Held<O> {}
+unsafe impl<O: Send + Sync> Sync for PinnedFilter<O> {}
 
-impl<O> Held<O> {
+impl<O> PinnedFilter<O> {
     /// Holds the `filter` of `owner`.
-    pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> Held<O> {
+    pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> PinnedFilter<O> {
         let bits = &filter(&owner).bits;
-        Held { one: bits.one, asked: bits.asked, owner: Some(owner) }
+        PinnedFilter { one: bits.one, asked: bits.asked, owner: Some(owner) }
     }
 
     /// Holds none yet, and answers `meanwhile`.
-    pub fn none(meanwhile: bool) -> Held<O> {
+    pub fn none(meanwhile: bool) -> PinnedFilter<O> {
         let one = if meanwhile { yes } else { no };
-        Held { one, asked: Asked::nothing(), owner: None }
+        PinnedFilter { one, asked: Prober::nothing(), owner: None }
     }
 
     /// What keeps the filter alive, unless there is none yet.
@@ -48,10 +48,10 @@ impl<O> Held<O> {
     }
 }
 
-fn yes(_: &Asked, _: &[u8]) -> bool {
+fn yes(_: &Prober, _: &[u8]) -> bool {
     true
 }
 
-fn no(_: &Asked, _: &[u8]) -> bool {
+fn no(_: &Prober, _: &[u8]) -> bool {
     false
 }

@@ -24,11 +24,11 @@ pub(crate) const DEVICE_ID_BYTES: usize = 32;
 
 /// Whether `id` has one of [`USUAL_BYTES`].
 #[inline(always)]
-pub(crate) fn is_usual(id: &[u8]) -> bool {
+pub(crate) fn is_short(id: &[u8]) -> bool {
     USUAL_BYTES.contains(&id.len())
 }
 
-/// The hash of an ID that [`is_usual`]; `secret` is XXH3's own, with the seed in it.
+/// The hash of an ID that [`is_short`]; `secret` is XXH3's own, with the seed in it.
 #[inline(always)]
 pub(super) fn hash(id: &[u8], secret: &[Pair; 4]) -> u64 {
     match <&[u8; DEVICE_ID_BYTES]>::try_from(id) {

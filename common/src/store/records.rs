@@ -5,14 +5,14 @@
 
 use bytes::Bytes;
 
-use super::{Store, Version};
+use super::{Precondition, Store};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::FilterName;
 
 /// Where the pointers are, when not in the store.
 #[derive(Clone, Default)]
-pub(super) struct Elsewhere {
+pub(super) struct PointerStore {
     #[cfg(feature = "redis")]
     redis: Option<super::redis::Pointers>,
 }
@@ -33,13 +33,13 @@ impl Store {
     #[cfg(feature = "redis")]
     pub fn with_pointers(self, address: &str, template: &str) -> Result<Store, Error> {
         let redis = Some(super::redis::Pointers::open(address, template)?);
-        Ok(Store { elsewhere: Elsewhere { redis }, ..self })
+        Ok(Store { pointers_in: PointerStore { redis }, ..self })
     }
 
     /// What holds the pointers, when it is not the store itself; it holds no secret.
     pub fn pointers_name(&self) -> Option<&str> {
         #[cfg(feature = "redis")]
-        if let Some(redis) = &self.elsewhere.redis {
+        if let Some(redis) = &self.pointers_in.redis {
             return Some(redis.name());
         }
         None
@@ -48,7 +48,7 @@ impl Store {
     /// What holds the pointers, and under which template, when it is not the store itself.
     pub(super) fn pointers_place(&self) -> Option<(&str, &str)> {
         #[cfg(feature = "redis")]
-        if let Some(redis) = &self.elsewhere.redis {
+        if let Some(redis) = &self.pointers_in.redis {
             return Some((redis.name(), redis.template()));
         }
         None
@@ -105,19 +105,19 @@ impl Store {
 }
 
 #[cfg(feature = "redis")]
-impl Elsewhere {
+impl PointerStore {
     /// What a record is that lives elsewhere; `None` for one that does not.
-    pub(super) async fn version(&self, key: &str) -> Option<Result<Version, Error>> {
+    pub(super) async fn version(&self, key: &str) -> Option<Result<Precondition, Error>> {
         use super::redis::Value;
         let redis = self.redis.as_ref()?;
         let bytes = match redis.read(&redis.place(key)?).await {
-            Ok(Value::Absent) => return Some(Ok(Version(None))),
+            Ok(Value::Absent) => return Some(Ok(Precondition(None))),
             Ok(Value::Bytes(bytes)) => bytes,
             Ok(Value::NoString) => Bytes::from_static(NO_STRING.as_bytes()),
             Err(error) => return Some(Err(error)),
         };
         let tag = object_store::UpdateVersion { e_tag: None, version: None };
-        Some(Ok(Version(Some(super::Snapshot { bytes, tag }))))
+        Some(Ok(Precondition(Some(super::Snapshot { bytes, tag }))))
     }
 
     /// Writes a record that lives elsewhere if it is still what was read.
@@ -125,7 +125,7 @@ impl Elsewhere {
         &self,
         key: &str,
         new: &Bytes,
-        read: &Version,
+        read: &Precondition,
     ) -> Option<Result<(), Error>> {
         let redis = self.redis.as_ref()?;
         let place = redis.place(key)?;
@@ -151,8 +151,8 @@ impl Elsewhere {
 }
 
 #[cfg(not(feature = "redis"))]
-impl Elsewhere {
-    pub(super) async fn version(&self, _: &str) -> Option<Result<Version, Error>> {
+impl PointerStore {
+    pub(super) async fn version(&self, _: &str) -> Option<Result<Precondition, Error>> {
         None
     }
 
@@ -160,7 +160,7 @@ impl Elsewhere {
         &self,
         _: &str,
         _: &Bytes,
-        _: &Version,
+        _: &Precondition,
     ) -> Option<Result<(), Error>> {
         None
     }

@@ -1,4 +1,4 @@
-//! `bloomsday why`: which of the last days hold an ID, and how sure that is.
+//! `bloomsday trace`: which of the last days hold an ID, and how sure that is.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::store::{DayAnswer, chance_of_at_least};
+use bloomsday_common::store::{DayLookup, chance_of_at_least};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -23,9 +23,9 @@ use crate::output::{Output, or_dash, table};
 /// This fetches a blob a day, one after the other, each day of its pointer or, without one, its only
 /// blob.
 ///
-/// Example: bloomsday why rt 0f8fad5bd9cb469fa16570867728950e --days 7
+/// Example: bloomsday trace rt 0f8fad5bd9cb469fa16570867728950e --days 7
 #[derive(Args)]
-pub(crate) struct Why {
+pub(crate) struct Trace {
     /// The filter.
     filter: FilterName,
     /// The ID.
@@ -38,20 +38,20 @@ pub(crate) struct Why {
 /// All days together.
 #[derive(Serialize)]
 struct Summary {
-    days_asked: usize,
-    days_seen: usize,
+    days_searched: usize,
+    days_found: usize,
     /// The chance that an ID that is in none of these days is found in at least so many.
-    chance_if_never_there: f64,
+    chance_if_absent: f64,
 }
 
-impl Why {
+impl Trace {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store(false)?;
         let id = self.id.into_vec();
         let today = Day::of(Timestamp::now());
         let mut answers = Vec::new();
         for back in 0..self.days {
-            let Some(answer) = store.ask_day(&self.filter, today.minus(back), &id).await? else {
+            let Some(answer) = store.lookup_day(&self.filter, today.minus(back), &id).await? else {
                 continue;
             };
             output.show(&answer, String::new);
@@ -65,31 +65,31 @@ impl Why {
         }
         let summary = summary(&answers);
         output.show(&summary, || describe(&answers, &summary));
-        Ok(if summary.days_seen > 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+        Ok(if summary.days_found > 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
     }
 }
 
-fn summary(answers: &[DayAnswer]) -> Summary {
+fn summary(answers: &[DayLookup]) -> Summary {
     let asked: Vec<f64> =
-        answers.iter().filter(|a| a.seen.is_some()).filter_map(|a| a.false_positive).collect();
-    let days_seen = answers.iter().filter(|answer| answer.seen == Some(true)).count();
+        answers.iter().filter(|a| a.contains.is_some()).filter_map(|a| a.false_positive).collect();
+    let days_found = answers.iter().filter(|answer| answer.contains == Some(true)).count();
     Summary {
-        days_asked: asked.len(),
-        days_seen,
-        chance_if_never_there: chance_of_at_least(days_seen, &asked),
+        days_searched: asked.len(),
+        days_found,
+        chance_if_absent: chance_of_at_least(days_found, &asked),
     }
 }
 
-fn describe(answers: &[DayAnswer], summary: &Summary) -> String {
+fn describe(answers: &[DayLookup], summary: &Summary) -> String {
     let rows: Vec<Vec<String>> = answers
         .iter()
         .map(|answer| {
-            let seen = match answer.seen {
+            let seen = match answer.contains {
                 Some(true) => "yes",
                 Some(false) => "no",
                 None => "?",
             };
-            let chance = answer.false_positive.filter(|_| answer.seen == Some(true));
+            let chance = answer.false_positive.filter(|_| answer.contains == Some(true));
             let mut note = answer.error.clone().unwrap_or_default();
             if answer.rolled_back {
                 note += "rolled back: this is the day's own blob";
@@ -102,15 +102,15 @@ fn describe(answers: &[DayAnswer], summary: &Summary) -> String {
             ]
         })
         .collect();
-    let Summary { days_asked, days_seen, chance_if_never_there } = summary;
-    let all = if *days_seen == 0 {
+    let Summary { days_searched, days_found, chance_if_absent } = summary;
+    let all = if *days_found == 0 {
         "In none of them, for certain.".to_owned()
     } else {
         format!(
-            "In {days_seen} of {days_asked} days. An ID that was never there is found in {days_seen} \
+            "In {days_found} of {days_searched} days. An ID that was never there is found in {days_found} \
              or more of them with a chance of {:.3e}.",
-            chance_if_never_there
+            chance_if_absent
         )
     };
-    table(&["day", "seen", "chance that it is false", "note"], &rows) + "\n" + &all + "\n"
+    table(&["day", "contains", "chance that it is false", "note"], &rows) + "\n" + &all + "\n"
 }

@@ -11,7 +11,7 @@ const MAX_CHARS: usize = 200;
 const MAX_WORDS_CHARS: usize = 2000;
 
 /// Text in one line: control characters escaped, cut after `limit` characters.
-pub fn plain(text: &str, limit: usize) -> String {
+pub fn single_line(text: &str, limit: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
     for (i, c) in text.chars().enumerate() {
         if i == limit {
@@ -29,17 +29,17 @@ pub fn plain(text: &str, limit: usize) -> String {
 }
 
 /// Text that somebody wrote into a record or typed, fit for a message.
-pub(crate) fn cut(text: &str) -> String {
-    plain(&without_secrets(text), MAX_CHARS)
+pub(crate) fn truncate(text: &str) -> String {
+    single_line(&redact_urls(text), MAX_CHARS)
 }
 
 /// What another library says of a failure: it may repeat names and answers as they came.
-pub fn words(source: &dyn std::fmt::Display) -> String {
-    plain(&without_secrets(&source.to_string()), MAX_WORDS_CHARS)
+pub fn describe_source(source: &dyn std::fmt::Display) -> String {
+    single_line(&redact_urls(&source.to_string()), MAX_WORDS_CHARS)
 }
 
 /// A text with every URL in it free of user, password and query: where, but not who or with which token.
-pub fn without_secrets(text: &str) -> String {
+pub fn redact_urls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
@@ -56,8 +56,8 @@ pub fn without_secrets(text: &str) -> String {
     shown + rest
 }
 
-/// As [`without_secrets`], for what is one address from end to end, whatever is in it.
-pub fn address_without_secrets(address: &str) -> String {
+/// As [`redact_urls`], for what is one address from end to end, whatever is in it.
+pub fn redact_url(address: &str) -> String {
     match address.split_once("://") {
         Some((scheme, rest)) => format!("{scheme}://{}", strip(rest, Url::parse(address).is_ok())),
         None => address.to_owned(),
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped_and_long_texts_cut() {
-        assert_eq!(plain("late \u{1b}[2Jfiles\r\n", 99), "late \\u{1b}[2Jfiles\\r\\n");
-        assert_eq!(plain("a\u{9b}b\u{202e}c\u{7f}\t", 99), "a\\u{9b}b\\u{202e}c\\u{7f}\\t");
-        assert_eq!(plain("żółć", 4), "żółć");
-        assert_eq!(plain("żółć!", 4), "żółć…");
+        assert_eq!(single_line("late \u{1b}[2Jfiles\r\n", 99), "late \\u{1b}[2Jfiles\\r\\n");
+        assert_eq!(single_line("a\u{9b}b\u{202e}c\u{7f}\t", 99), "a\\u{9b}b\\u{202e}c\\u{7f}\\t");
+        assert_eq!(single_line("żółć", 4), "żółć");
+        assert_eq!(single_line("żółć!", 4), "żółć…");
     }
 
     #[test]
@@ -102,12 +102,12 @@ mod tests {
             ("s3://[me:hunter2@bucket", "s3://bucket"),
             ("/local/path?a=b", "/local/path?a=b"),
         ] {
-            assert_eq!(without_secrets(text), expected);
-            assert_eq!(address_without_secrets(text), expected);
+            assert_eq!(redact_urls(text), expected);
+            assert_eq!(redact_url(text), expected);
         }
-        assert_eq!(address_without_secrets("s3://me:hun ter2@bucket/x"), "s3://bucket/x");
+        assert_eq!(redact_url("s3://me:hun ter2@bucket/x"), "s3://bucket/x");
         assert_eq!(
-            without_secrets("cannot use \"s3://a:b@c/d?e=f\": see https://h/ or file:///x"),
+            redact_urls("cannot use \"s3://a:b@c/d?e=f\": see https://h/ or file:///x"),
             "cannot use \"s3://c/d?…\": see https://h/ or file:///x"
         );
     }

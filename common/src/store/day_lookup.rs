@@ -8,15 +8,15 @@ use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
-use crate::protocol::Seen;
+use crate::protocol::RecordState;
 
 /// One day's answer about an ID.
 #[derive(Clone, Debug, Serialize)]
-pub struct DayAnswer {
+pub struct DayLookup {
     /// The day.
     pub day: Day,
     /// Whether its own blob holds the ID; `None` when it could not be asked.
-    pub seen: Option<bool>,
+    pub contains: Option<bool>,
     /// The chance that it says "yes" to an ID that it does not hold: measured when it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub false_positive: Option<f64>,
@@ -32,25 +32,25 @@ pub struct DayAnswer {
 
 impl Store {
     /// Asks one day's own blob: the pointer's if it is of that day, else the only one of that day.
-    /// `None` when the day has none. A blob that cannot be read is an answer without `seen`: one bad
+    /// `None` when the day has none. A blob that cannot be read is an answer without `contains`: one bad
     /// day must not hide what the others say.
     ///
     /// Cost: fetches and checks the whole blob.
     ///
     /// # Errors
     /// The store's, for pointers and listings.
-    pub async fn ask_day(
+    pub async fn lookup_day(
         &self,
         filter: &FilterName,
         day: Day,
         id: &[u8],
-    ) -> Result<Option<DayAnswer>, Error> {
-        let pointer = self.pointer(filter, day).await?.seen;
+    ) -> Result<Option<DayLookup>, Error> {
+        let pointer = self.pointer(filter, day).await?.state;
         let named = pointer.found().map(|pointer| pointer.blob.clone());
         let own = named.filter(|blob| blob.day == day);
-        let rolled_back = matches!(pointer, Seen::Found(_)) && own.is_none();
-        let (seen, false_positive, digest, error) = (None, None, None, None);
-        let nothing = DayAnswer { day, seen, false_positive, digest, rolled_back, error };
+        let rolled_back = matches!(pointer, RecordState::Found(_)) && own.is_none();
+        let (contains, false_positive, digest, error) = (None, None, None, None);
+        let nothing = DayLookup { day, contains, false_positive, digest, rolled_back, error };
         let blob = match own {
             Some(blob) => blob,
             None => match &self.blobs(filter, Some(day)).await?[..] {
@@ -58,16 +58,16 @@ impl Store {
                 [only] => only.clone(),
                 several => {
                     let error = format!("{} blobs, and the pointer names none", several.len());
-                    return Ok(Some(DayAnswer { error: Some(error), ..nothing }));
+                    return Ok(Some(DayLookup { error: Some(error), ..nothing }));
                 }
             },
         };
         let digest = Some(blob.digest);
         Ok(Some(match self.ask_blob(&blob, id).await {
-            Ok((seen, fpp)) => {
-                DayAnswer { seen: Some(seen), false_positive: Some(fpp), digest, ..nothing }
+            Ok((contains, fpp)) => {
+                DayLookup { contains: Some(contains), false_positive: Some(fpp), digest, ..nothing }
             }
-            Err(error) => DayAnswer { digest, error: Some(error.to_string()), ..nothing },
+            Err(error) => DayLookup { digest, error: Some(error.to_string()), ..nothing },
         }))
     }
 

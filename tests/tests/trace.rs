@@ -1,4 +1,4 @@
-//! `bloomsday why`: which of the last days hold an ID, on every kind of store.
+//! `bloomsday trace`: which of the last days hold an ID, on every kind of store.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
@@ -25,12 +25,12 @@ fn each_day_answers_for_itself_with_its_measured_rate() {
         build(&backend, 3, 0..1_000);
         build(&backend, 20, 0..3_000);
         let said = lines(&backend.bloomsday(&["why", "rt", &user(1_500)]).run().expect(0).stdout);
-        let seen: Vec<bool> = said.iter().filter_map(|line| line["seen"].as_bool()).collect();
+        let seen: Vec<bool> = said.iter().filter_map(|line| line["contains"].as_bool()).collect();
         assert_eq!(seen, [true, true, false], "the newest day comes first: {said:?}");
         let summary = &said[3];
-        assert_eq!((&summary["days_asked"], &summary["days_seen"]), (&3.into(), &2.into()));
+        assert_eq!((&summary["days_searched"], &summary["days_found"]), (&3.into(), &2.into()));
         // Three chances of about 0.001; two hits of an absent ID: about 3 × 1e-6.
-        let chance = summary["chance_if_never_there"].as_f64().unwrap();
+        let chance = summary["chance_if_absent"].as_f64().unwrap();
         assert!((1e-6..6e-6).contains(&chance), "{chance}");
         let fpp = said[0]["false_positive"].as_f64().unwrap();
         assert!((0.0005..0.0013).contains(&fpp), "{fpp}");
@@ -50,7 +50,7 @@ fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other()
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
     let said = lines(&backend.bloomsday(&["why", "rt", &user(10)]).run().expect(0).stdout);
-    assert_eq!((&said[0]["seen"], &said[0]["rolled_back"]), (&true.into(), &true.into()));
+    assert_eq!((&said[0]["contains"], &said[0]["rolled_back"]), (&true.into(), &true.into()));
 
     let blobs = std::path::Path::new(&backend.store).join("rt/blobs");
     let mut newest = std::fs::read_dir(&blobs).unwrap().map(|entry| entry.unwrap().path());
@@ -60,5 +60,5 @@ fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other()
     std::fs::write(&newest, bytes).unwrap();
     let said = lines(&backend.bloomsday(&["why", "rt", &user(5_010)]).run().expect(0).stdout);
     assert!(said[0]["error"].as_str().unwrap().contains("damaged"), "{said:?}");
-    assert_eq!(said[1]["seen"], true);
+    assert_eq!(said[1]["contains"], true);
 }
