@@ -9,6 +9,7 @@
 //! | [`browser`] | a real Chromium without a window |
 //! | [`input`] | Parquet and IDs |
 //! | [`made`] | blobs without Parquet |
+//! | [`measured`] | a build with a limit on its memory, and what it took |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
 //! | [`liar`] | a store that lies |
 //! | [`victim`] | programs that are killed at a named place |
@@ -28,6 +29,7 @@ pub mod daemon;
 pub mod input;
 pub mod liar;
 pub mod made;
+pub mod measured;
 pub mod nginx;
 pub mod program;
 pub mod redis;

@@ -172,15 +172,22 @@ fn a_column_that_holds_no_ids_is_refused_by_its_type() {
 }
 
 #[test]
-fn a_codec_that_is_not_read_is_refused_by_name_and_only_where_it_matters() {
+fn what_is_sound_but_not_read_is_refused_by_name_with_the_remedy() {
     let good = Good::local();
-    let run = good.build(&fixture("pyarrow-brotli.parquet"), "id").expect(2);
-    run.complains(&["pyarrow-brotli.parquet", "`id`", "Brotli", "Snappy", "write the file again"]);
+    let run = good.build(&fixture("forged/codec_lzo.parquet"), "id").expect(2);
+    run.complains(&["codec_lzo.parquet", "`id`", "LZO", "Snappy", "write the file again"]);
+    let run = good.build(&fixture("forged/encrypted_column.parquet"), "id").expect(2);
+    run.complains(&["encrypted_column.parquet", "its column `id` is encrypted"]);
+    let run = good.build(&fixture("forged/decimal_scaled.parquet"), "id").expect(2);
+    run.complains(&["2 digits behind the point; write the IDs as whole numbers"]);
+    let run = good.build(&fixture("pyarrow-not-ids.parquet"), "list").expect(2);
+    run.complains(&["`list`", "write a row for each value", "explode(list)"]);
     good.unmoved();
-    // That column is read, and then refused only for being unlike the day before.
-    good.build(&fixture("pyarrow-brotli.parquet"), "other")
-        .expect(6)
-        .complains(&["distinct IDs 40"]);
+    // Brotli and Snappy are read, and then refused only for being unlike the day before.
+    for column in ["id", "other"] {
+        let run = good.build(&fixture("pyarrow-brotli.parquet"), column).expect(6);
+        run.complains(&["distinct IDs 40"]);
+    }
     good.unmoved();
 }
 

@@ -2,66 +2,26 @@
 //! flipped bytes. A build of it ends with an error that names the file, or with the right filter; it
 //! never panics, is never killed, and stays within a stated memory.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user};
-use bloomsday_tests::program::high_water;
+use bloomsday_tests::input::user;
+use bloomsday_tests::measured::{self, Measured};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 /// What a build may take of memory here.
 const MEMORY: &str = "512MiB";
-/// Every address the process may have, set with `ulimit -v`: a build that asks for more is refused it.
-/// Threads and the allocator's arenas take addresses that are never touched, so this is a wide bound.
-const MOST_KIB: u64 = 3 << 20;
 /// The same, in KiB: the most memory really touched, as the system counted it.
 const MOST_TOUCHED_KIB: u64 = 512 << 10;
 
-struct Ran {
-    code: Option<i32>,
-    stderr: String,
-    touched_kib: u64,
-}
-
-/// Builds a file in a process with a limit on its memory, and measures what it took.
-fn build(backend: &Backend, file: &Path) -> Ran {
-    fs::create_dir_all(&backend.store).unwrap();
-    let (day, input) = (today().to_string(), file.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
-    let words = [&words[..], &["--memory", MEMORY, "--threads", "1", "--dry-run"]].concat();
-    let plain = backend.bloomsday(&words).into_command();
-    let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command.env("MALLOC_ARENA_MAX", "2").stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let process = child.id();
-    let watcher = std::thread::spawn(move || {
-        // The kernel keeps the peak itself, so that looking now and then is enough.
-        let mut touched = 0;
-        while let Some(bytes) = high_water(process) {
-            touched = bytes >> 10;
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        touched
-    });
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    let code = child.wait().unwrap().code();
-    Ran { code, stderr, touched_kib: watcher.join().unwrap() }
+fn build(backend: &Backend, file: &Path) -> Measured {
+    measured::build(backend, file, MEMORY)
 }
 
 /// The file is refused as damaged, by name, within the memory.
@@ -166,11 +126,12 @@ fn pages_that_unpack_to_more_than_the_budget_has_room_for_are_refused_unopened()
 fn a_footer_that_nests_millions_deep_or_lists_billions_is_refused() {
     let backend = Backend::local();
     // version 1; schema: a list of so many groups, each in the one before.
-    let nested = |depth: usize| {
-        let mut footer = vec![0x15, 2, 0x19, 0xfc];
+    // The list's type and the one of a count of children: 0x19 and 0x15 are a list and an i32.
+    let nested_as = |depth: usize, list: u8, count: u8| {
+        let mut footer = vec![0x15, 2, list, 0xfc];
         footer.extend(varint(depth as u64 + 1));
         // repetition 0 (field 3), name `a` (4), one child (5).
-        (0..depth).for_each(|_| footer.extend([0x35, 0, 0x18, 1, b'a', 0x15, 2, 0]));
+        (0..depth).for_each(|_| footer.extend([0x35, 0, 0x18, 1, b'a', count, 2, 0]));
         // The leaf: type 6 (field 1), repetition 0, name `id`.
         footer.extend([0x15, 12, 0x25, 0, 0x18, 2, b'i', b'd', 0]);
         // no rows (field 3), no row groups (4).
@@ -179,7 +140,13 @@ fn a_footer_that_nests_millions_deep_or_lists_billions_is_refused() {
     };
     for depth in [200, 10_000, 1_000_000, 5_000_000] {
         let file = folder(&backend).join(format!("nested-{depth}.parquet"));
-        fs::write(&file, nested(depth)).unwrap();
+        fs::write(&file, nested_as(depth, 0x19, 0x15)).unwrap();
+        refused(&backend, &file);
+    }
+    // The same as a set, and with counts of 64 and 16 bits, which a careless reader takes as they come.
+    for (list, count) in [(0x1a, 0x15), (0x19, 0x16), (0x19, 0x14)] {
+        let file = folder(&backend).join(format!("nested-{list}-{count}.parquet"));
+        fs::write(&file, nested_as(250_000, list, count)).unwrap();
         refused(&backend, &file);
     }
     for (name, footer) in [
@@ -229,6 +196,37 @@ fn a_list_of_lengths_that_claims_billions_is_refused() {
             }
         }
     }
+}
+
+/// Files that contradict themselves, each in one place, and sound ones beside them: `forged/make.py`.
+#[test]
+fn what_contradicts_itself_is_damage_and_no_id_is_lost_silently() {
+    let backend = Backend::local();
+    let forged = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet/forged");
+    let expected = fs::read(forged.join("expected.json")).unwrap();
+    let expected: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&expected).unwrap();
+    for (name, expected) in &expected {
+        let name = format!("{name}.parquet");
+        for (memory, mib) in [("512MiB", 512), ("256MiB", 256)] {
+            let ran = measured::build(&backend, &forged.join(&name), memory);
+            let code = match expected.as_str() {
+                Some("damaged") => 7,
+                Some("refused") => 1,
+                Some("unread") => 2,
+                _ => 0,
+            };
+            assert_eq!(ran.code, Some(code), "{name}: {} {}", ran.stdout, ran.stderr);
+            assert!(ran.touched_kib >> 10 < mib + 64, "{name}: {} MiB", ran.touched_kib >> 10);
+            match expected.as_u64() {
+                Some(ids) => {
+                    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+                    assert_eq!(report["ids"], ids, "{name}");
+                }
+                None => assert!(ran.stderr.contains(&name), "{name}: {}", ran.stderr),
+            }
+        }
+    }
+    assert!(expected.len() > 90, "{}", expected.len());
 }
 
 #[test]

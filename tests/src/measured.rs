@@ -1,0 +1,65 @@
+//! A build in a process with a limit on its memory, and what it took.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::backend::Backend;
+use crate::input::today;
+use crate::program::high_water;
+
+/// Every address the process may have, set with `ulimit -v`: a build that asks for more is refused it.
+/// Threads and the allocator's arenas take addresses that are never touched, so this is a wide bound.
+const MOST_KIB: u64 = 3 << 20;
+
+/// How a build ended.
+pub struct Measured {
+    /// Its exit status; none if a signal ended it.
+    pub code: Option<i32>,
+    /// Its report.
+    pub stdout: String,
+    /// What it complained of.
+    pub stderr: String,
+    /// The most memory really touched, as the system counted it.
+    pub touched_kib: u64,
+}
+
+/// Builds the column `id` of a file with so much `--memory`, without publishing.
+pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
+    fs::create_dir_all(&backend.store).expect("a folder");
+    let (day, input) = (today().to_string(), file.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
+    let words =
+        [&words[..], &["--memory", memory, "--threads", "1", "--dry-run", "--json"]].concat();
+    let plain = backend.bloomsday(&words).into_command();
+    let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("MALLOC_ARENA_MAX", "2").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("a shell");
+    let process = child.id();
+    let watcher = std::thread::spawn(move || {
+        // The kernel keeps the peak itself, so that looking now and then is enough.
+        let mut touched = 0;
+        while let Some(bytes) = high_water(process) {
+            touched = bytes >> 10;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        touched
+    });
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    // A report has a few kilobytes, which its pipe holds.
+    let mut errors = child.stderr.take().expect("it is piped");
+    errors.read_to_string(&mut stderr).expect("text");
+    let mut report = child.stdout.take().expect("it is piped");
+    report.read_to_string(&mut stdout).expect("text");
+    let code = child.wait().expect("a child").code();
+    Measured { code, stdout, stderr, touched_kib: watcher.join().expect("it only looks") }
+}
