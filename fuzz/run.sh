@@ -3,7 +3,7 @@
 # result.
 #
 #   fuzz/run.sh                  a short run: 10 seconds a target
-#   fuzz/run.sh full             the long run: 100,000,000 executions a target
+#   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan
 #   fuzz/run.sh full header      one target of it
 #
 # Needs a Rust toolchain, stable will do, and g++, which it installs on Debian or Ubuntu. An input that
@@ -12,9 +12,10 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-targets=(header config record query)  # the slowest first
+targets=(scan header config record query)  # the slowest first
 short_seconds=10
 long_runs=100000000
+long_scan_runs=10000000
 
 size=short limit=(-max_total_time=$short_seconds)
 if [ "${1:-}" = full ]; then
@@ -49,6 +50,9 @@ RUSTFLAGS="--cfg fuzzing $(echo $coverage)" \
 
 # Leaves target/TARGET.log, and its line of the table in target/TARGET.row.
 fuzz() {
+  local limit=("${limit[@]}")
+  # Each execution writes a whole Parquet file and reads it.
+  if [ "$1" = scan ] && [ "$size" = full ]; then limit=(-runs=$long_scan_runs); fi
   # Four times the longest ID, text record's line or sensible configuration; a header comes with its blob.
   local longest=4096
   [ "$1" != header ] || longest=10000
