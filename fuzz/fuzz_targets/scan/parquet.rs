@@ -80,7 +80,7 @@ impl Thrift {
 
     fn field(&mut self, id: i64, kind: u8) {
         let last = self.last.last_mut().expect("a struct is open");
-        match id - *last {
+        match id.wrapping_sub(*last) {
             step @ 1..=15 => self.bytes.push((step as u8) << 4 | kind),
             _ => {
                 self.bytes.push(kind);
