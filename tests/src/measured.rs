@@ -30,8 +30,7 @@ pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
     fs::create_dir_all(&backend.store).expect("a folder");
     let (day, input) = (today().to_string(), file.display().to_string());
     let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
-    let words =
-        [&words[..], &["--memory", memory, "--threads", "1", "--dry-run", "--json"]].concat();
+    let words = [&words[..], &["--memory", memory, "--threads", "1", "--dry-run"]].concat();
     let plain = backend.bloomsday(&words).into_command();
     let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");

@@ -36,7 +36,7 @@ fn days_are_built_served_rolled_back_and_explained() {
     assert_eq!(daemon.status()["state"], "rolled_back");
     assert!(!daemon.contains(&user(2_500)));
     let why = backend.bloomsday(&["why", "rt", &user(2_500)]).run().expect(0).stdout;
-    assert_eq!(why.matches("\"seen\":true").count(), 1, "{why}");
+    assert_eq!(why.matches("\"contains\":true").count(), 1, "{why}");
     backend.bloomsday(&["pin", "rt", "--to", &day]).run().expect(0);
     assert_eq!(daemon.reload("").0, 200);
     assert!(daemon.contains(&user(2_500)));

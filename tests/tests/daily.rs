@@ -37,10 +37,10 @@ fn a_day_is_published_and_every_id_is_answered_yes() {
 
         let all: String = (0..20_000).map(|n| user(n) + "\n").collect();
         let asked = backend.bloomsday(&["query", "rt"]).stdin(all.as_bytes()).run().expect(0);
-        assert_eq!(asked.stdout.matches("\"seen\":true").count(), 20_000);
+        assert_eq!(asked.stdout.matches("\"contains\":true").count(), 20_000);
         let absent: String = (50_000..150_000).map(|n| user(n) + "\n").collect();
         let asked = backend.bloomsday(&["query", "rt"]).stdin(absent.as_bytes()).run().expect(0);
-        let wrong = asked.stdout.matches("\"seen\":true").count();
+        let wrong = asked.stdout.matches("\"contains\":true").count();
         assert!((2_500..=3_150).contains(&wrong), "{wrong} of 100,000 absent IDs");
         backend.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
         backend.bloomsday(&["query", "rt", "nobody"]).run().expect(3);

@@ -315,7 +315,7 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
         kept.write_all(head.as_bytes()).unwrap();
         let mut answer = vec![0; 4096];
         let n = kept.read(&mut answer).unwrap();
-        assert!(String::from_utf8_lossy(&answer[..n]).contains("\"seen\":true"));
+        assert!(String::from_utf8_lossy(&answer[..n]).contains("\"contains\":true"));
     };
     (0..1_000).for_each(&mut ask);
     let mut waiting = TcpStream::connect(&address).unwrap();
