@@ -287,7 +287,7 @@ fn absurd_values_are_refused_where_they_are_read() {
     for (name, text) in [
         ("max_age_days", "[filters.rt]\nmax_age_days = 4000000000\n"),
         ("max_age_days", "[filters.rt]\nmax_age_days = 3000000\n"),
-        ("max_age_days", "[filters.rt]\nmax_age_days = 367\n"),
+        ("max_age_days", "[filters.rt]\nmax_age_days = 401\n"),
         ("guard_max_hold", "[filters.rt]\nguard_max_hold = \"300000000000000000s\"\n"),
         ("guard_max_hold", "[filters.rt]\nguard_max_hold = \"40days\"\n"),
         ("poll_interval", "poll_interval = \"300000000000000000s\"\n[filters.rt]\n"),

@@ -179,7 +179,7 @@ fn days<'de, const MIN: u32, const MAX: u32, D: Deserializer<'de>>(
     if (MIN..=MAX).contains(&days) {
         return Ok(Some(days));
     }
-    Err(serde::de::Error::custom(format!("{days} days: choose {MIN} to {MAX}")))
+    Err(serde::de::Error::custom(format!("{days} days: choose {MIN} to at most {MAX}")))
 }
 
 fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
@@ -229,10 +229,10 @@ mod tests {
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
-            ("[filters.rt]\nkeep_days = 99999999", "1 to 36525"),
-            ("[filters.rt]\nmax_age_days = 4294967295", "0 to 400"),
+            ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),
+            ("[filters.rt]\nmax_age_days = 4294967295", "0 to at most 400"),
             ("[filters.rt]\nmax_age_days = 3000000", "max_age_days"),
-            ("[filters.rt]\nday_offset = 4294967295", "0 to 366"),
+            ("[filters.rt]\nday_offset = 4294967295", "0 to at most 366"),
             ("[filters.rt]\ncatch_up_days = 4294967295", "catch_up_days"),
             ("poll_interval = \"300000000000000000s\"", "at most 1day"),
             ("[filters.rt]\nsettle = \"300000000000000000s\"", "settle"),
@@ -245,7 +245,7 @@ mod tests {
             ("[filters.rt]\nschedule = \"0 2 * * 1\"", "Sunday or Monday"),
             ("[filters.rt]\nschedule = 2", "schedule"),
             ("[filters.rt]\nsettle = \"soon\"", "settle"),
-            ("[filters.rt]\nmax_age_days = 401", "0 to 400"),
+            ("[filters.rt]\nmax_age_days = 401", "0 to at most 400"),
             ("[filters.rt]\nguard_max_hold = \"31days\"", "at most"),
             ("poll_interval = \"0s\"", "longer than zero"),
             ("poll_interval = \"25h\"", "at most 1day"),
