@@ -20,9 +20,9 @@ use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::output::{Output, host};
 
-/// Answer questions over HTTP, and follow the pointers.
+/// Look IDs up over HTTP, and follow the pointers.
 ///
-/// SIGHUP reloads, SIGTERM finishes what is under way and stops.
+/// SIGHUP reloads. SIGTERM finishes the running requests and stops.
 ///
 /// Example: bloomsday serve --store s3://ads-filters/prod --filter rt
 #[derive(Args)]
@@ -30,26 +30,27 @@ pub(crate) struct Serve {
     /// A filter to serve; may repeat [default: every filter of the configuration].
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
-    /// Where questions are answered [default: 127.0.0.1:8642].
+    /// The address for lookups [default: 127.0.0.1:8642].
     #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Where reloads are asked for [default: 127.0.0.1:8643].
+    /// The address for reloads and the operator's page [default: 127.0.0.1:8643].
     #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_ADMIN")]
     admin: Option<SocketAddr>,
     /// A file with the token that reloads must present; required unless --admin is loopback.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
-    /// A file with the certificate chain, PEM: both addresses then speak only HTTPS. SIGHUP reads it again.
+    /// A file with the certificate chain, PEM: both addresses then speak only HTTPS. SIGHUP reads
+    /// it again.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_CERT")]
     tls_cert: Option<PathBuf>,
     /// A file with the private key of the certificate, PEM.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_KEY")]
     tls_key: Option<PathBuf>,
-    /// How long from one look at the pointers to the next, at most a day [default: 10m].
+    /// The time between two polls of the pointers, at most a day [default: 10m].
     #[arg(long, value_name = "TIME", value_parser = poll_interval)]
     #[arg(env = "BLOOMSDAY_POLL_INTERVAL")]
     poll_interval: Option<Duration>,
-    /// Where verified blobs are kept for a start without the store.
+    /// The folder for verified blobs, for a start without the store.
     #[arg(long, value_name = "DIR", env = "BLOOMSDAY_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
 }
@@ -61,11 +62,15 @@ impl Serve {
         if names.is_empty() {
             names = file.filters.keys().cloned().collect();
         }
-        // Whoever names one twice wants it once.
+        // A name that is given twice is served once.
         let mut known = BTreeSet::new();
         names.retain(|name| known.insert(name.clone()));
         let filters = names.into_iter().map(|name| settings.follow(name)).collect();
         let mut config = Config::new(settings.store()?, filters);
+        if config.filters.is_empty() {
+            let why = "there is no filter to serve: name one with --filter, or in bloomsday.toml";
+            return Err(Error::Usage(why.into()));
+        }
         if let Some(interval) = self.poll_interval.or(file.poll_interval) {
             config.poll_interval = interval;
         }
@@ -77,34 +82,43 @@ impl Serve {
         let listen = self.listen.or(file.listen).unwrap_or(([127, 0, 0, 1], 8642).into());
         let admin = self.admin.or(file.admin).unwrap_or(([127, 0, 0, 1], 8643).into());
 
+        if !admin.ip().is_loopback() && token.is_none() {
+            return Err(Error::Usage(format!(
+                "the admin address {admin} is not a loopback address, so it needs a token: give \
+                 --admin-token-file, or listen on 127.0.0.1"
+            )));
+        }
+
         let signals = Signals::new()?;
-        // Not `start`: until a filter is loaded the daemon answers 503, which says more than waiting.
+        // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
+        // listener.
         let bloomsday = start_on(settings.open_store(false)?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
         let at = json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
         output.show(&at, || {
             let scheme = if tls.is_some() { "https" } else { "http" };
             let (public, admin) = (server.public, server.admin);
-            format!("questions at {scheme}://{public}, admin at {scheme}://{admin}\n")
+            format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}\n")
         });
         if file.heartbeats.unwrap_or(true) {
             let name = format!("{}-{}", host(), server.public.port());
             let beating = bloomsday.clone();
             tokio::spawn(async move { beating.heartbeats(name).await });
         }
-        // What nobody follows would answer for ever: whoever starts it again must hear why.
+        // Without the poller the filters would stay as they are for ever: end, with the reason.
         let ended = tokio::select! {
             () = signals.until_stopped(&bloomsday, tls.as_ref()) => Ok(ExitCode::SUCCESS),
             () = bloomsday.stopped() => Err(bloomsday_server::error::Error::Stopped.into()),
             wrong = bloomsday.other_pointers() => Err(wrong.into()),
         };
-        tracing::info!("stopping: no new requests; those under way are answered");
+        tracing::info!("stopping: no new requests; the running ones are finished");
         server.stop().await;
         ended
     }
 }
 
-/// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a process.
+/// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a
+/// process.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -137,7 +151,7 @@ impl Signals {
                 Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
                 None => {}
             }
-            // Its outcome is logged by the poller and shown by /status.
+            // The poller logs the outcome, and /status reports it.
             let bloomsday = bloomsday.clone();
             tokio::spawn(async move { bloomsday.reload().await });
         }
@@ -170,7 +184,7 @@ fn read_token(path: &Path) -> Result<Token, Error> {
     match text.trim() {
         "" => Err(wrong("is empty")),
         _ if text.len() as u64 > MAX_TOKEN_BYTES => Err(wrong("has more than 4,096 bytes")),
-        // What a header cannot carry would be refused at every call.
+        // No header can carry other characters.
         token if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) => {
             Err(wrong("must hold one line of printable ASCII"))
         }
@@ -178,7 +192,7 @@ fn read_token(path: &Path) -> Result<Token, Error> {
     }
 }
 
-/// Only warns: Kubernetes mounts secrets so, and nobody else is in that container.
+/// Only warns: Kubernetes mounts secrets this way, and a container has no other users.
 fn warn_if_others_read(what: &str, path: &Path) {
     const OTHERS: u32 = 0o004;
     if std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & OTHERS != 0) {

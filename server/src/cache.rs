@@ -1,4 +1,5 @@
-//! The local copy: the verified blob of each filter that was followed last, for a start without the store.
+//! The local copy: the verified blob of each filter that was followed last, for a start without the
+//! store.
 //!
 //! ```text
 //! FOLDER/bloomsday-cache                 whose it is: the store's address, without secrets
@@ -6,9 +7,9 @@
 //! FOLDER/FILTER/DAY-DIGEST.copy          the blob
 //! ```
 //!
-//! The folder is no store and lies in none, and no other store's server shares it. Whatever stands in
-//! it, no look waits for it: only regular files are opened, links are not followed, reads are bounded in bytes
-//! and time. Nothing is deleted or written over but what bears the names above.
+//! The folder is no store and lies in none, and no other store's server shares it. Whatever stands
+//! in it, no look waits for it: only regular files are opened, links are not followed, reads are
+//! bounded in bytes and time. Nothing is deleted or written over but what bears the names above.
 
 mod place;
 
@@ -320,14 +321,15 @@ fn write_durably(path: &Path, bytes: &[u8], step: fn(&'static str)) -> io::Resul
         Ok(())
     };
     write().inspect_err(|_: &io::Error| {
-        // A full disk is not helped by half a blob; and if this fails too, the next write tries again.
+        // A full disk is not helped by half a blob; and if this fails too, the next write tries
+        // again.
         let _ = fs::remove_file(&temporary);
     })?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Makes a new file beside `path`. One of its name that an earlier write left is written anew; anything
-/// else is left alone, and another name is taken.
+/// Makes a new file beside `path`. One of its name that an earlier write left is written anew;
+/// anything else is left alone, and another name is taken.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut last = None;
     for n in 0..MAX_NAMES {

@@ -1,84 +1,95 @@
-//! [`Error`]: why a server could not start or reload.
+//! [`Error`]: why a server cannot start or reload.
 
 use std::time::Duration;
 
 use bloomsday_common::error::Kind;
 
-/// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
+/// The error of this crate. [`Error::kind`] tells what can be done about it; do not parse the text.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # fn main() {
+/// # let (_folder, store) = store_with(&[b"alice"]);
+/// use bloomsday_server::{Config, error::Error, start_unloaded};
+///
+/// let no_filters = start_unloaded(Config::new(&store, vec![]), false);
+/// assert!(matches!(no_filters, Err(Error::NoFilters)));
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the contract with the store says.
+    /// An error of the store.
     #[error(transparent)]
     Common(#[from] bloomsday_common::error::Error),
-    /// Nothing to serve.
-    #[error("there is no filter to serve: name one with --filter, or in bloomsday.toml")]
+    /// The configuration names no filter.
+    #[error("there is no filter to serve: add one to the configuration's `filters`")]
     NoFilters,
-    /// A filter that is not served here.
+    /// This server does not serve the filter.
     #[error("there is no filter `{name}` here; served are: {}", .served.join(", "))]
     UnknownFilter {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// What there is.
+        /// The names of the filters that are served.
         served: Vec<String>,
     },
-    /// A filter that did not answer in time.
-    #[error("`{filter}` does not answer after {} s: {why}", .deadline.as_secs())]
+    /// A filter was not loaded before the deadline.
+    #[error("`{filter}` is not loaded after {} s: {why}", .deadline.as_secs())]
     NotReady {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// How long was waited.
+        /// The time limit.
         deadline: Duration,
-        /// What stood in the way last.
+        /// The last error of the filter.
         why: String,
     },
     /// Too many reloads wait.
-    #[error("too many reloads wait already: ask again when the running one is done")]
+    #[error("too many reloads wait already: try again when the running one is done")]
     Busy,
-    /// The thread that polls is gone.
+    /// The polling thread has ended.
     #[error("the polling thread has ended: restart this process")]
     Stopped,
-    /// A thread or listener could not be had from the system.
+    /// The system refused a thread, a socket or a folder.
     #[error("cannot {doing}: {source}")]
     System {
         /// What was tried.
         doing: String,
-        /// The system's words.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A cache folder that is not this server's own.
+    /// The cache folder belongs to a store, or to the server of another store.
     #[error(
-        "the cache folder {folder} cannot be used: {why}; give --cache-dir a folder of its own, which \
-         no store and no other store's server uses"
+        "the cache folder {folder} cannot be used: {why}; give the cache a folder of its own, which no \
+         store and no other store's server uses"
     )]
     Cache {
         /// The folder.
         folder: String,
-        /// What speaks against it.
+        /// Why the folder cannot be used.
         why: String,
     },
-    /// A setting that nobody can mean.
+    /// A setting outside its limits.
     #[error("{name} is {value}: give it {allowed}")]
     Setting {
-        /// The setting.
+        /// The name of the setting.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The values that are allowed.
         allowed: String,
     },
-    /// A certificate or key that cannot be used.
+    /// A certificate or a key that cannot be used.
     #[error("TLS cannot use {file}: {why}")]
     Tls {
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// Why it cannot be used.
         why: String,
     },
-    /// An admin address that anybody could reach.
+    /// The admin address can be reached from other machines, and there is no token.
     #[error(
-        "the admin address {address} is not a loopback address, so it needs a token: give \
-         --admin-token-file, or listen on 127.0.0.1"
+        "the admin address {address} is not a loopback address, so it needs a token: set one, \
+         or listen on 127.0.0.1"
     )]
     OpenAdmin {
         /// The address.

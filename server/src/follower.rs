@@ -1,5 +1,6 @@
-//! [`Follower`]: one filter's way through the rounds. It looks, loads, lets the guard judge, and swaps;
-//! it is the one owner of every swap of its filter. A failure changes its status, never an answer.
+//! [`Follower`]: the rounds of one filter. A round resolves pin and pointers, loads the blob, lets
+//! the guard judge it, and swaps. Only the follower swaps its filter. An error changes the status,
+//! never a lookup.
 
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
 use bloomsday_common::store::Following;
 use futures::FutureExt;
@@ -17,261 +19,289 @@ use futures::future::{Either, select};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::generations::{Generations, Next};
-use crate::handle::{Generation, Slot};
-use crate::loader::{Failure, Loader, Spare};
+use crate::config::{Config, FilterConfig};
+use crate::follow_state::{FollowState, Next};
+use crate::generation::Generation;
+use crate::guard::hold::{Decision, GuardHold};
+use crate::handle::ServedFilter;
+use crate::loader::{LoadError, Loader};
 use crate::pin::PinWatch;
-use crate::poller::Announce;
-use crate::status::{Core, ReloadOutcome, Reloaded};
-use crate::watch::{Ruling, Watch};
-use crate::{Config, FilterConfig};
+use crate::readiness::Readiness;
+use crate::status::{PollStatus, ReloadOutcome, Reloaded};
 
-/// How long the store may take at a start until the cached copy answers meanwhile.
-const CACHE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the store may take at the end of a hold, to say that another filter is to answer.
-const HOLD_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a start waits for the store before it uses the cached copy.
+const CACHE_FALLBACK_DELAY: Duration = Duration::from_secs(2);
+/// How long the end of a hold waits for the store, which may name another filter by then.
+const HOLD_GRACE: Duration = Duration::from_secs(2);
 
-/// What an operator asked for.
+/// What an operator requested.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Asked {
-    /// To look again now, and to give a rejected blob another chance.
-    pub(crate) now: bool,
-    /// To swap whatever the guard says.
+pub(crate) struct ReloadFlags {
+    /// To poll now, and to load a rejected blob again.
+    pub(crate) requested: bool,
+    /// To swap past the guard.
     pub(crate) force: bool,
 }
 
-/// One filter's way through the rounds.
+/// The rounds of one filter.
 pub(crate) struct Follower {
-    slot: Arc<Slot>,
-    announce: Arc<Announce>,
+    served: Arc<ServedFilter>,
+    readiness: Arc<Readiness>,
     max_age_days: u32,
     max_generations: usize,
-    generations: Generations,
-    watch: Watch,
+    state: FollowState,
+    guard: GuardHold,
     pin: PinWatch,
-    /// Filters that no longer answer, kept until no reader or lane holds them: so no bidder's thread frees one.
+    /// Filters that were swapped out, kept until no reader and no thread slot has them: so no
+    /// thread of a bidder frees one.
     retired: Vec<Arc<Generation>>,
-    /// The memory of one that nobody holds any more, for the next.
-    spare: Spare,
-    /// What the cache does not hold yet, and the write under way.
+    /// The memory of a retired filter, for the next load.
+    spare_buffer: Option<Buffer>,
+    /// The filter that is not in the cache yet.
     uncached: Option<Arc<Generation>>,
-    /// Why the last write failed, which is said once.
+    /// The error of the last write to the cache, which is logged once.
     not_cached: Option<String>,
+    /// The running write to the cache.
     writing: Option<JoinHandle<Result<(), NotCached>>>,
 }
 
-/// A write to the cache that failed, and why.
+/// A failed write to the cache: the filter, and the error.
 struct NotCached(Arc<Generation>, String);
 
-/// What a round came to.
-struct Ended {
+/// The result of a round.
+struct RoundResult {
     outcome: ReloadOutcome,
     followed: Option<Followed>,
-    /// What went wrong, if anything did.
+    /// The error, if there was one.
     error: Option<String>,
     /// Why the guard holds a filter back, if it does.
     held: Option<String>,
 }
 
-/// Why a look found nothing to follow.
-enum Unseen {
-    /// The store did not answer.
-    Away(String),
-    /// It did, and names no blob, or none that can be read.
-    Unnamed(String),
+/// Why pin and pointers name no blob.
+enum ResolveError {
+    /// The store cannot be read.
+    Unreachable(String),
+    /// The store was read: it names no blob, or its record is invalid.
+    NoTarget(String),
 }
 
 impl Follower {
     pub(crate) fn new(
-        slot: Arc<Slot>,
+        served: Arc<ServedFilter>,
         filter: &FilterConfig,
         config: &Config,
-        announce: Arc<Announce>,
+        readiness: Arc<Readiness>,
     ) -> Follower {
         Follower {
-            slot,
-            announce,
+            served,
+            readiness,
             max_age_days: filter.max_age_days,
             max_generations: config.max_generations,
-            generations: Generations::default(),
-            watch: Watch::new(filter.guard, filter.guard_max_hold),
+            state: FollowState::default(),
+            guard: GuardHold::new(filter.guard, filter.guard_max_hold),
             pin: PinWatch::default(),
             retired: Vec::new(),
-            spare: None,
+            spare_buffer: None,
             uncached: None,
             not_cached: None,
             writing: None,
         }
     }
 
-    pub(crate) fn slot(&self) -> &Slot {
-        &self.slot
+    pub(crate) fn served(&self) -> &ServedFilter {
+        &self.served
     }
 
-    /// When the filter that the guard holds back is to answer at the latest.
-    pub(crate) fn hold_is_over_at(&self) -> Option<Instant> {
-        self.watch.is_over_at()
+    /// When the hold ends at the latest, if there is one.
+    pub(crate) fn hold_ends_at(&self) -> Option<Instant> {
+        self.guard.ends_at()
     }
 
-    /// Looks, and loads and swaps if need be. What is held back no longer than it may be answers after
-    /// it, whatever the look came to.
-    pub(crate) async fn round(&mut self, loader: &Loader, asked: Asked, first: bool) -> Reloaded {
+    /// Resolves, and loads and swaps if necessary. A filter whose hold has ended is live after it,
+    /// whatever the result.
+    pub(crate) async fn round(
+        &mut self,
+        loader: &Loader,
+        flags: ReloadFlags,
+        first: bool,
+    ) -> Reloaded {
         self.reclaim();
-        let old = self.slot.shown().map(|generation| generation.key.digest);
-        let mut core = Core::clone(&self.slot.core());
+        let old = self.served.published().map(|generation| generation.key.digest);
+        let mut poll_status = PollStatus::clone(&self.served.poll_status());
         let round = async {
             match first {
-                true => self.start(loader, asked, &mut core).await,
-                false => self.follow(loader, asked, &mut core).await,
+                true => self.start(loader, flags, &mut poll_status).await,
+                false => self.follow(loader, flags, &mut poll_status).await,
             }
         };
-        // A load catches its own panics; whatever else panics must not end the poller either.
-        let ended = AssertUnwindSafe(round).catch_unwind().await;
-        let ended = ended.unwrap_or_else(|_| Ended::failed("looking at the store panicked".into()));
+        // A load catches its own panics; no other panic may end the poller, either.
+        let result = AssertUnwindSafe(round).catch_unwind().await;
+        let result = result.unwrap_or_else(|_| RoundResult::failed("the round panicked".into()));
         if self.is_hold_over() {
-            self.end_hold(loader, &mut core);
+            self.end_hold(loader, &mut poll_status);
         }
         let now = loader.clock.now();
-        core.last_poll = Some(now);
-        if let Some(followed) = ended.followed {
-            self.pin.look(self.slot.name(), &followed.by, now);
-            core.followed = Some(followed);
+        poll_status.last_poll = Some(now);
+        if let Some(followed) = result.followed {
+            self.pin.update(self.served.name(), &followed.by, now);
+            poll_status.followed = Some(followed);
         }
-        match &ended.error {
+        match &result.error {
             Some(why) => {
-                core.counts.polls_failed += 1;
-                tracing::warn!(filter = %self.slot.name(), "{why}");
+                poll_status.counts.polls_failed += 1;
+                tracing::warn!(filter = %self.served.name(), "{why}");
             }
             None => {
-                core.counts.polls_ok += 1;
-                core.last_success = Some(now);
+                poll_status.counts.polls_ok += 1;
+                poll_status.last_success = Some(now);
             }
         }
-        core.last_error.clone_from(&ended.error);
-        core.held = self.watch.is_holding();
-        self.slot.set_core(core);
-        let new = self.slot.shown().map(|generation| generation.key.digest);
-        let filter = self.slot.name().clone();
-        let reason = ended.error.or(ended.held);
-        Reloaded { filter, outcome: ended.outcome, old, new, reason }
+        poll_status.last_error.clone_from(&result.error);
+        poll_status.held = self.guard.is_holding();
+        self.served.set_poll_status(poll_status);
+        let new = self.served.published().map(|generation| generation.key.digest);
+        let filter = self.served.name().clone();
+        let reason = result.error.or(result.held);
+        Reloaded { filter, outcome: result.outcome, old, new, reason }
     }
 
-    /// The first round: should the store fail, or take its time to, the cached copy answers.
-    async fn start(&mut self, loader: &Loader, asked: Asked, core: &mut Core) -> Ended {
+    /// The first round: if the store fails or is slow, the cached copy is loaded.
+    async fn start(
+        &mut self,
+        loader: &Loader,
+        flags: ReloadFlags,
+        poll_status: &mut PollStatus,
+    ) -> RoundResult {
         let cached = match &loader.cache {
-            Some(cache) => cache.followed(self.slot.name()).await,
+            Some(cache) => cache.followed(self.served.name()).await,
             None => None,
         };
-        let Some(blob) = cached else { return self.follow(loader, asked, core).await };
-        self.generations.known(blob.day);
+        let Some(blob) = cached else { return self.follow(loader, flags, poll_status).await };
+        self.state.restore_last_followed(blob.day);
         let by = FollowedBy::Pointer { day: blob.day };
         let cached = Followed { blob, bytes: None, by };
-        let (slot, announce) = (self.slot.clone(), self.announce.clone());
-        let meanwhile = async {
-            tokio::time::sleep(CACHE_PATIENCE).await;
+        let (served, readiness) = (self.served.clone(), self.readiness.clone());
+        let fallback = async {
+            tokio::time::sleep(CACHE_FALLBACK_DELAY).await;
             loader.load_cached(&cached, &mut None).await
         };
-        // In a block, so that the look is over before its filter is touched again.
-        let mut ended = {
-            let (following, meanwhile) = (pin!(self.follow(loader, asked, core)), pin!(meanwhile));
-            match select(following, meanwhile).await {
-                Either::Left((ended, _)) => ended,
+        // In a block, so that the round has ended before its filter is used again.
+        let mut result = {
+            let (following, fallback) =
+                (pin!(self.follow(loader, flags, poll_status)), pin!(fallback));
+            match select(following, fallback).await {
+                Either::Left((result, _)) => result,
                 Either::Right((generation, following)) => {
-                    if let Some(generation) = generation.filter(|_| !slot.is_loaded()) {
-                        let why = "the store has not answered yet; the cached copy answers";
-                        tracing::warn!(filter = %slot.name(), "{why}");
-                        // Before it answers: nobody is told that all is well meanwhile.
+                    if let Some(generation) = generation.filter(|_| !served.is_loaded()) {
+                        let why = "the store has not answered yet: lookups use the cached copy";
+                        tracing::warn!(filter = %served.name(), "{why}");
+                        // Before the swap: no status may say that all is well.
                         let last_error = Some(why.to_owned());
-                        slot.set_core(Core { last_error, ..Core::clone(&slot.core()) });
-                        // Nothing answered before, so nothing is retired.
-                        slot.swap(Arc::new(generation));
-                        announce.loaded();
+                        served.set_poll_status(PollStatus {
+                            last_error,
+                            ..PollStatus::clone(&served.poll_status())
+                        });
+                        // There was no filter before, so none is retired.
+                        served.swap(Arc::new(generation));
+                        readiness.update();
                     }
                     following.await
                 }
             }
         };
-        if ended.error.is_some()
-            && !self.slot.is_loaded()
+        if result.error.is_some()
+            && !self.served.is_loaded()
             && let Some(generation) = loader.load_cached(&cached, &mut None).await
         {
-            core.last_error.clone_from(&ended.error);
-            self.swap(loader, Arc::new(generation), &cached, core);
+            poll_status.last_error.clone_from(&result.error);
+            self.swap(loader, Arc::new(generation), &cached, poll_status);
         }
-        let answers = self.slot.shown().is_some_and(|answers| answers.key == cached.blob);
-        // What the look put in place by itself is known already, by the pointer that names it. Else the
-        // look failed, or the guard held back what it found: either way this one is not to be given up.
-        if answers && ended.followed.is_none() {
+        let is_live = self.served.published().is_some_and(|live| live.key == cached.blob);
+        // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
+        // failed, or the guard holds its blob back: either way the cached one stays.
+        if is_live && result.followed.is_none() {
             self.uncached = None;
-            self.generations.loaded_instead(&cached);
-            if ended.error.is_some() {
-                ended.outcome = ReloadOutcome::Swapped;
+            self.state.loaded_fallback(&cached);
+            if result.error.is_some() {
+                result.outcome = ReloadOutcome::Swapped;
             }
-            ended.followed = Some(cached);
+            result.followed = Some(cached);
         }
-        ended
+        result
     }
 
-    async fn follow(&mut self, loader: &Loader, asked: Asked, core: &mut Core) -> Ended {
+    /// Resolves, loads and swaps; tries the pointers of older days while no filter is loaded.
+    async fn follow(
+        &mut self,
+        loader: &Loader,
+        flags: ReloadFlags,
+        poll_status: &mut PollStatus,
+    ) -> RoundResult {
         let today = Day::of(loader.clock.now());
-        let mut days = days_to_follow(today, self.generations.last_followed(), self.max_age_days);
+        let mut days = days_to_follow(today, self.state.last_followed(), self.max_age_days);
         let mut rejected_newer: Option<String> = None;
         loop {
-            let followed = match self.look(loader, &days, core).await {
+            let followed = match self.resolve(loader, &days, poll_status).await {
                 Ok(followed) => followed,
-                Err(unseen) => {
-                    if let Unseen::Unnamed(_) = unseen
+                Err(error) => {
+                    if let ResolveError::NoTarget(_) = error
                         && self.is_hold_over()
                     {
-                        self.watch.drop_held(core);
+                        self.guard.drop_held(poll_status);
                     }
-                    let (Unseen::Away(why) | Unseen::Unnamed(why)) = unseen;
-                    // With a newer day rejected, that is what an operator must hear about.
-                    return Ended::failed(rejected_newer.unwrap_or(why));
+                    let (ResolveError::Unreachable(why) | ResolveError::NoTarget(why)) = error;
+                    // If a newer day was rejected, that is the error that an operator needs.
+                    return RoundResult::failed(rejected_newer.unwrap_or(why));
                 }
             };
-            // A pin leaves nothing to fall back to.
+            // A pin has no older day.
             let older = |day| days.iter().copied().filter(|d| *d < day).collect::<Vec<Day>>();
             let fallback = followed.pointer_day().map(older).unwrap_or_default();
-            // An operator's second chance is for stopgaps too: there are some only where nothing answers.
-            match self.generations.next(&followed, asked.now) {
+            // An operator's reload retries rejected blobs of older days, too: they are used while
+            // no filter is loaded.
+            match self.state.next(&followed, flags.requested) {
                 Next::Stay => {
-                    self.watch.release(core);
+                    self.guard.release(poll_status);
                     return match rejected_newer {
-                        Some(why) => Ended::failed(why),
-                        None => Ended::well(ReloadOutcome::Unchanged, followed),
+                        Some(why) => RoundResult::failed(why),
+                        None => RoundResult::ok(ReloadOutcome::Unchanged, followed),
                     };
                 }
-                Next::Refuse(why) => {
-                    self.watch.drop_held(core);
-                    return Ended::failed(why);
+                Next::KeepCurrent(why) => {
+                    self.guard.drop_held(poll_status);
+                    return RoundResult::failed(why);
                 }
-                Next::LookBack(why) => {
+                Next::TryOlder(why) => {
                     rejected_newer.get_or_insert(why);
                     days = fallback;
                     continue;
                 }
                 Next::Load => {}
             }
-            match self.load(loader, &followed, core).await {
+            match self.load(loader, &followed, poll_status).await {
                 Ok(generation) if rejected_newer.is_some() => {
-                    core.last_error.clone_from(&rejected_newer);
-                    self.swap(loader, generation, &followed, core);
-                    self.generations.loaded_instead(&followed);
+                    poll_status.last_error.clone_from(&rejected_newer);
+                    self.swap(loader, generation, &followed, poll_status);
+                    self.state.loaded_fallback(&followed);
                     let outcome = ReloadOutcome::Swapped;
                     let followed = Some(followed);
-                    return Ended { outcome, followed, error: rejected_newer, held: None };
+                    return RoundResult { outcome, followed, error: rejected_newer, held: None };
                 }
-                Ok(generation) => return self.judge(loader, generation, followed, asked, core),
-                Err(Failure::Poison(why)) => {
-                    self.generations.rejected(&followed, &why);
-                    if self.slot.is_loaded() || fallback.is_empty() {
-                        return Ended::failed(rejected_newer.unwrap_or(why));
+                Ok(generation) => {
+                    return self.judge(loader, generation, followed, flags, poll_status);
+                }
+                Err(LoadError::Permanent(why)) => {
+                    self.state.rejected(&followed, &why);
+                    if self.served.is_loaded() || fallback.is_empty() {
+                        return RoundResult::failed(rejected_newer.unwrap_or(why));
                     }
                     rejected_newer.get_or_insert(why);
                     days = fallback;
                 }
-                Err(Failure::Passing(why)) => return Ended::failed(rejected_newer.unwrap_or(why)),
+                Err(LoadError::Transient(why)) => {
+                    return RoundResult::failed(rejected_newer.unwrap_or(why));
+                }
             }
         }
     }
@@ -282,152 +312,156 @@ impl Follower {
         loader: &Loader,
         generation: Arc<Generation>,
         followed: Followed,
-        asked: Asked,
-        core: &mut Core,
-    ) -> Ended {
+        flags: ReloadFlags,
+        poll_status: &mut PollStatus,
+    ) -> RoundResult {
         let now = loader.clock.now();
-        if let Some(old) = self.slot.shown()
-            && self.generations.is_judged(&followed, old.key.day)
+        if let Some(old) = self.served.published()
+            && self.state.is_judged(&followed, old.key.day)
         {
-            let force = asked.force;
+            let force = flags.force;
             let sides = (&*old, &generation);
-            match self.watch.judge(&self.slot, sides, &followed, force, now, core) {
-                Ruling::Swap => {}
-                Ruling::Hold(why) => return Ended::held(why),
+            match self.guard.judge(&self.served, sides, &followed, force, now, poll_status) {
+                Decision::Swap => {}
+                Decision::Hold(why) => return RoundResult::held(why),
             }
         }
-        self.watch.release(core);
-        core.last_error = None;
-        self.swap(loader, generation, &followed, core);
-        self.generations.loaded(&followed);
-        Ended::well(ReloadOutcome::Swapped, followed)
+        self.guard.release(poll_status);
+        poll_status.last_error = None;
+        self.swap(loader, generation, &followed, poll_status);
+        self.state.loaded(&followed);
+        RoundResult::ok(ReloadOutcome::Swapped, followed)
     }
 
     fn is_hold_over(&self) -> bool {
-        self.watch.is_over_at().is_some_and(|over| over <= Instant::now())
+        self.guard.ends_at().is_some_and(|over| over <= Instant::now())
     }
 
-    /// Lets what is held back answer, since its time is over: also without the store, which may be away for
-    /// longer than anybody wants to wait. A store that is there and names nothing is another matter.
-    fn end_hold(&mut self, loader: &Loader, core: &mut Core) {
-        let Some((generation, followed)) = self.watch.take_held() else { return };
-        if let Some(old) = self.slot.shown() {
+    /// Swaps in the filter that was held back, since its hold has ended. This does not need the
+    /// store, which may be away for long. A store that is there and names no blob drops the hold
+    /// instead.
+    fn end_hold(&mut self, loader: &Loader, poll_status: &mut PollStatus) {
+        let Some((generation, followed)) = self.guard.take_held() else { return };
+        if let Some(old) = self.served.published() {
             let (sides, now) = ((&*old, &generation), loader.clock.now());
-            if let Ruling::Hold(_) =
-                self.watch.judge(&self.slot, sides, &followed, false, now, core)
+            if let Decision::Hold(_) =
+                self.guard.judge(&self.served, sides, &followed, false, now, poll_status)
             {
                 return;
             }
         }
-        self.watch.release(core);
-        self.swap(loader, generation, &followed, core);
-        self.generations.loaded(&followed);
+        self.guard.release(poll_status);
+        self.swap(loader, generation, &followed, poll_status);
+        self.state.loaded(&followed);
     }
 
-    /// Reads pin and pointers; an error says why nothing can be followed. A hold that ends meanwhile ends.
-    async fn look(
+    /// Reads pin and pointers. A hold that ends during the read is ended.
+    async fn resolve(
         &mut self,
         loader: &Loader,
         days: &[Day],
-        core: &mut Core,
-    ) -> Result<Followed, Unseen> {
-        let slot = self.slot.clone();
-        let mut looking = pin!(look(slot.name(), loader, days));
-        if let Some(over) = self.watch.is_over_at() {
-            let over = over.max(Instant::now() + HOLD_PATIENCE);
-            match select(looking.as_mut(), pin!(sleep_until(over))).await {
-                Either::Left((looked, _)) => return looked,
-                Either::Right(_) => self.end_hold(loader, core),
+        poll_status: &mut PollStatus,
+    ) -> Result<Followed, ResolveError> {
+        let served = self.served.clone();
+        let mut resolving = pin!(resolve(served.name(), loader, days));
+        if let Some(end) = self.guard.ends_at() {
+            let end = end.max(Instant::now() + HOLD_GRACE);
+            match select(resolving.as_mut(), pin!(sleep_until(end))).await {
+                Either::Left((resolved, _)) => return resolved,
+                Either::Right(_) => self.end_hold(loader, poll_status),
             }
         }
-        looking.await
+        resolving.await
     }
 
-    /// Takes back the memory of retired filters that no reader or lane holds any more, and keeps that of one: so
-    /// a server never has more memory than two filters need, and the next load touches none anew.
+    /// Takes the memory of retired filters that no reader and no thread slot has any more, and
+    /// keeps one buffer: so a server never has more memory than two filters need, and the next load
+    /// need not touch new memory.
     fn reclaim(&mut self) {
-        self.slot.catch_up();
+        self.served.refresh_idle();
         for generation in std::mem::take(&mut self.retired) {
             match Arc::try_unwrap(generation) {
-                Ok(generation) => self.spare = Some(generation.filter.into_memory()),
-                Err(held) => self.retired.push(held),
+                Ok(generation) => self.spare_buffer = Some(generation.filter.into_memory()),
+                Err(in_use) => self.retired.push(in_use),
             }
         }
     }
 
-    /// The filter to be swapped in: the one held back, if that is it, or a new one.
+    /// The filter to swap in: the one that is held back, if it is the same, or a new one.
     async fn load(
         &mut self,
         loader: &Loader,
         followed: &Followed,
-        core: &mut Core,
-    ) -> Result<Arc<Generation>, Failure> {
-        // Before another is loaded, so that there are never three where two would do.
-        match self.watch.take_held() {
+        poll_status: &mut PollStatus,
+    ) -> Result<Arc<Generation>, LoadError> {
+        // Before the load, so that there are never three filters where two are enough.
+        match self.guard.take_held() {
             Some((held, _)) if held.key == followed.blob => return Ok(held),
-            _ => self.watch.drop_held(core),
+            _ => self.guard.drop_held(poll_status),
         }
         self.reclaim();
-        let alive = self.retired.len() + usize::from(self.slot.is_loaded());
+        let alive = self.retired.len() + usize::from(self.served.is_loaded());
         if alive >= self.max_generations {
-            core.counts.loads_failed += 1;
-            let idle = self.slot.idle_readers().join(", ");
-            return Err(Failure::Passing(format!(
-                "{alive} filters are still held by readers that do not ask (threads: {idle}); \
-                 the next is loaded when one of them asks or is dropped"
+            poll_status.counts.loads_failed += 1;
+            let idle = self.served.idle_readers().join(", ");
+            return Err(LoadError::Transient(format!(
+                "{alive} filters are still held by readers without lookups (threads: {idle}); the \
+                 next is loaded when one of them makes a lookup or is dropped"
             )));
         }
         let clock = Instant::now();
-        let loaded = loader.load(followed, &mut self.spare).await;
+        let loaded = loader.load(followed, &mut self.spare_buffer).await;
         match &loaded {
             Ok(_) => {
-                core.counts.loads_ok += 1;
-                core.counts.load_seconds = clock.elapsed().as_secs_f64();
+                poll_status.counts.loads_ok += 1;
+                poll_status.counts.load_seconds = clock.elapsed().as_secs_f64();
             }
-            Err(Failure::Poison(_)) => core.counts.loads_rejected += 1,
-            Err(Failure::Passing(_)) => core.counts.loads_failed += 1,
+            Err(LoadError::Permanent(_)) => poll_status.counts.loads_rejected += 1,
+            Err(LoadError::Transient(_)) => poll_status.counts.loads_failed += 1,
         }
         loaded.map(Arc::new)
     }
 
-    /// Lets the filter answer that `followed` names; `core` is the status from then on. A first filter's is
-    /// shown before, while all is said to be loading still: one in another's stead is never said to be
-    /// well. Another's is shown after: whoever waits for a state finds the filter that goes with it.
+    /// Makes `generation` live and publishes `poll_status`.
+    ///
+    /// The status of a first filter is published before the swap, while the state is still
+    /// `loading`: so a fallback is never reported as well. Any other status is published after the
+    /// swap: a caller that waits for a state then finds the filter that belongs to it.
     fn swap(
         &mut self,
         loader: &Loader,
         generation: Arc<Generation>,
         followed: &Followed,
-        core: &mut Core,
+        poll_status: &mut PollStatus,
     ) {
-        core.followed = Some(followed.clone());
-        core.held = self.watch.is_holding();
-        if !self.slot.is_loaded() {
-            self.slot.set_core(core.clone());
+        poll_status.followed = Some(followed.clone());
+        poll_status.held = self.guard.is_holding();
+        if !self.served.is_loaded() {
+            self.served.set_poll_status(poll_status.clone());
         }
-        let (filter, day, digest) = (self.slot.name(), generation.key.day, generation.key.digest);
+        let (filter, day, digest) = (self.served.name(), generation.key.day, generation.key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         let bytes = generation.bytes;
         self.uncached = Some(generation.clone());
         crash_point("swapping");
-        let before = self.slot.swap(generation);
-        self.slot.set_core(core.clone());
-        self.announce.loaded();
+        let before = self.served.swap(generation);
+        self.served.set_poll_status(poll_status.clone());
+        self.readiness.update();
         crash_point("swapped");
         if before.is_none()
-            && let Err(why) = loader.room.check(bytes, false)
+            && let Err(why) = loader.memory_check.ensure_fits(bytes, false)
         {
             tracing::warn!(%filter, "the next filter of this size would be refused: {why}");
         }
         self.retired.extend(before);
     }
 
-    /// Writes what answers to the cache, beside everything else: a slow disk delays no answer, and a
-    /// full one costs only a start without the store.
-    pub(crate) async fn keep_in_cache(&mut self, loader: &Loader) {
+    /// Writes the live filter to the cache, in a task of its own: a slow disk delays no round, and
+    /// a full disk only prevents a start without the store.
+    pub(crate) async fn write_cache(&mut self, loader: &Loader) {
         let Some(cache) = loader.cache.clone() else { return };
         if let Some(writing) = self.writing.take_if(|writing| writing.is_finished()) {
-            // A panic is as good as a failed write; a write that failed is tried again each round.
+            // A failed write is retried at each round; one that panicked is not.
             match writing.await {
                 Ok(Err(NotCached(failed, why))) => {
                     self.uncached.get_or_insert(failed);
@@ -440,17 +474,17 @@ impl Follower {
             return;
         }
         let Some(generation) = self.uncached.take() else { return };
-        let said = self.not_cached.clone();
+        let logged = self.not_cached.clone();
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let Err(error) = cache.keep(&generation.key, generation.filter.memory()) else {
                 crash_point("cached");
                 return Ok(());
             };
             let (filter, why) = (&generation.key.filter, error.to_string());
-            if said.as_ref() != Some(&why) {
+            if logged.as_ref() != Some(&why) {
                 tracing::warn!(
                     %filter,
-                    "the blob was not cached, which only a start without the store would miss: {why}"
+                    "the blob was not cached, so a start without the store does not find it: {why}"
                 );
             }
             Err(NotCached(generation, why))
@@ -458,10 +492,15 @@ impl Follower {
     }
 }
 
-async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Followed, Unseen> {
-    let looking = async {
+async fn resolve(
+    filter: &FilterName,
+    loader: &Loader,
+    days: &[Day],
+) -> Result<Followed, ResolveError> {
+    let resolving = async {
         let found = loader.store.follow(filter, days, loader.clock.now()).await;
-        // A local store that is away has no pointers either, which says nothing of them.
+        // A local store whose folder is missing has no pointers, either; that does not mean they
+        // were deleted.
         match (&found, loader.store.folder()) {
             (Ok(Following::NotFound(_)), Some(folder)) if !is_folder(folder).await => {
                 Err(format!("the folder of the store, {}, is not there", folder.display()))
@@ -469,37 +508,37 @@ async fn look(filter: &FilterName, loader: &Loader, days: &[Day]) -> Result<Foll
             _ => found.map_err(|e| e.to_string()),
         }
     };
-    let following = tokio::time::timeout(loader.deadline, looking)
-        .await
-        .map_err(|_| Unseen::Away(format!("{} does not answer", loader.store.name())))?;
-    match following.map_err(Unseen::Away)? {
+    let following = tokio::time::timeout(loader.deadline, resolving).await.map_err(|_| {
+        ResolveError::Unreachable(format!("{} does not answer", loader.store.name()))
+    })?;
+    match following.map_err(ResolveError::Unreachable)? {
         Following::Blob(followed) => Ok(followed),
-        Following::Keep(why) => Err(Unseen::Unnamed(why)),
+        Following::Keep(why) => Err(ResolveError::NoTarget(why)),
         Following::NotFound(days) => {
             let newest = days.first().map_or(String::new(), Day::to_string);
             let oldest = days.last().map_or(String::new(), Day::to_string);
             let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
-            Err(Unseen::Unnamed(why))
+            Err(ResolveError::NoTarget(why))
         }
     }
 }
 
 async fn is_folder(path: &Path) -> bool {
     let path = path.to_owned();
-    // A panic is none of its answers; then the store is as good as away.
+    // A panic counts as a missing folder.
     tokio::task::spawn_blocking(move || path.is_dir()).await.unwrap_or(false)
 }
 
-impl Ended {
-    fn well(outcome: ReloadOutcome, followed: Followed) -> Ended {
-        Ended { outcome, followed: Some(followed), error: None, held: None }
+impl RoundResult {
+    fn ok(outcome: ReloadOutcome, followed: Followed) -> RoundResult {
+        RoundResult { outcome, followed: Some(followed), error: None, held: None }
     }
 
-    fn failed(why: String) -> Ended {
-        Ended { outcome: ReloadOutcome::Failed, followed: None, error: Some(why), held: None }
+    fn failed(why: String) -> RoundResult {
+        RoundResult { outcome: ReloadOutcome::Failed, followed: None, error: Some(why), held: None }
     }
 
-    fn held(why: String) -> Ended {
-        Ended { outcome: ReloadOutcome::Held, followed: None, error: None, held: Some(why) }
+    fn held(why: String) -> RoundResult {
+        RoundResult { outcome: ReloadOutcome::Held, followed: None, error: None, held: Some(why) }
     }
 }

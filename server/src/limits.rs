@@ -1,24 +1,37 @@
-//! The limits of what may be configured: beyond them a value is a slip of the hand. Whoever reads
-//! settings refuses what lies outside, and so does a start.
+//! The limits of the settings: a value beyond them is a mistake. A start refuses it, and so should
+//! a program that reads a configuration.
+//!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (_folder, store) = store_with(&[b"alice"]);
+//! use bloomsday_server::{Config, FilterConfig, error::Error, limits, start_unloaded};
+//!
+//! let mut config = Config::new(&store, vec![FilterConfig::new("rt".parse()?)]);
+//! config.filters[0].max_age_days = limits::MAX_AGE_DAYS + 1;
+//! let refused = start_unloaded(config, false);
+//! assert!(matches!(refused, Err(Error::Setting { name: "max_age_days", .. })));
+//! # Ok(()) }
+//! ```
 
 use std::time::Duration;
 
-use crate::Config;
+use crate::config::Config;
 use crate::error::Error;
 
-/// A pointer of so many days before may be followed at most: a poll may have to read each of them.
+/// The largest `max_age_days`: a poll may have to read the pointer of each day.
 pub const MAX_AGE_DAYS: u32 = bloomsday_common::protocol::MAX_MAX_AGE_DAYS;
-/// The longest time between two looks: a rollback takes as long to arrive.
+/// The longest time between two polls: a rollback takes that long to arrive.
 pub const MAX_POLL_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// The longest that a newer day is held back.
+/// The longest hold of a newer day.
 pub const MAX_HOLD: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The longest time limit of a look, a load or a start.
+/// The longest time limit of a poll, a load or a start.
 pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// The most filters of one name in memory.
 pub const MAX_GENERATIONS: usize = 64;
 
 impl Config {
-    /// Refuses what nobody can mean.
+    /// Refuses a setting outside its limits.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let time = |name, value: Duration, most: Duration, least: Duration| {
             if (least..=most).contains(&value) {
@@ -55,10 +68,10 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FilterConfig;
+    use crate::config::FilterConfig;
 
     #[test]
-    fn what_nobody_can_mean_is_refused_by_name() {
+    fn a_setting_outside_its_limits_is_refused_by_name() {
         let config = || Config::new("", vec![FilterConfig::new("rt".parse().unwrap())]);
         assert!(config().check().is_ok());
         let longest = Duration::MAX;

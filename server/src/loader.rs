@@ -1,4 +1,5 @@
-//! A blob → a checked generation: from the cache or the store, within limits and a deadline.
+//! [`Loader`]: fetches a blob from the cache or the store, and checks it, within limits and a
+//! deadline.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -13,60 +14,59 @@ use futures::FutureExt;
 
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::handle::Generation;
-use crate::room::Room;
+use crate::generation::Generation;
+use crate::memory_check::MemoryCheck;
 
-/// How often a transient failure is tried again within one load, with doubling pauses between.
-const TRIES: u32 = 4;
+/// The most attempts of one load after transient errors. The pause between two doubles each time.
+const MAX_ATTEMPTS: u32 = 4;
 /// The pause before the first retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Memory that a filter no longer needs: to touch new memory costs as much as the rest of a load.
-pub(crate) type Spare = Option<Buffer>;
-
 /// Why a blob was not loaded.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// It may work at the next look.
-    Passing(String),
-    /// The bytes are wrong: not to be fetched again until something changes.
-    Poison(String),
+pub(crate) enum LoadError {
+    /// The next poll may succeed.
+    Transient(String),
+    /// The bytes are wrong: the blob is not fetched again until something changes.
+    Permanent(String),
 }
 
-/// Where blobs come from.
+/// Loads blobs, for all filters.
 pub(crate) struct Loader {
     pub(crate) store: Store,
     pub(crate) cache: Option<Cache>,
     pub(crate) deadline: Duration,
     pub(crate) max_blob_bytes: u64,
     pub(crate) clock: Clock,
-    pub(crate) room: Room,
+    pub(crate) memory_check: MemoryCheck,
 }
 
-/// How one try to load ended.
-enum Trouble {
-    /// The store did not give the blob.
+/// The error of one attempt.
+enum AttemptError {
+    /// The store did not return the blob.
     Fetch(Error),
-    /// It gave bytes that are not the blob.
+    /// It returned bytes that are not the blob.
     Open(Error),
-    NoRoom(String),
+    /// There is not enough memory.
+    Memory(String),
 }
 
 impl Loader {
-    /// Loads and checks a blob, into memory that an older filter has left if there is some. A panic on
-    /// the way counts as poison: the poller lives.
+    /// Loads and checks a blob, into the spare buffer if it fits. A panic counts as a permanent
+    /// error: the poller goes on.
     pub(crate) async fn load(
         &self,
         followed: &Followed,
-        spare: &mut Spare,
-    ) -> Result<Generation, Failure> {
-        let loading = AssertUnwindSafe(self.load_with_retries(followed, spare)).catch_unwind();
+        spare_buffer: &mut Option<Buffer>,
+    ) -> Result<Generation, LoadError> {
+        let loading =
+            AssertUnwindSafe(self.load_with_retries(followed, spare_buffer)).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
-            Ok(Err(_)) => Err(Failure::Poison(format!("loading {} panicked", followed.blob))),
+            Ok(Err(_)) => Err(LoadError::Permanent(format!("loading {} panicked", followed.blob))),
             Err(_) => {
                 let (blob, seconds) = (&followed.blob, self.deadline.as_secs());
-                Err(Failure::Passing(format!("{blob} did not arrive within {seconds} s")))
+                Err(LoadError::Transient(format!("{blob} did not arrive within {seconds} s")))
             }
         }
     }
@@ -74,57 +74,63 @@ impl Loader {
     async fn load_with_retries(
         &self,
         followed: &Followed,
-        spare: &mut Spare,
-    ) -> Result<Generation, Failure> {
-        if let Some(generation) = self.load_cached(followed, spare).await {
+        spare_buffer: &mut Option<Buffer>,
+    ) -> Result<Generation, LoadError> {
+        if let Some(generation) = self.load_cached(followed, spare_buffer).await {
             return Ok(generation);
         }
         let mut pause = FIRST_PAUSE;
         let mut damaged_before = false;
-        for tries_left in (0..TRIES).rev() {
-            match self.load_once(followed, spare).await {
+        for attempts_left in (0..MAX_ATTEMPTS).rev() {
+            match self.load_once(followed, spare_buffer).await {
                 Ok(generation) => return Ok(generation),
-                Err(Trouble::NoRoom(why)) => return Err(Failure::Passing(why)),
-                // Bytes can change on their way; what comes damaged twice is damaged.
-                Err(Trouble::Open(Error::Digest { .. })) if !damaged_before && tries_left > 0 => {
+                Err(AttemptError::Memory(why)) => return Err(LoadError::Transient(why)),
+                // Bytes can change on their way; a blob that arrives damaged twice is damaged.
+                Err(AttemptError::Open(Error::Digest { .. }))
+                    if !damaged_before && attempts_left > 0 =>
+                {
                     damaged_before = true;
                     continue;
                 }
-                Err(Trouble::Open(error)) => return Err(Failure::Poison(error.to_string())),
-                // The store knows a size and sent another: a body was cut, which says nothing of the
-                // blob.
-                Err(Trouble::Fetch(error)) => match (error.kind(), &error) {
-                    (Kind::Transient, _) | (_, Error::Length { .. }) if tries_left > 0 => {}
-                    (_, Error::Length { .. }) => return Err(Failure::Passing(error.to_string())),
-                    (Kind::Corrupt | Kind::Usage, _) => {
-                        return Err(Failure::Poison(error.to_string()));
+                Err(AttemptError::Open(error)) => {
+                    return Err(LoadError::Permanent(error.to_string()));
+                }
+                // The store reports one size and sent another: the body was cut, and the blob may
+                // be sound.
+                Err(AttemptError::Fetch(error)) => match (error.kind(), &error) {
+                    (Kind::Transient, _) | (_, Error::Length { .. }) if attempts_left > 0 => {}
+                    (_, Error::Length { .. }) => {
+                        return Err(LoadError::Transient(error.to_string()));
                     }
-                    _ => return Err(Failure::Passing(error.to_string())),
+                    (Kind::Corrupt | Kind::Usage, _) => {
+                        return Err(LoadError::Permanent(error.to_string()));
+                    }
+                    _ => return Err(LoadError::Transient(error.to_string())),
                 },
             }
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
-        unreachable!("the last try returns")
+        unreachable!("the last attempt returns")
     }
 
-    /// The cached copy, if there is one, it is sound, and there is room.
+    /// The cached copy, if there is one, it is sound, and there is memory for it.
     pub(crate) async fn load_cached(
         &self,
         followed: &Followed,
-        spare: &mut Spare,
+        spare_buffer: &mut Option<Buffer>,
     ) -> Option<Generation> {
         let cache = self.cache.as_ref()?;
         let copy = cache.copy(&followed.blob).await?;
         if copy.1 > self.max_blob_bytes {
             return None;
         }
-        if let Err(why) = self.room_for(copy.1, spare) {
+        if let Err(why) = self.ensure_memory(copy.1, spare_buffer) {
             tracing::warn!("the cached {} is not loaded: {why}", followed.blob);
             return None;
         }
-        // A disk that hangs leaves the store time to answer.
-        let fetched = cache.read(copy, spare.take(), self.deadline / 2).await?;
+        // Half the deadline, so that a disk that hangs leaves time for the store.
+        let fetched = cache.read(copy, spare_buffer.take(), self.deadline / 2).await?;
         match self.open(fetched, followed) {
             Ok(generation) => Some(generation),
             Err(error) => {
@@ -138,31 +144,33 @@ impl Loader {
     async fn load_once(
         &self,
         followed: &Followed,
-        spare: &mut Spare,
-    ) -> Result<Generation, Trouble> {
-        let (bytes, _) = self.store.head_blob(&followed.blob).await.map_err(Trouble::Fetch)?;
-        // What the store has counts: a hand that edits a pointer's blob may leave another's size in it. The
-        // limit and the room bound what is asked for, and the digest says whether it is the blob.
+        spare_buffer: &mut Option<Buffer>,
+    ) -> Result<Generation, AttemptError> {
+        let (bytes, _) = self.store.head_blob(&followed.blob).await.map_err(AttemptError::Fetch)?;
+        // The store's size decides: somebody who edits a pointer by hand may leave another blob's
+        // size in it. The limits bound what is fetched, and the digest tells whether it is the
+        // blob.
         let limit = self.max_blob_bytes;
-        if let Some(told) = followed.bytes.filter(|told| *told != bytes) {
+        if let Some(recorded) = followed.bytes.filter(|recorded| *recorded != bytes) {
             tracing::warn!(
-                "the record that names {} says {told} bytes, and it has {bytes}",
+                "the record that names {} says {recorded} bytes, and it has {bytes}",
                 followed.blob
             );
         }
         if bytes <= limit {
-            let no_room = |why| Trouble::NoRoom(format!("{} is not loaded: {why}", followed.blob));
-            self.room_for(bytes, spare).map_err(no_room)?;
+            let no_memory =
+                |why| AttemptError::Memory(format!("{} is not loaded: {why}", followed.blob));
+            self.ensure_memory(bytes, spare_buffer).map_err(no_memory)?;
         }
-        let fetching = self.store.fetch_into(&followed.blob, limit, spare.take());
-        let fetched = fetching.await.map_err(Trouble::Fetch)?;
-        self.open(fetched, followed).map_err(Trouble::Open)
+        let fetching = self.store.fetch_into(&followed.blob, limit, spare_buffer.take());
+        let fetched = fetching.await.map_err(AttemptError::Fetch)?;
+        self.open(fetched, followed).map_err(AttemptError::Open)
     }
 
-    /// Whether there is memory for a blob; spare memory that does not fit it only takes away room.
-    fn room_for(&self, bytes: u64, spare: &mut Spare) -> Result<(), String> {
-        *spare = spare.take().filter(|memory| memory.fits(bytes as usize));
-        self.room.check(bytes, spare.is_some())
+    /// Checks that there is memory for a blob. A spare buffer that is too small is freed.
+    fn ensure_memory(&self, bytes: u64, spare_buffer: &mut Option<Buffer>) -> Result<(), String> {
+        *spare_buffer = spare_buffer.take().filter(|memory| memory.fits(bytes as usize));
+        self.memory_check.ensure_fits(bytes, spare_buffer.is_some())
     }
 
     fn open(&self, fetched: RawBlob, followed: &Followed) -> Result<Generation, Error> {

@@ -1,25 +1,25 @@
-//! [`PinWatch`]: warns before a pin ends by itself, since the whole fleet moves at that moment.
+//! [`PinWatch`]: warns before a pin ends, since the complete fleet then changes its filter.
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::FollowedBy;
 use jiff::{SignedDuration, Timestamp};
 
-/// How long before its end a pin is warned of, each once. A pin set for less than the first is
-/// warned of only at the second: whoever set it a day ahead knows.
+/// How long before the end of a pin there is a warning, once each. A pin that was set for less than
+/// the first has only the second: somebody who set it less than a day ahead knows.
 const WARNINGS: [SignedDuration; 2] =
     [SignedDuration::from_hours(24), SignedDuration::from_hours(1)];
 
-/// What is known of the pin that is followed.
+/// The pin that is followed, and the warnings so far.
 #[derive(Default)]
 pub(crate) struct PinWatch {
     until: Option<Timestamp>,
-    /// How many of [`WARNINGS`] are given, or were over when the pin was first seen.
-    given: usize,
+    /// How many of [`WARNINGS`] are done, or were over when the pin was first read.
+    done: usize,
 }
 
 impl PinWatch {
-    /// Looks at what is followed now; returns what it warned of, if it did.
-    pub(crate) fn look(
+    /// Takes what is followed now, and returns the warning that it logged, if any.
+    pub(crate) fn update(
         &mut self,
         filter: &FilterName,
         by: &FollowedBy,
@@ -40,17 +40,17 @@ impl PinWatch {
             WARNINGS.iter().filter(|before| passed(left, **before)).count()
         };
         if self.until.replace(until) != Some(until) {
-            // The last warning is given however short the pin is.
-            self.given = over(|left, before| left < before).min(WARNINGS.len() - 1);
+            // The last warning comes however short the pin is.
+            self.done = over(|left, before| left < before).min(WARNINGS.len() - 1);
         }
         let due = over(|left, before| left <= before);
-        if due <= self.given {
+        if due <= self.done {
             return None;
         }
-        self.given = due;
+        self.done = due;
         let why = reason.as_deref().map_or(String::new(), |why| format!(" (set because: {why})"));
         let warning = format!(
-            "the pin ends at {until:.0}, and the fleet then follows the pointers{why}; to hold it \
+            "the pin ends at {until:.0}, and the fleet then follows the pointers{why}; to keep it \
              longer, pin again"
         );
         tracing::warn!(%filter, "{warning}");
@@ -75,7 +75,7 @@ mod tests {
         let mut warned = Vec::new();
         for left in minutes.by_ref() {
             let now = until - SignedDuration::from_mins(left);
-            if let Some(warning) = watch.look(&filter, &pin(until), now) {
+            if let Some(warning) = watch.update(&filter, &pin(until), now) {
                 assert!(
                     warning.contains("campaign") && warning.contains("2026-11-21"),
                     "{warning}"
@@ -100,10 +100,10 @@ mod tests {
         let now: Timestamp = "2026-11-21T06:00:00Z".parse().unwrap();
         let mut watch = PinWatch::default();
         let endless = FollowedBy::Pin { until: None, reason: None };
-        assert_eq!(watch.look(&filter, &endless, now), None);
+        assert_eq!(watch.update(&filter, &endless, now), None);
         let hour = SignedDuration::from_hours(1);
-        assert!(watch.look(&filter, &pin(now + hour), now).is_some());
-        assert!(watch.look(&filter, &pin(now + hour), now).is_none(), "said twice");
-        assert!(watch.look(&filter, &pin(now + hour * 2), now + hour).is_some());
+        assert!(watch.update(&filter, &pin(now + hour), now).is_some());
+        assert!(watch.update(&filter, &pin(now + hour), now).is_none(), "logged twice");
+        assert!(watch.update(&filter, &pin(now + hour * 2), now + hour).is_some());
     }
 }

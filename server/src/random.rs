@@ -1,11 +1,11 @@
-//! Chance: spreads polls, and chooses questions for the guard. Never for secrets.
+//! Random numbers, for the jitter of polls and the guard's sample. Not for secrets.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A number that no caller knows: the standard library seeds its hash maps from the system.
+/// A random number: the standard library seeds its hash maps from the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,4 +1,5 @@
-//! What is live and why: [`FilterStatus`], the answer of `/status` and the source of the metrics.
+//! [`FilterStatus`]: which filter is live, and why. `/status` returns it and the metrics are made
+//! of it.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -7,29 +8,29 @@ use bloomsday_common::protocol::{Followed, FollowedBy};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::generation::Generation;
 use crate::guard::{Guard, Verdict};
-use crate::handle::Slot;
 
-/// A pointer may normally be this many days old: yesterday's day is built in the small hours.
+/// A filter of this many days before today is not stale: yesterday's is built in the small hours.
 const FRESH_DAYS: u32 = 2;
 
-/// How a filter is doing.
+/// The state of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing answers yet.
+    /// No filter is loaded yet.
     Loading,
     /// All is well.
     Ok,
-    /// It answers from a day older than the day before yesterday.
+    /// The day of the loaded filter is older than the day before yesterday.
     Stale,
     /// The pointer names a blob of another day.
     RolledBack,
-    /// A pin decides.
+    /// A pin names the blob.
     Pinned,
     /// The guard holds a new filter back.
     Held,
-    /// The last look or load failed; the last good filter answers.
+    /// The last poll or load failed; lookups use the last good filter.
     Failing,
 }
 
@@ -45,7 +46,7 @@ impl State {
         State::Failing,
     ];
 
-    /// Its name in reports.
+    /// The name in JSON and metrics.
     pub fn name(self) -> &'static str {
         match self {
             State::Loading => "loading",
@@ -59,146 +60,165 @@ impl State {
     }
 }
 
-/// Everything about one filter in this process.
+/// The status of one filter in this process.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_folder, store) = store_with(&[b"alice"]);
+/// use bloomsday_server::{Config, FilterConfig, State, start};
+///
+/// let bloomsday = start(Config::new(&store, vec![FilterConfig::new("rt".parse()?)])).await?;
+/// let status = bloomsday.filter("rt")?.status();
+/// assert_eq!((status.state, status.ids), (State::Ok, Some(1)));
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FilterStatus {
-    /// The filter.
+    /// The name of the filter.
     #[serde(skip)]
     pub filter: FilterName,
-    /// How it is doing.
+    /// The state; of several that apply, the worst.
     pub state: State,
     /// Whether the pointer names a blob of another day.
     pub rolled_back: bool,
-    /// Whether a pin decides.
+    /// Whether a pin names the blob.
     pub pinned: bool,
-    /// When the pin ends by itself.
+    /// When the pin ends.
     pub pin_until: Option<Timestamp>,
-    /// Why it was set.
+    /// Why the pin was set.
     pub pin_reason: Option<String>,
-    /// What happens to a newer day that answers recent questions quite differently.
+    /// What happens to a newer day whose hit rate on recent lookups differs too much.
     pub guard: Guard,
-    /// Whether the guard holds a newer day back; [`FilterStatus::state`] may have worse to say.
+    /// Whether the guard holds a newer day back; [`FilterStatus::state`] may report a worse state.
     pub held: bool,
-    /// What the guard made of the newest day that it judged.
+    /// The guard's verdict on the newest day that it judged.
     pub judged: Option<Judged>,
-    /// The day of the blob that answers.
+    /// The day of the loaded blob.
     pub day: Option<Day>,
-    /// The day of the pointer that named it.
+    /// The day of the pointer that names it.
     pub pointer_day: Option<Day>,
-    /// The digest of the blob that answers.
+    /// The digest of the loaded blob.
     pub digest: Option<Digest>,
-    /// How many distinct IDs it holds.
+    /// The number of distinct IDs in it.
     pub ids: Option<u64>,
-    /// Its size in memory.
+    /// Its size in memory, in bytes.
     pub bytes: Option<u64>,
-    /// How many of them lie in huge pages, by the kernel; with few of them lookups are slower.
+    /// How many of these bytes are in huge pages, where the kernel tells. With few of them lookups
+    /// are slower.
     pub huge_bytes: Option<u64>,
-    /// How its bits are arranged.
+    /// The layout of its bits.
     pub layout: Option<&'static str>,
-    /// The code that tests its bits.
+    /// The kernel that probes its bits.
     pub kernel: Option<&'static str>,
-    /// The rate it was sized for.
+    /// The false-positive probability that it was sized for.
     pub fpp_target: Option<f64>,
-    /// The rate that was measured.
+    /// The false-positive probability that was measured.
     pub fpp_measured: Option<f64>,
-    /// When it began to answer.
+    /// When it was loaded.
     pub loaded_at: Option<Timestamp>,
     /// Seconds since the end of the blob's day.
     pub age_seconds: Option<i64>,
-    /// When the store was last looked at.
+    /// When the store was last polled.
     pub last_poll: Option<Timestamp>,
-    /// When a look last went well.
+    /// When a poll last succeeded.
     pub last_success: Option<Timestamp>,
-    /// What went wrong at the last look; absent when nothing did.
+    /// The error of the last poll; absent when it succeeded.
     pub last_error: Option<String>,
-    /// Questions answered "yes".
+    /// Lookups of IDs that the filter contains.
     pub hits: u64,
-    /// Questions answered "no".
+    /// Lookups of IDs that the filter does not contain.
     pub misses: u64,
-    /// What looks and loads came to.
+    /// Counts of polls, loads and verdicts.
     #[serde(skip)]
     pub counts: Counts,
 }
 
-/// How often each result was seen since the start.
+/// How many polls, loads and verdicts there were since the start.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Counts {
-    /// Looks that went well.
+    /// Polls that succeeded.
     pub polls_ok: u64,
-    /// Looks that did not.
+    /// Polls that failed.
     pub polls_failed: u64,
     /// Loads that were swapped in.
     pub loads_ok: u64,
-    /// Loads that failed for a passing reason.
+    /// Loads that failed with a transient error.
     pub loads_failed: u64,
-    /// Blobs that did not verify.
+    /// Loads that failed with a permanent error, such as a wrong digest.
     pub loads_rejected: u64,
-    /// How long the last load took.
+    /// How long the last load took, in seconds.
     pub load_seconds: f64,
-    /// The guard's verdicts, in the order of [`Verdict::ALL`]; a filter held is judged at each look.
+    /// The guard's verdicts, in the order of [`Verdict::ALL`]. A filter on hold is judged at each
+    /// poll.
     pub verdicts: [u64; Verdict::ALL.len()],
 }
 
-/// What the guard made of a newer day's filter. Never a question.
+/// The guard's verdict on a newer day's filter. It contains no ID.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Judged {
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// The day of its blob.
     pub day: Day,
     /// The digest of its blob.
     pub digest: Digest,
-    /// How many distinct IDs were asked lately and put to both filters.
+    /// The number of distinct IDs of recent lookups that were looked up in both filters.
     pub questions: u64,
-    /// The share of them that the filter which answered called seen; absent for too few.
+    /// The share of hits in the old filter; absent for too few lookups.
     pub hit_ratio_old: Option<f64>,
-    /// The share of them that the new filter calls seen.
+    /// The share of hits in the new filter.
     pub hit_ratio_new: Option<f64>,
-    /// By how much the share of known IDs changes: the hit rates less each filter's false positives.
+    /// The change of the hit rate, without each filter's false positives.
     pub difference: Option<f64>,
-    /// By how much it may change, up or down.
+    /// The largest change that is allowed, up or down.
     pub allowed: Option<f64>,
-    /// When it was judged last.
+    /// When the guard judged it last.
     pub at: Timestamp,
-    /// Since when it, or one before it, has been held back.
+    /// When the hold of it, or of one before it, began.
     pub held_since: Option<Timestamp>,
-    /// When it answers at the latest.
+    /// When the hold ends at the latest.
     pub held_until: Option<Timestamp>,
 }
 
-/// What a reload did to one filter.
+/// The result of a reload of one filter.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Reloaded {
-    /// The filter.
+    /// The name of the filter.
     pub filter: FilterName,
-    /// What happened.
+    /// What the reload did.
     pub outcome: ReloadOutcome,
-    /// The digest that answered before.
+    /// The digest of the filter that was loaded before.
     pub old: Option<Digest>,
-    /// The digest that answers now.
+    /// The digest of the filter that is loaded now.
     pub new: Option<Digest>,
-    /// Why, when it failed or was held.
+    /// Why it failed, or why the guard holds the new filter back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How a reload ended.
+/// What a reload did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReloadOutcome {
-    /// Another filter answers now.
+    /// A new filter is live.
     Swapped,
-    /// The right one already answered.
+    /// The live filter is the right one already.
     Unchanged,
-    /// The guard holds the new one back.
+    /// The guard holds the new filter back.
     Held,
-    /// It could not be done; the last good filter answers.
+    /// An error; lookups use the last good filter.
     Failed,
 }
 
 /// The part of a status that the poller writes.
 #[derive(Clone, Debug)]
-pub(crate) struct Core {
+pub(crate) struct PollStatus {
     pub(crate) followed: Option<Followed>,
     pub(crate) last_poll: Option<Timestamp>,
     pub(crate) last_success: Option<Timestamp>,
@@ -210,9 +230,9 @@ pub(crate) struct Core {
     pub(crate) counts: Counts,
 }
 
-impl Core {
-    pub(crate) fn new(guard: Guard) -> Core {
-        Core {
+impl PollStatus {
+    pub(crate) fn new(guard: Guard) -> PollStatus {
+        PollStatus {
             followed: None,
             last_poll: None,
             last_success: None,
@@ -225,12 +245,19 @@ impl Core {
     }
 }
 
+/// What a status is made of, read at one moment.
+pub(crate) struct Snapshot<'a> {
+    pub(crate) name: &'a FilterName,
+    pub(crate) polls: &'a PollStatus,
+    pub(crate) generation: Option<&'a Generation>,
+    /// Hits and misses.
+    pub(crate) lookups: (u64, u64),
+}
+
 impl FilterStatus {
-    pub(crate) fn of(slot: &Slot, now: Timestamp) -> FilterStatus {
-        let core = slot.core();
-        let generation = slot.shown();
-        let (hits, misses) = slot.lookups();
-        let followed = core.followed.as_ref();
+    pub(crate) fn of(snapshot: Snapshot<'_>, now: Timestamp) -> FilterStatus {
+        let Snapshot { name, polls, generation, lookups: (hits, misses) } = snapshot;
+        let followed = polls.followed.as_ref();
         let pin = followed.and_then(|followed| match &followed.by {
             FollowedBy::Pin { until, reason } => Some((*until, reason.clone())),
             FollowedBy::Pointer { .. } => None,
@@ -238,47 +265,46 @@ impl FilterStatus {
         let pinned = pin.is_some();
         let (pin_until, pin_reason) = pin.unwrap_or_default();
         let rolled_back = followed.is_some_and(Followed::is_rolled_back);
-        let pointer_day = followed.and_then(Followed::pointer_day);
-        let header = generation.as_ref().map(|generation| &generation.header);
+        let header = generation.map(|generation| &generation.header);
         let day = header.map(|header| header.day);
-        let fresh = Day::of(now).minus(FRESH_DAYS);
+        let oldest_fresh = Day::of(now).minus(FRESH_DAYS);
         let state = match () {
             () if generation.is_none() => State::Loading,
-            () if core.last_error.is_some() => State::Failing,
-            () if core.held => State::Held,
+            () if polls.last_error.is_some() => State::Failing,
+            () if polls.held => State::Held,
             () if pinned => State::Pinned,
             () if rolled_back => State::RolledBack,
-            () if day.is_some_and(|day| day < fresh) => State::Stale,
+            () if day.is_some_and(|day| day < oldest_fresh) => State::Stale,
             () => State::Ok,
         };
         FilterStatus {
-            filter: slot.name().clone(),
+            filter: name.clone(),
             state,
             rolled_back,
             pinned,
             pin_until,
             pin_reason,
-            guard: core.guard,
-            held: core.held,
-            judged: core.judged.clone(),
+            guard: polls.guard,
+            held: polls.held,
+            judged: polls.judged.clone(),
             day,
-            pointer_day,
-            digest: generation.as_ref().map(|generation| generation.key.digest),
+            pointer_day: followed.and_then(Followed::pointer_day),
+            digest: generation.map(|generation| generation.key.digest),
             ids: header.map(|header| header.ids),
-            bytes: generation.as_ref().map(|generation| generation.bytes),
-            huge_bytes: generation.as_ref().and_then(|generation| generation.huge_bytes),
+            bytes: generation.map(|generation| generation.bytes),
+            huge_bytes: generation.and_then(|generation| generation.huge_bytes),
             layout: header.map(|header| header.shape.layout().name()),
-            kernel: generation.as_ref().map(|generation| generation.filter.kernel().name()),
+            kernel: generation.map(|generation| generation.filter.kernel().name()),
             fpp_target: header.map(|header| header.fpp_target),
             fpp_measured: header.map(|header| header.fpp_measured()),
-            loaded_at: generation.as_ref().map(|generation| generation.loaded_at),
+            loaded_at: generation.map(|generation| generation.loaded_at),
             age_seconds: day.map(|day| now.as_second() - day.end().as_second()),
-            last_poll: core.last_poll,
-            last_success: core.last_success,
-            last_error: core.last_error.clone(),
+            last_poll: polls.last_poll,
+            last_success: polls.last_success,
+            last_error: polls.last_error.clone(),
             hits,
             misses,
-            counts: core.counts,
+            counts: polls.counts,
         }
     }
 }

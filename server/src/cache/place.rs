@@ -6,7 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 
-/// How many entries of a folder are looked at for filters; a store with more has some among the first.
+/// How many entries of a folder are looked at for filters; a store with more has some among the
+/// first.
 const MAX_ENTRIES: usize = 10_000;
 
 /// The real path of a folder that may not be there yet.

@@ -2,12 +2,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
 
-use bloomsday_common::blob::Origin;
+use bloomsday_common::blob::{Header, Origin};
 use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::key::BlobKey;
+use jiff::Timestamp;
 
 use super::*;
+use crate::clock::Clock;
+use crate::config::FilterConfig;
+use crate::generation::Generation;
 
 /// A generation that knows one ID.
 fn knowing(id: &[u8]) -> Arc<Generation> {
@@ -46,7 +52,8 @@ pub(super) fn at_the_worst_moment() {
     }
 }
 
-/// One that took the new epoch for news of the old generation would stay behind until the next swap.
+/// One that took the new epoch for news of the old generation would stay behind until the next
+/// swap.
 #[test]
 fn no_reader_is_left_behind_by_a_swap() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
@@ -55,12 +62,13 @@ fn no_reader_is_left_behind_by_a_swap() {
     }
     let generations = IDS.map(knowing);
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    drop(slot.swap(generations[0].clone()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    drop(served.swap(generations[0].clone()));
+    let handle = FilterHandle::new(served.clone());
     let mut long_there = handle.reader();
     for n in 1..=4 {
-        // With its first question a reader looks for a swap, so that comes in the middle of this one.
+        // With its first question a reader looks for a swap, so that comes in the middle of this
+        // one.
         let readers = Rc::new(RefCell::new(vec![handle.reader()]));
         let (asking, handle) = (readers.clone(), handle.clone());
         MEANWHILE.set(Some(Box::new(move || {
@@ -71,7 +79,7 @@ fn no_reader_is_left_behind_by_a_swap() {
                 assert_ne!(even, odd);
             }
         })));
-        drop(slot.swap(generations[n % 2].clone()));
+        drop(served.swap(generations[n % 2].clone()));
         assert!(MEANWHILE.take().is_none(), "nobody asked in the middle of the swap");
         for reader in readers.borrow_mut().iter_mut().chain([&mut long_there]) {
             assert_eq!(answers(reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
@@ -79,42 +87,43 @@ fn no_reader_is_left_behind_by_a_swap() {
     }
 }
 
-/// A reader that set itself the next question to attend to, and looked for a swap before that, would
-/// overwrite the news of one in between.
+/// A reader that set itself the next question to attend to, and looked for a swap before that,
+/// would overwrite the news of one in between.
 #[test]
 fn news_of_a_swap_reaches_a_reader_that_is_attending() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
     let generations = IDS.map(knowing);
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let [before, next] = generations;
-    drop(slot.swap(before));
-    let mut reader = FilterHandle::new(slot.clone()).reader();
-    MEANWHILE.set(Some(Box::new(move || drop(slot.swap(next)))));
+    drop(served.swap(before));
+    let mut reader = FilterHandle::new(served.clone()).reader();
+    MEANWHILE.set(Some(Box::new(move || drop(served.swap(next)))));
     // A reader attends to its first question.
     reader.contains(IDS[0]);
     assert!(MEANWHILE.take().is_none(), "no swap while it attended");
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
 }
 
-/// Who learns from status or a reload that a filter is there, and then asks, must be answered by it.
+/// Who learns from status or a reload that a filter is there, and then asks, must be answered by
+/// it.
 #[test]
 fn what_is_shown_answers() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
     let generations = IDS.map(knowing);
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
     let reader = Rc::new(RefCell::new(handle.reader()));
     let (steps, coming) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let look = {
-        let (slot, steps, coming, all) =
-            (slot.clone(), steps.clone(), coming.clone(), generations.clone());
+        let (served, steps, coming, all) =
+            (served.clone(), steps.clone(), coming.clone(), generations.clone());
         Rc::new(move || {
             steps.set(steps.get() + 1);
             let (id, next) = (IDS[coming.get()], &all[coming.get()]);
             // Before it is shown, what comes may answer, too.
-            if slot.shown().is_some_and(|shown| Arc::ptr_eq(&shown, next)) {
+            if served.published().is_some_and(|published| Arc::ptr_eq(&published, next)) {
                 assert!(handle.contains(id) && reader.borrow_mut().contains(id));
             } else {
                 handle.contains(id);
@@ -126,9 +135,13 @@ fn what_is_shown_answers() {
     for n in 0..swaps {
         coming.set(n % 2);
         after_each_step(look.clone());
-        drop(slot.swap(generations[n % 2].clone()));
+        drop(served.swap(generations[n % 2].clone()));
         MEANWHILE.take();
-        assert!(slot.shown().is_some_and(|shown| Arc::ptr_eq(&shown, &generations[n % 2])));
+        assert!(
+            served
+                .published()
+                .is_some_and(|published| Arc::ptr_eq(&published, &generations[n % 2]))
+        );
         look();
     }
     assert!(steps.get() >= swaps * 5, "nobody looked after each step of a swap");
@@ -146,13 +159,13 @@ fn after_each_step<F: Fn() + 'static>(act: Rc<F>) {
 #[test]
 fn a_shared_handle_lets_go_with_the_swap_also_when_nobody_asks_any_more() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
-    assert!(slot.swap(knowing(b"first")).is_none());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
+    assert!(served.swap(knowing(b"first")).is_none());
     std::thread::scope(|scope| {
         (0..10).for_each(|_| _ = scope.spawn(|| assert!(handle.contains(b"first"))));
     });
-    let first = slot.swap(knowing(b"second")).unwrap();
+    let first = served.swap(knowing(b"second")).unwrap();
     assert_eq!(Arc::strong_count(&first), 1, "somebody else holds it, too");
     assert!(!handle.contains(b"first") && handle.contains(b"second"));
 }
@@ -170,10 +183,10 @@ impl<F: Fn()> AsRef<[u8]> for Meddling<'_, F> {
 #[test]
 fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
     let first = knowing(b"first");
-    drop(slot.swap(first.clone()));
+    drop(served.swap(first.clone()));
     let (asked, next) = (RefCell::new(0), RefCell::new(Some(knowing(b"second"))));
     let meddle = || {
         let is_first = next.borrow().is_some();
@@ -182,45 +195,46 @@ fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
         assert_eq!(answers, [is_first, !is_first]);
         assert_eq!(handle.contains(b"second"), !is_first);
         *asked.borrow_mut() += 3;
-        drop(next.borrow_mut().take().map(|next| slot.swap(next)));
+        drop(next.borrow_mut().take().map(|next| served.swap(next)));
     };
     let mut answers = [false; 1];
     handle.contains_batch(&[Meddling(b"first", meddle)], &mut answers);
     assert_eq!(answers, [true], "of the generation that answered when it was asked");
     let asked = *asked.borrow();
     assert!(asked >= 3, "the ID was never looked at");
-    let (seen, absent) = slot.lookups();
+    let (seen, absent) = served.lookups();
     assert_eq!(seen + absent, asked + 1);
     // The lane was taken while all others were told of the swap.
     assert_eq!(Arc::strong_count(&first), 2);
-    slot.catch_up();
+    served.refresh_idle();
     assert_eq!(Arc::strong_count(&first), 1);
 }
 
-/// Also before a filter is there: a bidder learns of its mistake in its first minute, not after the first load.
+/// Also before a filter is there: a bidder learns of its mistake in its first minute, not after the
+/// first load.
 #[test]
 fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_lane_taken() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
     for _ in 0..2 {
         for answers in [0, 2] {
             let ask = || handle.contains_batch(&[b"known"], &mut [false; 2][..answers]);
             let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
             asked.expect_err("it was answered");
         }
-        drop(slot.swap(knowing(b"known")));
+        drop(served.swap(knowing(b"known")));
     }
     assert!(handle.contains(b"known"));
-    assert_eq!(slot.beside.asked(), 0, "the lane was still taken");
-    assert_eq!(slot.lookups(), (1, 0));
+    assert_eq!(served.overflow_counts.lookups(), 0, "the lane was still taken");
+    assert_eq!(served.lookups(), (1, 0));
 }
 
 #[test]
 fn more_threads_than_lanes_lose_no_count() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
     let (threads, each) = (200, 2_000);
     let all_there = std::sync::Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -233,9 +247,9 @@ fn more_threads_than_lanes_lose_no_count() {
                 }
             });
         }
-        drop(slot.swap(knowing(b"known")));
+        drop(served.swap(knowing(b"known")));
     });
-    let (seen, absent) = slot.lookups();
+    let (seen, absent) = served.lookups();
     assert_eq!(seen + absent, threads as u64 * each * 4);
 }
 
@@ -243,12 +257,12 @@ fn more_threads_than_lanes_lose_no_count() {
 #[test]
 fn counts_of_answers_never_fall_while_readers_come_and_go() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, true, Clock::system()));
-    let handle = FilterHandle::new(slot.clone());
+    let served = Arc::new(ServedFilter::new(&filter, true, Clock::system()));
+    let handle = FilterHandle::new(served.clone());
     let (readers, unknown) = (20_000, AtomicU64::new(0));
     std::thread::scope(|scope| {
         let come_and_go = scope.spawn(|| {
-            drop(slot.swap(knowing(b"known")));
+            drop(served.swap(knowing(b"known")));
             for _ in 0..readers {
                 let mut reader = handle.reader();
                 unknown.fetch_add(1, Ordering::SeqCst);
@@ -258,7 +272,7 @@ fn counts_of_answers_never_fall_while_readers_come_and_go() {
         });
         let (mut seen, mut absent) = (0, 0);
         while !come_and_go.is_finished() {
-            let (seen_now, absent_now) = slot.lookups();
+            let (seen_now, absent_now) = served.lookups();
             assert!(seen_now >= seen, "{seen} answered yes, and then {seen_now}");
             assert!(absent_now >= absent, "{absent} answered no, and then {absent_now}");
             assert!(
@@ -268,15 +282,15 @@ fn counts_of_answers_never_fall_while_readers_come_and_go() {
             (seen, absent) = (seen_now, absent_now);
         }
     });
-    assert_eq!(slot.lookups(), (readers * 10, readers));
+    assert_eq!(served.lookups(), (readers * 10, readers));
 }
 
 /// Batches in between make single questions neither be sampled more nor be forgotten.
 #[test]
 fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    let slot = Arc::new(Slot::new(&filter, false, Clock::system()));
-    let mut reader = FilterHandle::new(slot.clone()).reader();
+    let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+    let mut reader = FilterHandle::new(served.clone()).reader();
     let (singles, rounds) = (100u64, 1_000);
     for round in 0..rounds {
         for n in 0..singles {
@@ -287,6 +301,6 @@ fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {
     }
     drop(reader);
     let (sampled, expected) =
-        (slot.recent_questions().unwrap().len() as u64, singles * rounds / 128);
+        (served.recent_lookups().unwrap().len() as u64, singles * rounds / 128);
     assert!(sampled.abs_diff(expected) < expected / 5, "{sampled}, not {expected}");
 }

@@ -1,7 +1,10 @@
-//! The admin address: reload means "look again now". It takes no URL and no path from the caller, and
-//! answers nothing to a page that is not ours, reads included.
+//! The admin address: reloads, the operator's page, and traces of IDs. A reload polls the store
+//! now; it takes no URL and no path from the caller. No reply goes to the page of another site,
+//! reads included.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bloomsday_common::error::Kind;
@@ -10,13 +13,19 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AU
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
-use super::letter;
+use super::headers;
+use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
-use crate::status::ReloadOutcome;
-use crate::{Bloomsday, Reloaded};
+use crate::bloomsday::Bloomsday;
+use crate::status::{ReloadOutcome, Reloaded};
 
-/// What an admin call must present as `Authorization: Bearer …`. Never shown.
+/// The secret that an admin request must have as `Authorization: Bearer …`. It is never printed.
+///
+/// ```
+/// let token = bloomsday_server::http::Token::new("correct horse");
+/// assert_eq!(format!("{token:?}"), "Token(hidden)");
+/// ```
 pub struct Token(blake3::Hash);
 
 impl Token {
@@ -25,8 +34,8 @@ impl Token {
         Token(blake3::hash(text.as_bytes()))
     }
 
-    /// Whether `text` is it, in a time that does not depend on how much of it fits: BLAKE3 hashes
-    /// compare in constant time.
+    /// Whether `text` is the token. The time does not depend on how much of it is right: BLAKE3
+    /// hashes are compared in constant time.
     fn is(&self, text: &str) -> bool {
         self.0 == blake3::hash(text.as_bytes())
     }
@@ -38,12 +47,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// How browsers say whose page sends a request, and what for.
+/// The headers in which browsers say which page sends a request, and why.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// What to say where nothing is.
-const NOTHING: &str = "only POST /admin/reload, the page and GET /v1/filters/{filter}/why are here";
+/// The error for an unknown path.
+const NOT_FOUND: &str =
+    "only POST /admin/reload, the page and GET /v1/filters/{filter}/trace are here";
 
 pub(crate) struct Admin {
     pub(super) bloomsday: Bloomsday,
@@ -51,13 +61,22 @@ pub(crate) struct Admin {
     pub(super) page: Arc<Page>,
 }
 
+impl Service for Admin {
+    fn reply(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
+        Box::pin(async move { self.route(request).await })
+    }
+}
+
 impl Admin {
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Reply {
-        if let Some(why) = self.stranger(&request) {
+    async fn route(&self, request: Request<Incoming>) -> Reply {
+        if let Some(why) = self.refusal(&request) {
             return error(StatusCode::FORBIDDEN, why);
         }
-        let (method, path) = (letter::reading(request.method()), request.uri().path());
-        // The page itself holds nothing: it is where the token is typed.
+        let (method, path) = (headers::read_method(request.method()), request.uri().path());
+        // The page itself contains no data: it is where the token is typed.
         if method == Method::GET && path == "/" {
             return self.page.html();
         }
@@ -76,28 +95,29 @@ impl Admin {
             (_, "/admin/reload") => reply::only("POST"),
             (&Method::GET, "/page.json") => self.page.data(true).await,
             (_, "/" | "/page.json") => reply::only(reply::READ),
-            (&Method::GET, path) => match why_of(path) {
-                Some(filter) => self.page.why(filter, request.uri().query().unwrap_or("")).await,
-                None => error(StatusCode::NOT_FOUND, NOTHING),
+            (&Method::GET, path) => match filter_to_trace(path) {
+                Some(filter) => self.page.trace(filter, request.uri().query().unwrap_or("")).await,
+                None => error(StatusCode::NOT_FOUND, NOT_FOUND),
             },
-            (_, path) if why_of(path).is_some() => reply::only(reply::READ),
-            _ => error(StatusCode::NOT_FOUND, NOTHING),
+            (_, path) if filter_to_trace(path).is_some() => reply::only(reply::READ),
+            _ => error(StatusCode::NOT_FOUND, NOT_FOUND),
         }
     }
 
-    /// Why a request is not to be answered, whatever it asks: a browser sends it for a page that is not
-    /// ours, or for a name that its owner points at this machine.
+    /// Why a request is refused, whatever its path: a browser sends it for the page of another
+    /// site, or for a host name whose owner points it at this machine.
     ///
-    /// A request with an `Origin` comes from our own page if that was opened from this very address, and
-    /// a token is needed. Without one, such a name would look the same; our page then sends none.
-    fn stranger(&self, request: &Request<Incoming>) -> Option<&'static str> {
+    /// A request with an `Origin` comes from our own page if the page was opened at this address; a
+    /// token is needed for it. Without a token such a host name would look the same, and our page
+    /// sends no `Origin`.
+    fn refusal(&self, request: &Request<Incoming>) -> Option<&'static str> {
         let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
         let by_name = request.uri().authority().map(|authority| authority.as_str());
         let named = [by_name, header(HOST)].into_iter().flatten();
-        if self.token.is_none() && !named.clone().all(letter::is_loopback) {
+        if self.token.is_none() && !named.clone().all(headers::is_loopback) {
             return Some(
-                "without a token this address answers only to localhost and loopback addresses: ask \
-                 by one of those, or give --admin-token-file",
+                "without a token this address replies only to localhost and loopback addresses: use \
+                 one of those, or configure a token",
             );
         }
         let own = |origin: &str| {
@@ -108,9 +128,9 @@ impl Admin {
         if header(ORIGIN).is_some_and(|origin| !own(origin)) {
             return Some("a request sent by a web page is refused: it has an Origin header");
         }
-        // What has no origin, as an image, says so much.
+        // A request without an Origin header, such as an image, has this one.
         let opened = header(SEC_FETCH_MODE) == Some("navigate")
-            && letter::reading(request.method()) == Method::GET
+            && headers::read_method(request.method()) == Method::GET
             && request.uri().path() == "/";
         let own_site = |site: &str| matches!(site, "same-origin" | "none");
         if header(SEC_FETCH_SITE).is_some_and(|site| !own_site(site)) && !opened {
@@ -120,10 +140,11 @@ impl Admin {
     }
 
     async fn reload(&self, query: Option<&str>) -> Reply {
-        let [filter, force] = match letter::pairs(query.unwrap_or_default(), ["filter", "force"]) {
-            Ok(values) => values,
-            Err(why) => return reply::wrong(&why),
-        };
+        let [filter, force] =
+            match headers::query_values(query.unwrap_or_default(), ["filter", "force"]) {
+                Ok(values) => values,
+                Err(why) => return reply::wrong(&why),
+            };
         let force = match force {
             None | Some("false") => false,
             Some("true") => true,
@@ -149,9 +170,10 @@ fn unauthorized() -> Reply {
     reply
 }
 
-/// The filter of `/v1/filters/{filter}/why`.
-fn why_of(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/filters/")?.strip_suffix("/why").filter(|name| !name.contains('/'))
+/// The filter of `/v1/filters/{filter}/trace`, or of its alias `/v1/filters/{filter}/why`.
+fn filter_to_trace(path: &str) -> Option<&str> {
+    let (filter, command) = path.strip_prefix("/v1/filters/")?.rsplit_once('/')?;
+    (matches!(command, "trace" | "why") && !filter.contains('/')).then_some(filter)
 }
 
 fn status_of(reloaded: &[Reloaded]) -> StatusCode {

@@ -1,5 +1,6 @@
-//! The answers to many questions, a byte each until they are sent: written out only as the client reads them.
-//! They need no memory of their own: each takes the place of an ID.
+//! [`Answers`]: the results of many lookups as the body of a reply. Each is a byte until it is
+//! sent; JSON or lines are written only as the client reads them. They need no memory of their own:
+//! each takes the place of an ID.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -13,40 +14,40 @@ use tokio::time::Instant;
 
 use super::blocks::Block;
 
-/// How many answers are written out at once: 24 KiB of JSON.
-const ANSWERS_AT_ONCE: usize = 4096;
+/// How many answers are written at once: 24 KiB of JSON.
+const ANSWERS_PER_FRAME: usize = 4096;
 
-/// How long a client may take to read all answers. One that reads nothing is cut off earlier.
+/// How long a client may take to read all answers. A client that reads nothing is cut off earlier.
 const READ_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How answers are written.
+/// The form of the answers.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
-    /// `1` or `0`, a line each.
+pub(super) enum BodyFormat {
+    /// `1` or `0`, one line each.
     Lines,
     /// An array of `true` and `false`.
     Json,
 }
 
-/// Answers, gathered with [`Answers::add`], then a body to be sent.
+/// Answers, collected with [`Answers::add`], then sent as a body.
 pub(crate) struct Answers {
-    form: Form,
-    /// 1 or 0 for each answer. Blocks that are sent are given back.
+    form: BodyFormat,
+    /// 1 for a hit, 0 for a miss. A block that is sent goes back to its pool.
     blocks: VecDeque<Block>,
-    /// How many answers of the first block are sent already.
+    /// The number of answers of the first block that are sent already.
     sent: usize,
     /// The length of the body.
     bytes: u64,
-    /// How many bytes of it are still to be sent.
+    /// The number of bytes still to be sent.
     left: u64,
     deadline: Instant,
 }
 
 impl Answers {
-    pub(super) fn new(form: Form) -> Answers {
+    pub(super) fn new(form: BodyFormat) -> Answers {
         let bytes = match form {
-            Form::Lines => 0,
-            Form::Json => "[]\n".len() as u64,
+            BodyFormat::Lines => 0,
+            BodyFormat::Json => "[]\n".len() as u64,
         };
         let deadline = Instant::now() + READ_DEADLINE;
         Answers { form, blocks: VecDeque::new(), sent: 0, bytes, left: bytes, deadline }
@@ -54,48 +55,48 @@ impl Answers {
 
     pub(super) fn content_type(&self) -> &'static str {
         match self.form {
-            Form::Lines => "text/plain; charset=utf-8",
-            Form::Json => "application/json",
+            BodyFormat::Lines => "text/plain; charset=utf-8",
+            BodyFormat::Json => "application/json",
         }
     }
 
-    /// More answers, 1 or 0 each, `seen` of which are 1.
-    pub(super) fn add(&mut self, answers: Block, seen: u64) {
-        let absent = answers.len() as u64 - seen;
+    /// Adds answers, 1 or 0 each, of which `hits` are 1.
+    pub(super) fn add(&mut self, answers: Block, hits: u64) {
+        let misses = answers.len() as u64 - hits;
         self.bytes += match self.form {
-            Form::Lines => 2 * (seen + absent),
+            BodyFormat::Lines => 2 * (hits + misses),
             // The last one has no comma.
-            Form::Json => {
-                5 * seen + 6 * absent - u64::from(self.blocks.is_empty() && !answers.is_empty())
+            BodyFormat::Json => {
+                5 * hits + 6 * misses - u64::from(self.blocks.is_empty() && !answers.is_empty())
             }
         };
         self.left = self.bytes;
         match self.blocks.back_mut() {
-            Some(last) if last.room() >= answers.len() => _ = last.fill(&answers),
+            Some(last) if last.remaining() >= answers.len() => _ = last.fill(&answers),
             _ if answers.is_empty() => {}
             _ => self.blocks.push_back(answers),
         }
     }
 
-    /// Writes the next answers out.
+    /// Writes the next answers.
     fn write(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let some = self.blocks.front().map_or(&[][..], |first| &first[self.sent..]);
-        let some = &some[..some.len().min(ANSWERS_AT_ONCE)];
+        let some = &some[..some.len().min(ANSWERS_PER_FRAME)];
         match self.form {
-            Form::Lines => {
+            BodyFormat::Lines => {
                 text.resize(2 * some.len(), b'\n');
-                for ([digit, _], seen) in text.as_chunks_mut().0.iter_mut().zip(some) {
-                    *digit = b'0' + seen;
+                for ([digit, _], answer) in text.as_chunks_mut().0.iter_mut().zip(some) {
+                    *digit = b'0' + answer;
                 }
             }
-            Form::Json => {
+            BodyFormat::Json => {
                 text.reserve("[]\n".len() + "false,".len() * some.len());
                 if self.left == self.bytes {
                     text.push(b'[');
                 }
-                for seen in some {
-                    text.extend_from_slice(if *seen == 1 { b"true," } else { b"false," });
+                for answer in some {
+                    text.extend_from_slice(if *answer == 1 { b"true," } else { b"false," });
                 }
             }
         }
@@ -104,7 +105,7 @@ impl Answers {
             self.blocks.pop_front();
             self.sent = 0;
         }
-        if let Form::Json = self.form
+        if let BodyFormat::Json = self.form
             && self.blocks.is_empty()
         {
             text.pop_if(|last| *last == b',');
@@ -124,7 +125,7 @@ impl Body for Answers {
         _: &mut Context<'_>,
     ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
         if Instant::now() > self.deadline {
-            // Nobody is told: what ends the connection is its own business.
+            // Ends the connection; there is nothing to log.
             return Poll::Ready(Some(Err(ErrorKind::TimedOut.into())));
         }
         let next = (self.left > 0).then(|| self.write());
@@ -147,26 +148,26 @@ mod tests {
     use super::super::blocks::Blocks;
     use super::*;
 
-    fn gathered(form: Form, answers: &[bool], at_once: usize) -> Answers {
+    fn gathered(form: BodyFormat, answers: &[bool], at_once: usize) -> Answers {
         let blocks = Blocks::new(100, 5_000);
         let mut body = Answers::new(form);
         for some in answers.chunks(at_once) {
             let mut block = blocks.take().unwrap();
-            let bytes: Vec<u8> = some.iter().map(|seen| u8::from(*seen)).collect();
+            let bytes: Vec<u8> = some.iter().map(|hit| u8::from(*hit)).collect();
             assert_eq!(block.fill(&bytes), some.len());
-            body.add(block, some.iter().filter(|seen| **seen).count() as u64);
+            body.add(block, some.iter().filter(|hit| **hit).count() as u64);
         }
         body
     }
 
-    fn text(form: Form, answers: &[bool], at_once: usize) -> String {
+    fn text(form: BodyFormat, answers: &[bool], at_once: usize) -> String {
         let mut body = gathered(form, answers, at_once);
         let announced = body.size_hint().exact().unwrap();
         let mut text = Vec::new();
         while !body.is_end_stream() {
             text.extend(body.write());
         }
-        assert_eq!(text.len() as u64, announced, "what is announced is sent");
+        assert_eq!(text.len() as u64, announced, "the announced length is sent");
         String::from_utf8(text).unwrap()
     }
 
@@ -176,9 +177,9 @@ mod tests {
             let answers: Vec<bool> = (0..many).map(|n| n % 3 == 0).collect();
             for at_once in [1, 1_024, 5_000] {
                 let lines: String =
-                    answers.iter().map(|seen| if *seen { "1\n" } else { "0\n" }).collect();
-                assert_eq!(text(Form::Lines, &answers, at_once), lines);
-                let array = text(Form::Json, &answers, at_once);
+                    answers.iter().map(|hit| if *hit { "1\n" } else { "0\n" }).collect();
+                assert_eq!(text(BodyFormat::Lines, &answers, at_once), lines);
+                let array = text(BodyFormat::Json, &answers, at_once);
                 assert!(array.ends_with("]\n") && !array.contains(' '));
                 assert_eq!(serde_json::from_str::<Vec<bool>>(&array).unwrap(), answers);
             }
@@ -187,7 +188,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_is_given_up() {
-        let mut body = gathered(Form::Json, &[true; 33_333], 5_000);
+        let mut body = gathered(BodyFormat::Json, &[true; 33_333], 5_000);
         let frames = async |body: &mut Answers| body.frame().await.unwrap().is_ok();
         assert!(frames(&mut body).await);
         tokio::time::advance(READ_DEADLINE).await;

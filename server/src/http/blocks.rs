@@ -1,70 +1,70 @@
-//! Memory for the bodies of questions and for what is answered to them: blocks of one size, and over all
-//! connections so many and no more.
+//! [`Blocks`]: a pool of memory blocks of one size, for the bodies of queries and their answers.
+//! All connections share it, and it has a maximum.
 //!
-//! Each is used again as soon as it is given back, by whichever thread asks first, and none goes back to the
-//! allocator, which keeps for each thread the pieces of buffers that grew on it: where 96 MiB of bodies and
-//! answers were counted, a flood took 200 to 290.
+//! A block that comes back is used again at once, by any thread. None goes back to the allocator,
+//! which keeps freed pieces for each thread: a flood of bodies would take two to three times the
+//! memory that is counted.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where blocks come from. Cheap to clone.
+/// A pool of blocks. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Blocks {
-    /// How many bytes each has.
+    /// The size of each block.
     bytes: usize,
-    kept: Arc<Mutex<Kept>>,
+    state: Arc<Mutex<PoolState>>,
 }
 
-struct Kept {
-    /// Made, and not in use.
-    spare: Vec<Vec<u8>>,
-    /// How many may still be made.
-    unmade: usize,
+struct PoolState {
+    /// Allocated, and not in use.
+    free: Vec<Vec<u8>>,
+    /// How many may still be allocated.
+    unallocated: usize,
 }
 
-/// A block, empty at first, which never grows beyond its size. It goes back when it is dropped.
+/// A block. It is empty at first and never grows beyond its size; a drop returns it to its pool.
 pub(crate) struct Block {
     bytes: Vec<u8>,
     from: Blocks,
 }
 
 impl Blocks {
-    /// At most `count` blocks of so many `bytes`. Memory is taken with a block's first use.
+    /// At most `count` blocks of `bytes` bytes. A block is allocated at its first use.
     pub(crate) fn new(count: usize, bytes: usize) -> Blocks {
-        let kept = Kept { spare: Vec::new(), unmade: count };
-        Blocks { bytes, kept: Arc::new(Mutex::new(kept)) }
+        let state = PoolState { free: Vec::new(), unallocated: count };
+        Blocks { bytes, state: Arc::new(Mutex::new(state)) }
     }
 
     /// An empty block; `None` when all are in use.
     pub(crate) fn take(&self) -> Option<Block> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = match kept.spare.pop() {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = match state.free.pop() {
             Some(bytes) => bytes,
             None => {
-                kept.unmade = kept.unmade.checked_sub(1)?;
+                state.unallocated = state.unallocated.checked_sub(1)?;
                 Vec::with_capacity(self.bytes)
             }
         };
-        drop(kept);
+        drop(state);
         Some(Block { bytes, from: self.clone() })
     }
 }
 
 impl Block {
-    /// How many bytes more it holds.
-    pub(crate) fn room(&self) -> usize {
+    /// How many more bytes fit.
+    pub(crate) fn remaining(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
     }
 
-    /// Adds the first of these bytes, as many as there is room for; how many that were.
+    /// Adds as many of these bytes as fit, and returns their number.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> usize {
-        let many = bytes.len().min(self.room());
+        let many = bytes.len().min(self.remaining());
         self.bytes.extend_from_slice(&bytes[..many]);
         many
     }
 
-    /// Leaves the first `len` bytes.
+    /// Keeps the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -74,7 +74,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        self.from.kept.lock().unwrap_or_else(PoisonError::into_inner).spare.push(bytes);
+        self.from.state.lock().unwrap_or_else(PoisonError::into_inner).free.push(bytes);
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
         let blocks = Blocks::new(2, 100);
         let (mut one, two) = (blocks.take().unwrap(), blocks.take().unwrap());
         assert!(blocks.take().is_none());
-        let (memory, size) = (one.as_ptr(), one.room());
-        assert_eq!(one.fill(&[7; 1_000]), size, "as much as there is room for");
-        assert_eq!((one.room(), one.as_ptr()), (0, memory), "it does not grow");
+        let (memory, size) = (one.as_ptr(), one.remaining());
+        assert_eq!(one.fill(&[7; 1_000]), size, "as much as fits");
+        assert_eq!((one.remaining(), one.as_ptr()), (0, memory), "it does not grow");
         drop(one);
         let again = blocks.take().unwrap();
         assert!(again.is_empty() && size >= 100);

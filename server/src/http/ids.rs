@@ -1,5 +1,6 @@
-//! Bytes of a request → IDs. Whatever the bytes are, there are IDs in them; legal or not is the filter's
-//! business. The fuzz targets include this file and `blocks`, so they name nothing else of the server.
+//! The IDs of a request: from the segment of a path, or from the lines of a body. Any bytes parse;
+//! the filter decides whether an ID is valid. The fuzz targets include this file and `blocks`, so
+//! these two use nothing else of the server.
 
 use bloomsday_common::hash::ID_BYTES;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -7,40 +8,41 @@ use percent_encoding::percent_decode_str;
 
 use super::blocks::{Block, Blocks};
 
-/// What is kept of a line that is longer than any legal ID: enough to be longer.
+/// How much is kept of a line that is longer than any valid ID: enough to be invalid.
 const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 1;
 
-/// The bytes of an ID that stands percent-encoded in a path.
+/// The bytes of an ID from a path, where it is percent-encoded.
 pub(crate) fn decode_id(segment: &str) -> Vec<u8> {
     percent_decode_str(segment).collect()
 }
 
-/// The lines of a body as it arrives, in blocks that are larger than the longest ID: no line is in two.
+/// The lines of a body as they arrive, in blocks. A block is larger than the longest ID, and no
+/// line is in two.
 #[derive(Default)]
 pub(crate) struct Lines {
     blocks: Vec<Block>,
-    /// Whether the last block ends with what is kept of a line, and the rest of that line is still to come.
+    /// Whether the last block ends with the kept part of a long line, whose rest is skipped.
     skips: bool,
-    /// How many lines are ended, and how many of them by CRLF.
+    /// The number of line ends, and the number of those that are CRLF.
     ended: u64,
     ended_by_crlf: u64,
-    /// The last byte that came.
+    /// The last byte so far.
     last: Option<u8>,
 }
 
-/// What ends the lines of a body.
+/// The line ends of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnds {
-    /// A line feed: a CR belongs to its ID.
+    /// LF: a CR before one belongs to the ID.
     Lf,
-    /// A CR and a line feed, each and every line: no ID has the CR, nor that of an open last line.
+    /// CRLF at every line end: no CR belongs to an ID, nor does that of an open last line.
     CrLf,
-    /// Some lines this and some that: whether a CR is an ID's nobody can tell.
+    /// Both: nobody can tell whether a CR belongs to an ID.
     Mixed,
 }
 
 impl Lines {
-    /// What ends the lines of the whole body.
+    /// The line ends of the complete body.
     pub(crate) fn ends(&self) -> LineEnds {
         match self.ended_by_crlf {
             0 => LineEnds::Lf,
@@ -58,7 +60,7 @@ impl Lines {
         self.last = bytes.last().copied().or(self.last);
     }
 
-    /// More of the body; `None` when there is no block for it.
+    /// Adds more of the body; `None` when the pool has no block for it.
     pub(crate) fn push(&mut self, mut bytes: &[u8], blocks: &Blocks) -> Option<()> {
         self.count_ends(bytes);
         while !bytes.is_empty() {
@@ -66,8 +68,8 @@ impl Lines {
                 let Some(end) = memchr(b'\n', bytes) else { break };
                 (self.skips, bytes) = (false, &bytes[end..]);
             }
-            if self.blocks.last().is_none_or(|last| last.room() == 0) {
-                self.turn(blocks)?;
+            if self.blocks.last().is_none_or(|last| last.remaining() == 0) {
+                self.start_block(blocks)?;
                 continue;
             }
             bytes = &bytes[self.blocks.last_mut()?.fill(bytes)..];
@@ -75,8 +77,8 @@ impl Lines {
         Some(())
     }
 
-    /// Makes room: the line that a full block ends in goes on in a new one.
-    fn turn(&mut self, blocks: &Blocks) -> Option<()> {
+    /// Starts a new block. The unfinished line at the end of the full one moves to it.
+    fn start_block(&mut self, blocks: &Blocks) -> Option<()> {
         let Some(full) = self.blocks.last_mut() else {
             self.blocks.push(blocks.take()?);
             return Some(());
@@ -92,16 +94,17 @@ impl Lines {
         } else {
             full.truncate(kept);
         }
-        self.blocks.last().is_some_and(|last| last.room() > 0).then_some(())
+        self.blocks.last().is_some_and(|last| last.remaining() > 0).then_some(())
     }
 
-    /// The blocks of the whole body, in order.
+    /// The blocks of the complete body, in order.
     pub(crate) fn into_blocks(self) -> impl Iterator<Item = Block> {
         self.blocks.into_iter()
     }
 }
 
-/// The IDs of a block: separated by line feeds; one at the very end closes the last and begins none.
+/// The IDs of a block, separated by line feeds. A line feed at the end closes the last ID and
+/// starts none.
 pub(crate) fn split_ids(block: &[u8]) -> impl Iterator<Item = &[u8]> {
     let open = (!block.is_empty() && !block.ends_with(b"\n")).then_some(block.len());
     memchr_iter(b'\n', block).chain(open).scan(0, |begin, end| {

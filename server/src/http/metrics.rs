@@ -1,4 +1,5 @@
-//! Prometheus text, made afresh from the status at every scrape: nothing is counted twice.
+//! The metrics, as Prometheus text. Each scrape makes them anew from the status: there are no
+//! second counters.
 
 use hyper::StatusCode;
 use jiff::Timestamp;
@@ -7,7 +8,9 @@ use prometheus::{
 };
 
 use super::reply::{Reply, error, of};
-use crate::{Bloomsday, FilterStatus, State, Verdict};
+use crate::bloomsday::Bloomsday;
+use crate::guard::Verdict;
+use crate::status::{FilterStatus, State};
 
 pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
     match encode(&bloomsday.status()) {
@@ -21,7 +24,7 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
     let info = gauge(
         &registry,
         "bloomsday_filter_info",
-        "The blob that answers.",
+        "The blob that is live.",
         &["filter", "day", "digest"],
     )?;
     let per_filter = &["filter"];
@@ -34,7 +37,7 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
     let age = gauge(
         &registry,
         "bloomsday_filter_age_seconds",
-        "Seconds since the end of the day that answers.",
+        "Seconds since the end of the day that is live.",
         per_filter,
     )?;
     let bytes = gauge(&registry, "bloomsday_filter_bytes", "Size of the filter.", per_filter)?;
@@ -50,7 +53,7 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
     let success = float(
         &registry,
         "bloomsday_last_success_timestamp_seconds",
-        "When the store was last looked at without an error.",
+        "When a poll of the store last succeeded.",
         per_filter,
     )?;
     let duration = float(
@@ -60,28 +63,33 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         per_filter,
     )?;
     let results = &["filter", "result"];
-    let polls = counter(&registry, "bloomsday_polls_total", "Looks at the pointers.", results)?;
+    let polls = counter(&registry, "bloomsday_polls_total", "Polls of the pointers.", results)?;
     let loads = counter(&registry, "bloomsday_loads_total", "Loads of a blob.", results)?;
     let verdicts = counter(
         &registry,
         "bloomsday_guard_verdicts_total",
-        "What the guard made of newer days; one held is judged at each look.",
+        "The guard's verdicts on newer days; a day on hold is judged at each poll.",
         &["filter", "verdict"],
     )?;
-    let held = gauge(&registry, "bloomsday_guard_held", "1 while a filter is held.", per_filter)?;
+    let held = gauge(
+        &registry,
+        "bloomsday_guard_held",
+        "1 while the guard holds a newer day back.",
+        per_filter,
+    )?;
     let hits = float(
         &registry,
         "bloomsday_guard_hit_ratio",
-        "Share of recent questions answered yes, when a newer day was last judged.",
+        "Share of hits among recent lookups, when a newer day was last judged.",
         &["filter", "side"],
     )?;
     let pin = float(
         &registry,
         "bloomsday_pin_expires_timestamp_seconds",
-        "When the pin ends by itself.",
+        "When the pin ends.",
         per_filter,
     )?;
-    let lookups = counter(&registry, "bloomsday_lookups_total", "Questions answered.", results)?;
+    let lookups = counter(&registry, "bloomsday_lookups_total", "Lookups.", results)?;
 
     for status in filters {
         let filter = status.filter.as_str();

@@ -1,8 +1,8 @@
-//! The status page: one HTML file without any other asset, and the JSON it shows.
+//! [`Page`]: the status page, one HTML file without any other asset, and its JSON.
 //!
-//! On the public address it shows what `/status` and `/metrics` show, and the days. Who did what and
-//! why, and which days hold an ID, are the admin address's to say, behind its token. Asking the days
-//! fetches a blob a day: one such question at a time, off the threads that answer lookups.
+//! On the public address it has what `/status` and `/metrics` have, and the days. The history, with
+//! its names and reasons, and the trace of an ID are on the admin address only, behind its token. A
+//! trace fetches a blob for each day: one trace runs at a time, on a thread that serves no lookups.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,36 +17,40 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::histories::Histories;
-use super::letter;
-use super::minutes::{Counters, Minutes};
+use super::headers;
+use super::history_cache::HistoryCache;
 use super::reply::{self, Reply, error, json as json_reply, of};
-use crate::{Bloomsday, FilterStatus};
+use super::traffic_history::{LookupTotals, TrafficHistory};
+use crate::bloomsday::Bloomsday;
+use crate::status::FilterStatus;
 
 const HTML: &str = include_str!("page.html");
-/// How many acts and days are shown.
-const SHOWN: usize = 30;
-/// The most days one question may ask, and how long they may take together.
+/// The most history events and days on the page.
+const MAX_LISTED: usize = 30;
+/// The most days of one trace.
 const MAX_DAYS: u32 = 31;
-const WHY_DEADLINE: Duration = Duration::from_secs(120);
+/// How long one trace may take.
+const DAY_LOOKUP_DEADLINE: Duration = Duration::from_secs(120);
 
-/// What both addresses' pages show.
+/// The page of both addresses.
 pub(super) struct Page {
     bloomsday: Bloomsday,
-    minutes: Minutes,
-    histories: Histories,
-    asking: Semaphore,
+    traffic_history: TrafficHistory,
+    history_cache: HistoryCache,
+    /// One trace runs at a time.
+    day_lookup_permit: Semaphore,
 }
 
 impl Page {
     pub(super) fn new(bloomsday: Bloomsday) -> Page {
         let counting = bloomsday.clone();
-        let minutes = Minutes::of(move || counting.status().iter().map(counters).collect());
-        let histories = Histories::new();
-        Page { bloomsday, minutes, histories, asking: Semaphore::new(1) }
+        let traffic_history =
+            TrafficHistory::of(move || counting.status().iter().map(totals).collect());
+        let history_cache = HistoryCache::new();
+        Page { bloomsday, traffic_history, history_cache, day_lookup_permit: Semaphore::new(1) }
     }
 
-    /// The page itself, which holds nothing yet.
+    /// The page itself, without data.
     pub(super) fn html(&self) -> Reply {
         let nonce = nonce();
         let html = HTML.replace("NONCE", &nonce);
@@ -65,22 +69,22 @@ impl Page {
         reply
     }
 
-    /// What it shows; with `admin` also who did what, and why.
+    /// The data of the page; with `admin` also the history and the servers.
     pub(super) async fn data(&self, admin: bool) -> Reply {
         let statuses = self.bloomsday.status();
-        self.histories.refresh(&self.bloomsday, &statuses).await;
+        self.history_cache.refresh(&self.bloomsday, &statuses).await;
         let mut filters = serde_json::Map::new();
         for status in statuses {
-            let told = self.histories.told(&status.filter);
-            let mut shown = json!(status);
-            shown["lookups"] = json!(self.minutes.last_hour(&counters(&status)));
-            shown["days"] = json!(days(&told.acts));
+            let history = self.history_cache.get(&status.filter);
+            let mut page = json!(status);
+            page["lookups"] = json!(self.traffic_history.last_hour(&totals(&status)));
+            page["days"] = json!(days(&history.events));
             if admin {
-                shown["acts"] = json!(told.acts.iter().take(SHOWN).collect::<Vec<_>>());
-                shown["servers"] = json!(*told.servers);
-                shown["history_error"] = json!(told.error);
+                page["acts"] = json!(history.events.iter().take(MAX_LISTED).collect::<Vec<_>>());
+                page["servers"] = json!(*history.servers);
+                page["history_error"] = json!(history.error);
             }
-            filters.insert(status.filter.to_string(), shown);
+            filters.insert(status.filter.to_string(), page);
         }
         let now = format!("{:.0}", self.bloomsday.now());
         let page = json!({
@@ -89,57 +93,56 @@ impl Page {
         json_reply(StatusCode::OK, &page)
     }
 
-    /// Which of the last days hold an ID: `?id=PERCENT-ENCODED&days=14`.
-    pub(super) async fn why(&self, filter: &str, query: &str) -> Reply {
+    /// Which of the last days contain an ID: `?id=PERCENT-ENCODED&days=14`.
+    pub(super) async fn trace(&self, filter: &str, query: &str) -> Reply {
         let handle = match self.bloomsday.filter(filter) {
             Ok(handle) => handle,
             Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
         };
-        let [id, days] = match letter::pairs(query, ["id", "days"]) {
+        let [id, days] = match headers::query_values(query, ["id", "days"]) {
             Ok(values) => values,
             Err(why) => return reply::wrong(&why),
         };
         let n = days.map_or(Ok(14), str::parse);
         let (Some(id), Ok(n @ 1..=MAX_DAYS)) = (id, n) else {
-            return reply::wrong("ask with ?id=ID&days=N, 1 to 31 days");
+            return reply::wrong("give ?id=ID&days=N, 1 to 31 days");
         };
         let id: Vec<u8> = percent_decode_str(id).collect();
-        let Ok(_alone) = self.asking.try_acquire() else {
-            let why = "another such question is being answered; it fetches a blob a day";
+        let Ok(_permit) = self.day_lookup_permit.try_acquire() else {
+            let why = "another trace runs, and it fetches a blob for each day: try again later";
             return error(StatusCode::TOO_MANY_REQUESTS, why);
         };
         let (store, name) = (self.bloomsday.store().clone(), handle.name().clone());
         let today = Day::of(self.bloomsday.now());
         let runtime = tokio::runtime::Handle::current();
-        let asked = tokio::task::spawn_blocking(move || {
-            let asking = ask(store, name, id, today, n);
-            runtime.block_on(tokio::time::timeout(WHY_DEADLINE, asking))
+        let trace = tokio::task::spawn_blocking(move || {
+            let lookups = look_up_days(store, name, id, today, n);
+            runtime.block_on(tokio::time::timeout(DAY_LOOKUP_DEADLINE, lookups))
         });
-        match asked.await {
-            Ok(Ok(Ok(answers))) => json_reply(StatusCode::OK, &summary(&answers)),
+        match trace.await {
+            Ok(Ok(Ok(lookups))) => json_reply(StatusCode::OK, &summary(&lookups)),
             Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why),
             Ok(Err(_)) => {
                 error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes")
             }
-            Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "asking panicked"),
+            Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the trace panicked"),
         }
     }
 }
 
-fn counters(status: &FilterStatus) -> Counters {
-    let (seen, absent) = (status.hits, status.misses);
-    Counters { filter: status.filter.clone(), seen, absent }
+fn totals(status: &FilterStatus) -> LookupTotals {
+    LookupTotals { filter: status.filter.clone(), hits: status.hits, misses: status.misses }
 }
 
-/// What became of each day, newest first, by the last build of it.
-fn days(acts: &[HistoryEvent]) -> Vec<Value> {
+/// The outcome of each day's last build, newest first.
+fn days(events: &[HistoryEvent]) -> Vec<Value> {
     let mut days: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
-    for act in acts.iter().filter(|act| act.act == EventKind::Build) {
+    for act in events.iter().filter(|act| act.act == EventKind::Build) {
         if let Some(day) = act.day {
             days.entry(day).or_insert(act);
         }
     }
-    let shown = days.into_iter().rev().take(SHOWN).map(|(day, act)| {
+    let shown = days.into_iter().rev().take(MAX_LISTED).map(|(day, act)| {
         json!({
             "day": day, "ids": act.ids, "overlap": act.overlap, "outcome": act.outcome, "at": act.at,
         })
@@ -147,32 +150,32 @@ fn days(acts: &[HistoryEvent]) -> Vec<Value> {
     shown.collect()
 }
 
-async fn ask(
+async fn look_up_days(
     store: Store,
     filter: FilterName,
     id: Vec<u8>,
     today: Day,
     n: u32,
 ) -> Result<Vec<DayLookup>, String> {
-    let mut answers = Vec::new();
+    let mut lookups = Vec::new();
     for back in 0..n {
-        let answer = store.lookup_day(&filter, today.minus(back), &id).await;
-        answers.extend(answer.map_err(|e| e.to_string())?);
+        let lookup = store.lookup_day(&filter, today.minus(back), &id).await;
+        lookups.extend(lookup.map_err(|e| e.to_string())?);
     }
-    Ok(answers)
+    Ok(lookups)
 }
 
-fn summary(answers: &[DayLookup]) -> Value {
-    let asked: Vec<f64> = answers.iter().filter_map(|answer| answer.false_positive).collect();
-    let seen = answers.iter().filter(|answer| answer.contains == Some(true)).count();
+fn summary(lookups: &[DayLookup]) -> Value {
+    let fpps: Vec<f64> = lookups.iter().filter_map(|lookup| lookup.false_positive).collect();
+    let hits = lookups.iter().filter(|lookup| lookup.contains == Some(true)).count();
     json!({
-        "days": answers, "days_searched": asked.len(), "days_found": seen,
-        "chance_if_absent": chance_of_at_least(seen, &asked),
+        "days": lookups, "days_searched": fpps.len(), "days_found": hits,
+        "chance_if_absent": chance_of_at_least(hits, &fpps),
     })
 }
 
-/// A value that nobody can guess: the standard library seeds its hash maps from the system, and this
-/// shows nothing of the seed.
+/// A value that nobody can guess: the standard library seeds its hash maps from the system, and
+/// this value does not reveal the seed.
 fn nonce() -> String {
     use std::hash::{BuildHasher, RandomState};
     let part = || RandomState::new().hash_one(Instant::now());

@@ -1,5 +1,6 @@
-//! Questions: one ID in the path, or many in a body, separated by line feeds; or by CRLF, if every line
-//! ends so. A body with both is refused: to take a CR for part of an ID would deny an ID that is there.
+//! Lookups: one ID in the path, or many in a body. Line feeds separate the IDs of a body, or CRLF
+//! if every line has it. A body with both is refused: with a CR as part of an ID, the lookup of a
+//! known ID would be a miss.
 
 use std::time::Duration;
 
@@ -10,26 +11,27 @@ use hyper::header::{ACCEPT, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde_json::json;
 
-use super::answers::{Answers, Form};
+use super::answers::{Answers, BodyFormat};
 use super::blocks::{Block, Blocks};
+use super::headers::wants_json;
 use super::ids::{LineEnds, Lines, decode_id, split_ids};
-use super::letter::wants_json;
 use super::listen::MAX_CONNECTIONS;
 use super::reply::{self, Reply, error, json as json_reply};
-use crate::Bloomsday;
-use crate::handle::{FilterHandle, Generation};
+use crate::bloomsday::Bloomsday;
+use crate::generation::Generation;
+use crate::handle::FilterHandle;
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
-/// The memory that bodies, and then their answers, are in: a block for each connection, which holds 2,500 IDs
-/// of 36 characters; or, over all of them, five of the longest bodies. 96 MiB, where the example deployments
-/// leave 256 for everything but filters.
-const BLOCKS: usize = MAX_CONNECTIONS;
+/// The memory of bodies, and then of their answers: one block for each connection. A block has
+/// space for 2,500 IDs of 36 characters, and all blocks together for five of the longest bodies.
+/// They take 96 MiB; the example deployments leave 256 for everything but filters.
+const MAX_BLOCKS: usize = MAX_CONNECTIONS;
 const BLOCK_BYTES: usize = 96 << 10;
-/// How many IDs are asked in one call.
-const IDS_AT_ONCE: usize = 1024;
+/// The number of IDs in one call of the filter.
+const IDS_PER_BATCH: usize = 1024;
 
 pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     let handle = match bloomsday.filter(filter) {
@@ -40,11 +42,11 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
     let contains = generation.filter.contains(&id);
     handle.count(&[&id], u64::from(contains));
-    let shown: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
-    let answer = json!({
-        "filter": filter, "id": shown, "contains": contains, "day": generation.header.day,
+    let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
+    let reply = json!({
+        "filter": filter, "id": text, "contains": contains, "day": generation.header.day,
     });
-    json_reply(StatusCode::OK, &answer)
+    json_reply(StatusCode::OK, &reply)
 }
 
 pub(super) async fn many(
@@ -75,13 +77,13 @@ pub(super) async fn many(
             return error(StatusCode::BAD_REQUEST, why);
         }
     };
-    // One generation for the whole body, and its day in the header.
+    // One generation for the complete body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let form = if wants_json { Form::Json } else { Form::Lines };
-    let mut answers = Answers::new(form);
+    let format = if wants_json { BodyFormat::Json } else { BodyFormat::Lines };
+    let mut answers = Answers::new(format);
     for mut block in lines.into_blocks() {
-        let seen = answer(&mut block, strip, &handle, &generation).await;
-        answers.add(block, seen);
+        let hits = look_up(&mut block, strip, &handle, &generation).await;
+        answers.add(block, hits);
     }
     let mut reply = reply::answers(answers);
     let day = HeaderValue::from_str(&generation.header.day.to_string());
@@ -89,53 +91,54 @@ pub(super) async fn many(
     reply
 }
 
-/// Puts answers, 1 or 0 each, in the place of a block's IDs; how many are "yes".
+/// Replaces the IDs of a block by their answers, 1 or 0 each, and returns the number of hits.
 ///
-/// With `strip` a CR at the end of a line is none of its ID.
-async fn answer(
+/// With `strip`, a CR at the end of a line is not part of the ID.
+async fn look_up(
     block: &mut Block,
     strip: bool,
     handle: &FilterHandle,
     generation: &Generation,
 ) -> u64 {
-    let mut answers = [false; IDS_AT_ONCE];
-    // An ID takes a byte at least, if only its line feed: so answers never reach what is not yet asked.
-    let (mut asked, mut answered, mut all_seen) = (0, 0, 0);
+    let mut answers = [false; IDS_PER_BATCH];
+    // An ID takes at least one byte, its line feed: so answers never overwrite an ID that is not
+    // looked up yet.
+    let (mut read, mut answered, mut all_hits) = (0, 0, 0);
     loop {
-        let mut ids: Vec<&[u8]> = split_ids(&block[asked..]).take(IDS_AT_ONCE).collect();
+        let mut ids: Vec<&[u8]> = split_ids(&block[read..]).take(IDS_PER_BATCH).collect();
         if ids.is_empty() {
             break;
         }
-        asked += ids.iter().map(|id| id.len() + 1).sum::<usize>();
+        read += ids.iter().map(|id| id.len() + 1).sum::<usize>();
         if strip {
             ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
         }
         let answers = &mut answers[..ids.len()];
         generation.filter.contains_batch(&ids, answers);
-        let seen = answers.iter().filter(|answer| **answer).count() as u64;
-        handle.count(&ids, seen);
-        all_seen += seen;
+        let hits = answers.iter().filter(|answer| **answer).count() as u64;
+        handle.count(&ids, hits);
+        all_hits += hits;
         drop(ids);
-        // The last line may be without its line feed.
-        asked = asked.min(block.len());
-        for (place, seen) in block[answered..].iter_mut().zip(&*answers) {
-            *place = u8::from(*seen);
+        // The last line may have no line feed.
+        read = read.min(block.len());
+        for (place, answer) in block[answered..].iter_mut().zip(&*answers) {
+            *place = u8::from(*answer);
         }
         answered += answers.len();
-        // A body may hold millions: others are answered in between.
+        // A body may have millions of IDs: other requests run in between.
         tokio::task::yield_now().await;
     }
     block.truncate(answered);
-    all_seen
+    all_hits
 }
 
 /// Memory for the bodies and answers of one address.
 pub(super) fn blocks() -> Blocks {
-    Blocks::new(BLOCKS, BLOCK_BYTES)
+    Blocks::new(MAX_BLOCKS, BLOCK_BYTES)
 }
 
-/// Reads a body while there is room for it, which is taken as bytes arrive: a body that is only
-/// announced takes none.
+/// Reads a body into blocks, which are taken as bytes arrive: a body that is only announced takes
+/// none.
 async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
     let too_large = || {
         let why = format!("a body has at most {MAX_BODY_BYTES} bytes: send several");
@@ -147,16 +150,17 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
     }
     let (mut lines, mut read) = (Lines::default(), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame
-            .map_err(|_| error(StatusCode::BAD_REQUEST, "the body ended before it was whole"))?;
-        // Trailers say nothing about IDs.
+        let frame = frame.map_err(|_| {
+            error(StatusCode::BAD_REQUEST, "the body ended before its announced length")
+        })?;
+        // Trailers contain no IDs.
         let Ok(bytes) = frame.into_data() else { continue };
         read += bytes.len();
         if read > MAX_BODY_BYTES {
             return Err(too_large());
         }
         lines.push(&bytes, blocks).ok_or_else(|| {
-            let why = "too many bodies are being read or answered at once: try again";
+            let why = "the server reads or answers too many bodies at once: try again";
             error(StatusCode::SERVICE_UNAVAILABLE, why)
         })?;
     }

@@ -1,4 +1,4 @@
-//! The shapes of answers: text, JSON, errors.
+//! The forms of replies: text, JSON, errors.
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
@@ -10,14 +10,14 @@ use serde_json::{Value, json as json_value};
 
 use super::answers::Answers;
 
-/// What is in memory as it is sent, or the answers to many questions.
+/// A reply with a body in memory, or with the answers of many lookups.
 pub(super) type Reply = Response<Either<Full<Bytes>, Answers>>;
 
 pub(super) fn of(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
     with(status, kind, Either::Left(Full::new(body.into())))
 }
 
-/// The answers to a whole body of questions.
+/// The answers to all IDs of a body.
 pub(super) fn answers(answers: Answers) -> Reply {
     with(StatusCode::OK, answers.content_type(), Either::Right(answers))
 }
@@ -44,12 +44,12 @@ pub(super) fn error(status: StatusCode, why: &str) -> Reply {
     json(status, &json_value!({ "error": why }))
 }
 
-/// Whatever is answered to GET is answered to HEAD, which hyper sends without its body.
+/// A path that allows GET allows HEAD; hyper leaves out the body.
 pub(super) const READ: &str = "GET, HEAD";
 
 pub(super) fn only(methods: &'static str) -> Reply {
     let mut reply =
-        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {methods} is answered here"));
+        error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {methods} is allowed here"));
     reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
     reply
 }
@@ -58,7 +58,8 @@ pub(super) fn wrong(why: &str) -> Reply {
     error(StatusCode::BAD_REQUEST, why)
 }
 
-/// A browser names the page that sent a `POST`; our callers are programs and send no such header.
+/// A browser names the page that sent a `POST`. Callers of this interface are programs and send no
+/// such header.
 pub(super) fn has_origin<B>(request: &Request<B>) -> bool {
     request.headers().contains_key(ORIGIN)
 }

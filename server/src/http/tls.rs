@@ -1,7 +1,7 @@
-//! TLS of the daemon's addresses: a certificate chain and its key from PEM files, read again when the
-//! operator asks, while connections go on.
+//! [`Tls`]: a certificate chain and its key, from PEM files. A reload reads the files again; open
+//! connections go on.
 //!
-//! No client certificates, no files watched, nothing of HTTP.
+//! There are no client certificates, and no file is watched.
 
 use std::fmt;
 use std::io::Read;
@@ -19,10 +19,20 @@ use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
 
 use crate::error::Error;
 
-/// The most bytes of a certificate or key file: a long chain has 20 KB.
+/// The largest certificate or key file: a long chain has 20 KB.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// Certificate and key, as they are now. Cheap to clone; clones share what [`Tls::reload`] reads.
+/// A certificate and its key. Cheap to clone; clones share what [`Tls::reload`] reads.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use bloomsday_server::http::Tls;
+///
+/// let tls = Tls::open(Path::new("/etc/tls/tls.crt"), Path::new("/etc/tls/tls.key"))?;
+/// // After the files were renewed:
+/// tls.reload()?;
+/// # Ok::<(), bloomsday_server::error::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tls {
     files: Arc<Files>,
@@ -35,7 +45,7 @@ struct Files {
     key: PathBuf,
 }
 
-/// What every new handshake shows.
+/// The certificate for new handshakes.
 struct Current(ArcSwap<CertifiedKey>);
 
 impl ResolvesServerCert for Current {
@@ -51,12 +61,12 @@ impl fmt::Debug for Current {
 }
 
 impl Tls {
-    /// Reads a certificate chain, the server's own first, and its private key (PKCS #8, PKCS #1 or
-    /// SEC 1); both PEM.
+    /// Reads a certificate chain, with the server's own certificate first, and its private key
+    /// (PKCS #8, PKCS #1 or SEC 1). Both are PEM.
     ///
     /// # Errors
-    /// [`Error::Tls`], naming the file: missing, without what it should hold, or a key that belongs to
-    /// another certificate.
+    /// [`Error::Tls`], with the file: it is missing, it has no certificate or key, or the key
+    /// belongs to another certificate.
     pub fn open(cert: &Path, key: &Path) -> Result<Tls, Error> {
         let files = Files { cert: cert.to_owned(), key: key.to_owned() };
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -69,10 +79,10 @@ impl Tls {
         Ok(Tls { files: Arc::new(files), current, config: Arc::new(config) })
     }
 
-    /// Reads both files again. New connections see what they hold now; those that are open go on.
+    /// Reads both files again, for new connections. Open connections go on.
     ///
     /// # Errors
-    /// As [`Tls::open`]; then new connections see what they saw before.
+    /// Those of [`Tls::open`]; new connections then use the certificate as before.
     pub fn reload(&self) -> Result<(), Error> {
         let fresh = self.files.read(self.config.crypto_provider())?;
         self.current.0.store(Arc::new(fresh));
@@ -103,7 +113,7 @@ impl Files {
             return Err(in_cert("it holds no certificate (-----BEGIN CERTIFICATE-----)".into()));
         }
         let pem = read(&self.key).map_err(in_key)?;
-        // The parser's own error may not quote the file; this is a key.
+        // The parser's own error may quote the file, and this is a key.
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| match e {
             pem::Error::NoItemsFound => {
                 in_key("it holds no private key (-----BEGIN PRIVATE KEY-----)".into())

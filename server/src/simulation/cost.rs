@@ -9,9 +9,9 @@ use std::time::Instant;
 use bloomsday_common::filter::PinnedFilter;
 
 use super::process::on_a_paused_clock;
-use super::steady::{id, serve};
-use crate::Guard;
-use crate::handle::Generation;
+use super::steady_state::{id, serve};
+use crate::generation::Generation;
+use crate::guard::Guard;
 
 /// Questions a round, and rounds.
 const QUESTIONS: u64 = 1 << 20;

@@ -48,12 +48,12 @@ fn a_newer_day_like_the_old_one_passes_and_with_few_questions_there_is_no_verdic
         sleep(Duration::from_secs(1)).await;
         process.ask(&questions());
         scene.publish(1, made(1, Kind::Good)).await;
-        scene.dial.step(86_400);
+        scene.clock.step(86_400);
         // Known to nobody and known to half differ as much the other way round.
         assert_eq!(reload(&process).await, ReloadOutcome::Held);
-        assert_eq!(process.wish(true).await.unwrap()[0].outcome, ReloadOutcome::Swapped);
+        assert_eq!(process.request_reload(true).await.unwrap()[0].outcome, ReloadOutcome::Swapped);
         scene.publish(2, made(2, Kind::Good)).await;
-        scene.dial.step(2 * 86_400);
+        scene.clock.step(2 * 86_400);
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_eq!(verdict(&process), Some(Verdict::Passed));
     });
@@ -65,7 +65,7 @@ async fn holding(scene: &mut Scene) -> Process {
     let process = scene.settled().await;
     process.ask(&questions());
     scene.publish(0, made(0, Kind::Strangers)).await;
-    let reloaded = process.wish(false).await.unwrap();
+    let reloaded = process.request_reload(false).await.unwrap();
     assert_eq!(reloaded[0].outcome, ReloadOutcome::Held);
     let reason = reloaded[0].reason.clone().unwrap();
     assert!(reason.contains("force=true") && reason.contains("2000 recent"), "{reason}");
@@ -80,7 +80,7 @@ async fn holding(scene: &mut Scene) -> Process {
 fn a_held_day_is_fetched_once_judged_at_each_poll_and_swapped_in_with_an_alarm_at_the_end() {
     play(|mut scene| async move {
         let process = holding(&mut scene).await;
-        let reads = scene.weather.blob_reads();
+        let reads = scene.store.blob_reads();
         sleep(Duration::from_secs(5 * 3600)).await;
         let status = process.status();
         assert_eq!(status.state, State::Held);
@@ -92,7 +92,7 @@ fn a_held_day_is_fetched_once_judged_at_each_poll_and_swapped_in_with_an_alarm_a
         assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
         assert_eq!((status.state, status.held), (State::Ok, false));
         assert_eq!(status.judged.unwrap().verdict, Verdict::Overdue);
-        assert_eq!(scene.weather.blob_reads(), reads, "the held blob was fetched again");
+        assert_eq!(scene.store.blob_reads(), reads, "the held blob was fetched again");
     });
 }
 
@@ -129,20 +129,20 @@ fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
         let (until, pinned_at, pinned_by) = (None, None, None);
         let reason = Some("we know better".to_owned());
         let pin = Pin { blob: strangers.key.clone(), until, pinned_at, pinned_by, reason };
-        scene.weather.write("rt/pin", pin.to_bytes()).await;
+        scene.store.write("rt/pin", pin.to_bytes()).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let status = process.status();
         assert_eq!((status.state, status.held), (State::Pinned, false));
         assert_eq!(status.pin_reason.as_deref(), Some("we know better"));
         // Back by a rollback, and forward to what answered before.
-        scene.weather.remove("rt/pin").await;
+        scene.store.remove("rt/pin").await;
         scene.point(0, &good.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         scene.point(0, &strangers.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
 
-        let process = holding(&mut Scene { dial: scene.dial.clone(), ..fresh() }).await;
-        let forced = process.wish(true).await.unwrap();
+        let process = holding(&mut Scene { clock: scene.clock.clone(), ..fresh() }).await;
+        let forced = process.request_reload(true).await.unwrap();
         assert_eq!(forced[0].outcome, ReloadOutcome::Swapped);
         assert_eq!(process.status().judged.unwrap().verdict, Verdict::Forced);
     });

@@ -70,9 +70,9 @@ fn too_little_memory_is_a_refusal_before_the_download() {
         let new = made(0, Kind::Good);
         scene.publish(0, new).await;
         process.memory.store(new.bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
-        let reads = scene.weather.blob_reads();
+        let reads = scene.store.blob_reads();
         assert_eq!(reload(&process).await, ReloadOutcome::Failed);
-        assert_eq!(scene.weather.blob_reads(), reads, "it was fetched all the same");
+        assert_eq!(scene.store.blob_reads(), reads, "it was fetched all the same");
         let status = process.status();
         let (needed, left) = (2 * new.bytes.len(), new.bytes.len());
         let says = [format!("{needed} bytes"), format!("{left} are available")];
@@ -100,9 +100,9 @@ fn past_max_generations_a_load_is_refused_naming_the_idle_and_lookups_go_on() {
             assert_eq!(process.alive(), n + 2);
         }
         scene.publish(0, made(0, Kind::Strangers)).await;
-        let reads = scene.weather.blob_reads();
+        let reads = scene.store.blob_reads();
         assert_eq!(reload(&process).await, ReloadOutcome::Failed);
-        assert_eq!(scene.weather.blob_reads(), reads);
+        assert_eq!(scene.store.blob_reads(), reads);
         let status = process.status();
         let names = ["bidder-0", "bidder-1"].iter().all(|name| error(&status).contains(name));
         assert!(names, "{}", error(&status));

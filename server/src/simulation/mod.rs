@@ -1,15 +1,15 @@
-//! The server on a paused clock, above a store that is ill on purpose: single promises, and whole
+//! The server on a paused clock, with a store that fails on purpose: single promises, and complete
 //! months. Tests only.
 
 mod blobs;
 mod cost;
+mod flaky_store;
 mod guarding;
 mod instructions;
 mod memory;
 mod months;
 mod oracle;
 mod outages;
-mod paces;
+mod poll_loops;
 mod process;
-mod steady;
-mod weather;
+mod steady_state;

@@ -17,9 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
+use super::flaky_store::{Fault, FlakyStore};
 use super::oracle::{Oracle, Record, Records, Seen, Target};
-use super::process::{Process, Sundial, next_random, on_a_paused_clock, seed_jitter};
-use super::weather::{Sky, Weather};
+use super::process::{FakeClock, Process, next_random, on_a_paused_clock, seed_jitter};
 use crate::cache::Cache;
 use crate::handle::Reader;
 use crate::status::State;
@@ -85,8 +85,8 @@ fn month(seed: u64) {
 /// One simulated month.
 struct Month {
     random: u64,
-    weather: Arc<Weather>,
-    dial: Sundial,
+    store: Arc<FlakyStore>,
+    clock: FakeClock,
     config: Config,
     records: Records,
     process: Process,
@@ -105,25 +105,25 @@ impl Month {
     async fn begin(seed: u64) -> Month {
         let mut random = seed;
         let midnight: Timestamp = format!("{FIRST_DAY}T00:00:00Z").parse().unwrap();
-        let dial = Sundial::new(midnight);
+        let clock = FakeClock::new(midnight);
         let mut config = Config::new("", vec![FilterConfig::new(rt())]);
         config.filters[0].guard =
             [Guard::Warn, Guard::Hold][(next_random(&mut random) % 2) as usize];
         // Files are slow, so only some months have a cache.
         let cache = (seed % 8 == 7).then(|| tempfile::TempDir::new().unwrap());
         config.cache_dir = cache.as_ref().map(|folder| folder.path().to_owned());
-        let weather = Arc::new(Weather::new());
+        let store = Arc::new(FlakyStore::new());
         // A filter beside it whose store never answers: nothing here may take longer for it.
         if seed % 2 == 1 {
             config.filters.push(FilterConfig::new("beside".parse().unwrap()));
-            weather.turn_only("beside", Sky::Hangs);
+            store.set_fault_of("beside", Fault::Hangs);
         }
-        let process = Process::start(&weather, &dial, &config);
+        let process = Process::start(&store, &clock, &config);
         let oracle = Oracle::new(Vec::new(), max_hold(&config));
         let mut month = Month {
             random,
-            weather,
-            dial,
+            store,
+            clock,
             config,
             records: Records::default(),
             process,
@@ -141,11 +141,11 @@ impl Month {
 
     async fn play(mut self) {
         for today in 0..DAYS as i64 {
-            let night = self.dial.truth() + SignedDuration::from_hours(24);
+            let night = self.clock.truth() + SignedDuration::from_hours(24);
             let mut published = false;
             // The build of yesterday ends some time in the small hours.
             let mut build_in = Duration::from_secs(7_200 + self.below(7_200));
-            while self.dial.truth() < night {
+            while self.clock.truth() < night {
                 let step = Duration::from_secs(1 + self.below(STEP_SECONDS));
                 self.pass(step).await;
                 build_in = build_in.saturating_sub(step);
@@ -170,12 +170,12 @@ impl Month {
     }
 
     fn tell(&mut self, what: String) {
-        self.story.push(format!("{:.0} {what}", self.dial.truth()));
+        self.story.push(format!("{:.0} {what}", self.clock.truth()));
     }
 
     /// What may answer is noted before and after every change.
     fn note(&mut self) {
-        self.oracle.note(&self.records, self.dial.shown());
+        self.oracle.note(&self.records, self.clock.now());
     }
 
     async fn pass(&mut self, time: Duration) {
@@ -203,26 +203,26 @@ impl Month {
         let back = self.below(3) as i64;
         let n = today - 1 - back;
         match self.below(20) {
-            0 => self.turn(Sky::Fails),
-            1 => self.turn(Sky::Forbids),
-            2 => self.turn(Sky::Hangs),
+            0 => self.set_fault(Fault::Fails),
+            1 => self.set_fault(Fault::Forbids),
+            2 => self.set_fault(Fault::Hangs),
             3 => {
                 let by = Duration::from_secs(self.below(200));
-                self.turn(Sky::Slow(by));
+                self.set_fault(Fault::Slow(by));
             }
-            4 => self.turn(Sky::Cuts),
-            5 => self.turn(Sky::Resets),
-            6 => self.turn(Sky::Flaky),
-            7 | 8 => self.turn(Sky::Fine),
+            4 => self.set_fault(Fault::Cuts),
+            5 => self.set_fault(Fault::Resets),
+            6 => self.set_fault(Fault::Flaky),
+            7 | 8 => self.set_fault(Fault::None),
             9 => {
                 let day_seconds = 86_400;
                 let by = self.below(6 * day_seconds) as i64 - 3 * day_seconds as i64;
                 self.tell(format!("the clock is {by} s off"));
-                self.change(|month| month.dial.step(by));
+                self.change(|month| month.clock.step(by));
             }
             10 => {
                 self.tell("the clock is right".into());
-                self.change(|month| month.dial.step(0));
+                self.change(|month| month.clock.step(0));
             }
             11 => {
                 let kind = [Kind::Mended, Kind::OtherStrangers][self.below(2) as usize];
@@ -247,7 +247,7 @@ impl Month {
             16 => {
                 self.tell("unpin".into());
                 self.note();
-                self.weather.remove("rt/pin").await;
+                self.store.remove("rt/pin").await;
                 self.records.pin = None;
                 self.note();
             }
@@ -257,7 +257,7 @@ impl Month {
                 if force {
                     self.oracle.forced_at = Some(Instant::now());
                 }
-                drop(self.process.wish(force));
+                drop(self.process.request_reload(force));
             }
             18 => {
                 self.tell("a reader falls idle".into());
@@ -270,9 +270,9 @@ impl Month {
         }
     }
 
-    fn turn(&mut self, sky: Sky) {
-        self.tell(format!("the store: {sky:?}"));
-        self.weather.turn(sky);
+    fn set_fault(&mut self, fault: Fault) {
+        self.tell(format!("the store: {fault:?}"));
+        self.store.set_fault(fault);
     }
 
     fn change(&mut self, change: impl FnOnce(&mut Month)) {
@@ -282,7 +282,7 @@ impl Month {
     }
 
     async fn upload(&mut self, blob: &Made) {
-        self.weather.write(&blob.key.to_string(), blob.bytes.clone()).await;
+        self.store.write(&blob.key.to_string(), blob.bytes.clone()).await;
         self.records.unsound.retain(|key| *key != blob.key);
     }
 
@@ -298,7 +298,7 @@ impl Month {
             Record::Garbage => b"half a ro".to_vec(),
         };
         self.note();
-        self.weather.write(&format!("rt/pointers/{day}"), bytes).await;
+        self.store.write(&format!("rt/pointers/{day}"), bytes).await;
         self.records.pointers.insert(day, record);
         self.note();
     }
@@ -307,12 +307,12 @@ impl Month {
     async fn harm(&mut self, blob: &Made) {
         self.tell(format!("a damaged or missing blob for {}", blob.key.day));
         if self.below(2) == 0 {
-            self.weather.remove(&blob.key.to_string()).await;
+            self.store.remove(&blob.key.to_string()).await;
         } else {
             let mut bytes = blob.bytes.to_vec();
             let at = self.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << self.below(8);
-            self.weather.write(&blob.key.to_string(), bytes).await;
+            self.store.write(&blob.key.to_string(), bytes).await;
         }
         self.records.unsound.push(blob.key.clone());
         self.ever_unsound.push(blob.key.clone());
@@ -321,7 +321,7 @@ impl Month {
 
     async fn set_pin(&mut self, n: i64) {
         let hours = SignedDuration::from_hours(1 + self.below(40) as i64);
-        let until = (self.below(3) > 0).then(|| self.dial.truth() + hours);
+        let until = (self.below(3) > 0).then(|| self.clock.truth() + hours);
         let blob = made(n, [Kind::Good, Kind::Strangers][self.below(2) as usize]);
         let (record, bytes) = if self.below(4) == 0 {
             (Record::Garbage, b"{\"blob\": ".to_vec())
@@ -334,7 +334,7 @@ impl Month {
         self.tell(format!("pin {record:?} until {until:?}"));
         self.upload(blob).await;
         self.note();
-        self.weather.write("rt/pin", bytes).await;
+        self.store.write("rt/pin", bytes).await;
         // Garbage has no end.
         let until = until.filter(|_| record != Record::Garbage);
         self.records.pin = Some((record, until));
@@ -349,13 +349,13 @@ impl Month {
             _ => Vec::new(),
         };
         self.idle.clear();
-        self.process = Process::start(&self.weather, &self.dial, &self.config);
+        self.process = Process::start(&self.store, &self.clock, &self.config);
         let questions: Vec<_> = (0..1_500).map(user).collect();
         self.process.ask(&questions);
         self.oracle = Oracle::new(cached, max_hold(&self.config));
         // A server with a cache knows the day it followed last, whatever its clock says.
         if let Some(folder) = &self.config.cache_dir {
-            let store = Store::over(self.weather.clone(), "weather");
+            let store = Store::over(self.store.clone(), "weather");
             let record = Cache::open(folder, &store).unwrap().record(&rt());
             self.oracle.last_followed = record.map(|blob| blob.day);
         }
@@ -400,10 +400,10 @@ impl Month {
     /// Everything heals, and after a poll and a load the right blob answers.
     async fn calm(&mut self) {
         self.idle.clear();
-        self.turn(Sky::Fine);
+        self.set_fault(Fault::None);
         // A look or load that hangs ends at its deadline, then comes a poll.
         let round = self.config.load_deadline * 3 + Duration::from_secs(60);
-        let target = |month: &Month| month.oracle.target(&month.records, month.dial.shown());
+        let target = |month: &Month| month.oracle.target(&month.records, month.clock.now());
         self.pass(round).await;
         let Some(expected) = target(self) else { return };
         let before = self.process.status().digest;
@@ -447,7 +447,7 @@ impl Month {
         if let Err(wrong) = result {
             let last = self.story.iter().rev().take(40).rev().cloned().collect::<Vec<_>>();
             let status = self.process.status();
-            panic!("{wrong}\n  {}\nat {:.0}: {status:?}", last.join("\n  "), self.dial.truth());
+            panic!("{wrong}\n  {}\nat {:.0}: {status:?}", last.join("\n  "), self.clock.truth());
         }
     }
 }

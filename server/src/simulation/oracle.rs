@@ -1,5 +1,5 @@
-//! [`Oracle`]: knows the records that others wrote, and from them which blobs may answer. It shares no
-//! code with what it judges.
+//! [`Oracle`]: knows the records that others wrote, and from them which blobs may answer. It shares
+//! no code with what it judges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,8 +46,8 @@ impl Records {
         !self.unsound.contains(key)
     }
 
-    /// What a look at `now` leads to, by the machine's own clock; `last` is the newest pointer's day
-    /// that this process followed.
+    /// What a look at `now` leads to, by the machine's own clock; `last` is the newest pointer's
+    /// day that this process followed.
     fn target(&self, now: Timestamp, last: Option<Day>) -> Target {
         self.targets(now, last).into_iter().next().unwrap_or(Target::Keep)
     }
@@ -118,8 +118,8 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// For a new process; `cached` are the blobs that its cache may hold. `max_hold` is set when the
-    /// guard holds.
+    /// For a new process; `cached` are the blobs that its cache may hold. `max_hold` is set when
+    /// the guard holds.
     pub(super) fn new(cached: Vec<BlobKey>, max_hold: Option<Duration>) -> Oracle {
         let allowed = cached.into_iter().map(|key| (key, Some(Instant::now()))).collect();
         Oracle {
@@ -153,11 +153,12 @@ impl Oracle {
     pub(super) fn note(&mut self, records: &Records, now: Timestamp) {
         self.may_have_followed = self.may_have_followed.max(self.last_followed);
         // Only a server that has nothing goes a day back.
-        let looks = if self.answers.is_some() { 1 } else { usize::MAX };
+        let polls = if self.answers.is_some() { 1 } else { usize::MAX };
         let [seen, unseen] = [self.last_followed, self.may_have_followed]
-            .map(|last| records.targets(now, last).into_iter().take(looks));
+            .map(|last| records.targets(now, last).into_iter().take(polls));
         let mut targets: Vec<Target> = seen.chain(unseen).collect();
-        // A look takes its time: what it found missing may be there by now, when it reads what comes next.
+        // A look takes its time: what it found missing may be there by now, when it reads what
+        // comes next.
         for last in [self.last_followed, self.may_have_followed] {
             for (place, record) in records.read_in_turn(now, last) {
                 match record {
@@ -236,7 +237,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A day of strangers after a good one, by its own pointer, answers only after the longest hold.
+    /// A day of strangers after a good one, by its own pointer, answers only after the longest
+    /// hold.
     fn judge_guard(
         &self,
         before: &Made,

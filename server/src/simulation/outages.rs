@@ -12,16 +12,16 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
-use super::process::{Process, Sundial, on_a_paused_clock};
-use super::weather::{Sky, Weather};
+use super::flaky_store::{Fault, FlakyStore};
+use super::process::{FakeClock, Process, on_a_paused_clock};
 use crate::cache::Cache;
 use crate::status::{FilterStatus, ReloadOutcome, State};
 use crate::{Config, FilterConfig, Guard};
 
 /// A store, a clock at noon of the month's first day, and how to serve.
 pub(super) struct Scene {
-    pub(super) weather: Arc<Weather>,
-    pub(super) dial: Sundial,
+    pub(super) store: Arc<FlakyStore>,
+    pub(super) clock: FakeClock,
     pub(super) config: Config,
 }
 
@@ -35,8 +35,8 @@ pub(super) fn play<F: Future<Output = ()>>(scene: impl FnOnce(Scene) -> F) {
         let noon: Timestamp = format!("{FIRST_DAY}T12:00:00Z").parse().unwrap();
         let config = Config::new("", vec![FilterConfig::new(rt())]);
         assert_eq!(config.poll_interval, POLL);
-        let weather = Arc::new(Weather::new());
-        scene(Scene { weather, dial: Sundial::new(noon), config }).await;
+        let store = Arc::new(FlakyStore::new());
+        scene(Scene { store, clock: FakeClock::new(noon), config }).await;
     });
 }
 
@@ -47,23 +47,23 @@ impl Scene {
     }
 
     pub(super) async fn upload(&self, blob: &Made) {
-        self.weather.write(&blob.key.to_string(), blob.bytes.clone()).await;
+        self.store.write(&blob.key.to_string(), blob.bytes.clone()).await;
     }
 
     pub(super) async fn damage(&self, blob: &Made) {
         let mut bytes = blob.bytes.to_vec();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        self.weather.write(&blob.key.to_string(), bytes).await;
+        self.store.write(&blob.key.to_string(), bytes).await;
     }
 
     pub(super) async fn point(&self, n: i64, key: &BlobKey) {
         let pointer = Pointer::to(key.clone()).to_bytes();
-        self.weather.write(&format!("rt/pointers/{}", day(n)), pointer).await;
+        self.store.write(&format!("rt/pointers/{}", day(n)), pointer).await;
     }
 
     pub(super) fn start(&self) -> Process {
-        Process::start(&self.weather, &self.dial, &self.config)
+        Process::start(&self.store, &self.clock, &self.config)
     }
 
     /// A server that answers from yesterday's good blob.
@@ -85,43 +85,43 @@ pub(super) fn error(status: &FilterStatus) -> &str {
 }
 
 pub(super) async fn reload(process: &Process) -> ReloadOutcome {
-    process.wish(false).await.unwrap()[0].outcome
+    process.request_reload(false).await.unwrap()[0].outcome
 }
 
 #[test]
 fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_poll() {
-    for (sky, says) in [
-        (Sky::Fails, "503"),
-        (Sky::Forbids, "s3:ListBucket"),
-        (Sky::Hangs, "does not answer"),
-        (Sky::Slow(Duration::from_secs(400)), "does not answer"),
-        (Sky::Cuts, "bytes arrived"),
-        (Sky::Resets, "connection reset"),
-        (Sky::Panics, "panicked"),
+    for (fault, says) in [
+        (Fault::Fails, "503"),
+        (Fault::Forbids, "s3:ListBucket"),
+        (Fault::Hangs, "does not answer"),
+        (Fault::Slow(Duration::from_secs(400)), "does not answer"),
+        (Fault::Cuts, "bytes arrived"),
+        (Fault::Resets, "connection reset"),
+        (Fault::Panics, "panicked"),
     ] {
         play(|scene| async move {
             let (old, new) = (made(-1, Kind::Good), made(0, Kind::Good));
             let process = scene.settled().await;
-            scene.weather.turn(sky);
+            scene.store.set_fault(fault);
             scene.publish(0, new).await;
             sleep(A_POLL * 2).await;
             let status = process.status();
-            assert!(error(&status).contains(says), "{sky:?}: {}", error(&status));
+            assert!(error(&status).contains(says), "{fault:?}: {}", error(&status));
             sleep(Duration::from_secs(30 * 86_400)).await;
             let status = process.status();
             assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
             assert!(process.handle().contains(&user(old.first_user)));
             // A month later nothing newer than the month's first day was ever published.
-            scene.dial.step(-30 * 86_400);
-            scene.weather.turn(Sky::Fine);
+            scene.clock.step(-30 * 86_400);
+            scene.store.set_fault(Fault::None);
             // A look that hangs ends at its deadline; then comes one poll.
             sleep(A_POLL + scene.config.load_deadline * 2).await;
-            let recovered = match sky {
+            let recovered = match fault {
                 // What panicked counts as damaged, until an operator asks.
-                Sky::Panics => reload(&process).await == ReloadOutcome::Swapped,
+                Fault::Panics => reload(&process).await == ReloadOutcome::Swapped,
                 _ => process.status().state == State::Ok,
             };
-            assert!(recovered, "{sky:?}: {:?}", process.status());
+            assert!(recovered, "{fault:?}: {:?}", process.status());
             assert_eq!(answers(&process), Some(new.key.digest));
         });
     }
@@ -132,7 +132,7 @@ fn a_store_that_fails_only_in_the_body_is_retried_within_a_load() {
     play(|scene| async move {
         let process = scene.settled().await;
         scene.publish(0, made(0, Kind::Good)).await;
-        scene.weather.turn(Sky::Flaky);
+        scene.store.set_fault(Fault::Flaky);
         let began = Instant::now();
         // The look itself may meet the failing half; a load is retried with pauses.
         while answers(&process) != Some(made(0, Kind::Good).key.digest) {
@@ -148,11 +148,11 @@ fn a_blob_that_fails_past_all_tries_of_a_load_is_fetched_at_a_later_poll() {
         let process = scene.settled().await;
         let new = made(0, Kind::Good);
         scene.publish(0, new).await;
-        scene.weather.turn(Sky::HidesBlobs);
+        scene.store.set_fault(Fault::HidesBlobs);
         sleep(A_POLL * 3).await;
         assert!(error(&process.status()).contains("503"), "{:?}", process.status());
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
-        scene.weather.turn(Sky::Fine);
+        scene.store.set_fault(Fault::None);
         sleep(A_POLL).await;
         assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
     });
@@ -167,9 +167,9 @@ fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
         scene.point(0, &new.key).await;
         sleep(A_POLL).await;
         assert!(error(&process.status()).contains("damaged"), "{:?}", process.status());
-        let reads = scene.weather.blob_reads();
+        let reads = scene.store.blob_reads();
         sleep(POLL * 20).await;
-        assert_eq!(scene.weather.blob_reads(), reads, "a damaged blob was fetched again");
+        assert_eq!(scene.store.blob_reads(), reads, "a damaged blob was fetched again");
         let status = process.status();
         assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
         // Mended in place: nothing in the record says so, an operator does.
@@ -188,14 +188,14 @@ fn a_body_that_is_cut_says_nothing_of_the_blob() {
         let new = made(0, Kind::Good);
         scene.publish(0, new).await;
         // Only once the pointer is read: half of one would be unreadable.
-        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
-        let reply = process.wish(false);
+        scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
+        let reply = process.request_reload(false);
         sleep(Duration::from_millis(2_500)).await;
-        scene.weather.turn(Sky::Cuts);
+        scene.store.set_fault(Fault::Cuts);
         let reloaded = reply.await.unwrap();
         assert_eq!(reloaded[0].outcome, ReloadOutcome::Failed);
         assert!(reloaded[0].reason.as_deref().unwrap().contains("should have"), "{reloaded:?}");
-        scene.weather.turn(Sky::Fine);
+        scene.store.set_fault(Fault::None);
         sleep(A_POLL).await;
         assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
     });
@@ -209,10 +209,10 @@ fn one_damaged_transfer_of_a_sound_blob_does_not_count_as_a_damaged_blob() {
         scene.damage(new).await;
         scene.point(0, &new.key).await;
         // The second fetch of the same load finds it whole: each call takes 10 ms.
-        scene.weather.turn(Sky::Slow(Duration::from_millis(10)));
-        let (weather, reads) = (scene.weather.clone(), scene.weather.blob_reads());
+        scene.store.set_fault(Fault::Slow(Duration::from_millis(10)));
+        let (store, reads) = (scene.store.clone(), scene.store.blob_reads());
         let mender = async {
-            while weather.blob_reads() == reads {
+            while store.blob_reads() == reads {
                 sleep(Duration::from_millis(1)).await;
             }
             sleep(Duration::from_millis(12)).await;
@@ -228,19 +228,19 @@ fn sixty_four_reloads_at_once_are_at_most_two_looks_and_one_load() {
     play(|scene| async move {
         let process = scene.settled().await;
         scene.publish(0, made(0, Kind::Good)).await;
-        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
-        let (looks, reads) = (scene.weather.looks(), scene.weather.blob_reads());
-        let mut replies = vec![process.wish(false)];
+        scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
+        let (polls, reads) = (scene.store.polls(), scene.store.blob_reads());
+        let mut replies = vec![process.request_reload(false)];
         // The first round runs; the others come into the middle of it.
         sleep(Duration::from_millis(500)).await;
-        replies.extend((1..64).map(|_| process.wish(false)));
+        replies.extend((1..64).map(|_| process.request_reload(false)));
         for reply in replies {
             let reloaded = reply.await.unwrap();
             assert_ne!(reloaded[0].outcome, ReloadOutcome::Failed);
             assert_eq!(reloaded[0].new, Some(made(0, Kind::Good).key.digest));
         }
-        assert_eq!(scene.weather.looks() - looks, 2);
-        assert_eq!(scene.weather.blob_reads() - reads, 1);
+        assert_eq!(scene.store.polls() - polls, 2);
+        assert_eq!(scene.store.blob_reads() - reads, 1);
     });
 }
 
@@ -248,12 +248,12 @@ fn sixty_four_reloads_at_once_are_at_most_two_looks_and_one_load() {
 fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
     play(|scene| async move {
         let process = scene.settled().await;
-        scene.weather.turn(Sky::Slow(Duration::from_secs(1)));
-        let early = process.wish(false);
+        scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
+        let early = process.request_reload(false);
         // The early round has seen that there is no pointer of today.
         sleep(Duration::from_millis(2_500)).await;
         scene.publish(0, made(0, Kind::Good)).await;
-        let late = process.wish(false).await.unwrap();
+        let late = process.request_reload(false).await.unwrap();
         assert_eq!(late[0].outcome, ReloadOutcome::Swapped);
         assert_eq!(early.await.unwrap()[0].outcome, ReloadOutcome::Unchanged);
     });
@@ -263,20 +263,20 @@ fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
 pub(super) fn fresh() -> Scene {
     let noon: Timestamp = format!("{FIRST_DAY}T12:00:00Z").parse().unwrap();
     let config = Config::new("", vec![FilterConfig::new(rt())]);
-    Scene { weather: Arc::new(Weather::new()), dial: Sundial::new(noon), config }
+    Scene { store: Arc::new(FlakyStore::new()), clock: FakeClock::new(noon), config }
 }
 
 #[test]
 fn an_unreadable_pin_keeps_what_answers_and_says_so() {
     play(|scene| async move {
         let process = scene.settled().await;
-        scene.weather.write("rt/pin", "half a p").await;
+        scene.store.write("rt/pin", "half a p").await;
         scene.publish(0, made(0, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Failed);
         let status = process.status();
         assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest));
         assert!(error(&status).contains("unpin rt"), "{}", error(&status));
-        scene.weather.remove("rt/pin").await;
+        scene.store.remove("rt/pin").await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
     });
 }
@@ -286,11 +286,11 @@ fn a_pin_ends_by_itself() {
     play(|scene| async move {
         let process = scene.settled().await;
         scene.publish(0, made(0, Kind::Good)).await;
-        let until = scene.dial.truth() + Duration::from_secs(7_200);
+        let until = scene.clock.truth() + Duration::from_secs(7_200);
         let blob = made(-1, Kind::Good).key.clone();
         let (pinned_at, pinned_by, reason) = (None, None, Some("weekend".into()));
         let pin = Pin { blob, until: Some(until), pinned_at, pinned_by, reason };
-        scene.weather.write("rt/pin", pin.to_bytes()).await;
+        scene.store.write("rt/pin", pin.to_bytes()).await;
         sleep(A_POLL).await;
         let status = process.status();
         assert_eq!((status.state, status.pin_until), (State::Pinned, Some(until)));
@@ -303,7 +303,7 @@ fn a_pin_ends_by_itself() {
 
 #[test]
 fn at_a_start_the_cached_copy_answers_while_the_store_does_not() {
-    for sky in [Sky::Fails, Sky::Hangs, Sky::Slow(Duration::from_secs(30))] {
+    for fault in [Fault::Fails, Fault::Hangs, Fault::Slow(Duration::from_secs(30))] {
         play(|mut scene| async move {
             let folder = tempfile::TempDir::new().unwrap();
             scene.config.cache_dir = Some(folder.path().to_owned());
@@ -311,15 +311,15 @@ fn at_a_start_the_cached_copy_answers_while_the_store_does_not() {
             until_cached(folder.path()).await;
             drop(process);
             scene.publish(0, made(0, Kind::Good)).await;
-            scene.weather.turn(sky);
+            scene.store.set_fault(fault);
             let process = scene.start();
             sleep(Duration::from_secs(3)).await;
             let status = process.status();
-            assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest), "{sky:?}");
+            assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest), "{fault:?}");
             assert_eq!(status.state, State::Failing);
-            scene.weather.turn(Sky::Fine);
+            scene.store.set_fault(Fault::None);
             sleep(A_POLL + scene.config.load_deadline).await;
-            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{sky:?}");
+            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{fault:?}");
             assert_eq!(process.status().state, State::Ok);
         });
     }
@@ -359,11 +359,11 @@ fn a_damaged_cache_is_not_believed() {
         let last = bytes.len() - 100;
         bytes[last] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        scene.weather.turn(Sky::Fails);
+        scene.store.set_fault(Fault::Fails);
         let process = scene.start();
         sleep(Duration::from_secs(60)).await;
         assert_eq!((answers(&process), process.status().state), (None, State::Loading));
-        scene.weather.turn(Sky::Fine);
+        scene.store.set_fault(Fault::None);
         sleep(Duration::from_secs(10)).await;
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
     });
@@ -380,7 +380,7 @@ fn a_restart_with_the_clock_a_day_behind_does_not_go_a_day_back() {
             until_cached(folder.path()).await;
             process
         });
-        scene.dial.step(-2 * 86_400);
+        scene.clock.step(-2 * 86_400);
         let process = scene.start();
         sleep(Duration::from_secs(5)).await;
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
@@ -395,7 +395,7 @@ fn a_clock_stepped_back_takes_no_stopgap_away() {
         scene.publish(-2, made(-2, Kind::Good)).await;
         let process = scene.settled().await;
         assert_eq!(process.status().state, State::Failing);
-        scene.dial.step(-2 * 86_400);
+        scene.clock.step(-2 * 86_400);
         sleep(POLL * 10).await;
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
     });
@@ -437,7 +437,7 @@ fn a_cached_blob_that_answers_while_another_is_held_is_never_given_up_for_an_old
 
         scene.publish(-1, older).await;
         scene.publish(0, made(0, Kind::Strangers)).await;
-        scene.weather.turn(Sky::Slow(Duration::from_secs(5)));
+        scene.store.set_fault(Fault::Slow(Duration::from_secs(5)));
         let process = scene.start();
         let questions: Vec<_> = (0..2_000).map(user).collect();
         process.ask(&questions);
@@ -464,7 +464,7 @@ async fn until_cached(folder: &std::path::Path) {
 
 /// Where the cache keeps a copy.
 fn copy_of(scene: &Scene, made: &Made) -> std::path::PathBuf {
-    let store = Store::over(scene.weather.clone(), "weather");
+    let store = Store::over(scene.store.clone(), "weather");
     let folder = scene.config.cache_dir.as_deref().unwrap();
     Cache::open(folder, &store).unwrap().path_of(&made.key).unwrap()
 }

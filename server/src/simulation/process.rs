@@ -10,14 +10,15 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::Instant;
 
-use super::weather::Weather;
+use super::flaky_store::FlakyStore;
 use crate::clock::Clock;
+use crate::config::{Config, FilterConfig};
 use crate::error::Error;
-use crate::handle::{FilterHandle, Generation, Slot};
-use crate::poller::{Outlet, Paces, Wish};
-use crate::room::Room;
+use crate::generation::Generation;
+use crate::handle::{FilterHandle, ServedFilter};
+use crate::memory_check::MemoryCheck;
+use crate::poller::{PollLoops, PollerHandle, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
-use crate::{Config, FilterConfig};
 
 thread_local! {
     /// Where the jitter of this thread's simulation comes from.
@@ -57,14 +58,14 @@ pub(crate) fn on_a_paused_clock(play: impl Future<Output = ()>) {
 
 /// The time of day of a simulated machine.
 #[derive(Clone)]
-pub(crate) struct Sundial {
+pub(crate) struct FakeClock {
     start: (Instant, Timestamp),
     skew_seconds: Arc<AtomicI64>,
 }
 
-impl Sundial {
-    pub(crate) fn new(from: Timestamp) -> Sundial {
-        Sundial { start: (Instant::now(), from), skew_seconds: Arc::default() }
+impl FakeClock {
+    pub(crate) fn new(from: Timestamp) -> FakeClock {
+        FakeClock { start: (Instant::now(), from), skew_seconds: Arc::default() }
     }
 
     /// The time it really is.
@@ -74,7 +75,7 @@ impl Sundial {
     }
 
     /// The time the machine believes it is.
-    pub(crate) fn shown(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.truth() + SignedDuration::from_secs(self.skew_seconds.load(Ordering::Relaxed))
     }
 
@@ -86,8 +87,8 @@ impl Sundial {
 
 /// One server process; where nothing else is said, its first filter is meant.
 pub(crate) struct Process {
-    slot: Arc<Slot>,
-    outlet: Outlet,
+    served: Arc<ServedFilter>,
+    handle: PollerHandle,
     running: JoinHandle<()>,
     /// What is available, for a test that takes memory away.
     pub(crate) memory: Arc<AtomicU64>,
@@ -96,49 +97,50 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts on this store; needs a `LocalSet`.
-    pub(crate) fn start(weather: &Arc<Weather>, dial: &Sundial, config: &Config) -> Process {
-        let store = Store::over(weather.clone(), "weather");
-        let told = dial.clone();
-        let clock = Clock::of(move || told.shown());
-        let slot = |filter: &FilterConfig| Arc::new(Slot::new(filter, false, clock.clone()));
-        let slots: Vec<Arc<Slot>> = config.filters.iter().map(slot).collect();
-        let slot = slots[0].clone();
+    pub(crate) fn start(store: &Arc<FlakyStore>, clock: &FakeClock, config: &Config) -> Process {
+        let store = Store::over(store.clone(), "weather");
+        let told = clock.clone();
+        let clock = Clock::of(move || told.now());
+        let served =
+            |filter: &FilterConfig| Arc::new(ServedFilter::new(filter, false, clock.clone()));
+        let all_served: Vec<Arc<ServedFilter>> = config.filters.iter().map(served).collect();
+        let served = all_served[0].clone();
         let memory = Arc::new(AtomicU64::new(u64::MAX));
         let left = memory.clone();
-        let room = Room::of(move || left.load(Ordering::Relaxed));
-        let paces = Paces::new(config.clone(), store, slots, clock, room, jitter);
-        let (paces, outlet) = paces.expect("the cache folder can be made");
-        let running = tokio::task::spawn_local(paces.run());
-        Process { slot, outlet, running, memory, generations: Vec::new() }
+        let room = MemoryCheck::of(move || left.load(Ordering::Relaxed));
+        let loops = PollLoops::new(config.clone(), store, all_served, clock, room, jitter);
+        let (loops, handle) = loops.expect("the cache folder can be made");
+        let running = tokio::task::spawn_local(loops.run());
+        Process { served, handle, running, memory, generations: Vec::new() }
     }
 
     pub(crate) fn handle(&self) -> FilterHandle {
-        FilterHandle::new(self.slot.clone())
+        FilterHandle::new(self.served.clone())
     }
 
     pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
-        self.slot.shown()
+        self.served.published()
     }
 
     pub(crate) fn status(&self) -> FilterStatus {
-        self.slot.status()
+        self.served.status()
     }
 
     /// Asks at once, whether or not anybody waits for the answer.
-    pub(crate) fn wish(
+    pub(crate) fn request_reload(
         &self,
         force: bool,
     ) -> impl Future<Output = Result<Vec<Reloaded>, Error>> + 'static {
-        self.wish_of(None, force)
+        self.request_reload_of(None, force)
     }
 
     /// [`Process::wish`] for one filter.
-    pub(crate) fn wish_of(
+    pub(crate) fn request_reload_of(
         &self,
         filter: Option<FilterName>,
         force: bool,
     ) -> impl Future<Output = Result<Vec<Reloaded>, Error>> + 'static {
-        self.outlet.desks.ask(&Wish { filter, force }).expect("few wait").all()
+        self.handle.queues.enqueue(&ReloadRequest { filter, force }).expect("few wait").all()
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -147,13 +149,13 @@ impl Process {
 
     /// Lets questions be sampled as a bidder's would be.
     pub(crate) fn ask<T: AsRef<[u8]>>(&self, ids: &[T]) {
-        let sample = self.slot.sample().expect("the guard is on");
+        let sample = self.served.sample().expect("the guard is on");
         ids.iter().for_each(|id| sample.offer_one(id.as_ref()));
     }
 
     /// How many loaded filters there are that this test has ever seen answer.
     pub(crate) fn alive(&mut self) -> usize {
-        if let Some(current) = self.slot.shown() {
+        if let Some(current) = self.served.published() {
             let known = self.generations.last().and_then(Weak::upgrade);
             if known.is_none_or(|known| !Arc::ptr_eq(&known, &current)) {
                 self.generations.push(Arc::downgrade(&current));

@@ -5,48 +5,53 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::blobs::{Kind, made, user};
+use super::flaky_store::Fault;
 use super::outages::{A_POLL, Scene, answers, play, reload};
 use super::process::Process;
-use super::weather::Sky;
 use crate::status::{ReloadOutcome, State};
 use crate::{FilterConfig, Guard, Verdict};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The scene with a filter beside `rt`, under this sky.
-fn beside(mut scene: Scene, sky: Sky) -> Scene {
+fn beside(mut scene: Scene, fault: Fault) -> Scene {
     scene.config.filters.push(FilterConfig::new("beside".parse().unwrap()));
-    scene.weather.turn_only("beside", sky);
+    scene.store.set_fault_of("beside", fault);
     scene
 }
 
 #[test]
 fn no_filter_waits_for_another_whatever_ails_that() {
-    for sky in
-        [Sky::Hangs, Sky::Fails, Sky::Forbids, Sky::Slow(Duration::from_secs(290)), Sky::Fine]
-    {
+    for fault in [
+        Fault::Hangs,
+        Fault::Fails,
+        Fault::Forbids,
+        Fault::Slow(Duration::from_secs(290)),
+        Fault::None,
+    ] {
         play(|scene| async move {
-            let scene = beside(scene, sky);
+            let scene = beside(scene, fault);
             let process = scene.settled().await;
             // By a poll, and at once when asked, also while the other is asked for, and all.
             scene.publish(0, made(0, Kind::Good)).await;
             sleep(A_POLL).await;
-            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{sky:?}");
+            assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{fault:?}");
             let beside = Some("beside".parse().unwrap());
-            let (one, all) = (process.wish_of(beside, false), process.wish(false));
+            let (one, all) =
+                (process.request_reload_of(beside, false), process.request_reload(false));
             scene.publish(0, made(0, Kind::Mended)).await;
             let began = Instant::now();
-            let own = process.wish_of(Some("rt".parse().unwrap()), false).await.unwrap();
+            let own = process.request_reload_of(Some("rt".parse().unwrap()), false).await.unwrap();
             assert_eq!(own.len(), 1);
-            assert_eq!(answers(&process), Some(made(0, Kind::Mended).key.digest), "{sky:?}");
-            assert!(began.elapsed() < Duration::from_secs(1), "{sky:?}: {:?}", began.elapsed());
+            assert_eq!(answers(&process), Some(made(0, Kind::Mended).key.digest), "{fault:?}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{fault:?}: {:?}", began.elapsed());
             assert_eq!((one.await.unwrap().len(), all.await.unwrap().len()), (1, 2));
             // For a month its looks come as if it were alone.
-            let (looks, began) = (scene.weather.looks_of("rt"), Instant::now());
+            let (polls, began) = (scene.store.polls_of("rt"), Instant::now());
             sleep(30 * 24 * HOUR).await;
-            let looks = (scene.weather.looks_of("rt") - looks) as f64;
+            let polls = (scene.store.polls_of("rt") - polls) as f64;
             let due = began.elapsed().as_secs_f64() / 600.0;
-            assert!((looks / due - 1.0).abs() < 0.01, "{sky:?}: {looks} looks of {due}");
+            assert!((polls / due - 1.0).abs() < 0.01, "{fault:?}: {polls} looks of {due}");
         });
     }
 }
@@ -54,15 +59,15 @@ fn no_filter_waits_for_another_whatever_ails_that() {
 #[test]
 fn reloads_of_one_filter_put_off_no_other_and_no_hold() {
     play(|scene| async move {
-        let scene = beside(scene, Sky::Fine);
+        let scene = beside(scene, Fault::None);
         let process = scene.settled().await;
-        let looks = scene.weather.looks_of("rt");
+        let polls = scene.store.polls_of("rt");
         for _ in 0..24 * 60 {
-            drop(process.wish_of(Some("beside".parse().unwrap()), false));
+            drop(process.request_reload_of(Some("beside".parse().unwrap()), false));
             sleep(Duration::from_secs(60)).await;
         }
-        let looks = scene.weather.looks_of("rt") - looks;
-        assert!((140..150).contains(&looks), "{looks}");
+        let polls = scene.store.polls_of("rt") - polls;
+        assert!((140..150).contains(&polls), "{polls}");
     });
 }
 
@@ -74,9 +79,9 @@ fn a_missing_filter_is_looked_for_less_and_less_often_and_found_within_a_part_of
         for (after, most) in [(60, 13), (600, 40), (3_600, 60), (86_400, 210), (7 * 86_400, 1_080)]
         {
             sleep(Duration::from_secs(after) - began.elapsed()).await;
-            let looks = scene.weather.looks_of("rt");
-            assert!(looks > before && looks <= most, "{looks} looks in {after} s");
-            before = looks;
+            let polls = scene.store.polls_of("rt");
+            assert!(polls > before && polls <= most, "{polls} looks in {after} s");
+            before = polls;
         }
         drop(process);
         let process = scene.start();
@@ -96,11 +101,10 @@ fn each_of_several_damaged_blobs_is_fetched_once_also_as_a_stopgap() {
         }
         let process = scene.start();
         sleep(HOUR).await;
-        let (rejected, reads) =
-            (process.status().counts.loads_rejected, scene.weather.blob_reads());
+        let (rejected, reads) = (process.status().counts.loads_rejected, scene.store.blob_reads());
         assert_eq!(rejected, 3, "{:?}", process.status());
         sleep(24 * HOUR).await;
-        assert_eq!(scene.weather.blob_reads(), reads);
+        assert_eq!(scene.store.blob_reads(), reads);
         // One that an operator asks for is tried again, and what may stand in for it too.
         scene.upload(made(-1, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
@@ -122,25 +126,30 @@ async fn holding(scene: &mut Scene) -> Process {
 
 #[test]
 fn a_hold_ends_on_time_whatever_ails_the_store() {
-    let skies =
-        [Sky::Fine, Sky::Fails, Sky::Forbids, Sky::Hangs, Sky::Slow(Duration::from_secs(299))];
-    for sky in skies {
+    let skies = [
+        Fault::None,
+        Fault::Fails,
+        Fault::Forbids,
+        Fault::Hangs,
+        Fault::Slow(Duration::from_secs(299)),
+    ];
+    for fault in skies {
         play(|mut scene| async move {
             let process = holding(&mut scene).await;
-            scene.weather.turn(sky);
+            scene.store.set_fault(fault);
             sleep(HOUR - Duration::from_secs(5)).await;
-            assert!(process.status().held, "{sky:?}: it ended early");
+            assert!(process.status().held, "{fault:?}: it ended early");
             sleep(Duration::from_secs(10)).await;
             let status = process.status();
-            assert!(!status.held, "{sky:?}: {status:?}");
+            assert!(!status.held, "{fault:?}: {status:?}");
             assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
             assert_eq!(status.judged.unwrap().verdict, Verdict::Overdue);
-            let well = sky == Sky::Fine;
+            let well = fault == Fault::None;
             sleep(Duration::from_secs(300)).await;
             let state = if well { State::Ok } else { State::Failing };
-            assert_eq!(process.status().state, state, "{sky:?}");
+            assert_eq!(process.status().state, state, "{fault:?}");
             // It stays, and is not judged again.
-            scene.weather.turn(Sky::Fine);
+            scene.store.set_fault(Fault::None);
             sleep(A_POLL * 2).await;
             let status = process.status();
             assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));

@@ -1,12 +1,15 @@
 //! The guard: compares what the old and a newer day's filter say of recent questions. Pure: no I/O,
 //! no clock, no swap.
 //!
-//! A day that lost half of its IDs still makes a sound blob. The questions people really ask show it:
-//! the share of them that the filter knows falls. That share is each filter's hit rate less its own
-//! false positives, (s − p) / (1 − p), so that a new fpp target alone changes nothing. The new
-//! share may differ from the old by 25 % of it, at least by 0.01; what the sample's size leaves open,
-//! four standard deviations of the paired difference, is added to that band. So a day within the
-//! band is beyond it by bad luck once in some 30,000 times.
+//! A day that lost half of its IDs still makes a sound blob. The questions people really ask show
+//! it: the share of them that the filter knows falls. That share is each filter's hit rate less its
+//! own false positives, (s − p) / (1 − p), so that a new fpp target alone changes nothing. The new
+//! share may differ from the old by 25 % of it, at least by 0.01; what the sample's size leaves
+//! open, four standard deviations of the paired difference, is added to that band. So a day within
+//! the band is beyond it by bad luck once in some 30,000 times.
+
+pub(crate) mod hold;
+pub(crate) mod sample;
 
 use std::time::Duration;
 
@@ -14,10 +17,10 @@ use bloomsday_common::filter::Filter;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::sample::Question;
+use self::sample::SampledId;
 
 /// With fewer distinct IDs asked the guard says nothing: 1,000 show a difference of some 0.06.
-pub(crate) const MIN_QUESTIONS: usize = 1_000;
+pub(crate) const MIN_SAMPLED_IDS: usize = 1_000;
 /// The share of known IDs may always change by this much.
 const BAND_ABSOLUTE: f64 = 0.01;
 /// The share of known IDs may change by this part of itself.
@@ -99,7 +102,7 @@ pub(crate) type Side<'a> = (&'a Filter, f64);
 /// Puts the questions to both; nothing when they are too few.
 ///
 /// Cost: two lookups a question.
-pub(crate) fn compare(sample: &[Question], old: Side<'_>, new: Side<'_>) -> Option<Comparison> {
+pub(crate) fn compare(sample: &[SampledId], old: Side<'_>, new: Side<'_>) -> Option<Comparison> {
     let (mut old_hits, mut new_hits, mut changed) = (0u32, 0u32, 0u32);
     for question in sample {
         let (was, is) = (old.0.contains(question.id()), new.0.contains(question.id()));
@@ -117,7 +120,7 @@ fn compare_counts(
     new: (u32, f64),
     changed: u32,
 ) -> Option<Comparison> {
-    if questions < MIN_QUESTIONS {
+    if questions < MIN_SAMPLED_IDS {
         return None;
     }
     let n = questions as f64;

@@ -1,5 +1,5 @@
-//! [`Watch`]: the guard of one filter between rounds. It remembers the filter held back and since when,
-//! and writes what it found into status and log.
+//! [`GuardHold`]: the guard of one filter between rounds. It remembers the filter held back and
+//! since when, and writes what it found into status and log.
 //!
 //! A held filter stays in memory. Fetching it again at each poll would cost the store a blob every
 //! ten minutes and could fail just when it is to answer; room for two filters was needed to load it
@@ -12,30 +12,31 @@ use bloomsday_common::protocol::Followed;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::guard::{self, Guard, Verdict};
-use crate::handle::{Generation, Slot};
-use crate::status::{Core, Judged};
+use super::{Guard, Verdict, compare, decide};
+use crate::generation::Generation;
+use crate::handle::ServedFilter;
+use crate::status::{Judged, PollStatus};
 
 /// The guard of one filter.
-pub(crate) struct Watch {
+pub(crate) struct GuardHold {
     mode: Guard,
     max_hold: Duration,
     /// With what named it.
     held: Option<(Arc<Generation>, Followed)>,
-    /// When the filter that answers was first kept instead of a newer one. A mended blob that is held
-    /// too does not start it anew: so nobody's fleet is frozen by a build an hour.
+    /// When the filter that answers was first kept instead of a newer one. A mended blob that is
+    /// held too does not start it anew: so nobody's fleet is frozen by a build an hour.
     since: Option<(Instant, Timestamp)>,
 }
 
 /// What is to be done about a newer day's filter.
-pub(crate) enum Ruling {
+pub(crate) enum Decision {
     Swap,
     Hold(String),
 }
 
-impl Watch {
-    pub(crate) fn new(mode: Guard, max_hold: Duration) -> Watch {
-        Watch { mode, max_hold, held: None, since: None }
+impl GuardHold {
+    pub(crate) fn new(mode: Guard, max_hold: Duration) -> GuardHold {
+        GuardHold { mode, max_hold, held: None, since: None }
     }
 
     pub(crate) fn is_holding(&self) -> bool {
@@ -43,7 +44,7 @@ impl Watch {
     }
 
     /// When the filter held back is to answer at the latest.
-    pub(crate) fn is_over_at(&self) -> Option<Instant> {
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
         let (since, _) = self.since.filter(|_| self.is_holding())?;
         Some(since + self.max_hold)
     }
@@ -54,40 +55,39 @@ impl Watch {
     }
 
     /// The right filter answers: nothing is held any more.
-    pub(crate) fn release(&mut self, core: &mut Core) {
+    pub(crate) fn release(&mut self, poll_status: &mut PollStatus) {
         self.since = None;
-        self.drop_held(core);
+        self.drop_held(poll_status);
     }
 
     /// Nothing names the filter held back any more.
-    pub(crate) fn drop_held(&mut self, core: &mut Core) {
+    pub(crate) fn drop_held(&mut self, poll_status: &mut PollStatus) {
         self.held = None;
-        if core.judged.as_ref().is_some_and(|judged| judged.verdict == Verdict::Held) {
-            core.judged = None;
+        if poll_status.judged.as_ref().is_some_and(|judged| judged.verdict == Verdict::Held) {
+            poll_status.judged = None;
         }
     }
 
     /// Judges a newer day's filter, and keeps it if it is to be held back.
     pub(crate) fn judge(
         &mut self,
-        slot: &Slot,
+        served: &ServedFilter,
         (old, new): (&Generation, &Arc<Generation>),
         followed: &Followed,
         force: bool,
         now: Timestamp,
-        core: &mut Core,
-    ) -> Ruling {
+        poll_status: &mut PollStatus,
+    ) -> Decision {
         if force && self.since.is_none() {
-            return Ruling::Swap;
+            return Decision::Swap;
         }
-        let Some(questions) = slot.recent_questions() else { return Ruling::Swap };
+        let Some(questions) = served.recent_lookups() else { return Decision::Swap };
         let side = |generation: &Generation| generation.header.fpp_measured();
-        let comparison =
-            guard::compare(&questions, (&old.filter, side(old)), (&new.filter, side(new)));
+        let comparison = compare(&questions, (&old.filter, side(old)), (&new.filter, side(new)));
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
         let verdict = match force {
             true => Verdict::Forced,
-            false => guard::decide(self.mode, comparison.as_ref(), since, self.max_hold, clock),
+            false => decide(self.mode, comparison.as_ref(), since, self.max_hold, clock),
         };
         if verdict == Verdict::Held {
             self.since.get_or_insert((clock, now));
@@ -96,10 +96,10 @@ impl Watch {
         let held_since = self.since.map(|(_, at)| at);
         let max_hold = SignedDuration::try_from(self.max_hold).unwrap_or(SignedDuration::MAX);
         // After the hold ended, its end says nothing.
-        let holding = held_since.filter(|_| verdict == Verdict::Held);
-        let held_until = holding.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
-        core.counts.verdicts[verdict as usize] += 1;
-        core.judged = Some(Judged {
+        let pinned = held_since.filter(|_| verdict == Verdict::Held);
+        let held_until = pinned.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
+        poll_status.counts.verdicts[verdict as usize] += 1;
+        poll_status.judged = Some(Judged {
             verdict,
             day: new.key.day,
             digest: new.key.digest,
@@ -112,7 +112,7 @@ impl Watch {
             held_since,
             held_until,
         });
-        let (filter, day) = (slot.name(), new.key.day);
+        let (filter, day) = (served.name(), new.key.day);
         let rates = comparison.map_or_else(
             || format!("only {} distinct IDs were asked lately", questions.len()),
             |comparison| comparison.describe(),
@@ -138,9 +138,9 @@ impl Watch {
                     new.key
                 );
                 tracing::warn!(%filter, "{why}");
-                return Ruling::Hold(why);
+                return Decision::Hold(why);
             }
         }
-        Ruling::Swap
+        Decision::Swap
     }
 }

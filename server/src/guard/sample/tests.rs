@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::Clock;
-use crate::handle::Slot;
-use crate::{FilterConfig, FilterHandle};
+use crate::config::FilterConfig;
+use crate::handle::FilterHandle;
+use crate::handle::ServedFilter;
 
 fn id(n: u64) -> [u8; 8] {
     n.to_le_bytes()
 }
 
-fn slot() -> Arc<Slot> {
+fn served() -> Arc<ServedFilter> {
     let filter = FilterConfig::new("rt".parse().unwrap());
-    Arc::new(Slot::new(&filter, false, Clock::system()))
+    Arc::new(ServedFilter::new(&filter, false, Clock::system()))
 }
 
 /// Asks about the IDs from `from` on in a batch of `size`, one way or another.
@@ -72,16 +73,16 @@ fn ways(handle: &FilterHandle) -> [(&'static str, Ask<'_>); 7] {
     ]
 }
 
-/// The sample of so many questions in batches of one size, by place: as many of each, and as many as of
-/// any other size.
+/// The sample of so many questions in batches of one size, by place: as many of each, and as many
+/// as of any other size.
 #[test]
 fn a_question_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
     // As many as a sample keeps without having to choose.
-    let questions = KEPT as u64 * gaps::ONE_IN * 9 / 10;
+    let questions = MAX_SAMPLED as u64 * intervals::SAMPLE_ONE_IN * 9 / 10;
     for size in [1u64, 2, 32, 100, 1_023, 1_024, 32_768] {
-        for n in 0..ways(&FilterHandle::new(slot())).len() {
-            let slot = slot();
-            let handle = FilterHandle::new(slot.clone());
+        for n in 0..ways(&FilterHandle::new(served())).len() {
+            let served = served();
+            let handle = FilterHandle::new(served.clone());
             let (way, mut ask) = ways(&handle).into_iter().nth(n).unwrap();
             if way == "a reader for each batch" && size == 1 {
                 // Half a million readers: the size 2 says the same.
@@ -90,11 +91,11 @@ fn a_question_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
             (0..questions / size).for_each(|batch| ask(batch * size, size));
             drop(ask);
             let asked = questions / size * size;
-            let sampled = slot.recent_questions().unwrap();
-            let of = |question: &Question| u64::from_le_bytes(question.id().try_into().unwrap());
+            let sampled = served.recent_lookups().unwrap();
+            let of = |question: &SampledId| u64::from_le_bytes(question.id().try_into().unwrap());
             let sampled: Vec<u64> = sampled.iter().map(of).collect();
             let off = |what: &str, count: usize, share: f64| {
-                let expected = asked as f64 / gaps::ONE_IN as f64 * share;
+                let expected = asked as f64 / intervals::SAMPLE_ONE_IN as f64 * share;
                 let off = (count as f64 - expected) / expected.sqrt();
                 // Some two thousand checks in all: by chance one is beyond in a thousand runs.
                 assert!(off.abs() < 5.5, "{way}, {size} at once, {what}: {count}, not {expected}");
@@ -114,95 +115,99 @@ fn a_question_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
     }
 }
 
-/// A full sample chooses among what it is offered: a source that offers one at a time has no more chances
-/// than one that offers handfuls.
+/// A full sample chooses among what it is offered: a source that offers one at a time has no more
+/// chances than one that offers handfuls.
 #[test]
 fn a_full_sample_takes_as_much_of_each_source_as_it_offers() {
     let sample = Sample::new();
-    let question = |source: u64, n: u64| Question::of(&id(source << 32 | n)).unwrap();
-    sample.offer((0..KEPT as u64).map(|n| question(0, n)));
+    let question = |source: u64, n: u64| SampledId::of(&id(source << 32 | n)).unwrap();
+    sample.offer((0..MAX_SAMPLED as u64).map(|n| question(0, n)));
     for round in 0..2_000u64 {
         if round % 4 == 0 {
-            sample.kept.lock().unwrap().began -= WINDOW;
+            sample.reservoir.lock().unwrap().began -= WINDOW;
         }
         // One source offers 32 at once, the other as many alone.
         (0..32).for_each(|n| sample.offer(std::iter::once(question(1, round * 32 + n))));
         sample.offer((0..32).map(|n| question(2, round * 32 + n)));
     }
-    let kept = sample.distinct();
-    let of = |source: u64| kept.iter().filter(|q| q.id()[4] == source as u8).count();
+    let reservoir = sample.distinct();
+    let of = |source: u64| reservoir.iter().filter(|q| q.id()[4] == source as u8).count();
     let (alone, handfuls) = (of(1) as f64, of(2) as f64);
     let off = (alone - handfuls) / (alone + handfuls).sqrt();
     assert!(off.abs() < 5.0, "{alone} of those alone, {handfuls} of those in handfuls");
-    assert!(of(0) < KEPT / 10, "it does not fade");
+    assert!(of(0) < MAX_SAMPLED / 10, "it does not fade");
 }
 
 #[test]
 fn the_sample_is_bounded_keeps_ids_as_they_are_and_leaves_out_long_ones() {
     let sample = Sample::new();
     let ids: Vec<[u8; 8]> = (0..10_000).map(id).collect();
-    ids.chunks(100).for_each(|ids| sample.offer(ids.iter().filter_map(|i| Question::of(i))));
-    let kept = sample.distinct();
-    assert!(kept.len() <= KEPT && kept.len() > KEPT / 2, "{}", kept.len());
-    assert!(kept.iter().all(|question| question.id().len() == 8));
-    assert!(Question::of(&[]).is_none());
-    assert!(Question::of(&[7; MAX_ID_BYTES + 1]).is_none());
-    assert_eq!(Question::of(&[7; MAX_ID_BYTES]).map(|q| q.id().to_vec()), Some(vec![7; 63]));
+    ids.chunks(100).for_each(|ids| sample.offer(ids.iter().filter_map(|i| SampledId::of(i))));
+    let reservoir = sample.distinct();
+    assert!(
+        reservoir.len() <= MAX_SAMPLED && reservoir.len() > MAX_SAMPLED / 2,
+        "{}",
+        reservoir.len()
+    );
+    assert!(reservoir.iter().all(|question| question.id().len() == 8));
+    assert!(SampledId::of(&[]).is_none());
+    assert!(SampledId::of(&[7; MAX_ID_BYTES + 1]).is_none());
+    assert_eq!(SampledId::of(&[7; MAX_ID_BYTES]).map(|q| q.id().to_vec()), Some(vec![7; 63]));
 }
 
 #[test]
 fn a_burst_cannot_take_a_full_sample_over() {
     let sample = Sample::new();
-    let many = |from: u64| (from..from + 5_000).map(|n| Question::of(&id(n)).unwrap());
+    let many = |from: u64| (from..from + 5_000).map(|n| SampledId::of(&id(n)).unwrap());
     sample.offer(many(0));
     for burst in 1..100 {
         sample.offer(many(burst * 1_000_000));
     }
-    let kept = sample.distinct();
-    let old = kept.iter().filter(|q| q.id() < &id(5_000)[..] || q.id()[3..] == [0; 5]).count();
-    assert!(old > KEPT * 9 / 10, "only {old} of {} are left", kept.len());
+    let reservoir = sample.distinct();
+    let old = reservoir.iter().filter(|q| q.id() < &id(5_000)[..] || q.id()[3..] == [0; 5]).count();
+    assert!(old > MAX_SAMPLED * 9 / 10, "only {old} of {} are left", reservoir.len());
 }
 
 #[test]
 fn a_full_sample_goes_on_taking_in_what_is_asked() {
-    for n in 0..ways(&FilterHandle::new(slot())).len() {
-        let slot = slot();
-        let sample = slot.sample().unwrap();
-        (0..KEPT as u64).for_each(|n| sample.offer_one(&id(n)));
-        sample.kept.lock().unwrap().began -= WINDOW * 100;
-        let handle = FilterHandle::new(slot.clone());
+    for n in 0..ways(&FilterHandle::new(served())).len() {
+        let served = served();
+        let sample = served.sample().unwrap();
+        (0..MAX_SAMPLED as u64).for_each(|n| sample.offer_one(&id(n)));
+        sample.reservoir.lock().unwrap().began -= WINDOW * 100;
+        let handle = FilterHandle::new(served.clone());
         let (way, mut ask) = ways(&handle).into_iter().nth(n).unwrap();
         (0..2_000).for_each(|batch| ask((1 << 32) + batch * 100, 100));
-        let new = slot.recent_questions().unwrap().iter().filter(|q| q.id()[4] == 1).count();
+        let new = served.recent_lookups().unwrap().iter().filter(|q| q.id()[4] == 1).count();
         assert!(new > 500, "{way}: {new}");
     }
 }
 
 #[test]
 fn the_guard_gets_what_waits_in_a_lane() {
-    let slot = slot();
-    let handle = FilterHandle::new(slot.clone());
+    let served = served();
+    let handle = FilterHandle::new(served.clone());
     let mut asked = 0;
-    while slot.sample().unwrap().distinct().is_empty() {
+    while served.sample().unwrap().distinct().is_empty() {
         handle.contains(&id(asked));
         asked += 1;
     }
-    let handed_over = slot.sample().unwrap().distinct().len();
-    assert_eq!(handed_over, STAGED);
-    while slot.recent_questions().unwrap().len() == handed_over {
+    let handed_over = served.sample().unwrap().distinct().len();
+    assert_eq!(handed_over, MAX_BUFFERED);
+    while served.recent_lookups().unwrap().len() == handed_over {
         handle.contains(&id(asked));
         asked += 1;
     }
-    assert_eq!(slot.recent_questions().unwrap().len(), handed_over + 1, "and told once");
+    assert_eq!(served.recent_lookups().unwrap().len(), handed_over + 1, "and told once");
 }
 
 #[test]
 fn nobody_waits_for_the_sample() {
     let sample = Sample::new();
-    let taken = sample.kept.lock().unwrap();
+    let taken = sample.reservoir.lock().unwrap();
     // On this very thread: a lock that waits would hang here for ever.
-    sample.offer([Question::of(b"x").unwrap()].into_iter());
-    sample.offer_some(&[b"x"; 10_000], 0, &SharedGaps::new(true));
+    sample.offer([SampledId::of(b"x").unwrap()].into_iter());
+    sample.offer_some(&[b"x"; 10_000], 0, &SharedIntervals::new(true));
     drop(taken);
     assert_eq!(sample.distinct().len(), 0);
 }

@@ -1,4 +1,4 @@
-//! [`Weather`]: an object store in memory that is as well or as ill as a test wants.
+//! [`FlakyStore`]: an object store in memory that is as well or as ill as a test wants.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use object_store::{
 
 /// What the store does to those who read from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Sky {
-    Fine,
+pub(crate) enum Fault {
+    None,
     /// 5xx, refused connections, and the like.
     Fails,
     /// 403.
@@ -43,33 +43,33 @@ pub(crate) enum Sky {
 
 /// A store under a sky.
 #[derive(Debug)]
-pub(crate) struct Weather {
+pub(crate) struct FlakyStore {
     objects: InMemory,
-    sky: Mutex<Sky>,
+    fault: Mutex<Fault>,
     /// The filters that have a sky of their own.
-    own: Mutex<BTreeMap<String, Sky>>,
+    own: Mutex<BTreeMap<String, Fault>>,
     reads: AtomicU64,
     /// How often each filter's pin was looked for.
     pins: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Weather {
-    pub(crate) fn new() -> Weather {
+impl FlakyStore {
+    pub(crate) fn new() -> FlakyStore {
         let (own, reads, pins) = Default::default();
-        Weather { objects: InMemory::new(), sky: Mutex::new(Sky::Fine), own, reads, pins }
+        FlakyStore { objects: InMemory::new(), fault: Mutex::new(Fault::None), own, reads, pins }
     }
 
     /// From now on all others' weather is not this filter's.
-    pub(crate) fn turn_only(&self, filter: &str, sky: Sky) {
-        self.own.lock().unwrap().insert(filter.to_owned(), sky);
+    pub(crate) fn set_fault_of(&self, filter: &str, fault: Fault) {
+        self.own.lock().unwrap().insert(filter.to_owned(), fault);
     }
 
-    pub(crate) fn turn(&self, sky: Sky) {
-        *self.sky.lock().unwrap() = sky;
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
     }
 
-    pub(crate) fn sky(&self) -> Sky {
-        *self.sky.lock().unwrap()
+    pub(crate) fn fault(&self) -> Fault {
+        *self.fault.lock().unwrap()
     }
 
     /// How often a blob, or a part of one, was asked for.
@@ -78,11 +78,11 @@ impl Weather {
     }
 
     /// How often a pin was looked for, which each look does once.
-    pub(crate) fn looks(&self) -> u64 {
+    pub(crate) fn polls(&self) -> u64 {
         self.pins.lock().unwrap().values().sum()
     }
 
-    pub(crate) fn looks_of(&self, filter: &str) -> u64 {
+    pub(crate) fn polls_of(&self, filter: &str) -> u64 {
         self.pins.lock().unwrap().get(filter).copied().unwrap_or_default()
     }
 
@@ -101,14 +101,14 @@ fn failure(what: &str) -> Error {
     Error::Generic { store: "weather", source: what.into() }
 }
 
-impl fmt::Display for Weather {
+impl fmt::Display for FlakyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("weather")
     }
 }
 
 #[async_trait::async_trait]
-impl ObjectStore for Weather {
+impl ObjectStore for FlakyStore {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let is_blob = location.as_ref().contains("/blobs/");
         let (filter, rest) = location.as_ref().split_once('/').unwrap_or_default();
@@ -117,32 +117,32 @@ impl ObjectStore for Weather {
         }
         let nth = match is_blob && !options.head {
             true => self.reads.fetch_add(1, Ordering::Relaxed),
-            false => self.looks(),
+            false => self.polls(),
         };
         let own = self.own.lock().unwrap().get(filter).copied();
-        let sky = own.unwrap_or_else(|| self.sky());
-        match sky {
-            Sky::Fails => return Err(failure("503 Slow Down")),
-            Sky::HidesBlobs if is_blob => return Err(failure("503 Slow Down")),
-            Sky::Flaky if nth % 2 == 0 => return Err(failure("connection refused")),
-            Sky::Forbids => {
+        let fault = own.unwrap_or_else(|| self.fault());
+        match fault {
+            Fault::Fails => return Err(failure("503 Slow Down")),
+            Fault::HidesBlobs if is_blob => return Err(failure("503 Slow Down")),
+            Fault::Flaky if nth % 2 == 0 => return Err(failure("connection refused")),
+            Fault::Forbids => {
                 let (path, source) = (location.to_string(), "403 Forbidden".into());
                 return Err(Error::PermissionDenied { path, source });
             }
-            Sky::Hangs => std::future::pending().await,
-            Sky::Slow(by) => tokio::time::sleep(by).await,
-            Sky::Panics if is_blob => panic!("the store's client has a bug"),
+            Fault::Hangs => std::future::pending().await,
+            Fault::Slow(by) => tokio::time::sleep(by).await,
+            Fault::Panics if is_blob => panic!("the store's client has a bug"),
             _ => {}
         }
         let head = options.head;
         let mut got = self.objects.get_opts(location, options).await?;
-        if head || !matches!(sky, Sky::Cuts | Sky::Resets) {
+        if head || !matches!(fault, Fault::Cuts | Fault::Resets) {
             return Ok(got);
         }
         let GetResultPayload::Stream(mut body) = got.payload else { unreachable!("in memory") };
         let whole = body.next().await.expect("one piece")?;
         let mut pieces = vec![Ok(whole.slice(..whole.len() / 2))];
-        if sky == Sky::Resets {
+        if fault == Fault::Resets {
             pieces.push(Err(failure("connection reset by peer")));
         }
         got.payload = GetResultPayload::Stream(futures::stream::iter(pieces).boxed());

@@ -9,8 +9,8 @@ use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::pointer::Pointer;
 
 use super::blobs::{FIRST_DAY, day, rt, user};
-use super::process::{Process, Sundial};
-use super::weather::Weather;
+use super::flaky_store::FlakyStore;
+use super::process::{FakeClock, Process};
 use crate::{Config, FilterConfig, Guard};
 
 /// An ID as long as a device's.
@@ -31,13 +31,13 @@ pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
     let header =
         Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
     let encoded = blob::encode(&header, &filter);
-    let weather = Arc::new(Weather::new());
-    weather.write(&encoded.key().to_string(), encoded.parts().concat()).await;
+    let store = Arc::new(FlakyStore::new());
+    store.write(&encoded.key().to_string(), encoded.parts().concat()).await;
     let pointer = Pointer::to(encoded.key().clone()).to_bytes();
-    weather.write(&format!("rt/pointers/{day}"), pointer).await;
-    let dial = Sundial::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
+    store.write(&format!("rt/pointers/{day}"), pointer).await;
+    let clock = FakeClock::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
     let filter = FilterConfig { guard, ..FilterConfig::new(rt()) };
-    let process = Process::start(&weather, &dial, &Config::new("", vec![filter]));
+    let process = Process::start(&store, &clock, &Config::new("", vec![filter]));
     while process.generation().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -1,13 +1,13 @@
-//! The letter of HTTP: hosts, what a client accepts, and what of a request would be passed over. Knows
-//! nothing of filters.
+//! The rules of HTTP that requests must follow: hosts, accepted types, parameters. Knows nothing of
+//! filters.
 
 use std::net::IpAddr;
 
 use hyper::header::HOST;
 use hyper::{Method, Request, Version};
 
-/// The method by which a request is answered: HEAD as GET, whose body is not sent.
-pub(super) fn reading(method: &Method) -> &Method {
+/// The method that selects the reply: HEAD counts as GET, and its body is not sent.
+pub(super) fn read_method(method: &Method) -> &Method {
     if method == Method::HEAD { &Method::GET } else { method }
 }
 
@@ -23,7 +23,7 @@ pub(super) fn wrong_host<B>(request: &Request<B>) -> Option<&'static str> {
         return must.then_some("a request of HTTP/1.1 has a Host header, and this has none");
     };
     let name = host.to_str().ok().and_then(host_name);
-    if name.is_none() { Some("the Host header is no host") } else { None }
+    if name.is_none() { Some("the Host header is not a host") } else { None }
 }
 
 /// The name or address in a `Host`, without its port.
@@ -38,7 +38,7 @@ fn host_name(host: &str) -> Option<&str> {
     (port && name.bytes().all(plain)).then_some(name)
 }
 
-/// Whether a `Host` is this machine by a name that nobody else can point here.
+/// Whether a `Host` is a name of this machine that nobody else can point to it.
 pub(super) fn is_loopback(host: &str) -> bool {
     let Some(name) = host_name(host) else { return false };
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -46,11 +46,11 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || name.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
-/// The values of a query's parameters, each of which may be there once.
+/// The values of a query's parameters. Each parameter may appear once.
 ///
 /// # Errors
-/// A sentence, for one that is unknown, repeated or without a value.
-pub(super) fn pairs<'a, const N: usize>(
+/// A sentence, for a parameter that is unknown, repeated or without a value.
+pub(super) fn query_values<'a, const N: usize>(
     query: &'a str,
     names: [&str; N],
 ) -> Result<[Option<&'a str>; N], String> {
@@ -69,9 +69,8 @@ pub(super) fn pairs<'a, const N: usize>(
     Ok(values)
 }
 
-/// Why a query may not stand behind a public path: it would be passed over. Whoever looks whether a server
-/// lives, or scrapes it, adds what it likes.
-pub(super) fn passed_over(segments: &[&str]) -> Option<&'static str> {
+/// Why a public path takes no query: it would be ignored. Health checks and scrapers may add one.
+pub(super) fn ignored_query(segments: &[&str]) -> Option<&'static str> {
     match segments {
         ["v1", "filters", _, "ids", _] => {
             Some("this takes no parameters: a ? that belongs to the ID is written %3F")
@@ -83,51 +82,51 @@ pub(super) fn passed_over(segments: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// Whether JSON is wanted rather than plain lines, by all `Accept` headers. RFC 9110, §12.5.1.
+/// Whether all `Accept` headers together prefer JSON to plain lines. RFC 9110, §12.5.1.
 ///
-/// Lines are the default: JSON must be preferred, or be named and wanted as much. What accepts neither gets
-/// lines.
+/// Lines are the default: JSON needs a higher weight, or the same weight and its own name. A client
+/// that accepts neither gets lines.
 pub(super) fn wants_json<'a>(accept: impl Iterator<Item = &'a str>) -> bool {
-    let (mut json, mut text) = (Wanted::default(), Wanted::default());
+    let (mut json, mut text) = (Preference::default(), Preference::default());
     for range in accept.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
         let weight = parts.filter_map(|part| part.split_once('=')).find_map(|(name, value)| {
             name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>())
         });
-        // What is no number is no wish.
+        // A weight that is not a number is ignored.
         let weight = match weight {
             None => 1.0,
             Some(Ok(weight)) if (0.0..=1.0).contains(&weight) => weight,
             Some(_) => continue,
         };
         match &*name {
-            "application/json" => json.by(3, weight),
-            "application/*" => json.by(2, weight),
-            "text/plain" => text.by(3, weight),
-            "text/*" => text.by(2, weight),
+            "application/json" => json.update(3, weight),
+            "application/*" => json.update(2, weight),
+            "text/plain" => text.update(3, weight),
+            "text/*" => text.update(2, weight),
             "*/*" => {
-                json.by(1, weight);
-                text.by(1, weight);
+                json.update(1, weight);
+                text.update(1, weight);
             }
             _ => {}
         }
     }
     json.weight > text.weight
-        || (json.weight > 0.0 && json.weight == text.weight && json.closeness > 1)
+        || (json.weight > 0.0 && json.weight == text.weight && json.specificity > 1)
 }
 
-/// How much something is wanted, by the range that describes it most closely.
+/// The weight of a media type, by the most specific range that matches it.
 #[derive(Default)]
-struct Wanted {
-    closeness: u8,
+struct Preference {
+    specificity: u8,
     weight: f32,
 }
 
-impl Wanted {
-    fn by(&mut self, closeness: u8, weight: f32) {
-        if closeness > self.closeness {
-            *self = Wanted { closeness, weight };
+impl Preference {
+    fn update(&mut self, specificity: u8, weight: f32) {
+        if specificity > self.specificity {
+            *self = Preference { specificity, weight };
         }
     }
 }
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_what_is_none_and_loopback_from_the_world() {
+    fn only_hosts_are_hosts_and_only_loopback_is_loopback() {
         for (host, loopback) in [
             ("localhost", true),
             ("LOCALHOST.:80", true),

@@ -1,0 +1,273 @@
+//! [`Bloomsday`]: the filters of one process, and the functions that start it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::store::Store;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::error::Error;
+use crate::handle::{FilterHandle, ServedFilter};
+use crate::heartbeat;
+use crate::poller::{Poller, ReloadRequest};
+use crate::status::{FilterStatus, Reloaded};
+
+/// Loaded filters, which a background thread keeps up to date. Cheap to clone; the thread ends when
+/// the last clone is dropped.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_folder, store) = store_with(&[b"alice"]);
+/// use bloomsday_server::{Config, FilterConfig, ReloadOutcome, State, start};
+///
+/// let bloomsday = start(Config::new(&store, vec![FilterConfig::new("rt".parse()?)])).await?;
+/// assert!(bloomsday.is_ready());
+/// assert_eq!(bloomsday.status()[0].state, State::Ok);
+/// assert_eq!(bloomsday.reload().await?[0].outcome, ReloadOutcome::Unchanged);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Bloomsday {
+    served: Arc<[Arc<ServedFilter>]>,
+    poller: Arc<Poller>,
+    store: Store,
+    #[cfg(feature = "http")]
+    clock: Clock,
+}
+
+/// Starts a server, and returns when every filter is loaded.
+///
+/// # Errors
+/// [`Error::NotReady`] when a filter is not loaded before `start_deadline`: the address of the
+/// store may be wrong. The error of [`Bloomsday::other_pointers`], at once, when the store keeps
+/// its pointers in another place. The errors of [`start_unloaded`].
+pub async fn start(config: Config) -> Result<Bloomsday, Error> {
+    let deadline = config.start_deadline;
+    let bloomsday = start_unloaded(config, false)?;
+    let ready = async {
+        tokio::select! {
+            ready = bloomsday.poller.ready() => ready,
+            wrong = bloomsday.other_pointers() => Err(wrong),
+        }
+    };
+    match tokio::time::timeout(deadline, ready).await {
+        Ok(ready) => ready.map(|()| bloomsday.clone()),
+        Err(_) => {
+            let waiting = bloomsday.served.iter().find(|served| !served.is_loaded());
+            let (filter, why) = waiting.map_or((String::new(), String::new()), |served| {
+                let status = served.status();
+                (status.filter.to_string(), status.last_error.unwrap_or_default())
+            });
+            Err(Error::NotReady { filter, deadline, why })
+        }
+    }
+}
+
+/// Starts a server without waiting. Until a filter is loaded, each lookup returns
+/// `answer_until_loaded`.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_folder, store) = store_with(&[b"alice"]);
+/// use bloomsday_server::{Config, FilterConfig, start_unloaded};
+///
+/// let config = Config::new(&store, vec![FilterConfig::new("rt".parse()?)]);
+/// // A bidder that must not buy twice treats every ID as known until it knows better.
+/// let bloomsday = start_unloaded(config, true)?;
+/// assert!(bloomsday.filter("rt")?.contains(b"alice"));
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// The store cannot be opened, the cache folder cannot be used, a setting is outside its
+/// [`limits`](crate::limits), or `filters` is empty.
+pub fn start_unloaded(config: Config, answer_until_loaded: bool) -> Result<Bloomsday, Error> {
+    let store = Store::open(&config.store)?;
+    start_on(store, config, answer_until_loaded)
+}
+
+/// As [`start_unloaded`], with a store that is already open; `config.store` is not used.
+///
+/// # Errors
+/// The cache folder cannot be used, a setting is outside its [`limits`](crate::limits), or
+/// `filters` is empty.
+pub fn start_on(
+    store: Store,
+    mut config: Config,
+    answer_until_loaded: bool,
+) -> Result<Bloomsday, Error> {
+    if config.filters.is_empty() {
+        return Err(Error::NoFilters);
+    }
+    config.check()?;
+    // With a filter named twice, a lookup would use the first and the status would show the last.
+    let mut names = std::collections::BTreeSet::new();
+    config.filters.retain(|filter| names.insert(filter.name.clone()));
+    let clock = Clock::system();
+    let served: Vec<Arc<ServedFilter>> = config
+        .filters
+        .iter()
+        .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
+        .collect();
+    let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
+    Ok(Bloomsday::of(served, poller, store, clock))
+}
+
+impl Bloomsday {
+    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "only the page uses it"))]
+    fn of(served: Vec<Arc<ServedFilter>>, poller: Poller, store: Store, clock: Clock) -> Bloomsday {
+        Bloomsday {
+            served: served.into(),
+            poller: Arc::new(poller),
+            store,
+            #[cfg(feature = "http")]
+            clock,
+        }
+    }
+
+    /// The handle of one filter.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFilter`], with the names of the filters that are served.
+    pub fn filter(&self, name: &str) -> Result<FilterHandle, Error> {
+        match self.served.iter().find(|served| served.name().as_str() == name) {
+            Some(served) => Ok(FilterHandle::new(served.clone())),
+            None => Err(Error::UnknownFilter {
+                name: name.chars().take(64).collect(),
+                served: self.served.iter().map(|served| served.name().to_string()).collect(),
+            }),
+        }
+    }
+
+    /// Polls the store now, and returns what each filter did.
+    ///
+    /// The result comes from a poll that began after this call. Each filter runs one poll and
+    /// queues one more, however many callers wait. The call returns when the slowest filter is
+    /// done; [`Bloomsday::reload_filter`] waits for one filter only.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when too many reloads wait; [`Error::Stopped`].
+    pub async fn reload(&self) -> Result<Vec<Reloaded>, Error> {
+        self.poller.reload(ReloadRequest::default()).await
+    }
+
+    /// [`Bloomsday::reload`] for one filter.
+    ///
+    /// # Errors
+    /// Those of [`Bloomsday::reload`], and [`Error::UnknownFilter`].
+    pub async fn reload_filter(&self, name: &str) -> Result<Vec<Reloaded>, Error> {
+        let filter = self.filter(name)?;
+        self.poller
+            .reload(ReloadRequest { filter: Some(filter.name().clone()), force: false })
+            .await
+    }
+
+    /// [`Bloomsday::reload`] of one filter or of all, past the guard: a day that the guard holds
+    /// back, or would hold back, is swapped in.
+    ///
+    /// # Errors
+    /// Those of [`Bloomsday::reload`], and [`Error::UnknownFilter`].
+    pub async fn force_reload(&self, name: Option<&str>) -> Result<Vec<Reloaded>, Error> {
+        let filter = name.map(|name| self.filter(name)).transpose()?;
+        let filter = filter.map(|filter| filter.name().clone());
+        self.poller.reload(ReloadRequest { filter, force: true }).await
+    }
+
+    /// The status of every filter.
+    pub fn status(&self) -> Vec<FilterStatus> {
+        self.served.iter().map(|served| served.status()).collect()
+    }
+
+    /// Writes to the store which filters this server uses, so that `bloomsday status` can list it.
+    ///
+    /// `server` is the name of this server, such as its host and port. Runs until the returned
+    /// future is dropped; it ends at once when the store is read-only. A failed write is logged
+    /// once and retried.
+    pub async fn heartbeats(&self, server: String) {
+        heartbeat::run(&self.served, &self.store, server).await;
+    }
+
+    /// Returns an error when the store says that a filter's pointers are in another place than the
+    /// one this server reads. Otherwise it never returns: a store that cannot be read is reported
+    /// by the polls.
+    pub async fn other_pointers(&self) -> Error {
+        for served in self.served.iter() {
+            if let Err(error @ StoreError::OtherPointers { .. }) =
+                self.store.check_pointers(served.name()).await
+            {
+                return error.into();
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// The time of day, by the clock that the poller uses.
+    #[cfg(feature = "http")]
+    pub(crate) fn now(&self) -> jiff::Timestamp {
+        self.clock.now()
+    }
+
+    /// The store, for the status page.
+    #[cfg(feature = "http")]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Whether every filter is loaded and followed. A stale filter counts as ready.
+    pub fn is_ready(&self) -> bool {
+        self.is_followed() && self.served.iter().all(|served| served.is_loaded())
+    }
+
+    /// Whether the polling thread runs.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.poller.is_alive()
+    }
+
+    /// Returns when the polling thread has ended, which only a defect of this library can cause.
+    /// The filters then stay as they are for ever, so a daemon should end, too.
+    pub async fn stopped(&self) {
+        self.poller.stopped().await;
+    }
+}
+
+impl fmt::Debug for Bloomsday {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filters: Vec<&str> = self.served.iter().map(|served| served.name().as_str()).collect();
+        let store = self.store.name();
+        f.debug_struct("Bloomsday")
+            .field("store", &store)
+            .field("filters", &filters)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FilterConfig;
+
+    #[tokio::test]
+    async fn a_server_whose_polling_thread_has_ended_is_not_ready_and_says_so() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        let filter = FilterConfig::new("rt".parse().unwrap());
+        let served = vec![Arc::new(ServedFilter::new(&filter, true, Clock::system()))];
+        let config = Config::new("", vec![filter]);
+        let (clock, panics) = (Clock::system(), || panic!("a defect of ours"));
+        let poller =
+            Poller::start_with(config, store.clone(), served.clone(), clock.clone(), panics)
+                .unwrap();
+        poller.stopped().await;
+        assert!(!poller.is_alive());
+        assert!(matches!(poller.ready().await, Err(Error::Stopped)));
+        assert!(matches!(poller.reload(ReloadRequest::default()).await, Err(Error::Stopped)));
+        let bloomsday = Bloomsday::of(served, poller, store, clock);
+        bloomsday.stopped().await;
+        assert!(!bloomsday.is_ready());
+    }
+}

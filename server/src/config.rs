@@ -1,0 +1,91 @@
+//! [`Config`] and [`FilterConfig`]: what a server serves, and how it follows the store.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::MAX_BLOB_BYTES;
+
+use crate::guard::Guard;
+
+/// The settings of a server. [`limits`](crate::limits) has the range of each.
+///
+/// ```
+/// use std::time::Duration;
+/// use bloomsday_server::{Config, FilterConfig};
+///
+/// let filters = vec![FilterConfig::new("rt".parse()?)];
+/// let mut config = Config::new("s3://ads-filters/prod", filters);
+/// config.poll_interval = Duration::from_secs(300);
+/// config.cache_dir = Some("/var/cache/bidder".into());
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The URL or the local path of the store.
+    pub store: String,
+    /// The filters to serve.
+    pub filters: Vec<FilterConfig>,
+    /// The time between two polls of a filter's pointers. Jitter changes it by up to 10 %.
+    pub poll_interval: Duration,
+    /// The time between two polls of a filter that is not loaded yet. It grows as the wait does.
+    pub retry_interval: Duration,
+    /// The time limit of one poll, and of one load.
+    pub load_deadline: Duration,
+    /// How long [`start`](crate::start) waits until every filter is loaded.
+    pub start_deadline: Duration,
+    /// The folder for verified blobs, from which a server starts when the store is away.
+    pub cache_dir: Option<PathBuf>,
+    /// The most loaded filters of one name in memory, including those that idle readers keep.
+    pub max_generations: usize,
+    /// The largest blob that is loaded.
+    pub max_blob_bytes: u64,
+}
+
+/// The settings of one filter.
+///
+/// ```
+/// use bloomsday_server::{FilterConfig, Guard};
+///
+/// let mut filter = FilterConfig::new("rt".parse()?);
+/// filter.max_age_days = 7;
+/// filter.guard = Guard::Hold;
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FilterConfig {
+    /// The name of the filter.
+    pub name: FilterName,
+    /// The oldest pointer that is followed, in days before today.
+    pub max_age_days: u32,
+    /// What happens to a newer day whose hit rate on recent lookups differs too much.
+    pub guard: Guard,
+    /// The longest time that [`Guard::Hold`] keeps a newer day back.
+    pub guard_max_hold: Duration,
+}
+
+impl FilterConfig {
+    /// A filter with the default settings: three days of age, and a guard that warns.
+    pub fn new(name: FilterName) -> FilterConfig {
+        let guard_max_hold = Duration::from_secs(6 * 3600);
+        FilterConfig { name, max_age_days: 3, guard: Guard::default(), guard_max_hold }
+    }
+}
+
+impl Config {
+    /// These filters from this store, with the default settings.
+    pub fn new(store: &str, filters: Vec<FilterConfig>) -> Config {
+        Config {
+            store: store.to_owned(),
+            filters,
+            poll_interval: Duration::from_secs(600),
+            retry_interval: Duration::from_secs(5),
+            load_deadline: Duration::from_secs(300),
+            start_deadline: Duration::from_secs(300),
+            cache_dir: None,
+            max_generations: 3,
+            max_blob_bytes: MAX_BLOB_BYTES,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! [`FollowState`]: decides what to do with the blob that pin or pointer names. A pure state
+//! machine: no I/O, no clock.
+
+use std::collections::VecDeque;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::protocol::Followed;
+
+use crate::limits::MAX_AGE_DAYS;
+
+/// The most blobs that are remembered as served; a rollback goes to one of the last few.
+const MAX_SERVED: usize = 64;
+/// The most damaged blobs that are remembered: one for each day that may be followed, and a pin's.
+const MAX_REJECTED: usize = MAX_AGE_DAYS as usize + 2;
+
+/// What one filter's follower remembers between rounds.
+#[derive(Debug, Default)]
+pub(crate) struct FollowState {
+    current: Option<BlobKey>,
+    /// The day of the newest pointer that was followed: "today" is never before it.
+    last_followed: Option<Day>,
+    /// Blobs with a permanent error, as their records name them, and the error; the latest last.
+    /// They are not fetched again until the record changes.
+    rejected: VecDeque<(Rejected, String)>,
+    /// The blobs that were live in this process, the latest last.
+    served: VecDeque<Digest>,
+}
+
+/// A blob with the size in its record: a corrected record is another one.
+type Rejected = (Digest, Option<u64>);
+
+/// What to do with the blob that is named.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Next {
+    /// It is live already.
+    Stay,
+    /// Load it.
+    Load,
+    /// It was rejected before, and another filter is live: keep that.
+    KeepCurrent(String),
+    /// It was rejected before, and no filter is live: try the pointers of the days before.
+    TryOlder(String),
+}
+
+impl FollowState {
+    /// The day of the newest pointer that was followed.
+    pub(crate) fn last_followed(&self) -> Option<Day> {
+        self.last_followed
+    }
+
+    /// Decides about the blob that pin or pointer names. An operator's reload, `requested`, loads a
+    /// rejected blob again.
+    pub(crate) fn next(&mut self, followed: &Followed, requested: bool) -> Next {
+        if self.current.as_ref() == Some(&followed.blob) {
+            self.remember(followed);
+            return Next::Stay;
+        }
+        let identity = identity(followed);
+        match self.rejected.iter().find(|(rejected, _)| *rejected == identity) {
+            Some((_, why)) if !requested => {
+                let why = why.clone();
+                if self.current.is_some() { Next::KeepCurrent(why) } else { Next::TryOlder(why) }
+            }
+            _ => Next::Load,
+        }
+    }
+
+    /// The blob was loaded and swapped in.
+    pub(crate) fn loaded(&mut self, followed: &Followed) {
+        self.loaded_fallback(followed);
+        self.remember(followed);
+    }
+
+    /// The blob has a permanent error.
+    pub(crate) fn rejected(&mut self, followed: &Followed, why: &str) {
+        let identity = identity(followed);
+        self.rejected.retain(|(rejected, _)| *rejected != identity);
+        self.rejected.push_back((identity, why.to_owned()));
+        if self.rejected.len() > MAX_REJECTED {
+            self.rejected.pop_front();
+        }
+    }
+
+    /// An older blob was loaded in place of a rejected one, which stays remembered.
+    pub(crate) fn loaded_fallback(&mut self, followed: &Followed) {
+        self.current = Some(followed.blob.clone());
+        // Also the day of a fallback: after a clock steps back, no older day may replace it.
+        self.last_followed = self.last_followed.max(followed.pointer_day());
+        self.served.retain(|digest| *digest != followed.blob.digest);
+        self.served.push_back(followed.blob.digest);
+        if self.served.len() > MAX_SERVED {
+            self.served.pop_front();
+        }
+    }
+
+    /// An earlier run followed a blob of this day: it stays known after a clock steps back.
+    pub(crate) fn restore_last_followed(&mut self, day: Day) {
+        self.last_followed = self.last_followed.max(Some(day));
+    }
+
+    /// Whether the guard judges this blob: only if its day is newer than `live`, its own pointer
+    /// names it, and it was not live in this process before.
+    pub(crate) fn is_judged(&self, followed: &Followed, live: Day) -> bool {
+        let newer = followed.blob.day > live;
+        let own_pointer = followed.pointer_day() == Some(followed.blob.day);
+        newer && own_pointer && !self.served.contains(&followed.blob.digest)
+    }
+
+    fn remember(&mut self, followed: &Followed) {
+        self.last_followed = self.last_followed.max(followed.pointer_day());
+        self.rejected.clear();
+    }
+}
+
+fn identity(followed: &Followed) -> Rejected {
+    (followed.blob.digest, followed.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::protocol::FollowedBy;
+
+    use super::*;
+
+    fn followed(digit: u8) -> Followed {
+        let day: Day = "2026-11-19".parse().unwrap();
+        let blob = BlobKey { filter: "rt".parse().unwrap(), day, digest: Digest::new([digit; 32]) };
+        Followed { blob, bytes: None, by: FollowedBy::Pointer { day } }
+    }
+
+    #[test]
+    fn a_new_blob_is_loaded_and_the_current_one_is_not() {
+        let mut state = FollowState::default();
+        assert_eq!(state.next(&followed(1), false), Next::Load);
+        state.loaded(&followed(1));
+        assert_eq!(state.next(&followed(1), true), Next::Stay);
+        assert_eq!(state.next(&followed(2), false), Next::Load);
+    }
+
+    #[test]
+    fn a_damaged_blob_is_not_fetched_again_until_the_pointer_changes_or_an_operator_reloads() {
+        let mut state = FollowState::default();
+        state.loaded(&followed(1));
+        state.rejected(&followed(2), "digest");
+        assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));
+        assert_eq!(state.next(&followed(2), true), Next::Load);
+        assert_eq!(state.next(&followed(3), false), Next::Load);
+        state.loaded(&followed(3));
+        assert_eq!(state.next(&followed(2), false), Next::Load, "the pointer changed");
+    }
+
+    #[test]
+    fn every_damaged_blob_is_remembered_up_to_a_bound() {
+        let mut state = FollowState::default();
+        for digit in [1, 2, 3, 2] {
+            state.rejected(&followed(digit), "digest");
+        }
+        for digit in [1, 2, 3] {
+            assert_eq!(state.next(&followed(digit), false), Next::TryOlder("digest".into()));
+            assert_eq!(state.next(&followed(digit), true), Next::Load);
+        }
+        for size in 0..1_000 {
+            state.rejected(&Followed { bytes: Some(size), ..followed(9) }, "digest");
+        }
+        assert_eq!(state.rejected.len(), MAX_REJECTED);
+    }
+
+    #[test]
+    fn a_corrected_size_in_the_record_is_loaded_again() {
+        let mut state = FollowState::default();
+        state.loaded(&followed(1));
+        let short = Followed { bytes: Some(5), ..followed(2) };
+        state.rejected(&short, "too many bytes");
+        assert_eq!(state.next(&short, false), Next::KeepCurrent("too many bytes".into()));
+        assert_eq!(state.next(&followed(2), false), Next::Load);
+    }
+
+    #[test]
+    fn only_a_newer_day_by_its_own_pointer_that_was_never_live_is_judged() {
+        let mut state = FollowState::default();
+        let (today, before) = (followed(1).blob.day, followed(1).blob.day.minus(1));
+        assert!(state.is_judged(&followed(1), before));
+        assert!(!state.is_judged(&followed(1), today), "the same day, built again");
+        assert!(!state.is_judged(&followed(1), today.plus(1)), "an older day");
+        let pin = FollowedBy::Pin { until: None, reason: None };
+        assert!(!state.is_judged(&Followed { by: pin, ..followed(1) }, before));
+        let rollback = FollowedBy::Pointer { day: today.plus(1) };
+        assert!(!state.is_judged(&Followed { by: rollback, ..followed(1) }, before));
+        state.loaded(&followed(1));
+        assert!(!state.is_judged(&followed(1), before), "it was live before");
+        for digit in 2..=u8::MAX {
+            state.loaded(&followed(digit));
+        }
+        assert_eq!(state.served.len(), MAX_SERVED);
+    }
+
+    #[test]
+    fn without_a_live_filter_a_damaged_blob_sends_the_search_to_older_days() {
+        let mut state = FollowState::default();
+        state.rejected(&followed(2), "digest");
+        assert_eq!(state.next(&followed(2), false), Next::TryOlder("digest".into()));
+        state.loaded_fallback(&followed(1));
+        assert_eq!(state.next(&followed(2), false), Next::KeepCurrent("digest".into()));
+        // After a clock steps back, not even a fallback is replaced by an older day.
+        assert_eq!(state.last_followed(), followed(1).pointer_day());
+    }
+}

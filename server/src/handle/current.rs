@@ -1,0 +1,86 @@
+//! [`Current`]: the generation that lookups use now; [`PinnedGeneration`]: one that a thread keeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use bloomsday_common::filter::PinnedFilter;
+
+use crate::generation::Generation;
+
+/// The generation that lookups use, and the number of the swap that put it there.
+pub(super) struct Current {
+    pub(super) generation: ArcSwapOption<Generation>,
+    /// Increased after each swap. Readers and thread slots compare it with the epoch of what they
+    /// keep.
+    pub(super) epoch: AtomicU64,
+    /// What a lookup returns before the first load.
+    pub(super) answer_until_loaded: bool,
+}
+
+impl Current {
+    pub(super) fn new(answer_until_loaded: bool) -> Current {
+        let (generation, epoch) = (ArcSwapOption::empty(), AtomicU64::new(0));
+        Current { generation, epoch, answer_until_loaded }
+    }
+
+    /// Looks a batch up in `generation`, also before the first load. Returns the number of hits.
+    #[inline]
+    pub(super) fn contains_batch<T: AsRef<[u8]>>(
+        &self,
+        generation: Option<&Generation>,
+        ids: &[T],
+        answers: &mut [bool],
+    ) -> usize {
+        if let Some(generation) = generation {
+            return generation.filter.contains_batch(ids, answers);
+        }
+        assert_eq!(ids.len(), answers.len(), "one answer for each ID");
+        answers.fill(self.answer_until_loaded);
+        if self.answer_until_loaded { answers.len() } else { 0 }
+    }
+}
+
+/// A generation that a reader or a thread slot keeps.
+pub(super) struct PinnedGeneration {
+    pub(super) filter: PinnedFilter<Generation>,
+    /// The epoch that it came with.
+    pub(super) epoch: u64,
+}
+
+impl PinnedGeneration {
+    /// None yet.
+    pub(super) fn none(answer_until_loaded: bool) -> PinnedGeneration {
+        PinnedGeneration { filter: PinnedFilter::none(answer_until_loaded), epoch: 0 }
+    }
+
+    /// Whether there was a swap.
+    #[inline(always)]
+    pub(super) fn is_behind(&self, current: &Current) -> bool {
+        current.epoch.load(Ordering::Acquire) != self.epoch
+    }
+
+    /// Pins the current generation if there was a swap.
+    #[inline(always)]
+    pub(super) fn follow(&mut self, current: &Current) {
+        if self.is_behind(current) {
+            self.refresh(current);
+        }
+    }
+
+    #[cold]
+    pub(super) fn refresh(&mut self, current: &Current) {
+        // The epoch first: the next lookup then notices a swap that comes between these two lines.
+        self.epoch = current.epoch.load(Ordering::Acquire);
+        // The poller keeps the old generation, too, so this line never frees one.
+        self.filter = match current.generation.load_full() {
+            Some(generation) => PinnedFilter::of(generation, |generation| &generation.filter),
+            None => PinnedFilter::none(current.answer_until_loaded),
+        };
+    }
+
+    /// The generation, unless none was loaded.
+    #[inline]
+    pub(super) fn generation(&self) -> Option<&Generation> {
+        self.filter.owner()
+    }
+}

@@ -1,0 +1,210 @@
+//! [`ServedFilter`]: one filter of this process, with its current generation, its counters, its
+//! sample of recent lookups and its status. Only the follower swaps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use bloomsday_common::key::FilterName;
+
+use super::counters::LookupCounters;
+use super::current::Current;
+use super::thread_slots::ThreadSlots;
+use crate::clock::Clock;
+use crate::config::FilterConfig;
+use crate::generation::Generation;
+use crate::guard::Guard;
+use crate::guard::sample::{Sample, SampledId, SharedIntervals};
+use crate::status::{FilterStatus, PollStatus, Snapshot};
+
+/// One filter, shared by its handles, its readers and the poller.
+pub(crate) struct ServedFilter {
+    name: FilterName,
+    /// The generation that lookups use.
+    pub(super) current: Current,
+    /// The generation that the status reports: lookups use it already, or use a newer one.
+    published: ArcSwapOption<Generation>,
+    pub(super) thread_slots: ThreadSlots,
+    /// Counts lookups without a thread slot: the slot was locked, or the caller used the generation
+    /// itself.
+    pub(super) overflow_counts: LookupCounters,
+    /// Which of those are sampled.
+    overflow_intervals: SharedIntervals,
+    readers: Mutex<Vec<Weak<ReaderState>>>,
+    /// Counts of readers that were dropped.
+    retired_counts: LookupCounters,
+    /// The highest number of misses that was reported.
+    misses_reported: AtomicU64,
+    /// IDs of recent lookups, for the guard; none while the guard is off.
+    sample: Option<Sample>,
+    clock: Clock,
+    poll_status: ArcSwap<PollStatus>,
+}
+
+/// The part of a reader that other threads may read, and may signal through.
+#[derive(Default)]
+pub(super) struct ReaderState {
+    pub(super) singles: LookupCounters,
+    pub(super) batched: LookupCounters,
+    /// The number of single lookups before the next one at which the reader samples, or follows a
+    /// swap. A swap sets it to 0.
+    pub(super) due: AtomicU64,
+    /// The epoch of the generation that the reader keeps.
+    pub(super) epoch: AtomicU64,
+    pub(super) thread: String,
+}
+
+/// Where a test acts, between two steps that other threads may come between.
+#[inline(always)]
+pub(super) fn step_done() {
+    #[cfg(test)]
+    super::tests::at_the_worst_moment();
+}
+
+impl ServedFilter {
+    pub(crate) fn new(
+        filter: &FilterConfig,
+        answer_until_loaded: bool,
+        clock: Clock,
+    ) -> ServedFilter {
+        let is_sampled = filter.guard != Guard::Off;
+        ServedFilter {
+            poll_status: ArcSwap::from_pointee(PollStatus::new(filter.guard)),
+            name: filter.name.clone(),
+            sample: is_sampled.then(Sample::new),
+            clock,
+            current: Current::new(answer_until_loaded),
+            published: ArcSwapOption::empty(),
+            thread_slots: ThreadSlots::new(answer_until_loaded, is_sampled),
+            overflow_counts: LookupCounters::default(),
+            overflow_intervals: SharedIntervals::new(is_sampled),
+            readers: Mutex::new(Vec::new()),
+            retired_counts: LookupCounters::default(),
+            misses_reported: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &FilterName {
+        &self.name
+    }
+
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.published.load().is_some()
+    }
+
+    /// The generation that the status reports. Every lookup from now on uses it or a newer one.
+    pub(crate) fn published(&self) -> Option<Arc<Generation>> {
+        self.published.load_full()
+    }
+
+    /// Counts and samples lookups that were made without a thread slot.
+    pub(super) fn count_overflow<T: AsRef<[u8]>>(&self, ids: &[T], hits: u64) {
+        let before = self.overflow_counts.add(ids.len() as u64, hits);
+        if self.overflow_intervals.should_sample(before + ids.len() as u64)
+            && let Some(sample) = &self.sample
+        {
+            sample.offer_some(ids, before, &self.overflow_intervals);
+        }
+    }
+
+    /// Makes `next` the current generation and returns the one before. The caller keeps that until
+    /// it is its only owner, so that no thread of a bidder frees it.
+    pub(crate) fn swap(&self, next: Arc<Generation>) -> Option<Arc<Generation>> {
+        let before = self.current.generation.swap(Some(next.clone()));
+        step_done();
+        // After the swap: a reader that sees the new epoch finds the new generation.
+        self.current.epoch.fetch_add(1, Ordering::Release);
+        step_done();
+        for reader in self.live_readers() {
+            // After the epoch: a reader that sees this sees the epoch, too.
+            reader.due.store(0, Ordering::Release);
+        }
+        step_done();
+        self.refresh_idle();
+        step_done();
+        self.published.store(Some(next));
+        before
+    }
+
+    /// Drops older generations from thread slots that no thread uses now.
+    pub(crate) fn refresh_idle(&self) {
+        self.thread_slots.refresh_idle(&self.current);
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Weak<ReaderState>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All readers there are now. The lock is free again when this returns: threads of bidders make
+    /// and drop readers under it.
+    fn live_readers(&self) -> Vec<Arc<ReaderState>> {
+        self.readers().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn register(&self, reader: &Arc<ReaderState>) {
+        let mut readers = self.readers();
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(reader));
+    }
+
+    /// Moves the counts of a reader that is being dropped to [`ServedFilter::retired_counts`].
+    pub(super) fn retire(&self, reader: &ReaderState) {
+        // Under the lock: a concurrent sum would otherwise count them twice, or not at all.
+        let _readers = self.readers();
+        for counters in [&reader.singles, &reader.batched] {
+            let (hits, misses) = counters.take();
+            self.retired_counts.add(hits + misses, hits);
+        }
+    }
+
+    /// The threads whose readers made no lookup since the last swap, and so keep an older filter.
+    pub(crate) fn idle_readers(&self) -> Vec<String> {
+        let epoch = self.current.epoch.load(Ordering::Acquire);
+        let readers = self.live_readers().into_iter();
+        let behind = readers.filter(|reader| reader.epoch.load(Ordering::Relaxed) != epoch);
+        behind.map(|reader| reader.thread.clone()).collect()
+    }
+
+    /// Hits and misses since the start. Neither number ever falls.
+    pub(crate) fn lookups(&self) -> (u64, u64) {
+        let readers = self.readers();
+        let states: Vec<_> = readers.iter().filter_map(Weak::upgrade).collect();
+        let of_readers = states.iter().flat_map(|state| [&state.singles, &state.batched]);
+        let counters = of_readers
+            .chain(self.thread_slots.counters())
+            .chain([&self.overflow_counts, &self.retired_counts]);
+        let (hits, misses) = counters
+            .map(LookupCounters::read)
+            .fold((0, 0), |(hits, misses), (h, m)| (hits + h, misses + m));
+        // Hits that came while the counters were read make this sum of misses too low.
+        (hits, self.misses_reported.fetch_max(misses, Ordering::Relaxed).max(misses))
+    }
+
+    pub(crate) fn poll_status(&self) -> Arc<PollStatus> {
+        self.poll_status.load_full()
+    }
+
+    pub(crate) fn set_poll_status(&self, status: PollStatus) {
+        self.poll_status.store(Arc::new(status));
+    }
+
+    pub(crate) fn status(&self) -> FilterStatus {
+        // The poll status first: whoever reads a state then finds the filter that belongs to it.
+        let (name, polls) = (&self.name, self.poll_status());
+        let (generation, lookups) = (self.published(), self.lookups());
+        let snapshot = Snapshot { name, polls: &polls, generation: generation.as_deref(), lookups };
+        FilterStatus::of(snapshot, self.clock.now())
+    }
+
+    /// The distinct IDs of recent lookups, unless the guard is off; also those that idle thread
+    /// slots have buffered.
+    pub(crate) fn recent_lookups(&self) -> Option<Vec<SampledId>> {
+        let sample = self.sample.as_ref()?;
+        self.thread_slots.flush(sample);
+        Some(sample.distinct())
+    }
+
+    pub(crate) fn sample(&self) -> Option<&Sample> {
+        self.sample.as_ref()
+    }
+}

@@ -1,0 +1,114 @@
+//! [`Public`]: the public address, with lookups, health, status, metrics, and the page without the
+//! history.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use serde_json::json;
+
+use super::blocks::Blocks;
+use super::listen::Service;
+use super::page::Page;
+use super::reply::{self, Reply, error, json as json_reply, text};
+use super::{headers, metrics, query};
+use crate::bloomsday::Bloomsday;
+
+pub(super) struct Public {
+    bloomsday: Bloomsday,
+    blocks: Blocks,
+    started: Instant,
+    page: Arc<Page>,
+}
+
+impl Service for Public {
+    fn reply(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
+        Box::pin(async move { self.route(request).await })
+    }
+}
+
+impl Public {
+    pub(super) fn new(bloomsday: Bloomsday, page: Arc<Page>) -> Public {
+        Public { bloomsday, blocks: query::blocks(), started: Instant::now(), page }
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Reply {
+        let path = request.uri().path().to_owned();
+        if request.method() == Method::POST && reply::has_origin(&request) {
+            return reply::forbidden_origin();
+        }
+        let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let method = headers::read_method(request.method());
+        if request.uri().query().is_some()
+            && let Some(why) = headers::ignored_query(&segments)
+        {
+            return reply::wrong(why);
+        }
+        match (method, segments.as_slice()) {
+            (&Method::GET, ["livez"]) => text(StatusCode::OK, "live\n"),
+            (&Method::GET, ["readyz"]) => self.readiness(),
+            (&Method::GET, ["status"]) => self.status(),
+            (&Method::GET, ["version"]) => self.version(),
+            (&Method::GET, ["metrics"]) => metrics::render(&self.bloomsday),
+            (&Method::GET, [""]) => self.page.html(),
+            (&Method::GET, ["page.json"]) => self.page.data(false).await,
+            (&Method::GET, ["v1", "filters", filter, "ids", id]) => {
+                query::one(&self.bloomsday, filter, id)
+            }
+            (&Method::POST, ["v1", "filters", filter, "query"]) => {
+                query::many(&self.bloomsday, &self.blocks, filter, request).await
+            }
+            (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
+            | (_, ["v1", "filters", _, "ids", _]) => reply::only(reply::READ),
+            (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
+            _ => error(StatusCode::NOT_FOUND, "there is nothing here; see /status"),
+        }
+    }
+
+    fn readiness(&self) -> Reply {
+        let waiting: Vec<String> = self
+            .bloomsday
+            .status()
+            .iter()
+            .filter(|status| status.digest.is_none())
+            .map(|status| status.filter.to_string())
+            .collect();
+        if !self.bloomsday.is_followed() {
+            let ended = "not ready: the polling thread has ended; restart this process\n";
+            return text(StatusCode::SERVICE_UNAVAILABLE, ended);
+        }
+        if waiting.is_empty() {
+            return text(StatusCode::OK, "ready\n");
+        }
+        let waiting = format!("not ready: {} not loaded yet\n", waiting.join(", "));
+        text(StatusCode::SERVICE_UNAVAILABLE, &waiting)
+    }
+
+    fn status(&self) -> Reply {
+        let filters: serde_json::Map<String, serde_json::Value> = self
+            .bloomsday
+            .status()
+            .into_iter()
+            .map(|status| (status.filter.to_string(), json!(status)))
+            .collect();
+        json_reply(StatusCode::OK, &json!({ "filters": filters }))
+    }
+
+    fn version(&self) -> Reply {
+        let uptime = self.started.elapsed().as_secs();
+        json_reply(
+            StatusCode::OK,
+            &json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "format": bloomsday_common::blob::VERSION,
+                "uptime_seconds": uptime,
+            }),
+        )
+    }
+}
