@@ -37,7 +37,7 @@ fn build<H: IdHash>(n_ids: u64, fpp_target: f64, random: &mut Random) {
 #[test]
 fn no_sound_build_of_few_ids_is_refused() {
     let campaign = Campaign::new("small sound builds of random shapes");
-    let (random, builds) = (Random::new(), campaign::size(200, 10_000));
+    let (random, builds) = (Random::new(), campaign::size(100, 10_000));
     campaign::on_threads(2, builds, |n| {
         let mut random = random.branch(n);
         let n_ids = between(1.0, 10_000.0, &mut random) as u64;
