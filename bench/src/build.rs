@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bloomsday_builder::budget::Budget;
 use bloomsday_builder::fill;
-use bloomsday_builder::partition::{Feeder, Partitions};
+use bloomsday_builder::partition::{PartitionWriter, Partitions};
 use bloomsday_builder::{Job, Report, Seconds, build, scan, source};
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
@@ -188,17 +188,17 @@ async fn scan_only(input: &Path) -> u64 {
     scanned.expect("it is read").0.rows
 }
 
-struct Keep(Feeder<Xxh3, Arc<Partitions<Xxh3>>>);
+struct Keep(PartitionWriter<Xxh3, Arc<Partitions<Xxh3>>>);
 
 impl scan::Sink for Keep {
-    type Left = ();
+    type Output = ();
 
     #[inline]
-    fn take(&mut self, id: &[u8]) {
+    fn push(&mut self, id: &[u8]) {
         self.0.push(Xxh3::of(id));
     }
 
-    fn end(self) {
+    fn finish(self) {
         self.0.finish().expect("nothing is spilled");
     }
 }
@@ -206,11 +206,11 @@ impl scan::Sink for Keep {
 async fn filled(input: &Path) -> u64 {
     let files = source::find(&inputs(input), ours::day()).await.expect("files");
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
-    let fed = partitions.clone();
-    let sink = move |_| Keep(Feeder::new(fed.clone()));
+    let shared = partitions.clone();
+    let sink = move |_| Keep(PartitionWriter::new(shared.clone()));
     let scanned = scan::scan(files, COLUMN, budget().scan, threads(), sink, &|_| ()).await;
     let (totals, _) = scanned.expect("it is read");
-    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
+    let partitions = Arc::into_inner(partitions).expect("all writers are finished");
     let distinct = partitions.distinct(threads()).expect("memory keeps hashes as they were");
     let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), FPP).expect("a size there is");
     std::hint::black_box(fill::fill(&distinct, shape, threads()).expect("memory for a filter"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bloomsday_builder::fill;
-use bloomsday_builder::partition::{Feeder, Partitions};
+use bloomsday_builder::partition::{PartitionWriter, Partitions};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use fastbloom::BloomFilter;
@@ -95,11 +95,11 @@ pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
         for thread in 0..threads() as u64 {
             let partitions = partitions.clone();
             scope.spawn(move || {
-                let mut feeder = Feeder::new(partitions);
+                let mut writer = PartitionWriter::new(partitions);
                 for number in thread * each..n.min((thread + 1) * each) {
-                    feeder.push(hash(number));
+                    writer.push(hash(number));
                 }
-                feeder.finish().expect("nothing is spilled");
+                writer.finish().expect("nothing is spilled");
             });
         }
     });

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bloomsday_builder::fill;
-use bloomsday_builder::partition::{Distinct, Feeder, Partitions};
+use bloomsday_builder::partition::{Distinct, PartitionWriter, Partitions};
 use bloomsday_builder::verify;
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::day::Day;
@@ -33,14 +33,14 @@ pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
         for thread in 0..threads() as u64 {
             let partitions = partitions.clone();
             scope.spawn(move || {
-                let mut feeder = Feeder::new(partitions);
+                let mut writer = PartitionWriter::new(partitions);
                 let end = first + n.min((thread + 1) * each);
                 for start in (first + thread * each..end).step_by(CHUNK as usize) {
                     for number in start..end.min(start + CHUNK) {
-                        feeder.push(Xxh3::of(&ids::id(number)));
+                        writer.push(Xxh3::of(&ids::id(number)));
                     }
                 }
-                feeder.finish().expect("nothing is spilled");
+                writer.finish().expect("nothing is spilled");
             });
         }
     });
@@ -62,7 +62,7 @@ pub(crate) fn filter(first: u64, n: u64) -> (Header, Filter) {
         ids: n,
         fpp_target: FPP,
         fpp_hits: verify::count_false_positives::<Xxh3>(&filter, threads()),
-        fpp_asked: verify::ABSENT_ASKED,
+        fpp_asked: verify::ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     };
     (header, filter)

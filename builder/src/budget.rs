@@ -10,26 +10,26 @@ use bloomsday_common::hash::{Murmur3, Xxh3};
 use bloomsday_common::memory::{Available, available};
 
 use crate::error::Error;
-use crate::scan::Room;
+use crate::scan::ScanBudget;
 
 /// The program itself with its libraries, and what its allocator does not give back: up to 190 MB were
 /// measured with two threads.
-const ITSELF: u64 = 208 << 20;
+const BASE_BYTES: u64 = 208 << 20;
 /// What a thread works with, and the slab of hashes that it cannot work without.
-const A_THREAD: u64 = 16 << 20;
+const PER_THREAD_BYTES: u64 = 16 << 20;
 /// What all threads together unpack: most need some megabytes, and a thread with more waits for the others.
-const LEAST_UNPACKED: u64 = 64 << 20;
-const MOST_UNPACKED: u64 = 4 << 30;
+const MIN_UNPACKED_BYTES: u64 = 64 << 20;
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// Footers and what is known from them, before and beside all else: what a small budget gives to them, and
 /// what is always enough.
-const LEAST_FOOTERS: u64 = 128 << 20;
-const MOST_FOOTERS: u64 = 1 << 30;
+const MIN_FOOTER_BYTES: u64 = 128 << 20;
+const MAX_FOOTER_BYTES: u64 = 1 << 30;
 /// Compressed column chunks in memory at a time; what they leave for the next ones is there beside them.
-const MOST_IN_FLIGHT: u64 = 128 << 20;
+const MAX_IN_FLIGHT_BYTES: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
-const MOST_SAMPLED: u64 = 64 << 20;
+const MAX_SAMPLE_BYTES: u64 = 64 << 20;
 /// What a small budget still gives to chunks, and to the sample.
-const LEAST: u64 = 4 << 20;
+const MIN_SHARE_BYTES: u64 = 4 << 20;
 
 /// How memory is shared out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Budget {
     /// Bytes of hashes in memory at once; more go to disk.
     pub hashes: u64,
     /// Bytes of compressed chunks, and of what is unpacked.
-    pub scan: Room,
+    pub scan: ScanBudget,
     /// Bytes of sampled IDs.
     pub sample: usize,
     /// Bytes of everything else.
@@ -60,19 +60,20 @@ impl Budget {
     /// An impossible target.
     pub fn of(memory: u64, layout: Layout, fpp: f64, threads: usize) -> Result<Budget, Error> {
         // More IDs do not change what each takes, and a filter of fewer is rounded up by more.
-        const MANY: u64 = 1 << 24;
-        let filter = Shape::for_ids(layout, MANY, fpp)?.body_bytes() as f64 / MANY as f64;
+        const SIZING_IDS: u64 = 1 << 24;
+        let filter =
+            Shape::for_ids(layout, SIZING_IDS, fpp)?.body_bytes() as f64 / SIZING_IDS as f64;
         let hash = hash_bytes(layout) as f64;
-        let in_flight = (memory / 16).clamp(LEAST, MOST_IN_FLIGHT);
-        let sample = (memory / 8).clamp(LEAST, MOST_SAMPLED);
-        let rest = ITSELF + A_THREAD.saturating_mul(threads as u64);
-        let unpacked = (memory / 8).clamp(LEAST_UNPACKED, MOST_UNPACKED);
+        let in_flight = (memory / 16).clamp(MIN_SHARE_BYTES, MAX_IN_FLIGHT_BYTES);
+        let sample = (memory / 8).clamp(MIN_SHARE_BYTES, MAX_SAMPLE_BYTES);
+        let rest = BASE_BYTES + PER_THREAD_BYTES.saturating_mul(threads as u64);
+        let unpacked = (memory / 8).clamp(MIN_UNPACKED_BYTES, MAX_UNPACKED_BYTES);
         // Most of it is free again before any column is read.
-        let footers = (memory / 4).clamp(LEAST_FOOTERS, MOST_FOOTERS);
+        let footers = (memory / 4).clamp(MIN_FOOTER_BYTES, MAX_FOOTER_BYTES);
         let left = memory.saturating_sub(rest.saturating_add(2 * in_flight + unpacked + sample));
         Ok(Budget {
             hashes: (left as f64 * hash / (hash + 2.0 * filter)) as u64,
-            scan: Room { in_flight: in_flight as u32, unpacked, footers },
+            scan: ScanBudget { in_flight: in_flight as u32, unpacked, footers },
             sample: sample as usize,
             rest,
         })
@@ -84,7 +85,7 @@ impl Budget {
         let spills = hashes > self.hashes;
         let held = if spills { 0 } else { hashes };
         let filters = 2 * filter.body_bytes();
-        let Room { in_flight, unpacked, .. } = self.scan;
+        let ScanBudget { in_flight, unpacked, .. } = self.scan;
         let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
         let memory = self.rest + self.sample as u64 + reading.max(held + filters);
         // As they came, and once more without duplicates.
@@ -171,6 +172,6 @@ mod tests {
     #[test]
     fn a_tiny_budget_still_works() {
         let budget = Budget::of(0, Layout::Blocked, 0.03, 2).unwrap();
-        assert_eq!((budget.hashes, budget.scan.in_flight as u64), (0, LEAST));
+        assert_eq!((budget.hashes, budget.scan.in_flight as u64), (0, MIN_SHARE_BYTES));
     }
 }

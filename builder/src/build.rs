@@ -1,7 +1,6 @@
 //! [`build`]: the whole pipeline, step by step, always in this order: build, verify, publish, point.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,73 +9,21 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
-use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
-use bloomsday_common::protocol::{self, Publish, Retention, Step};
+use bloomsday_common::protocol::{self, Publish, Step};
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
 use crate::budget::{self, Budget};
 use crate::error::Error;
-use crate::gates::{Gates, Norms};
-use crate::partition::{Distinct, Feeder, Partitions};
+use crate::gates::Baseline;
+use crate::job::{Job, Progress};
+use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::source::Window;
-use crate::{earlier, fill, publish, quality, source, verify};
-
-/// What to build.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// The filter.
-    pub filter: FilterName,
-    /// The day whose IDs the input holds.
-    pub day: Day,
-    /// Files, folders or globs; `{day}` in them is expanded.
-    pub inputs: Vec<String>,
-    /// The days whose inputs are read together.
-    pub window: Window,
-    /// The column with the IDs, dotted when nested.
-    pub column: String,
-    /// The false-positive probability to size for.
-    pub fpp: f64,
-    /// How bits are arranged.
-    pub layout: Layout,
-    /// How many bytes of memory all of it may take. Hashes that do not fit go to a file in
-    /// `spill_folder`; the filter and its copy must fit.
-    pub memory: u64,
-    /// Where partitions are spilled.
-    pub spill_folder: PathBuf,
-    /// How many threads decode, sort and fill.
-    pub threads: usize,
-    /// Who builds, for the records.
-    pub by: String,
-    /// What makes a day suspicious.
-    pub gates: Gates,
-    /// Why a suspicious day may pass, in the words of whoever let it.
-    pub accept_change: Option<String>,
-    /// How long blobs are kept: one that prune may be about to delete is uploaded again.
-    pub retention: Retention,
-    /// Build and check, but write nothing.
-    pub dry_run: bool,
-}
-
-/// How far a build is.
-#[derive(Clone, Copy, Debug)]
-pub enum Progress {
-    /// Reading the input.
-    Scan(scan::Progress),
-    /// Removing duplicates.
-    Count,
-    /// Setting bits.
-    Fill,
-    /// Uploading: bytes done, and in all.
-    Upload(u64, u64),
-    /// Asking every ID of the bytes read back.
-    Verify,
-}
+use crate::{fill, previous_day, publish, quality, source, verify};
 
 /// Builds one day and points at it.
 ///
@@ -113,7 +60,7 @@ async fn run<H: IdHash>(
     Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
     // Before anything else, so that whatever an operator does from now on is noticed.
     let read = store.pointer(&job.filter, job.day).await?;
-    let start = publish::Start { filter: job.filter.clone(), day: job.day, read };
+    let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
 
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
@@ -162,24 +109,24 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let compared = earlier::compare(job, store, &distinct, encoded.len()).await;
+    let compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
     report.seconds.verify += clock.elapsed().as_secs_f64();
     let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
     if let Publish::Advance { .. } = decision.publish {
-        let mut norms = Norms::of(job.day, &decision.history);
-        if norms.lacks_ids()
+        let mut baseline = Baseline::of(job.day, &decision.history);
+        if baseline.lacks_ids()
             && let Some((blob, ids)) = &compared.ids
         {
             report.warn(format!(
                 "the history tells of no accepted build of an earlier day, and there is one: \
                  IDs are judged by the {ids} of {blob} alone; was the history deleted?"
             ));
-            norms = norms.or_ids(*ids);
+            baseline = baseline.or_ids(*ids);
         }
-        norms.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
-        let failed = report.judge(compared.overlap, &norms, &job.gates);
+        baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
+        let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
         match &job.accept_change {
             _ if failed.is_empty() => {}
             Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
@@ -190,16 +137,17 @@ async fn run<H: IdHash>(
             }
         }
     }
-    let act = report.told_in(act);
-    let moved = match job.dry_run {
-        true => decision.foretold(&start, encoded.key())?,
+    let act = report.to_event(act);
+    let update = match job.dry_run {
+        true => decision.preview(&start, encoded.key())?,
         false => {
-            publish::point(store, &start, decision, &header, &encoded, job.retention, &act).await?
+            publish::advance(store, &start, decision, &header, &encoded, job.retention, &act)
+                .await?
         }
     };
-    report.outcome = moved.outcome;
-    report.reason = moved.reason;
-    finish(store, report, HistoryEvent { previous: moved.previous, ..act }, began).await
+    report.outcome = update.outcome;
+    report.reason = update.reason;
+    finish(store, report, HistoryEvent { previous: update.previous, ..act }, began).await
 }
 
 /// # Errors
@@ -222,10 +170,10 @@ async fn gather<H: IdHash>(
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
-    let (fed, most_sampled) = (partitions.clone(), budget.sample / threads);
+    let (shared, max_sample) = (partitions.clone(), budget.sample / threads);
     let sink = move |rows| IdSink {
-        feeder: Feeder::new(fed.clone()),
-        sample: Sample::new(most_sampled, rows),
+        writer: PartitionWriter::new(shared.clone()),
+        sample: Sample::new(max_sample, rows),
     };
     let watch = |scanned| progress(Progress::Scan(scanned));
     let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
@@ -247,22 +195,22 @@ async fn gather<H: IdHash>(
 
 /// What one decoding thread does with its IDs.
 struct IdSink<H: IdHash> {
-    feeder: Feeder<H, Arc<Partitions<H>>>,
+    writer: PartitionWriter<H, Arc<Partitions<H>>>,
     sample: Sample,
 }
 
 impl<H: IdHash> Sink for IdSink<H> {
-    type Left = io::Result<Sample>;
+    type Output = io::Result<Sample>;
 
     #[inline]
-    fn take(&mut self, id: &[u8]) {
+    fn push(&mut self, id: &[u8]) {
         let hash = H::of(id);
-        self.feeder.push(hash);
+        self.writer.push(hash);
         self.sample.consider(id, hash);
     }
 
-    fn end(self) -> io::Result<Sample> {
-        self.feeder.finish().map(|()| self.sample)
+    fn finish(self) -> io::Result<Sample> {
+        self.writer.finish().map(|()| self.sample)
     }
 }
 
@@ -275,7 +223,7 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
         ids: distinct.n_ids(),
         fpp_target: job.fpp,
         fpp_hits: verify::count_false_positives::<H>(filter, job.threads),
-        fpp_asked: verify::ABSENT_ASKED,
+        fpp_asked: verify::ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     }
 }
@@ -296,7 +244,7 @@ pub(crate) async fn finish(
             false
         }
     };
-    let act = report.told_in(act);
+    let act = report.to_event(act);
     // An unchanged day is no event; a failed record must not turn a published day into an error.
     let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
     if is_event && let Err(error) = store.append_event(&report.filter, &act).await {

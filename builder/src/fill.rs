@@ -8,13 +8,14 @@ use bloomsday_common::filter::{Filter, FilterMut, FilterShard, Shape};
 use bloomsday_common::hash::IdHash;
 
 use crate::error::Error;
-use crate::partition::{Distinct, on_threads};
+use crate::parallel::parallel_map;
+use crate::partition::Distinct;
 
 /// Runs of blocks for each thread to take, so that one that the machine holds up leaves the last of its share
-/// to the others; fewer where there would be more than [`MOST_RUNS`], since a partition that reaches into two
+/// to the others; fewer where there would be more than [`MAX_RUNS`], since a partition that reaches into two
 /// runs is looked at twice.
-const RUNS_A_THREAD: usize = 16;
-const MOST_RUNS: usize = 512;
+const RUNS_PER_THREAD: usize = 16;
+const MAX_RUNS: usize = 512;
 
 /// Fills a filter of this shape with every hash.
 ///
@@ -30,13 +31,13 @@ pub fn fill<H: IdHash>(
 ) -> Result<Filter, Error> {
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
     let mut filter = FilterMut::new(shape).map_err(memory)?;
-    let n_runs = threads.saturating_mul(RUNS_A_THREAD).min(MOST_RUNS).max(threads);
+    let n_runs = threads.saturating_mul(RUNS_PER_THREAD).min(MAX_RUNS).max(threads);
     let runs: Vec<_> = filter.shards_mut(n_runs).into_iter().map(Mutex::new).collect();
     let in_turn = |(): &mut (), index: usize| {
         let mut run = runs[index].lock().expect("each is locked once");
         fill_run(&mut run, distinct)
     };
-    on_threads(threads, runs.len(), || (), in_turn).map_err(Error::spill)?;
+    parallel_map(threads, runs.len(), || (), in_turn).map_err(Error::spill)?;
     Ok(filter.freeze())
 }
 
@@ -51,5 +52,5 @@ fn fill_run<H: IdHash>(run: &mut FilterShard<'_>, distinct: &Distinct<H>) -> io:
         }
         wanted
     };
-    distinct.for_some(wanted, |hashes| run.borrow_mut().insert_in_range(hashes))
+    distinct.for_each_in_range(wanted, |hashes| run.borrow_mut().insert_in_range(hashes))
 }

@@ -17,12 +17,12 @@ use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// How many accepted days before tell what is normal: the newest that there are.
-pub const NORM_DAYS: usize = 7;
+pub const BASELINE_DAYS: usize = 7;
 /// How old they may be: after an outage of weeks a bad day is likeliest, and something to compare with
 /// is better than nothing. Pointers are looked for no further back, too.
-pub const MAX_NORM_AGE_DAYS: u32 = 400;
+pub const MAX_BASELINE_AGE_DAYS: u32 = 400;
 /// From so many days that all read the same number of files, fewer are worth a word.
-const USUAL_FILES_DAYS: usize = 3;
+const STABLE_FILES_DAYS: usize = 3;
 /// An overlap is a share with a sampling error; it is refused only if so many deviations below.
 const OVERLAP_DEVIATIONS: f64 = 3.0;
 
@@ -143,7 +143,7 @@ pub struct Verdict {
 
 /// What was normal on the days before.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Norms {
+pub struct Baseline {
     ids: Option<f64>,
     nulls: Option<f64>,
     invalid: Option<f64>,
@@ -153,19 +153,19 @@ pub struct Norms {
     files: Option<f64>,
     input_bytes: Option<f64>,
     /// The number of files that every one of several days had.
-    usual_files: Option<f64>,
+    stable_files: Option<f64>,
 }
 
-impl Norms {
-    /// The medians of the last [`NORM_DAYS`] accepted days before `day`, however old within
-    /// [`MAX_NORM_AGE_DAYS`]: of each the last build that was accepted; a day that an operator pointed
+impl Baseline {
+    /// The medians of the last [`BASELINE_DAYS`] accepted days before `day`, however old within
+    /// [`MAX_BASELINE_AGE_DAYS`]: of each the last build that was accepted; a day that an operator pointed
     /// elsewhere tells nothing of what is normal. A number that a day's record lacks has its median from
     /// the others.
-    pub fn of(day: Day, history: &[HistoryEvent]) -> Norms {
+    pub fn of(day: Day, history: &[HistoryEvent]) -> Baseline {
         let mut acts: Vec<&HistoryEvent> = history.iter().collect();
         acts.sort_by_key(|act| act.at);
         let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
-        let oldest = day.minus(MAX_NORM_AGE_DAYS);
+        let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
         for act in &acts {
             let Some(of) = act.day.filter(|of| *of < day && *of >= oldest) else { continue };
             match (act.act, act.outcome) {
@@ -184,14 +184,14 @@ impl Norms {
                 _ => {}
             }
         }
-        let newest = accepted.values().rev().take(NORM_DAYS);
+        let newest = accepted.values().rev().take(BASELINE_DAYS);
         // The newest first.
         let days: Vec<Numbers> = newest.map(|act| Numbers::of_act(act)).collect();
         let median_of =
             |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
         let files = median_of(|day| day.files);
         let all_had = |files: &f64| days.iter().all(|day| day.files == Some(*files));
-        Norms {
+        Baseline {
             ids: median_of(|day| Some(day.ids)),
             nulls: median_of(|day| day.nulls),
             invalid: median_of(|day| day.invalid),
@@ -199,7 +199,7 @@ impl Norms {
             overlap: median_of(|day| day.overlap),
             files,
             input_bytes: median_of(|day| day.input_bytes),
-            usual_files: files.filter(all_had).filter(|_| days.len() >= USUAL_FILES_DAYS),
+            stable_files: files.filter(all_had).filter(|_| days.len() >= STABLE_FILES_DAYS),
         }
     }
 
@@ -209,14 +209,14 @@ impl Norms {
     }
 
     /// Takes the IDs of an earlier day's filter for normal, when the history tells of none.
-    pub fn or_ids(self, ids: u64) -> Norms {
-        Norms { ids: self.ids.or(Some(ids as f64)), ..self }
+    pub fn or_ids(self, ids: u64) -> Baseline {
+        Baseline { ids: self.ids.or(Some(ids as f64)), ..self }
     }
 
     /// What to say of fewer files than every day before had: honest if a writer was changed, and a file
     /// that is missing if not.
     pub fn fewer_files(&self, files: u64) -> Option<String> {
-        let usual = self.usual_files.filter(|usual| (files as f64) < *usual)?;
+        let usual = self.stable_files.filter(|usual| (files as f64) < *usual)?;
         Some(format!(
             "{files} files were read, where each of the days before had {usual}: is one missing?"
         ))
@@ -265,7 +265,7 @@ impl Numbers {
 }
 
 /// Judges a day. What cannot be judged, such as an overlap without a day before, has no verdict.
-pub fn judge(counts: &Counts, norms: &Norms, gates: &Gates) -> Vec<Verdict> {
+pub fn evaluate(counts: &Counts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
     let numbers = Numbers::of(counts);
     let too_much = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
         let Limits { floor, band, cap } = limits;
@@ -282,19 +282,19 @@ pub fn judge(counts: &Counts, norms: &Norms, gates: &Gates) -> Vec<Verdict> {
     };
 
     let Limits { floor, band, cap } = gates.overlap;
-    let low = norms.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
+    let low = baseline.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
     let overlap = counts.overlap.map(|(share, deviation)| {
         let tolerance = OVERLAP_DEVIATIONS * deviation;
-        verdict("overlap", share, tolerance, norms.overlap, (low, 1.0))
+        verdict("overlap", share, tolerance, baseline.overlap, (low, 1.0))
     });
     [
-        around("ids", Some(numbers.ids), norms.ids, gates.ids),
-        too_much("nulls", numbers.nulls, norms.nulls, gates.nulls),
-        too_much("invalid", numbers.invalid, norms.invalid, gates.invalid),
-        too_much("duplicates", numbers.duplicates, norms.duplicates, gates.duplicates),
+        around("ids", Some(numbers.ids), baseline.ids, gates.ids),
+        too_much("nulls", numbers.nulls, baseline.nulls, gates.nulls),
+        too_much("invalid", numbers.invalid, baseline.invalid, gates.invalid),
+        too_much("duplicates", numbers.duplicates, baseline.duplicates, gates.duplicates),
         overlap,
-        around("files", numbers.files, norms.files, gates.files),
-        around("input_bytes", numbers.input_bytes, norms.input_bytes, gates.input_bytes),
+        around("files", numbers.files, baseline.files, gates.files),
+        around("input_bytes", numbers.input_bytes, baseline.input_bytes, gates.input_bytes),
     ]
     .into_iter()
     .flatten()
@@ -387,8 +387,8 @@ mod tests {
         act(EventKind::Build, Outcome::Published, back, 1, ids)
     }
 
-    fn week() -> Norms {
-        Norms::of(
+    fn week() -> Baseline {
+        Baseline::of(
             day(),
             &(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>(),
         )
@@ -406,8 +406,8 @@ mod tests {
         }
     }
 
-    fn refused(counts: Counts, norms: &Norms) -> Vec<&'static str> {
-        let verdicts = judge(&counts, norms, &Gates::default());
+    fn refused(counts: Counts, baseline: &Baseline) -> Vec<&'static str> {
+        let verdicts = evaluate(&counts, baseline, &Gates::default());
         verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate).collect()
     }
 
@@ -419,53 +419,54 @@ mod tests {
     #[test]
     fn a_first_day_passes_on_the_floors() {
         let first = Counts { overlap: None, ..normal() };
-        assert_eq!(refused(first, &Norms::default()), [""; 0]);
-        assert_eq!(refused(Counts { ids: 0, ..first }, &Norms::default()), ["ids"]);
-        assert_eq!(refused(Counts { nulls: 1_001, ..first }, &Norms::default()), ["nulls"]);
-        assert_eq!(refused(Counts { invalid: 201, ..first }, &Norms::default()), ["invalid"]);
+        assert_eq!(refused(first, &Baseline::default()), [""; 0]);
+        assert_eq!(refused(Counts { ids: 0, ..first }, &Baseline::default()), ["ids"]);
+        assert_eq!(refused(Counts { nulls: 1_001, ..first }, &Baseline::default()), ["nulls"]);
+        assert_eq!(refused(Counts { invalid: 201, ..first }, &Baseline::default()), ["invalid"]);
         let copied = Counts { rows: 2_000_000, ..first };
-        assert_eq!(refused(copied, &Norms::default()), ["duplicates"]);
+        assert_eq!(refused(copied, &Baseline::default()), ["duplicates"]);
     }
 
     #[test]
     fn each_number_is_refused_just_outside_its_band() {
-        let norms = week();
+        let baseline = week();
         for (ids, expected) in
             [(496, vec!["ids"]), (497, vec![]), (1_988, vec![]), (1_989, vec!["ids"])]
         {
             // Rows follow, so that only the count is unusual.
             let rows = 2 * ids;
             let day = Counts { ids, rows, nulls: ids / 10, ..normal() };
-            assert_eq!(refused(day, &norms), expected, "{ids}");
+            assert_eq!(refused(day, &baseline), expected, "{ids}");
         }
         // The median share of nulls is 0.0495 or so: three times that is the band.
-        assert_eq!(refused(Counts { nulls: 290, ..normal() }, &norms), [""; 0]);
-        assert_eq!(refused(Counts { nulls: 310, ..normal() }, &norms), ["nulls"]);
+        assert_eq!(refused(Counts { nulls: 290, ..normal() }, &baseline), [""; 0]);
+        assert_eq!(refused(Counts { nulls: 310, ..normal() }, &baseline), ["nulls"]);
         // The norm of invalid IDs is none at all: the floor is what passes.
-        assert_eq!(refused(Counts { invalid: 2, ..normal() }, &norms), [""; 0]);
-        assert_eq!(refused(Counts { invalid: 3, ..normal() }, &norms), ["invalid"]);
+        assert_eq!(refused(Counts { invalid: 2, ..normal() }, &baseline), [""; 0]);
+        assert_eq!(refused(Counts { invalid: 3, ..normal() }, &baseline), ["invalid"]);
         // 1.9 rows an ID on the newest day before.
-        assert_eq!(refused(Counts { rows: 5_700, ..normal() }, &norms), [""; 0]);
-        assert_eq!(refused(Counts { rows: 5_900, ..normal() }, &norms), ["duplicates"]);
+        assert_eq!(refused(Counts { rows: 5_700, ..normal() }, &baseline), [""; 0]);
+        assert_eq!(refused(Counts { rows: 5_900, ..normal() }, &baseline), ["duplicates"]);
         let overlap = |share| Counts { overlap: Some((share, 0.01)), ..normal() };
-        assert_eq!(refused(overlap(0.371), &norms), [""; 0], "within three deviations of half");
-        assert_eq!(refused(overlap(0.369), &norms), ["overlap"]);
+        assert_eq!(refused(overlap(0.371), &baseline), [""; 0], "within three deviations of half");
+        assert_eq!(refused(overlap(0.369), &baseline), ["overlap"]);
     }
 
     #[test]
     fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
         let gates =
             Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
-        let norms = Norms { overlap: Some(0.999), ..Norms::default() };
+        let baseline = Baseline { overlap: Some(0.999), ..Baseline::default() };
         let at = |share| Counts { overlap: Some((share, 0.0)), ..normal() };
-        let passed = |share| judge(&at(share), &norms, &gates).iter().all(|verdict| verdict.passed);
+        let passed =
+            |share| evaluate(&at(share), &baseline, &gates).iter().all(|verdict| verdict.passed);
         assert!(passed(0.9) && !passed(0.89));
-        assert_eq!(refused(at(0.0), &Norms::default()), ["overlap"]);
+        assert_eq!(refused(at(0.0), &Baseline::default()), ["overlap"]);
     }
 
     #[test]
     fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
-        let norm = |acts: &[HistoryEvent]| Norms::of(day(), acts).ids;
+        let norm = |acts: &[HistoryEvent]| Baseline::of(day(), acts).ids;
         assert_eq!(norm(&[]), None);
         assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
         assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
@@ -485,21 +486,21 @@ mod tests {
     fn a_day_that_was_rolled_back_is_no_norm() {
         let rollback = act(EventKind::Repoint, Outcome::Published, 1, 3, 7);
         let mut acts = vec![built(1, 100), built(2, 200), rollback];
-        assert_eq!(Norms::of(day(), &acts).ids, Some(200.0));
+        assert_eq!(Baseline::of(day(), &acts).ids, Some(200.0));
         let forward = HistoryEvent {
             blob: Some(blob(100)),
             ..act(EventKind::Repoint, Outcome::Published, 1, 4, 7)
         };
         acts.push(forward);
-        assert_eq!(Norms::of(day(), &acts).ids, Some(150.0), "pointed forward again");
+        assert_eq!(Baseline::of(day(), &acts).ids, Some(150.0), "pointed forward again");
     }
 
     #[test]
     fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
-        let norms = week();
+        let baseline = week();
         let of = |files, bytes| {
             let counts = Counts { files: Some(files), input_bytes: Some(bytes), ..normal() };
-            refused(counts, &norms)
+            refused(counts, &baseline)
         };
         assert_eq!(of(2, 250_000), [""; 0], "compacted into fewer files, by a better codec");
         assert_eq!(of(288, 4_000_000), [""; 0]);
@@ -507,9 +508,9 @@ mod tests {
         assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
         // Records from before these numbers were kept tell nothing of them.
         let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
-        let norms = Norms::of(day(), &[old(1), old(2), built(3, 1_000)]);
-        assert_eq!((norms.files, norms.usual_files), (Some(24.0), None));
-        let none = Norms::of(day(), &[old(1)]);
+        let baseline = Baseline::of(day(), &[old(1), old(2), built(3, 1_000)]);
+        assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
+        let none = Baseline::of(day(), &[old(1)]);
         assert_eq!(refused(Counts { files: Some(9_000), ..normal() }, &none), [""; 0]);
     }
 
@@ -518,16 +519,16 @@ mod tests {
         assert_eq!(week().fewer_files(24), None);
         assert!(week().fewer_files(23).unwrap().contains("23 files were read"));
         let two = [built(1, 1_000), built(2, 1_000)];
-        assert_eq!(Norms::of(day(), &two).fewer_files(23), None, "two days are no habit");
+        assert_eq!(Baseline::of(day(), &two).fewer_files(23), None, "two days are no habit");
         let odd = HistoryEvent { files: Some(20), ..built(3, 1_000) };
-        assert_eq!(Norms::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
+        assert_eq!(Baseline::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
     }
 
     #[test]
     fn a_filter_alone_tells_how_many_ids_are_normal() {
-        assert!(Norms::default().lacks_ids());
-        let norms = Norms::default().or_ids(10_000);
-        assert_eq!(refused(Counts { overlap: None, ..normal() }, &norms), ["ids"]);
+        assert!(Baseline::default().lacks_ids());
+        let baseline = Baseline::default().or_ids(10_000);
+        assert_eq!(refused(Counts { overlap: None, ..normal() }, &baseline), ["ids"]);
         assert_eq!(week().or_ids(10_000), week(), "the history goes first");
     }
 
@@ -545,8 +546,11 @@ mod tests {
 
     #[test]
     fn a_refusal_says_its_numbers() {
-        let verdicts =
-            judge(&Counts { ids: 10, rows: 20, nulls: 1, ..normal() }, &week(), &Gates::default());
+        let verdicts = evaluate(
+            &Counts { ids: 10, rows: 20, nulls: 1, ..normal() },
+            &week(),
+            &Gates::default(),
+        );
         assert_eq!(
             verdicts[0].to_string(),
             "ids: distinct IDs 10 lies outside 497 to 1988 (normal: 994)"

@@ -26,7 +26,7 @@ pub struct Column {
     leaf: usize,
     kind: Kind,
     text: Option<bool>,
-    alone: SchemaDescPtr,
+    projected: SchemaDescPtr,
     levels: FieldLevels,
 }
 
@@ -97,9 +97,9 @@ impl Column {
         }
         let kind = kind(&column).map_err(refuse)?;
         let damaged = |e: ParquetError| Error::Corrupt { file: file.into(), why: e.to_string() };
-        let alone = Arc::new(alone(schema, leaf, kind).map_err(damaged)?);
-        let levels = levels(&alone).map_err(damaged)?;
-        Ok(Column { leaf, kind, text: is_text(&column, kind), alone, levels })
+        let projected = Arc::new(project_leaf(schema, leaf, kind).map_err(damaged)?);
+        let levels = levels(&projected).map_err(damaged)?;
+        Ok(Column { leaf, kind, text: is_text(&column, kind), projected, levels })
     }
 
     /// Its number among the leaf columns of the file it was found in.
@@ -111,7 +111,7 @@ impl Column {
     ///
     /// Read through it, a file's other columns can be of types that nobody knows.
     pub fn schema(&self) -> &SchemaDescPtr {
-        &self.alone
+        &self.projected
     }
 
     /// Whether its values, if these are byte arrays as they are, must be UTF-8; `None` for other columns.
@@ -127,7 +127,7 @@ impl Column {
 
     /// How many bytes each value has in a file, if each has as many; else 0.
     pub(crate) fn width(&self) -> usize {
-        let column = self.alone.column(0);
+        let column = self.projected.column(0);
         match column.physical_type() {
             Physical::INT32 | Physical::FLOAT => 4,
             Physical::INT64 | Physical::DOUBLE => 8,
@@ -140,7 +140,7 @@ impl Column {
     /// Whether it is read as another one is.
     pub(crate) fn is_like(&self, other: &Column) -> bool {
         (self.leaf, self.kind, self.text) == (other.leaf, other.kind, other.text)
-            && self.alone.root_schema() == other.alone.root_schema()
+            && self.projected.root_schema() == other.projected.root_schema()
     }
 
     /// Whether it can have no values at all.
@@ -159,7 +159,7 @@ impl Column {
         batch: &RecordBatch,
         take: &mut impl FnMut(&[u8]),
     ) -> Result<Counts, String> {
-        let mut legal = Legal::new(take);
+        let mut validator = IdValidator::new(take);
         let rows = batch.num_rows();
         let mut array: &dyn Array = batch.column(0);
         let mut levels = vec![array];
@@ -172,41 +172,45 @@ impl Column {
             levels.iter().filter_map(|a| a.nulls()).filter(|n| n.null_count() > 0).collect();
         let here = |row: usize| !nulls.iter().any(|n| n.is_null(row));
         let present = (0..rows).filter(|&row| here(row));
-        self.visit(array, present, &mut legal)?;
-        Ok(legal.counts(rows as u64))
+        self.visit(array, present, &mut validator)?;
+        Ok(validator.counts(rows as u64))
     }
 
     fn visit<F: FnMut(&[u8])>(
         &self,
         array: &dyn Array,
         rows: impl Iterator<Item = usize>,
-        legal: &mut Legal<'_, F>,
+        validator: &mut IdValidator<'_, F>,
     ) -> Result<(), String> {
         match (array.data_type(), self.kind) {
             (DataType::Utf8View, _) => {
-                each(array.as_string_view(), rows, |id| legal.pass(id.as_bytes()));
+                each(array.as_string_view(), rows, |id| validator.pass(id.as_bytes()));
             }
             (DataType::BinaryView, Kind::Decimal { digits }) => {
-                return try_each(array.as_binary_view(), rows, |n| unscaled(n, digits, legal));
+                return try_each(array.as_binary_view(), rows, |n| unscaled(n, digits, validator));
             }
-            (DataType::BinaryView, _) => each(array.as_binary_view(), rows, |id| legal.pass(id)),
+            (DataType::BinaryView, _) => {
+                each(array.as_binary_view(), rows, |id| validator.pass(id))
+            }
             (DataType::FixedSizeBinary(_), Kind::Decimal { digits }) => {
                 let array = array.as_fixed_size_binary();
-                return try_each(array, rows, |n| unscaled(n, digits, legal));
+                return try_each(array, rows, |n| unscaled(n, digits, validator));
             }
             (DataType::FixedSizeBinary(16), Kind::Uuid) => {
-                each(array.as_fixed_size_binary(), rows, |id| legal.pass(&uuid_text(id)));
+                each(array.as_fixed_size_binary(), rows, |id| validator.pass(&uuid_text(id)));
             }
             (DataType::FixedSizeBinary(_), _) => {
-                each(array.as_fixed_size_binary(), rows, |id| legal.pass(id));
+                each(array.as_fixed_size_binary(), rows, |id| validator.pass(id));
             }
             (DataType::Int32, kind) => {
                 let array = array.as_primitive::<Int32Type>();
-                return try_each(array, rows, |n| number(n.into(), n as u32 as u64, kind, legal));
+                return try_each(array, rows, |n| {
+                    number(n.into(), n as u32 as u64, kind, validator)
+                });
             }
             (DataType::Int64, kind) => {
                 let array = array.as_primitive::<Int64Type>();
-                return try_each(array, rows, |n| number(n, n as u64, kind, legal));
+                return try_each(array, rows, |n| number(n, n as u64, kind, validator));
             }
             (DataType::Null, _) => {}
             (other, _) => unreachable!("Column::find lets no column become {other}"),
@@ -216,20 +220,20 @@ impl Column {
 }
 
 /// Passes on what may be in a filter, and counts both.
-pub(crate) struct Legal<'a, F> {
+pub(crate) struct IdValidator<'a, F> {
     take: &'a mut F,
     taken: u64,
     invalid: u64,
 }
 
-impl<F: FnMut(&[u8])> Legal<'_, F> {
-    pub(crate) fn new(take: &mut F) -> Legal<'_, F> {
-        Legal { take, taken: 0, invalid: 0 }
+impl<F: FnMut(&[u8])> IdValidator<'_, F> {
+    pub(crate) fn new(take: &mut F) -> IdValidator<'_, F> {
+        IdValidator { take, taken: 0, invalid: 0 }
     }
 
     /// What was passed on, as the counts of so many rows.
     pub(crate) fn counts(&self, rows: u64) -> Counts {
-        let Legal { taken, invalid, .. } = *self;
+        let IdValidator { taken, invalid, .. } = *self;
         Counts { rows, nulls: rows - taken - invalid, invalid }
     }
 
@@ -264,7 +268,7 @@ fn number<F: FnMut(&[u8])>(
     signed: i64,
     unsigned: u64,
     kind: Kind,
-    legal: &mut Legal<'_, F>,
+    validator: &mut IdValidator<'_, F>,
 ) -> Result<(), String> {
     let (is_negative, size, fits) = match kind {
         Kind::Integer { bits, is_signed: false } => {
@@ -285,7 +289,7 @@ fn number<F: FnMut(&[u8])>(
     if !fits {
         return Err(format!("it has the number {signed}, which its type {kind} does not have"));
     }
-    decimal(is_negative, size, |text| legal.pass(text));
+    decimal(is_negative, size, |text| validator.pass(text));
     Ok(())
 }
 
@@ -293,7 +297,7 @@ fn number<F: FnMut(&[u8])>(
 fn unscaled<F: FnMut(&[u8])>(
     bytes: &[u8],
     digits: u32,
-    legal: &mut Legal<'_, F>,
+    validator: &mut IdValidator<'_, F>,
 ) -> Result<(), String> {
     let beyond =
         || format!("it has a number that its type {} does not have", Kind::Decimal { digits });
@@ -310,8 +314,8 @@ fn unscaled<F: FnMut(&[u8])>(
         return Err(beyond());
     }
     match u64::try_from(value.unsigned_abs()) {
-        Ok(size) => decimal(is_negative, size, |text| legal.pass(text)),
-        Err(_) => legal.pass(value.to_string().as_bytes()),
+        Ok(size) => decimal(is_negative, size, |text| validator.pass(text)),
+        Err(_) => validator.pass(value.to_string().as_bytes()),
     }
     Ok(())
 }
@@ -373,14 +377,16 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
     let converted = column.converted_type();
     match (physical, logical) {
         (_, Some(L::Unknown)) => return Ok(Kind::Null),
-        (_, Some(L::Decimal(told))) => return whole(column, told.scale, told.precision),
-        (_, None) if converted == C::DECIMAL => {
-            return whole(column, column.type_scale(), column.type_precision());
+        (_, Some(L::Decimal(annotation))) => {
+            return whole_number(column, annotation.scale, annotation.precision);
         }
-        (Physical::INT32 | Physical::INT64, Some(L::Integer(told)))
-            if matches!(told.bit_width, 8 | 16 | 32 | 64) =>
+        (_, None) if converted == C::DECIMAL => {
+            return whole_number(column, column.type_scale(), column.type_precision());
+        }
+        (Physical::INT32 | Physical::INT64, Some(L::Integer(annotation)))
+            if matches!(annotation.bit_width, 8 | 16 | 32 | 64) =>
         {
-            return integer(told.bit_width as u8, told.is_signed);
+            return integer(annotation.bit_width as u8, annotation.is_signed);
         }
         (Physical::INT32 | Physical::INT64, None) => match converted {
             C::NONE if physical == Physical::INT32 => return integer(32, true),
@@ -411,9 +417,9 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
 }
 
 /// A decimal that is a whole number: Snowflake's and Oracle's integers.
-fn whole(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, String> {
+fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, String> {
     // As many as an engine's own decimals have.
-    const MOST_DIGITS: u32 = 38;
+    const MAX_DIGITS: u32 = 38;
     let name = type_name(column);
     if scale != 0 {
         return Err(format!(
@@ -425,9 +431,9 @@ fn whole(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, 
         fixed(column.type_length())?;
     }
     match u32::try_from(precision) {
-        Ok(digits @ 1..=MOST_DIGITS) => Ok(Kind::Decimal { digits }),
+        Ok(digits @ 1..=MAX_DIGITS) => Ok(Kind::Decimal { digits }),
         _ => Err(format!(
-            "its type is {name} of {precision} digits, and at most {MOST_DIGITS} are read; write the \
+            "its type is {name} of {precision} digits, and at most {MAX_DIGITS} are read; write the \
              IDs as strings"
         )),
     }
@@ -484,14 +490,14 @@ fn type_name(column: &ColumnDescriptor) -> String {
 
 /// The columns there are, as far as a person wants to read on.
 fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
-    const SHOWN: usize = 20;
-    const SHOWN_CHARS: usize = 100;
+    const MAX_LISTED: usize = 20;
+    const MAX_NAME_CHARS: usize = 100;
     if columns == 0 {
         return "none at all".to_owned();
     }
-    let name = |leaf| format!("`{}`", path(leaf).chars().take(SHOWN_CHARS).collect::<String>());
-    let shown: Vec<String> = (0..columns).take(SHOWN).map(name).collect();
-    let more = match columns.saturating_sub(SHOWN) {
+    let name = |leaf| format!("`{}`", path(leaf).chars().take(MAX_NAME_CHARS).collect::<String>());
+    let shown: Vec<String> = (0..columns).take(MAX_LISTED).map(name).collect();
+    let more = match columns.saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -500,7 +506,7 @@ fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
 
 /// The schema of a file that has one leaf column of `schema` and no other. Numbers have no annotation in
 /// it: decoders make a number fit its annotation by cutting off what does not.
-fn alone(
+fn project_leaf(
     schema: &SchemaDescriptor,
     leaf: usize,
     kind: Kind,
@@ -553,10 +559,10 @@ fn is_text(column: &ColumnDescriptor, kind: Kind) -> Option<bool> {
 }
 
 /// As [`Column::levels`] tells.
-fn levels(alone: &SchemaDescriptor) -> Result<FieldLevels, ParquetError> {
-    let plain = parquet_to_arrow_schema(alone, None)?;
+fn levels(projected: &SchemaDescriptor) -> Result<FieldLevels, ParquetError> {
+    let plain = parquet_to_arrow_schema(projected, None)?;
     let views = as_views(plain.fields());
-    parquet_to_arrow_field_levels(alone, ProjectionMask::all(), Some(&views))
+    parquet_to_arrow_field_levels(projected, ProjectionMask::all(), Some(&views))
 }
 
 fn as_views(fields: &Fields) -> Fields {

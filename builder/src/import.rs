@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::{publish, quality, verify};
 
 /// A fuller filter answers "yes" to most questions: surely not what somebody meant to publish.
-const MOST_FALSE_POSITIVES: f64 = 0.5;
+const MAX_FPP: f64 = 0.5;
 
 /// What to import.
 pub struct Import {
@@ -50,7 +50,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     refuse_the_future(job.day, now)?;
     let foreign = |why: String| Error::Foreign { file: job.name.clone(), why };
     let read = store.pointer(&job.filter, job.day).await?;
-    let start = publish::Start { filter: job.filter.clone(), day: job.day, read };
+    let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
 
     let filter = blob::import_guava(job.file).map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
@@ -76,13 +76,14 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         report.outcome = Outcome::Unchanged;
     } else {
         publish::upload(store, &encoded, &|_| {}).await?;
-        act = report.told_in(act);
+        act = report.to_event(act);
         let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
-        let moved =
-            publish::point(store, &start, decision, &header, &encoded, job.retention, &act).await?;
-        report.outcome = moved.outcome;
-        report.reason = moved.reason;
-        act.previous = moved.previous;
+        let update =
+            publish::advance(store, &start, decision, &header, &encoded, job.retention, &act)
+                .await?;
+        report.outcome = update.outcome;
+        report.reason = update.reason;
+        act.previous = update.previous;
     }
     finish(store, report, act, began).await
 }
@@ -97,7 +98,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
     if ones == 0 {
         return Err("no bit is set: the filter is empty".into());
     }
-    if rate > MOST_FALSE_POSITIVES {
+    if rate > MAX_FPP {
         return Err(format!(
             "{fill:.3} of its bits are set: it would answer \"yes\" to most questions"
         ));
@@ -112,7 +113,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,
         fpp_hits: verify::count_false_positives::<Murmur3>(filter, threads),
-        fpp_asked: verify::ABSENT_ASKED,
+        fpp_asked: verify::ABSENT_LOOKUPS,
         ones,
     })
 }

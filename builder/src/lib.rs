@@ -1,38 +1,76 @@
-//! A day's Parquet → a published blob.
+//! A day's Parquet files → a published blob.
 //!
-//! An ID's way: `source → scan (ids) → hash → partition → fill → blob → publish`; each step is a module
-//! that knows nothing of the next.
+//! The way of an ID: `source → scan → hash → partition → fill → blob → publish`. Each step is a module
+//! that does not know the next one. [`build()`] connects them:
 //!
-//! | module | holds |
+//! ```no_run
+//! use bloomsday_builder::{Job, Window, build};
+//! use bloomsday_builder::gates::Gates;
+//! use bloomsday_common::filter::Layout;
+//! use bloomsday_common::protocol::Retention;
+//! use bloomsday_common::store::Store;
+//!
+//! # async fn nightly() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::open("s3://ads/bloomsday")?;
+//! let job = Job {
+//!     filter: "retargeting".parse()?,
+//!     day: "2026-11-19".parse()?,
+//!     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
+//!     window: Window::default(),
+//!     column: "user_id".into(),
+//!     fpp: 0.03,
+//!     layout: Layout::Blocked,
+//!     memory: 4 << 30,
+//!     spill_folder: std::env::temp_dir(),
+//!     threads: 4,
+//!     by: "nightly@batch-1".into(),
+//!     gates: Gates::default(),
+//!     accept_change: None,
+//!     retention: Retention::default(),
+//!     dry_run: false,
+//! };
+//! let report = build(&job, &store, &|_| ()).await?;
+//! println!("{}: {} IDs", report.outcome, report.ids);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what it does |
 //! |---|---|
-//! | [`build()`] | the whole pipeline |
+//! | [`build()`] | runs all steps of a build |
+//! | [`Job`], [`Progress`] | what to build, and how far the build is |
 //! | [`import()`] | another system's filter → a published blob |
-//! | [`source`] | which files a day's input is |
-//! | [`scan`] | files → row groups → IDs, on all cores |
-//! | [`ids`] | Parquet columns → the bytes of IDs; the only file that knows arrow types |
-//! | [`budget`] | one figure for memory, shared out among all that a build holds |
-//! | [`partition`] | hashes, partitioned, deduplicated and counted within a memory budget |
-//! | [`sample`] | a fair choice of raw IDs to verify with |
+//! | [`source`] | finds the files of a day's input |
+//! | [`scan`] | files → row groups → IDs, on all cores; knows Parquet, and Arrow in `scan::decode` |
+//! | [`ids`] | a Parquet column's types → the bytes of its IDs; knows Parquet and Arrow |
+//! | [`budget`] | divides the memory of a build |
+//! | [`partition`] | partitions hashes, removes duplicates and counts, within a memory budget |
+//! | [`sample`] | chooses raw IDs to verify with |
 //! | [`fill`] | distinct hashes → a filter |
-//! | [`verify`] | does this filter hold every ID? |
-//! | [`quality`] | does it answer as its IDs should make it? |
-//! | [`gates`] | is this day good? |
-//! | `earlier` | the filter of an earlier day, to compare with |
-//! | `report` | what came of it |
-//! | [`publish`] | upload, read back, point |
+//! | [`verify`] | checks that a filter contains every ID, and measures its rate of false positives |
+//! | [`quality`] | compares a filter's rate with what its IDs explain |
+//! | [`gates`] | compares a day's numbers with limits and with earlier days |
+//! | `previous_day` | looks the day's IDs up in the newest earlier filter |
+//! | `report` | [`Report`]: the result of a build |
+//! | [`publish`] | uploads the blob, reads it back, and moves the pointer |
 //! | [`error`] | why a day could not be built |
+//! | `parallel` | runs numbered tasks on several threads |
+//!
+//! No other module uses the crates `parquet` and `arrow`.
 
 #![forbid(unsafe_code)]
 
 pub mod budget;
 mod build;
-mod earlier;
 pub mod error;
 pub mod fill;
 pub mod gates;
 pub mod ids;
 mod import;
+mod job;
+mod parallel;
 pub mod partition;
+mod previous_day;
 pub mod publish;
 pub mod quality;
 mod report;
@@ -41,14 +79,15 @@ pub mod scan;
 pub mod source;
 pub mod verify;
 
-/// For `fuzz/` alone, without a promise.
+/// For `fuzz/` only; not a stable API.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::scan::fuzzing::read;
 }
 
-pub use build::{Job, Progress, build};
+pub use build::build;
 pub use import::{Import, import};
+pub use job::{Job, Progress};
 pub use report::{Report, Seconds};
 pub use source::Window;

@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use crate::error::Error;
 
 /// How often a blob that reads back damaged is uploaded again before the build gives up.
-const UPLOADS: u32 = 2;
+const MAX_UPLOADS: u32 = 2;
 /// How often a blob is read back that somebody replaces while it is read, and the pause between.
-const READ_BACKS: u32 = 20;
+const MAX_READ_BACKS: u32 = 20;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Brings a blob into the store and reads it back whole.
@@ -46,7 +46,7 @@ pub async fn upload(
         store.put_blob(encoded, progress).await?;
         crash_point("uploaded");
         match read_back(store, encoded.key()).await {
-            Err(error) if error.kind() == Kind::Corrupt && tries < UPLOADS => {
+            Err(error) if error.kind() == Kind::Corrupt && tries < MAX_UPLOADS => {
                 tracing::warn!("{error}; uploading it again");
             }
             other => return Ok(other?),
@@ -60,7 +60,7 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
         tries += 1;
         match store.fetch(key, u64::MAX).await {
             // Other builds of the same IDs upload the same blob over it, each of them once.
-            Err(error) if error.was_replaced() && tries < READ_BACKS => {
+            Err(error) if error.was_replaced() && tries < MAX_READ_BACKS => {
                 tokio::time::sleep(READ_BACK_PAUSE).await;
             }
             // A body that breaks off is not read again by the store's client.
@@ -73,7 +73,7 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
 }
 
 /// How the attempt to move a pointer ended.
-pub struct Moved {
+pub struct PointerUpdate {
     /// `Published`, `Unchanged` or `Superseded`.
     pub outcome: Outcome,
     /// What the pointer named before.
@@ -83,7 +83,7 @@ pub struct Moved {
 }
 
 /// The pointer of a day as it was when the build began.
-pub struct Start {
+pub struct PointerSnapshot {
     /// The filter.
     pub filter: FilterName,
     /// The day.
@@ -108,7 +108,7 @@ pub struct Decision {
 /// The store's.
 pub async fn decide(
     store: &Store,
-    start: &Start,
+    start: &PointerSnapshot,
     blob: &BlobKey,
     retention: Retention,
 ) -> Result<Decision, Error> {
@@ -126,15 +126,15 @@ impl Decision {
     ///
     /// # Errors
     /// [`StoreError::Record`] for a pointer that cannot be read, which a build does not overwrite.
-    pub fn foretold(&self, start: &Start, blob: &BlobKey) -> Result<Moved, Error> {
-        let Start { filter, day, .. } = start;
+    pub fn preview(&self, start: &PointerSnapshot, blob: &BlobKey) -> Result<PointerUpdate, Error> {
+        let PointerSnapshot { filter, day, .. } = start;
         Ok(match &self.publish {
             Publish::Unchanged { .. } => {
-                Moved { outcome: Outcome::Unchanged, previous: None, reason: None }
+                PointerUpdate { outcome: Outcome::Unchanged, previous: None, reason: None }
             }
             Publish::Advance { previous } => {
                 let (outcome, previous) = (Outcome::Published, previous.clone());
-                Moved { outcome, previous, reason: None }
+                PointerUpdate { outcome, previous, reason: None }
             }
             Publish::Superseded { now } => {
                 superseded(start, blob, &format!("changed while this build ran ({now})"))
@@ -162,16 +162,16 @@ impl Decision {
 ///
 /// # Errors
 /// The store's, with the pointer as it was or, when the outcome is unknown, as a second look tells.
-pub async fn point(
+pub async fn advance(
     store: &Store,
-    start: &Start,
+    start: &PointerSnapshot,
     decision: Decision,
     header: &Header,
     blob: &EncodedBlob<'_>,
     retention: Retention,
     act: &HistoryEvent,
-) -> Result<Moved, Error> {
-    let foretold = decision.foretold(start, blob.key())?;
+) -> Result<PointerUpdate, Error> {
+    let preview = decision.preview(start, blob.key())?;
     let (filter, day) = (&start.filter, start.day);
     if let Some(why) = store.mark_pointers(filter).await? {
         tracing::warn!("{why}");
@@ -184,9 +184,9 @@ pub async fn point(
             if let Err(error) = store.append_event(filter, &act).await {
                 tracing::warn!("the history lacks this build: {error}");
             }
-            return Ok(foretold);
+            return Ok(preview);
         }
-        _ => return Ok(foretold),
+        _ => return Ok(preview),
     };
     let act = HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..act.clone() };
     store.append_event(filter, &act).await?;
@@ -205,7 +205,7 @@ pub async fn point(
     match store.put_pointer(filter, day, &pointer, &decision.now.version).await {
         Ok(()) => {
             crash_point("pointed");
-            Ok(foretold)
+            Ok(preview)
         }
         Err(error) if error.kind() == Kind::Superseded => {
             Ok(superseded(start, blob.key(), &format!("changed at the last moment: {error}")))
@@ -228,12 +228,12 @@ async fn keep_from_prune(
     }
 }
 
-fn superseded(start: &Start, blob: &BlobKey, why: &str) -> Moved {
-    let Start { filter, day, .. } = start;
+fn superseded(start: &PointerSnapshot, blob: &BlobKey, why: &str) -> PointerUpdate {
+    let PointerSnapshot { filter, day, .. } = start;
     let reason = format!(
         "{filter}/pointers/{day} {why}\n  \
          The blob is kept at {blob}; nothing was repointed.\n  \
          To use it: bloomsday repoint {filter} {day} --to {blob}"
     );
-    Moved { outcome: Outcome::Superseded, previous: None, reason: Some(reason) }
+    PointerUpdate { outcome: Outcome::Superseded, previous: None, reason: Some(reason) }
 }

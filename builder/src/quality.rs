@@ -10,7 +10,7 @@ use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 
 use crate::error::Error;
-use crate::verify::{ABSENT_ASKED, absent_hashes};
+use crate::verify::{ABSENT_LOOKUPS, absent_hashes};
 
 /// A rate may exceed what is expected by this factor.
 const TOLERATED_RATIO: f64 = 1.2;
@@ -109,7 +109,7 @@ fn expected_rates<H: IdHash>(shape: Shape, n_ids: u64) -> Result<Expected, Error
         return Ok(Expected { measured: 0.0, of_bits: 0.0 });
     }
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
-    let absent = absent_hashes::<H>(0..ABSENT_ASKED);
+    let absent = absent_hashes::<H>(0..ABSENT_LOOKUPS);
     let (mut measured, mut of_bits) = (Vec::new(), Vec::new());
     for reference in 0..REFERENCES {
         let mut filter = FilterMut::new(shape).map_err(memory)?;
@@ -117,7 +117,7 @@ fn expected_rates<H: IdHash>(shape: Shape, n_ids: u64) -> Result<Expected, Error
         let mut hash_of_end = H::hash_suffixes(&head);
         (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
         let filter = filter.freeze();
-        measured.push(filter.count_hashes(&absent) as f64 / ABSENT_ASKED as f64);
+        measured.push(filter.count_hashes(&absent) as f64 / ABSENT_LOOKUPS as f64);
         of_bits.push(filter.fpp_of_bits());
     }
     Ok(Expected { measured: reach(&measured), of_bits: reach(&of_bits) })
@@ -175,7 +175,7 @@ mod tests {
             ids: n_ids,
             fpp_target: fpp,
             fpp_hits: count_false_positives::<H>(&filter, 2),
-            fpp_asked: ABSENT_ASKED,
+            fpp_asked: ABSENT_LOOKUPS,
             ones: filter.count_ones(),
         };
         (header, filter)
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn a_rate_surely_above_the_target_is_refused_with_its_numbers() {
         let (header, filter) = sound();
-        let just = Header { fpp_hits: (0.0363 * ABSENT_ASKED as f64) as u64, ..header.clone() };
+        let just = Header { fpp_hits: (0.0363 * ABSENT_LOOKUPS as f64) as u64, ..header.clone() };
         check_quality(&just, &filter).unwrap();
-        let above = Header { fpp_hits: (0.0375 * ABSENT_ASKED as f64) as u64, ..header };
+        let above = Header { fpp_hits: (0.0375 * ABSENT_LOOKUPS as f64) as u64, ..header };
         let error = check_quality(&above, &filter).unwrap_err().to_string();
         assert!(error.contains("3.75") && error.contains("3e-2"), "{error}");
     }

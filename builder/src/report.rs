@@ -7,7 +7,7 @@ use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{HistoryEvent, Outcome};
 use serde::Serialize;
 
-use crate::gates::{self, Counts, Gates, Norms, Verdict};
+use crate::gates::{self, Baseline, Counts, Gates, Verdict};
 use crate::source::Input;
 
 /// What came of it. Its JSON is the command's report.
@@ -138,16 +138,16 @@ impl Report {
     }
 
     /// Puts the day's numbers to the gates; returns what failed, in words.
-    pub(crate) fn judge(
+    pub(crate) fn evaluate(
         &mut self,
         overlap: Option<(f64, f64)>,
-        norms: &Norms,
+        baseline: &Baseline,
         gates: &Gates,
     ) -> String {
         let Report { rows, nulls, invalid, ids, files, input_bytes, .. } = *self;
         let (files, input_bytes) = (Some(files), Some(input_bytes));
         let counts = Counts { rows, nulls, invalid, ids, overlap, files, input_bytes };
-        self.gates = gates::judge(&counts, norms, gates);
+        self.gates = gates::evaluate(&counts, baseline, gates);
         let failed = self.gates.iter().filter(|verdict| !verdict.passed);
         failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")
     }
@@ -166,7 +166,7 @@ impl Report {
     }
 
     /// The history record with everything the report knows.
-    pub(crate) fn told_in(&self, act: HistoryEvent) -> HistoryEvent {
+    pub(crate) fn to_event(&self, act: HistoryEvent) -> HistoryEvent {
         HistoryEvent {
             outcome: self.outcome,
             reason: self.reason.clone().or(act.reason),

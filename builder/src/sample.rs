@@ -5,7 +5,7 @@
 use bloomsday_common::hash::IdHash;
 
 /// Of all rows together about so many are chosen.
-const WANTED: u64 = 1 << 20;
+const TARGET_ROWS: u64 = 1 << 20;
 
 /// The IDs of rows that lie a random number of rows apart: every row with an ID is as likely as any other.
 ///
@@ -13,11 +13,11 @@ const WANTED: u64 = 1 << 20;
 /// that was kept, and a fifth of all that a build of 40 million rows took.
 pub struct Sample {
     /// How much memory it may take.
-    most_bytes: usize,
+    max_bytes: usize,
     /// One row in so many is chosen.
     stride: u64,
     /// Rows to pass over before the next.
-    pass: u64,
+    skip: u64,
     /// Random as long as the IDs kept so far are: it depends on all of them. On the last one alone, rows that
     /// come again in the same order would lead to the same choice again.
     random: u64,
@@ -26,18 +26,18 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// An empty sample, which will take `most_bytes` at most. Of all `rows`, here and elsewhere, about a
+    /// An empty sample, which will take `max_bytes` at most. Of all `rows`, here and elsewhere, about a
     /// million is enough.
-    pub fn new(most_bytes: usize, rows: u64) -> Sample {
-        let stride = (rows / WANTED).max(1);
-        Sample { most_bytes, stride, pass: 0, random: 0, lengths: Vec::new(), bytes: Vec::new() }
+    pub fn new(max_bytes: usize, rows: u64) -> Sample {
+        let stride = (rows / TARGET_ROWS).max(1);
+        Sample { max_bytes, stride, skip: 0, random: 0, lengths: Vec::new(), bytes: Vec::new() }
     }
 
     /// Considers a row's ID. Cost: a subtraction for nearly all.
     #[inline]
     pub fn consider<H: IdHash>(&mut self, id: &[u8], hash: H) {
-        match self.pass.checked_sub(1) {
-            Some(pass) => self.pass = pass,
+        match self.skip.checked_sub(1) {
+            Some(left) => self.skip = left,
             None => self.keep(id, hash.high_bits()),
         }
     }
@@ -55,13 +55,13 @@ impl Sample {
         // An ID is short.
         self.lengths.push(id.len() as u16);
         self.bytes.extend_from_slice(id);
-        while self.lengths.len() * size_of::<u16>() + self.bytes.len() > self.most_bytes {
+        while self.lengths.len() * size_of::<u16>() + self.bytes.len() > self.max_bytes {
             self.halve();
         }
         self.random = (self.random ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         // Any number below 2 × stride − 1, by Lemire's fast range: stride − 1 in the mean.
         let numbers = u128::from(self.stride.saturating_mul(2) - 1);
-        self.pass = ((u128::from(self.random) * numbers) >> u64::BITS) as u64;
+        self.skip = ((u128::from(self.random) * numbers) >> u64::BITS) as u64;
     }
 
     /// Drops every second one, the first among them; the others move up, in order.
@@ -88,13 +88,13 @@ mod tests {
 
     use super::*;
 
-    fn sample(most_bytes: usize, expected: u64, rows: std::ops::Range<u64>) -> Vec<u64> {
-        let mut sample = Sample::new(most_bytes, expected);
+    fn sample(max_bytes: usize, expected: u64, rows: std::ops::Range<u64>) -> Vec<u64> {
+        let mut sample = Sample::new(max_bytes, expected);
         for id in rows.map(|i| format!("user-{i}")) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
         }
         let bytes: usize = sample.ids().map(|id| id.len() + size_of::<u16>()).sum();
-        assert!(bytes <= most_bytes, "{bytes} bytes are kept");
+        assert!(bytes <= max_bytes, "{bytes} bytes are kept");
         let number = |id: &[u8]| std::str::from_utf8(&id[5..]).unwrap().parse().unwrap();
         sample.ids().map(number).collect()
     }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn rows_are_chosen_all_over_a_day_of_known_size_and_in_no_step() {
-        let rows = 100 * WANTED;
+        let rows = 100 * TARGET_ROWS;
         let chosen = sample(1 << 20, rows, 0..1_000_000);
         assert!((9_500..10_500).contains(&chosen.len()), "{} are kept", chosen.len());
         for tenth in 0..10 {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn rows_that_come_again_in_the_same_order_lead_to_other_choices() {
-        let mut sample = Sample::new(1 << 20, 50 * WANTED);
+        let mut sample = Sample::new(1 << 20, 50 * TARGET_ROWS);
         for id in (0..1_000_000).map(|row| format!("user-{}", row % 10_000)) {
             sample.consider(id.as_bytes(), Xxh3::of(id.as_bytes()));
         }

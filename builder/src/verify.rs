@@ -11,9 +11,9 @@ use crate::partition::{Distinct, sum, sum_of};
 use crate::sample::Sample;
 
 /// How many IDs known absent are asked: enough to tell 0.030 from 0.031 with certainty.
-pub const ABSENT_ASKED: u64 = 1 << 20;
+pub const ABSENT_LOOKUPS: u64 = 1 << 20;
 /// Of these so many at a time: enough to hide memory's latency, few enough to stay in the nearest cache.
-const ASKED_TOGETHER: usize = 1024;
+const LOOKUPS_PER_BATCH: usize = 1024;
 
 /// Looks up a fixed sequence of IDs that no input can hold, and counts the false positives.
 ///
@@ -22,19 +22,19 @@ const ASKED_TOGETHER: usize = 1024;
 /// most of it, and a lookup each.
 pub fn count_false_positives<H: IdHash>(filter: &Filter, threads: usize) -> u64 {
     let count = |range: Range<u64>| {
-        let starts = range.clone().step_by(ASKED_TOGETHER);
+        let starts = range.clone().step_by(LOOKUPS_PER_BATCH);
         starts
             .map(|start| {
-                let end = range.end.min(start + ASKED_TOGETHER as u64);
+                let end = range.end.min(start + LOOKUPS_PER_BATCH as u64);
                 filter.count_hashes(&absent_hashes::<H>(start..end)) as u64
             })
             .sum::<u64>()
     };
-    let each = ABSENT_ASKED.div_ceil(threads.max(1) as u64);
+    let each = ABSENT_LOOKUPS.div_ceil(threads.max(1) as u64);
     std::thread::scope(|scope| {
-        let starts = (0..ABSENT_ASKED).step_by(each as usize);
+        let starts = (0..ABSENT_LOOKUPS).step_by(each as usize);
         let counts: Vec<_> = starts
-            .map(|start| scope.spawn(move || count(start..ABSENT_ASKED.min(start + each))))
+            .map(|start| scope.spawn(move || count(start..ABSENT_LOOKUPS.min(start + each))))
             .collect();
         counts.into_iter().map(|count| count.join().expect("a lookup does not panic")).sum()
     })
@@ -64,10 +64,10 @@ pub fn check_complete<H: IdHash>(
         return Err(Error::Changed { written, read });
     }
     let lost_of = |sample: &Sample| {
-        let (mut ids, mut some) = (sample.ids(), Vec::with_capacity(ASKED_TOGETHER));
-        let (mut answers, mut lost) = ([false; ASKED_TOGETHER], 0);
+        let (mut ids, mut some) = (sample.ids(), Vec::with_capacity(LOOKUPS_PER_BATCH));
+        let (mut answers, mut lost) = ([false; LOOKUPS_PER_BATCH], 0);
         loop {
-            some.extend(ids.by_ref().take(ASKED_TOGETHER));
+            some.extend(ids.by_ref().take(LOOKUPS_PER_BATCH));
             if some.is_empty() {
                 return lost;
             }

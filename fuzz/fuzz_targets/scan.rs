@@ -11,11 +11,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use bloomsday_builder::fuzzing::read;
-use bloomsday_builder::scan::Room;
+use bloomsday_builder::scan::ScanBudget;
 use libfuzzer_sys::fuzz_target;
 
 /// Single allocations are bounded by run.sh at a multiple of it.
-const ROOM: Room = Room { in_flight: 1 << 20, unpacked: 16 << 20, footers: 16 << 20 };
+const BUDGET: ScanBudget = ScanBudget { in_flight: 1 << 20, unpacked: 16 << 20, footers: 16 << 20 };
 
 fuzz_target!(|input: &[u8]| {
     static HOOK: Once = Once::new();
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
     let file = parquet::write(input);
     let mut ids = Vec::new();
     let most = if input.first().is_some_and(|byte| byte % 2 == 0) { 1 << 20 } else { 1 };
-    let scan = || read(&file.bytes, file.column, ROOM, most, |id| ids.push(id.to_vec()));
+    let scan = || read(&file.bytes, file.column, BUDGET, most, |id| ids.push(id.to_vec()));
     let Ok(scanned) = catch_unwind(AssertUnwindSafe(scan)) else { return };
     match scanned {
         Ok(counts) => {

@@ -1,7 +1,7 @@
 //! Small days: a sound filter is published whatever its IDs, its rate and its layout.
 
 use bloomsday_builder::quality::check_quality;
-use bloomsday_builder::verify::{ABSENT_ASKED, count_false_positives};
+use bloomsday_builder::verify::{ABSENT_LOOKUPS, count_false_positives};
 use bloomsday_common::blob::{Header, Origin};
 use bloomsday_common::filter::{FilterMut, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
@@ -26,7 +26,7 @@ fn build<H: IdHash>(n_ids: u64, fpp_target: f64, random: &mut Random) {
         ids: n_ids,
         fpp_target,
         fpp_hits: count_false_positives::<H>(&filter, 1),
-        fpp_asked: ABSENT_ASKED,
+        fpp_asked: ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     };
     check_quality(&header, &filter).unwrap_or_else(|error| {

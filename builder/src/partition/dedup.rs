@@ -1,12 +1,12 @@
-//! Removes the duplicates of one partition, exactly, where its hashes lie.
+//! Removes the duplicates of one partition, exactly and in place.
 //!
-//! Two looks at the partition find those hashes that can be duplicates at all: they share a bit of a bitmap
-//! with another one. Where they are few, only they are compared, and only their places are filled again. A
-//! partition of many duplicates is compared as a whole.
+//! Two passes over the partition find the candidates: hashes that share a bit of a bitmap with another hash.
+//! If there are few candidates, only they are compared, and only the positions of duplicates are filled
+//! again. A partition with many candidates is compared completely.
 //!
 //! | module | does |
 //! |---|---|
-//! | `table` | tells hashes apart |
+//! | `table` | a hash table that finds duplicates |
 
 mod table;
 
@@ -14,22 +14,22 @@ use bloomsday_common::hash::IdHash;
 use bloomsday_common::memory::prefetch_all;
 
 use self::table::Table;
-use super::{CHUNK, PARTITION_BITS, sum_of};
+use super::slab::{HASHES_PER_CHUNK, PARTITION_BITS, sum_of};
 
-/// Bits of the bitmap for each hash, at least: one hash in 16 or less then shares a bit with another by
-/// chance, and the bitmap of 50,000 has 128 KiB. With half as many all takes longer.
-const BITS_A_HASH: usize = 16;
-/// With more than one duplicate in so many hashes all of them are compared.
-const FEW: usize = 8;
-/// Hashes looked at while as many of the next chunk are asked of memory. Asking for a whole chunk at once
-/// takes a tenth longer.
-const AT_A_TIME: usize = 32;
+/// The fewest bits of the bitmap for each hash. At most one hash in 16 then shares a bit by chance, and the
+/// bitmap of 50,000 hashes has 128 KiB.
+const BITS_PER_HASH: usize = 16;
+/// With more than one candidate in this many hashes all hashes are compared.
+const MIN_HASHES_PER_CANDIDATE: usize = 8;
+/// How many hashes are processed between two prefetches of as many hashes of the next chunk. A prefetch of a
+/// full chunk at once would be slower.
+const PREFETCH_HASHES: usize = 32;
 const WORD: usize = u64::BITS as usize;
 
-/// A chunk of a partition. All have room for as many hashes, but for the last, which may have less.
+/// A chunk of a partition. All chunks have the same capacity; the last one may have less.
 pub(super) struct Chunk<'a, H> {
     pub(super) hashes: &'a mut [H],
-    /// How many of them are filled in.
+    /// How many of them are in use.
     pub(super) len: usize,
 }
 
@@ -39,26 +39,26 @@ impl<H> Chunk<'_, H> {
     }
 }
 
-/// What is left of a partition.
-pub(super) struct Left {
-    /// How many hashes, from the start of the first chunk on and without a gap.
+/// The result for one partition.
+pub(super) struct Deduplicated {
+    /// The number of distinct hashes. They begin at the start of the first chunk and have no gap.
     pub(super) len: usize,
-    /// The sum of all that were there.
+    /// The sum of all hashes, duplicates included.
     pub(super) sum_before: u64,
-    /// The sum that those left should have: of what is there in truth, whoever reads it next takes it.
+    /// The sum that the distinct hashes should have. The next step compares it with what it reads.
     pub(super) sum: u64,
 }
 
-/// One thread's way to remove duplicates; its memory is used again for each partition.
+/// Removes duplicates on one thread. Its memory is reused for each partition.
 pub(super) struct Dedup<H> {
     bitmap: Vec<u64>,
-    /// Bits that were set when a hash came to set them.
+    /// The bits that more than one hash has.
     shared: Vec<usize>,
-    /// The hashes of such bits, and their places, counted over all chunks as if each were full.
-    suspects: Vec<H>,
-    places: Vec<usize>,
+    /// The hashes with such bits, and their positions, counted as if all chunks were full.
+    candidates: Vec<H>,
+    positions: Vec<usize>,
     table: Table<H>,
-    /// Which places have no hash, or a duplicate: a bit for each.
+    /// One bit per position: set if it has no hash, or a duplicate.
     free: Vec<u64>,
 }
 
@@ -67,42 +67,42 @@ impl<H: IdHash> Dedup<H> {
         Dedup {
             bitmap: Vec::new(),
             shared: Vec::new(),
-            suspects: Vec::new(),
-            places: Vec::new(),
+            candidates: Vec::new(),
+            positions: Vec::new(),
             table: Table::new(),
             free: Vec::new(),
         }
     }
 
-    /// Leaves each hash of a partition once, in an order of no meaning.
-    pub(super) fn distinct(&mut self, chunks: &mut [Chunk<'_, H>]) -> Left {
+    /// Keeps each hash of a partition once, in an undefined order.
+    pub(super) fn distinct(&mut self, chunks: &mut [Chunk<'_, H>]) -> Deduplicated {
         let len = chunks.iter().map(|chunk| chunk.len).sum();
-        let (sum_before, few) = self.suspect(chunks, len);
+        let (sum_before, few) = self.find_candidates(chunks, len);
         let of_few = few.then(|| self.distinct_of_few(chunks, len)).flatten();
         let (len, sum) = match of_few {
             Some((len, others)) => (len, sum_before.wrapping_sub(others)),
             None => self.distinct_of_all(chunks),
         };
-        Left { len, sum_before, sum }
+        Deduplicated { len, sum_before, sum }
     }
 
-    /// Finds the suspects. Gives the sum of all `len` hashes, and whether there are so few that none of them
+    /// Finds the candidates. Gives the sum of all `len` hashes, and whether there are so few that none of them
     /// is missing.
-    fn suspect(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
-        let bits = (BITS_A_HASH * len).next_power_of_two().max(WORD);
+    fn find_candidates(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
+        let bits = (BITS_PER_HASH * len).next_power_of_two().max(WORD);
         let shift = u64::BITS - bits.ilog2();
         let bit = |hash: H| (hash.high_bits() << PARTITION_BITS >> shift) as usize;
         self.bitmap.clear();
         self.bitmap.resize(bits / WORD, 0);
         self.shared.clear();
-        self.suspects.clear();
-        self.places.clear();
-        let (bitmap, most) = (&mut self.bitmap[..], len / FEW);
+        self.candidates.clear();
+        self.positions.clear();
+        let (bitmap, most) = (&mut self.bitmap[..], len / MIN_HASHES_PER_CANDIDATE);
         let mut sum = 0_u64;
         for (number, chunk) in chunks.iter().enumerate() {
             let next = chunks.get(number + 1).map_or(&[][..], Chunk::filled);
-            let mut ahead = next.chunks(AT_A_TIME);
-            for hashes in chunk.filled().chunks(AT_A_TIME) {
+            let mut ahead = next.chunks(PREFETCH_HASHES);
+            for hashes in chunk.filled().chunks(PREFETCH_HASHES) {
                 prefetch_all(ahead.next().unwrap_or_default());
                 sum = sum.wrapping_add(sum_of(hashes));
                 if self.shared.len() > most {
@@ -123,50 +123,50 @@ impl<H: IdHash> Dedup<H> {
         for (number, chunk) in chunks.iter().enumerate() {
             for (at, hash) in chunk.filled().iter().enumerate() {
                 if is_set(bitmap, bit(*hash)) {
-                    self.suspects.push(*hash);
-                    self.places.push(number * CHUNK + at);
+                    self.candidates.push(*hash);
+                    self.positions.push(number * HASHES_PER_CHUNK + at);
                 }
             }
         }
         (sum, true)
     }
 
-    /// Removes the duplicates among the suspects; `None` when they cannot be told apart. Gives how many of
+    /// Removes the duplicates among the candidates; `None` when they cannot be told apart. Gives how many of
     /// `len` hashes are left, and the sum of the others.
     fn distinct_of_few(&mut self, chunks: &mut [Chunk<'_, H>], len: usize) -> Option<(usize, u64)> {
-        let end = chunks.last().map_or(0, |last| (chunks.len() - 1) * CHUNK + last.len);
+        let end = chunks.last().map_or(0, |last| (chunks.len() - 1) * HASHES_PER_CHUNK + last.len);
         self.free.clear();
         self.free.resize(end.div_ceil(WORD), 0);
         for (number, chunk) in chunks.iter().enumerate() {
-            let (first, next) = (number * CHUNK, (number + 1) * CHUNK);
+            let (first, next) = (number * HASHES_PER_CHUNK, (number + 1) * HASHES_PER_CHUNK);
             (first + chunk.len..next.min(end)).for_each(|place| _ = set(&mut self.free, place));
         }
         let (mut left, mut others) = (len, 0_u64);
-        let told_apart = self.table.repeated(&self.suspects, |index| {
-            set(&mut self.free, self.places[index]);
+        let has_all = self.table.find_repeats(&self.candidates, |index| {
+            set(&mut self.free, self.positions[index]);
             left -= 1;
-            others = others.wrapping_add(sum_of(&self.suspects[index..=index]));
+            others = others.wrapping_add(sum_of(&self.candidates[index..=index]));
         });
-        told_apart.then(|| {
-            close(chunks, &self.free, end);
+        has_all.then(|| {
+            compact(chunks, &self.free, end);
             (left, others)
         })
     }
 
-    /// The same for a partition as a whole; gives the sum of those that are left.
+    /// Compares all hashes of a partition. Returns how many are distinct, and their sum.
     fn distinct_of_all(&mut self, chunks: &mut [Chunk<'_, H>]) -> (usize, u64) {
         let hashes: Vec<&[H]> = chunks.iter().map(Chunk::filled).collect();
         let kept = self.table.distinct(&hashes);
-        // Also when there was no other: the last chunk of each feeder had room, and now only the last of all.
-        for (from, to) in kept.chunks(CHUNK).zip(chunks.iter_mut()) {
+        // Copies even if nothing was removed: the last chunk of each writer may have had a gap.
+        for (from, to) in kept.chunks(HASHES_PER_CHUNK).zip(chunks.iter_mut()) {
             to.hashes[..from.len()].copy_from_slice(from);
         }
         (kept.len(), sum_of(kept))
     }
 }
 
-/// Moves the last hashes into the free places before them. The places that there are end at `end`.
-fn close<H: IdHash>(chunks: &mut [Chunk<'_, H>], free: &[u64], mut end: usize) {
+/// Moves the last hashes to the free positions before them. `end` is the end of all positions.
+fn compact<H: IdHash>(chunks: &mut [Chunk<'_, H>], free: &[u64], mut end: usize) {
     for (number, word) in free.iter().enumerate() {
         let mut word = *word;
         while word != 0 {
@@ -179,13 +179,13 @@ fn close<H: IdHash>(chunks: &mut [Chunk<'_, H>], free: &[u64], mut end: usize) {
                 return;
             }
             end -= 1;
-            let last = chunks[end / CHUNK].hashes[end % CHUNK];
-            chunks[place / CHUNK].hashes[place % CHUNK] = last;
+            let last = chunks[end / HASHES_PER_CHUNK].hashes[end % HASHES_PER_CHUNK];
+            chunks[place / HASHES_PER_CHUNK].hashes[place % HASHES_PER_CHUNK] = last;
         }
     }
 }
 
-/// Sets a bit. Gives whether it was set before.
+/// Sets a bit. Returns whether it was set before.
 #[inline(always)]
 fn set(bits: &mut [u64], at: usize) -> bool {
     let (word, bit) = (&mut bits[at / WORD], 1 << (at % WORD));
@@ -218,12 +218,12 @@ mod tests {
                 let some = rest.split_off(..rest.len().min(*len)).unwrap();
                 filled.push(some.len());
                 memory.extend_from_slice(some);
-                memory.resize(filled.len() * CHUNK, Xxh3(!0));
+                memory.resize(filled.len() * HASHES_PER_CHUNK, Xxh3(!0));
                 if rest.is_empty() {
                     break;
                 }
             }
-            let chunks = memory.chunks_mut(CHUNK).zip(filled);
+            let chunks = memory.chunks_mut(HASHES_PER_CHUNK).zip(filled);
             let mut chunks: Vec<_> = chunks.map(|(hashes, len)| Chunk { hashes, len }).collect();
             let left = dedup.distinct(&mut chunks);
             assert_eq!(left.sum_before, sum_of(hashes));
@@ -241,7 +241,7 @@ mod tests {
             seed: u64,
             n in 1u64..5_000,
             percent_distinct in 1u64..=100,
-            lens in proptest::collection::vec(1..=CHUNK, 1..9),
+            lens in proptest::collection::vec(1..=HASHES_PER_CHUNK, 1..9),
         ) {
             let distinct = (n * percent_distinct).div_ceil(100);
             let spread = |i: u64| seed.wrapping_add(i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -258,9 +258,9 @@ mod tests {
         let hashes: Vec<Xxh3> = (1..8_000).map(spread).chain(collide).collect();
         let mut dedup = Dedup::new();
         let mut of_few = hashes.clone();
-        let chunks = of_few.chunks_mut(CHUNK);
+        let chunks = of_few.chunks_mut(HASHES_PER_CHUNK);
         let chunks: Vec<_> = chunks.map(|hashes| Chunk { len: hashes.len(), hashes }).collect();
-        assert!(dedup.suspect(&chunks, hashes.len()).1, "that path is not the one taken");
-        assert_a_set_is_left(&hashes, &[CHUNK]);
+        assert!(dedup.find_candidates(&chunks, hashes.len()).1, "that path is not the one taken");
+        assert_a_set_is_left(&hashes, &[HASHES_PER_CHUNK]);
     }
 }

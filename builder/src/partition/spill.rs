@@ -1,4 +1,4 @@
-//! The nameless file that hashes go to when memory is used up. Knows no partitions.
+//! The temporary file for hashes beyond the memory budget. Knows no partitions.
 
 use std::fs::File;
 use std::io;
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::hash::IdHash;
 
-/// Where in the file some hashes are.
+/// A range of the file with hashes.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     offset: u64,
     pub(super) bytes: u64,
 }
 
-/// Written at offsets that no two writers share, so it needs no lock.
+/// A file without a name. Each writer has its own offsets, so writing needs no lock.
 pub(super) struct Spill {
     folder: PathBuf,
     file: Mutex<Option<Arc<File>>>,
@@ -42,7 +42,7 @@ impl Spill {
         Ok(made)
     }
 
-    /// Writes hashes somewhere.
+    /// Writes hashes at the end of the file.
     pub(super) fn append<H: IdHash>(&self, hashes: &[H]) -> io::Result<Extent> {
         let bytes: &[u8] = bytemuck::cast_slice(hashes);
         let extent = self.reserve::<H>(hashes.len());
@@ -50,7 +50,7 @@ impl Spill {
         Ok(extent)
     }
 
-    /// Reads hashes back and puts them behind `hashes`.
+    /// Reads hashes and appends them to `hashes`.
     pub(super) fn read<H: IdHash>(
         &self,
         extents: &[Extent],
@@ -66,7 +66,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The nameless file's folder is what an operator can do something about.
+    /// Adds the folder to an error: the file has no name that an operator could look for.
     fn named(&self, e: io::Error) -> io::Error {
         io::Error::new(e.kind(), format!("the temporary file in {}: {e}", self.folder.display()))
     }

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use bloomsday_common::filter::{Layout, Shape};
-use bloomsday_common::hash::{Murmur3, Xxh3};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 use proptest::prelude::*;
 
+use super::slab::{HASHES_PER_CHUNK, PARTITION_BITS, Partition, Slab, place};
 use super::*;
+use crate::error::Error;
 use crate::fill::fill;
 use crate::verify::check_complete;
 
@@ -22,9 +26,9 @@ fn collect<H: IdHash + std::fmt::Debug>(
         for part in hashes.chunks(hashes.len().div_ceil(threads).max(1)) {
             let partitions = &partitions;
             scope.spawn(move || {
-                let mut feeder = Feeder::new(partitions);
-                part.iter().for_each(|hash| feeder.push(*hash));
-                feeder.finish().unwrap();
+                let mut writer = PartitionWriter::new(partitions);
+                part.iter().for_each(|hash| writer.push(*hash));
+                writer.finish().unwrap();
             });
         }
     });
@@ -74,9 +78,9 @@ proptest! {
 #[test]
 fn a_folder_that_cannot_hold_the_spill_is_named() {
     let partitions: Partitions<Xxh3> = Partitions::new(0, Path::new("/nowhere/at/all"));
-    let mut feeder = Feeder::new(&partitions);
-    (0..100_000).for_each(|i| feeder.push(Xxh3(i)));
-    assert!(feeder.finish().unwrap_err().to_string().contains("/nowhere/at/all"));
+    let mut writer = PartitionWriter::new(&partitions);
+    (0..100_000).for_each(|i| writer.push(Xxh3(i)));
+    assert!(writer.finish().unwrap_err().to_string().contains("/nowhere/at/all"));
 }
 
 #[test]
@@ -102,14 +106,14 @@ fn spilled(n: u64, times: u64, slabs: u64) -> (u64, u64) {
     let budget = slabs * Slab::<Xxh3>::BYTES as u64;
     let partitions: Partitions<Xxh3> = Partitions::new(budget, folder.path());
     let file = partitions.spill.file().unwrap();
-    let mut feeder = Feeder::new(&partitions);
+    let mut writer = PartitionWriter::new(&partitions);
     let hashes = (0..times * n).map(|i| Xxh3((i % n).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-    hashes.for_each(|hash| feeder.push(hash));
+    hashes.for_each(|hash| writer.push(hash));
     assert!(file.metadata().unwrap().len() > 0, "it never had to spill on its way");
-    feeder.finish().unwrap();
+    writer.finish().unwrap();
     let distinct = partitions.distinct(2).unwrap();
-    let is_spilled = |part: &Part| !part.spilled.is_empty() && part.chunks.is_empty();
-    assert!(distinct.parts.iter().all(is_spilled), "something stayed in memory");
+    let is_spilled = |part: &Partition| !part.spilled.is_empty() && part.chunks.is_empty();
+    assert!(distinct.partitions.iter().all(is_spilled), "something stayed in memory");
     let mut kept = distinct.for_each(2, <[Xxh3]>::to_vec).unwrap().concat();
     kept.sort_unstable();
     assert!(kept.windows(2).all(|two| two[0] < two[1]), "a duplicate was left");
@@ -142,7 +146,7 @@ fn more_hashes_in_one_list_than_a_table_has_places_for_are_still_counted_exactly
 #[test]
 fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
     // One and a half chunks of each: nothing is padded and nothing dropped, and yet there is a gap to close.
-    let hashes = (0..3 * CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
+    let hashes = (0..3 * HASHES_PER_CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
     assert_a_set_is_left(hashes, 3);
 }
 
@@ -150,16 +154,16 @@ fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
 fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
     let folder = tempfile::tempdir().unwrap();
     let partitions: Partitions<Xxh3> = Partitions::new(u64::MAX, folder.path());
-    let mut feeder = Feeder::new(&partitions);
+    let mut writer = PartitionWriter::new(&partitions);
     let others = (1..=1_000_u64).map(|i| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     for other in others {
         // Zero too is a hash like any other.
-        (0..1_000).for_each(|_| feeder.push(Xxh3(0)));
-        feeder.push(other);
-        (0..1_000).for_each(|_| feeder.push(Xxh3(u64::MAX)));
+        (0..1_000).for_each(|_| writer.push(Xxh3(0)));
+        writer.push(other);
+        (0..1_000).for_each(|_| writer.push(Xxh3(u64::MAX)));
     }
-    feeder.finish().unwrap();
-    let held = partitions.held.load(Ordering::Relaxed);
+    writer.finish().unwrap();
+    let held = partitions.bytes_in_memory.load(Ordering::Relaxed);
     assert_eq!(held, Slab::<Xxh3>::BYTES as u64, "two million rows of two IDs take memory");
     let distinct = partitions.distinct(2).unwrap();
     assert_eq!(distinct.n_ids(), 1_002);
@@ -169,15 +173,15 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
 
 fn fed_with(n: u64, budget: u64, folder: &std::path::Path) -> Partitions<Xxh3> {
     let partitions = Partitions::new(budget, folder);
-    let mut feeder = Feeder::new(&partitions);
+    let mut writer = PartitionWriter::new(&partitions);
     let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (0..n).for_each(|i| feeder.push(spread(i % (n / 2))));
-    feeder.finish().unwrap();
+    (0..n).for_each(|i| writer.push(spread(i % (n / 2))));
+    writer.finish().unwrap();
     partitions
 }
 
 /// Flips a bit of the first hash of the first partition that has one.
-fn flip<H: IdHash>(parts: &[Part], slabs: &mut [Slab<H>]) {
+fn flip<H: IdHash>(parts: &[Partition], slabs: &mut [Slab<H>]) {
     let (slab, start) = place(parts.iter().find(|part| part.len > 0).unwrap().chunks[0]);
     bytemuck::cast_slice_mut::<H, u64>(&mut slabs[slab].hashes_mut()[start..])[0] ^= 1;
 }
@@ -186,8 +190,8 @@ fn flip<H: IdHash>(parts: &[Part], slabs: &mut [Slab<H>]) {
 fn a_bit_that_flips_before_deduplication_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let mut partitions = fed_with(100_000, u64::MAX, folder.path());
-    let fed = &mut partitions.fed.get_mut().unwrap()[0];
-    flip(&fed.parts, &mut fed.slabs);
+    let written = &mut partitions.written.get_mut().unwrap()[0];
+    flip(&written.partitions, &mut written.slabs);
     assert!(matches!(partitions.distinct(2), Err(Error::Changed { .. })));
 }
 
@@ -209,7 +213,7 @@ fn a_bit_that_flips_after_deduplication_is_noticed_though_the_filter_has_the_wro
     let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), 0.03).unwrap();
     let filter = fill(&distinct, shape, 2).unwrap();
     check_complete(&filter, &distinct, &[], 2).unwrap();
-    flip(&distinct.parts, &mut distinct.slabs);
+    flip(&distinct.partitions, &mut distinct.slabs);
     let filter = fill(&distinct, shape, 2).unwrap();
     let checked = check_complete(&filter, &distinct, &[], 2);
     assert!(matches!(checked, Err(Error::Changed { .. })), "{checked:?}");

@@ -1,6 +1,6 @@
-//! A piece of a column chunk → its IDs, on a thread of its own.
+//! A piece of a column chunk → its IDs, on one thread.
 //!
-//! No I/O. Whatever the bytes are, what leaves here is IDs or an error that names the file.
+//! No I/O. Whatever the bytes are, the result is IDs or an error that names the file.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,49 +11,50 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::errors::ParquetError;
 use tokio::sync::mpsc;
 
-use super::cut::{Piece, length};
+use super::chunk::{Piece, range_len};
+use super::limits::page_limits;
+use super::limits::page_source::OnePiece;
+use super::memory_budget::UnpackBudget;
 use super::plain::PlainPages;
-use super::room::Unpacked;
-use super::source::OnePiece;
-use super::{Sink, Work, pages};
+use super::sink::Sink;
+use super::work::Work;
 use crate::error::Error;
-use crate::ids::{Counts, Legal};
+use crate::ids::{Counts, IdValidator};
 
-/// Rows between two reports of a thread.
-const ROWS_A_REPORT: u64 = 1 << 16;
+/// How many rows a thread decodes between two reports.
+const ROWS_PER_REPORT: u64 = 1 << 16;
 
-/// What a thread reports.
+/// What a decoding thread reports.
 pub(super) enum Event {
-    /// This many more rows.
+    /// It decoded this many more rows.
     Rows(u64),
-    /// A piece of this many bytes is done.
+    /// It finished a piece of this many bytes.
     Piece(u64),
-    /// It has ended, for this reason.
+    /// It ended with this error.
     Failed(Error),
 }
 
-/// Decodes what is waiting until nothing more can come, or `stop`. A scan that failed leaves nothing of its
-/// sinks.
+/// Decodes pieces until the channel closes or `stop` is set. Returns no output if the scan failed.
 pub(super) fn run<S: Sink>(
     mut sink: S,
-    waiting: &Mutex<mpsc::UnboundedReceiver<Work>>,
-    room: &Unpacked,
+    received: &Mutex<mpsc::UnboundedReceiver<Work>>,
+    budget: &UnpackBudget,
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
-) -> (Counts, Option<S::Left>) {
-    let mut meter = Meter::new(report);
+) -> (Counts, Option<S::Output>) {
+    let mut reporter = ProgressReporter::new(report);
     let mut counts = Counts::default();
     while !stop.load(Ordering::Relaxed) {
-        // One thread waits for work and the others for that one; nobody panics in between.
-        let next = waiting.lock().expect("receiving does not panic").blocking_recv();
+        // One thread waits for work and the others for the lock. Nothing panics with the lock.
+        let next = received.lock().expect("receiving does not panic").blocking_recv();
         let Some(work) = next else { break };
-        match guarded(&work, &mut sink, room, stop, &mut meter) {
+        match decode_catching_panics(&work, &mut sink, budget, stop, &mut reporter) {
             Ok(more) => {
                 counts.rows += more.rows;
                 counts.nulls += more.nulls;
                 counts.invalid += more.invalid;
-                // Nobody listens to a scan that is being dropped.
-                let _ = report.send(Event::Piece(length(&work.piece.range)));
+                // The receiver is gone if the scan is dropped.
+                let _ = report.send(Event::Piece(range_len(&work.piece.range)));
             }
             Err(error) => {
                 let _ = report.send(Event::Failed(error));
@@ -61,29 +62,30 @@ pub(super) fn run<S: Sink>(
             }
         }
     }
-    let left = (!stop.load(Ordering::Relaxed)).then(|| sink.end());
-    (counts, left)
+    let output = (!stop.load(Ordering::Relaxed)).then(|| sink.finish());
+    (counts, output)
 }
 
-/// Keeps the panics of the decoder, which bytes from outside can cause, from ending the thread.
-fn guarded<S: Sink>(
+/// Catches the panics of the decoder, which a forged file can cause. A panic of the sink passes through.
+fn decode_catching_panics<S: Sink>(
     work: &Work,
     sink: &mut S,
-    room: &Unpacked,
+    budget: &UnpackBudget,
     stop: &AtomicBool,
-    meter: &mut Meter<'_>,
+    reporter: &mut ProgressReporter<'_>,
 ) -> Result<Counts, Error> {
     let in_sink = Cell::new(false);
-    let mut take = |id: &[u8]| {
+    let mut push = |id: &[u8]| {
         in_sink.set(true);
-        sink.take(id);
+        sink.push(id);
         in_sink.set(false);
     };
-    // After a panic the counts, the reader and the batch are gone, and the sink is not called.
-    let decoded = catch_unwind(AssertUnwindSafe(|| decode(work, &mut take, room, stop, meter)));
+    // After a panic of the decoder nothing of it is used again.
+    let decoded =
+        catch_unwind(AssertUnwindSafe(|| decode(work, &mut push, budget, stop, reporter)));
     match decoded {
         Ok(decoded) => decoded,
-        // Not the file's fault.
+        // The file is not the cause.
         Err(panic) if in_sink.get() => {
             stop.store(true, Ordering::Relaxed);
             resume_unwind(panic)
@@ -92,12 +94,16 @@ fn guarded<S: Sink>(
     }
 }
 
+/// Decodes a piece and calls `push` for each valid ID.
+///
+/// # Errors
+/// [`Error::Corrupt`]: the piece contradicts itself or the footer. [`Error::TooMany`]: it exceeds the budget.
 pub(super) fn decode(
     work: &Work,
-    take: &mut impl FnMut(&[u8]),
-    room: &Unpacked,
+    push: &mut impl FnMut(&[u8]),
+    budget: &UnpackBudget,
     stop: &AtomicBool,
-    meter: &mut Meter<'_>,
+    reporter: &mut ProgressReporter<'_>,
 ) -> Result<Counts, Error> {
     let Piece { bytes, rows: promised, .. } = &work.piece;
     let (chunk, column) = (&work.plan.chunks[work.group], &work.plan.column);
@@ -106,14 +112,14 @@ pub(super) fn decode(
     let differ =
         |rows| corrupt(format!("its pages have {rows} rows, and {promised} were promised"));
     let layout = work.plan.layout(chunk);
-    let pages = pages::check(bytes, &layout, room.all()).map_err(corrupt)?;
+    let pages = page_limits::check(bytes, &layout, budget.total()).map_err(corrupt)?;
     if pages.values != *promised {
         return Err(differ(pages.values));
     }
-    let _share = room
-        .take(pages.unpacked)
-        .ok_or_else(|| work.plan.no_room(work.place(), pages.unpacked, room.all()))?;
-    let mut tally = Tally { counts: Counts::default(), meter, stop };
+    let _permit = budget
+        .acquire(pages.unpacked)
+        .ok_or_else(|| work.plan.over_budget(work.place(), pages.unpacked, budget.total()))?;
+    let mut piece_counts = PieceCounts { counts: Counts::default(), reporter, stop };
     let text = column.is_text();
     let (front, rows) = match text {
         Some(_) => (pages.plain_from, pages.rows_before_plain),
@@ -124,15 +130,15 @@ pub(super) fn decode(
             bytes: bytes.slice(..front),
             layout,
             rows: rows as usize,
-            metadata: Arc::new(work.plan.alone(chunk, rows).map_err(damaged)?),
+            metadata: Arc::new(work.plan.single_column_metadata(chunk, rows).map_err(damaged)?),
         };
         let (levels, batch_rows) = (column.levels(), pages.batch_rows);
         let batches =
             ParquetRecordBatchReader::try_new_with_row_groups(levels, &piece, batch_rows, None);
         for batch in batches.map_err(damaged)? {
             let batch = batch.map_err(|e| corrupt(e.to_string()))?;
-            tally.add(column.for_each_id(&batch, take).map_err(corrupt)?);
-            if tally.is_cut_short() {
+            piece_counts.add(column.for_each_id(&batch, push).map_err(corrupt)?);
+            if piece_counts.is_stopped() {
                 break;
             }
         }
@@ -140,57 +146,57 @@ pub(super) fn decode(
     if let Some(text) = text {
         let plain = bytes.slice(front..);
         let mut plain = PlainPages::new(plain, layout, text).map_err(corrupt)?;
-        while !tally.is_cut_short() {
-            let mut legal = Legal::new(take);
-            let read = plain.next(|value| legal.pass(value)).map_err(corrupt)?;
+        while !piece_counts.is_stopped() {
+            let mut validator = IdValidator::new(push);
+            let read = plain.next(|value| validator.pass(value)).map_err(corrupt)?;
             let Some(rows) = read else { break };
-            tally.add(legal.counts(rows));
+            piece_counts.add(validator.counts(rows));
         }
     }
-    let Tally { counts, .. } = tally;
-    // One that was cut short nobody will look at.
+    let PieceCounts { counts, .. } = piece_counts;
+    // After a stop nobody uses the counts.
     if counts.rows != *promised && !stop.load(Ordering::Relaxed) {
         return Err(differ(counts.rows));
     }
     Ok(counts)
 }
 
-/// What a piece's rows held so far, told to others as it grows.
-struct Tally<'a, 'm> {
+/// The counts of a piece so far, which it also reports.
+struct PieceCounts<'a, 'm> {
     counts: Counts,
-    meter: &'a mut Meter<'m>,
+    reporter: &'a mut ProgressReporter<'m>,
     stop: &'a AtomicBool,
 }
 
-impl Tally<'_, '_> {
+impl PieceCounts<'_, '_> {
     fn add(&mut self, more: Counts) {
         self.counts.rows += more.rows;
         self.counts.nulls += more.nulls;
         self.counts.invalid += more.invalid;
-        self.meter.count(more.rows);
+        self.reporter.count(more.rows);
     }
 
-    fn is_cut_short(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// Reports rows, though not every few of them.
-pub(super) struct Meter<'a> {
+/// Reports decoded rows, [`ROWS_PER_REPORT`] or more at a time.
+pub(super) struct ProgressReporter<'a> {
     report: &'a mpsc::UnboundedSender<Event>,
-    since: u64,
+    unreported: u64,
 }
 
-impl<'a> Meter<'a> {
-    pub(super) fn new(report: &'a mpsc::UnboundedSender<Event>) -> Meter<'a> {
-        Meter { report, since: 0 }
+impl<'a> ProgressReporter<'a> {
+    pub(super) fn new(report: &'a mpsc::UnboundedSender<Event>) -> ProgressReporter<'a> {
+        ProgressReporter { report, unreported: 0 }
     }
 
     fn count(&mut self, rows: u64) {
-        self.since += rows;
-        if self.since >= ROWS_A_REPORT {
-            let _ = self.report.send(Event::Rows(self.since));
-            self.since = 0;
+        self.unreported += rows;
+        if self.unreported >= ROWS_PER_REPORT {
+            let _ = self.report.send(Event::Rows(self.unreported));
+            self.unreported = 0;
         }
     }
 }

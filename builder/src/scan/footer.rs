@@ -1,6 +1,6 @@
-//! A file → its plan: what its footer says of the column, checked, and where its chunks lie.
+//! [`Plan`]: what a file's footer says of the column, checked, and where the column's chunks lie.
 //!
-//! Every request for a part of a file is made here. Nothing is decoded here.
+//! All requests for bytes of a file are made here. Nothing is decoded here.
 
 use std::fmt::Display;
 use std::io;
@@ -20,95 +20,93 @@ use parquet::file::metadata::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::cut::{Refused, Wanted, length};
-use super::metadata::{Footer, Group};
-use super::room::Footers;
-use super::source::Layout;
-use super::spare::Spare;
-use super::values::Values;
+use super::buffer_pool::BufferPool;
+use super::chunk::{ChunkError, ColumnChunk, FetchRange, range_len};
+use super::limits::footer_metadata::{Footer, Group};
+use super::limits::page_source::Layout;
+use super::limits::values::Values;
+use super::memory_budget::FooterBudget;
 use crate::error::Error;
 use crate::ids::Column;
 use crate::source::InputFile;
 
-/// The most bytes of a footer. A thousand columns in a thousand row groups have about as many.
+/// The most bytes of a footer: about as many as a thousand columns in a thousand row groups need.
 pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
 
-/// RawBlob in the hope that the footer is in it.
+/// How many bytes of the end of a file the first request fetches: most footers are within them.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// A request of this size is done long before a store's client gives up on it.
+/// The most bytes of a request, so that it ends long before the store's client times out.
 const PART_BYTES: u64 = 8 << 20;
 
-/// Requests for parts of one piece at the same time.
+/// How many requests for one piece run at the same time.
 const PARTS_AT_ONCE: usize = 4;
 
-/// All that a row group's bytes still need to become IDs.
+/// What is needed to fetch and decode the column of a file.
 pub(super) struct Plan {
     pub(super) file: InputFile,
     pub(super) column: Arc<Column>,
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<ColumnChunk>,
     pub(super) rows: u64,
     pub(super) footer_bytes: u64,
-    seen: Option<String>,
-}
-
-/// One row group's part of the column.
-pub(super) struct Chunk {
-    pub(super) range: Range<u64>,
-    pub(super) rows: u64,
-    pub(super) codec: Compression,
+    /// The ETag of the first response: later requests must match it.
+    tag: Option<String>,
 }
 
 impl Plan {
-    /// Reads a file's footer, once there is room for it.
+    /// Reads a file's footer when the budget permits it.
     pub(super) async fn read(
         file: InputFile,
         column: &str,
-        room: &Arc<Footers>,
+        budget: &Arc<FooterBudget>,
     ) -> Result<Plan, Error> {
-        let (footer, _share, seen, fetched) = fetch_footer(&file, room).await?;
+        let (footer, _permit, tag, fetched) = fetch_footer(&file, budget).await?;
         let (column, name) = (column.to_owned(), file.name.clone());
-        let room = Arc::clone(room);
-        // A parser of the bytes of strangers: its panics must stay its own, and the runtime free.
+        let budget = Arc::clone(budget);
+        // The parser reads untrusted bytes: a panic must not spread, and it must not block the runtime.
         let parsed = tokio::task::spawn_blocking(move || {
-            let plan = Plan::of(file, &footer, &column, &room)?;
-            Ok(Plan { footer_bytes: fetched, seen, ..plan })
+            let plan = Plan::of(file, &footer, &column, &budget)?;
+            Ok(Plan { footer_bytes: fetched, tag, ..plan })
         });
         parsed.await.unwrap_or_else(|_| {
             Err(Error::Corrupt { file: name, why: "the parser of its footer gave up".into() })
         })
     }
 
-    /// What a footer says of a file.
+    /// Parses a footer.
     pub(super) fn of(
         file: InputFile,
         footer: &[u8],
         column: &str,
-        room: &Footers,
+        budget: &FooterBudget,
     ) -> Result<Plan, Error> {
-        let (column, chunks) = parse(&file, footer, column, room)?;
+        let (column, chunks) = parse(&file, footer, column, budget)?;
         let rows = chunks.iter().map(|chunk| chunk.rows).sum();
-        Ok(Plan { file, column, chunks, rows, footer_bytes: footer.len() as u64, seen: None })
+        Ok(Plan { file, column, chunks, rows, footer_bytes: footer.len() as u64, tag: None })
     }
 
-    /// Fetches some bytes of the column, and nothing else, into memory that is spare.
-    pub(super) async fn fetch(&self, wanted: &Wanted, spare: &Arc<Spare>) -> Result<Bytes, Error> {
-        let bytes = wanted.bytes();
+    /// Fetches a range of the column into a buffer of the pool.
+    pub(super) async fn fetch(
+        &self,
+        range: &FetchRange,
+        pool: &Arc<BufferPool>,
+    ) -> Result<Bytes, Error> {
+        let bytes = range.bytes();
         if bytes == 0 {
-            // No store gives nothing of a file, and a decoder says best what is wrong with it.
+            // Stores refuse empty ranges. The decoder reports what is wrong with the chunk.
             return Ok(Bytes::new());
         }
         let what = "one column of a row group";
         let memory = |source| Error::Memory { what, bytes, source };
-        let mut memory = spare.lend(bytes as usize).map_err(memory)?;
-        let (dictionary, pages) = (wanted.dictionary.clone(), wanted.pages.clone());
-        let front = length(&dictionary) as usize;
+        let mut memory = pool.acquire(bytes as usize).map_err(memory)?;
+        let (dictionary, pages) = (range.dictionary.clone(), range.pages.clone());
+        let front = range_len(&dictionary) as usize;
         let mut parts = parts(&dictionary).chain(parts(&pages));
-        let part = |part: Range<u64>| request(&self.file, part, self.seen.as_deref());
+        let part = |part: Range<u64>| request(&self.file, part, self.tag.as_deref());
         let first_range = parts.next().expect("there are bytes, and so a part");
         let first = match part(first_range.clone()).await?.payload {
             GetResultPayload::Stream(first) => first,
-            // An open local file, in which the other parts are as well.
+            // An open local file, which also has the other parts.
             GetResultPayload::File(file, _) => {
                 let read = move || {
                     let (dictionary_place, place) = memory.split_at_mut(front);
@@ -118,14 +116,15 @@ impl Plan {
                 let read = tokio::task::spawn_blocking(read).await;
                 let memory = read.expect("reading a file does not panic");
                 let memory = memory.map_err(|e| self.unread(e))?;
-                // Once more, in case it was written to meanwhile.
+                // Checks again that nobody replaced the file during the read.
                 part(first_range).await?;
                 return Ok(Bytes::from_owner(memory));
             }
         };
-        let (place, mut rest) = memory.split_at_mut(length(&first_range) as usize);
+        let (place, mut rest) = memory.split_at_mut(range_len(&first_range) as usize);
         let others = parts.map(|range| {
-            let (place, behind) = std::mem::take(&mut rest).split_at_mut(length(&range) as usize);
+            let (place, behind) =
+                std::mem::take(&mut rest).split_at_mut(range_len(&range) as usize);
             rest = behind;
             let part = part(range);
             async move { receive(&self.file, part.await?.into_stream(), place).await }
@@ -138,7 +137,7 @@ impl Plan {
     }
 
     /// What must be known to look through the pages of a chunk.
-    pub(super) fn layout(&self, chunk: &Chunk) -> Layout {
+    pub(super) fn layout(&self, chunk: &ColumnChunk) -> Layout {
         let column = self.column.schema().column(0);
         let values = Values {
             physical: column.physical_type(),
@@ -148,11 +147,15 @@ impl Plan {
         Layout { codec: chunk.codec, max_level: column.max_def_level(), values }
     }
 
-    /// A piece of a chunk as if it were all of a file with this one column.
+    /// The metadata of a file that has this one column, and one piece of a chunk as its row group.
     ///
     /// # Errors
-    /// A count that is none.
-    pub(super) fn alone(&self, chunk: &Chunk, rows: u64) -> Result<ParquetMetaData, ParquetError> {
+    /// The parquet crate refuses a count.
+    pub(super) fn single_column_metadata(
+        &self,
+        chunk: &ColumnChunk,
+        rows: u64,
+    ) -> Result<ParquetMetaData, ParquetError> {
         let schema = self.column.schema();
         let column = ColumnChunkMetaData::builder(schema.column(0))
             .set_compression(chunk.codec)
@@ -179,37 +182,37 @@ impl Plan {
         corrupt(&self.file, format!("{place}: {why}"))
     }
 
-    /// Why a chunk was not cut any further, where there is so much room.
-    pub(super) fn refused(&self, group: usize, why: Refused, room: u64) -> Error {
+    /// The error for a chunk that could not be split further.
+    pub(super) fn chunk_error(&self, group: usize, why: ChunkError, budget: u64) -> Error {
         let place = format!("row group {group}");
         match why {
-            Refused::Damaged(why) => self.corrupt(place, why),
-            Refused::TooLarge(bytes) => self.no_room(place, bytes, room),
+            ChunkError::Damaged(why) => self.corrupt(place, why),
+            ChunkError::TooLarge(bytes) => self.over_budget(place, bytes, budget),
         }
     }
 
-    /// Its pages there need more memory than all there is.
-    pub(super) fn no_room(&self, place: impl Display, needed: u64, room: u64) -> Error {
+    /// The error for pages at `place` that need more memory than the budget.
+    pub(super) fn over_budget(&self, place: impl Display, needed: u64, budget: u64) -> Error {
         Error::TooMany {
             name: format!("{}: {place}", self.file.name),
             what: "bytes in memory at once when its pages are unpacked",
             got: needed,
-            limit: room,
+            limit: budget,
             remedy: "give the build more --memory, or write smaller pages",
         }
     }
 }
 
-/// What is requested one by one of a range.
+/// Divides a range into requests.
 fn parts(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
     range.clone().step_by(PART_BYTES as usize).map(move |at| at..end.min(at + PART_BYTES))
 }
 
-/// The bytes of a footer, its share of the room, the tag of the file, and how many bytes that took.
+/// Returns the bytes of a footer, its permit, the file's ETag, and how many bytes were fetched.
 async fn fetch_footer(
     file: &InputFile,
-    room: &Footers,
+    budget: &FooterBudget,
 ) -> Result<(Bytes, OwnedSemaphorePermit, Option<String>, u64), Error> {
     let not_parquet =
         |why: &str| Error::NotParquet { file: file.name.clone(), why: why.to_owned() };
@@ -217,7 +220,7 @@ async fn fetch_footer(
     if size < 12 {
         return Err(not_parquet(&format!("it has {size} bytes, and the smallest has 12")));
     }
-    let (tail, seen) = fetch(file, size - size.min(TAIL_BYTES)..size, None).await?;
+    let (tail, tag) = fetch(file, size - size.min(TAIL_BYTES)..size, None).await?;
     let end = FooterTail::try_from(&tail[tail.len() - 8..])
         .map_err(|_| not_parquet("it does not end with `PAR1`"))?;
     if end.is_encrypted_footer() {
@@ -238,27 +241,27 @@ async fn fetch_footer(
             remedy: "write fewer row groups or columns into one file",
         });
     }
-    let share = room.fetch(length).await;
+    let permit = budget.acquire_fetch(length).await;
     let (length, known) = (length as usize, tail.len() - 8);
     if length <= known {
-        return Ok((tail.slice(known - length..known), share, seen, tail.len() as u64));
+        return Ok((tail.slice(known - length..known), permit, tag, tail.len() as u64));
     }
     let range = size - 8 - length as u64..size - 8;
     let tail_bytes = tail.len();
     drop(tail);
-    let (footer, _) = fetch(file, range, seen.as_deref()).await?;
+    let (footer, _) = fetch(file, range, tag.as_deref()).await?;
     let fetched = (tail_bytes + footer.len()) as u64;
-    Ok((footer, share, seen, fetched))
+    Ok((footer, permit, tag, fetched))
 }
 
-/// Fetches a range of a file, and its tag.
+/// Fetches a range of a file and returns it with the file's ETag.
 async fn fetch(
     file: &InputFile,
     range: Range<u64>,
-    seen: Option<&str>,
+    expected_tag: Option<&str>,
 ) -> Result<(Bytes, Option<String>), Error> {
-    let wanted = length(&range);
-    let got = request(file, range, seen).await?;
+    let wanted = range_len(&range);
+    let got = request(file, range, expected_tag).await?;
     let tag = got.meta.e_tag.clone();
     let bytes = got.bytes().await.map_err(|e| unreadable(file, e))?;
     if bytes.len() as u64 != wanted {
@@ -267,28 +270,29 @@ async fn fetch(
     Ok((bytes, tag))
 }
 
-/// Asks for a range of a file that must still be the file that was listed, with the tag `seen`.
+/// Requests a range of a file. Fails if the file is not the one that was listed, or its ETag is not
+/// `expected_tag`.
 async fn request(
     file: &InputFile,
     range: Range<u64>,
-    seen: Option<&str>,
+    expected_tag: Option<&str>,
 ) -> Result<GetResult, Error> {
     let options = GetOptions {
         range: Some(GetRange::Bounded(range)),
         // A weak tag never matches in a condition.
-        if_match: seen.filter(|tag| !tag.starts_with("W/")).map(str::to_owned),
+        if_match: expected_tag.filter(|tag| !tag.starts_with("W/")).map(str::to_owned),
         ..GetOptions::default()
     };
     let got = file.objects.get_opts(&file.meta.location, options).await;
     let got = got.map_err(|e| unreadable(file, e))?;
     let other_size = got.meta.size != file.meta.size;
-    let other_tag = seen.is_some() && got.meta.e_tag.as_deref() != seen;
-    // Where there are no tags at all, the time of the last change is what is left.
+    let other_tag = expected_tag.is_some() && got.meta.e_tag.as_deref() != expected_tag;
+    // A store without ETags still reports the time of the last change.
     let other_time = got.meta.e_tag.is_none() && got.meta.last_modified != file.meta.last_modified;
     if other_size || other_tag || other_time { Err(replaced(file)) } else { Ok(got) }
 }
 
-/// Puts what arrives to its place, which it must fill.
+/// Copies the bytes that arrive into `place`, which they must fill exactly.
 async fn receive(
     file: &InputFile,
     mut arriving: BoxStream<'_, object_store::Result<Bytes>>,
@@ -317,17 +321,17 @@ fn parse(
     file: &InputFile,
     footer: &[u8],
     name: &str,
-    room: &Footers,
-) -> Result<(Arc<Column>, Vec<Chunk>), Error> {
+    budget: &FooterBudget,
+) -> Result<(Arc<Column>, Vec<ColumnChunk>), Error> {
     let damaged = |e: ParquetError| corrupt(file, format!("its footer cannot be read: {e}"));
     let end = file.meta.size - 8 - footer.len() as u64;
     let footer = Footer::read(footer).map_err(|why| corrupt(file, why))?;
     let (column, leaves) = {
-        let _share = room.schema(footer.schema_bytes).ok_or_else(|| Error::TooMany {
+        let _permit = budget.acquire_schema(footer.schema_bytes).ok_or_else(|| Error::TooMany {
             name: file.name.clone(),
             what: "bytes of schema in memory",
             got: footer.schema_bytes,
-            limit: room.schemas(),
+            limit: budget.max_schema_bytes(),
             remedy: "give the build more --memory, or write fewer columns into one file",
         })?;
         let schema = ParquetMetaDataReader::decode_metadata(&footer.schema_alone());
@@ -335,9 +339,9 @@ fn parse(
         let schema = schema.file_metadata().schema_descr();
         (Column::find(schema, name, &file.name)?, schema.num_columns())
     };
-    let (column, column_bytes) = room.same(column);
-    let kept = (footer.groups * size_of::<Chunk>()) as u64 + column_bytes;
-    room.keep(kept).map_err(|limit| Error::TooMany {
+    let (column, column_bytes) = budget.share_column(column);
+    let kept = (footer.groups * size_of::<ColumnChunk>()) as u64 + column_bytes;
+    budget.keep(kept).map_err(|limit| Error::TooMany {
         name: format!("the input, as far as {},", file.name),
         what: "bytes of what is known of its row groups",
         got: kept,
@@ -361,9 +365,9 @@ fn parse(
             codec.ok_or_else(|| in_group(format!("its codec is number {}", group.codec)))?;
         let rows = u64::try_from(group.rows)
             .map_err(|_| in_group(format!("it claims {} rows", group.rows)))?;
-        // Writers leave anything in place of a column without rows; it is never fetched.
+        // Writers leave anything as the range of an empty row group. It is never fetched.
         let range = if rows == 0 { 0..0 } else { place(&group, end).map_err(in_group)? };
-        chunks.push(Chunk { range, rows, codec });
+        chunks.push(ColumnChunk { range, rows, codec });
         Ok(())
     })?;
     let rows: i128 = chunks.iter().map(|chunk| i128::from(chunk.rows)).sum();
@@ -374,11 +378,11 @@ fn parse(
     Ok((column, chunks))
 }
 
-/// Where a chunk lies. Its length is claimed by the file, and must end before the footer.
-fn place(told: &Group, end: u64) -> Result<Range<u64>, String> {
+/// Where a chunk lies. The file claims its start and length; it must end before the footer.
+fn place(column_meta: &Group, end: u64) -> Result<Range<u64>, String> {
     // Some writers leave 0, or the place of a data page, where they have no dictionary.
-    let dictionary = told.dictionary_at.filter(|&at| 0 < at && at < told.data_at);
-    let (start, length) = (dictionary.unwrap_or(told.data_at), told.compressed);
+    let dictionary = column_meta.dictionary_at.filter(|&at| 0 < at && at < column_meta.data_at);
+    let (start, length) = (dictionary.unwrap_or(column_meta.data_at), column_meta.compressed);
     let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
     let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
     range.filter(|range| range.start >= 4 && range.end <= end).ok_or_else(|| {
@@ -386,18 +390,22 @@ fn place(told: &Group, end: u64) -> Result<Range<u64>, String> {
     })
 }
 
-/// The codec of a column, if there is such a number; refuses what is sound, but not ours to read.
-fn readable(file: &InputFile, name: &str, told: &Group) -> Result<Option<Compression>, Error> {
-    if told.is_encrypted {
+/// The codec of a column, or `None` if no codec has its number. Refuses what is valid but not supported.
+fn readable(
+    file: &InputFile,
+    name: &str,
+    column_meta: &Group,
+) -> Result<Option<Compression>, Error> {
+    if column_meta.is_encrypted {
         return Err(unsupported(file, format!("its column `{name}` is encrypted")));
     }
-    if told.is_elsewhere {
+    if column_meta.is_elsewhere {
         return Err(unsupported(file, format!("its column `{name}` lies in a file of its own")));
     }
-    if !told.has_metadata {
+    if !column_meta.has_metadata {
         return Ok(None);
     }
-    Ok(Some(match told.codec {
+    Ok(Some(match column_meta.codec {
         0 => Compression::UNCOMPRESSED,
         1 => Compression::SNAPPY,
         2 => Compression::GZIP(Default::default()),

@@ -1,4 +1,4 @@
-//! A scan of one file in memory, on the caller's thread: what `fuzz/` can do ten thousand times a second.
+//! A scan of one file in memory, on the caller's thread: `fuzz/` runs it thousands of times per second.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -9,25 +9,25 @@ use object_store::memory::InMemory;
 use object_store::{ObjectMeta, ObjectStore};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::Work;
-use super::cut::Cutter;
-use super::decode::{Meter, decode};
+use super::chunk_splitter::ChunkSplitter;
+use super::decode::{ProgressReporter, decode};
 use super::footer::Plan;
-use super::room::{Footers, Room, Unpacked};
+use super::memory_budget::{FooterBudget, ScanBudget, UnpackBudget};
+use super::work::Work;
 use crate::error::Error;
 use crate::ids::Counts;
 use crate::source::InputFile;
 
-/// Reads `column` of a file with these bytes, in pieces of at most `most` bytes.
+/// Reads `column` of a file with these bytes, in pieces of at most `max_piece_bytes`.
 ///
 /// # Errors
 /// As [`super::scan`].
 pub fn read(
     file: &[u8],
     column: &str,
-    room: Room,
-    most: u64,
-    mut take: impl FnMut(&[u8]),
+    budget: ScanBudget,
+    max_piece_bytes: u64,
+    mut push: impl FnMut(&[u8]),
 ) -> Result<Counts, Error> {
     static NOWHERE: LazyLock<Arc<dyn ObjectStore>> = LazyLock::new(|| Arc::new(InMemory::new()));
     let not_parquet = || Error::NotParquet { file: "fuzzed".into(), why: "it is too short".into() };
@@ -42,24 +42,24 @@ pub fn read(
         version: None,
     };
     let input = InputFile { name: "fuzzed".into(), objects: Arc::clone(&NOWHERE), meta };
-    let plan = Plan::of(input, &rest[footer..], column, &Footers::new(room.footers))?;
+    let plan = Plan::of(input, &rest[footer..], column, &FooterBudget::new(budget.footers))?;
     let plan = Arc::new(plan);
     let (report, _reports) = mpsc::unbounded_channel();
-    let mut meter = Meter::new(&report);
-    let (stop, unpacked) = (AtomicBool::new(false), Unpacked::new(room.unpacked));
-    let one = Arc::new(Semaphore::new(1));
+    let mut reporter = ProgressReporter::new(&report);
+    let (stop, unpacked) = (AtomicBool::new(false), UnpackBudget::new(budget.unpacked));
+    let semaphore = Arc::new(Semaphore::new(1));
     let mut all = Counts::default();
     for (group, chunk) in plan.chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
-        let mut cutter = Cutter::new(chunk, most, room.unpacked);
-        while let Some(wanted) = cutter.wanted() {
-            let parts = [part(file, &wanted.dictionary), part(file, &wanted.pages)];
-            let refused = |why| plan.refused(group, why, room.unpacked);
-            let Some(piece) = cutter.cut(Bytes::from(parts.concat())).map_err(refused)? else {
+        let mut splitter = ChunkSplitter::new(chunk, max_piece_bytes, budget.unpacked);
+        while let Some(range) = splitter.next_range() {
+            let parts = [part(file, &range.dictionary), part(file, &range.pages)];
+            let named = |why| plan.chunk_error(group, why, budget.unpacked);
+            let Some(piece) = splitter.split(Bytes::from(parts.concat())).map_err(named)? else {
                 continue;
             };
-            let share = Arc::clone(&one).try_acquire_owned().expect("nobody else has it");
-            let work = Work { plan: Arc::clone(&plan), group, piece, _share: share };
-            let counts = decode(&work, &mut take, &unpacked, &stop, &mut meter)?;
+            let permit = Arc::clone(&semaphore).try_acquire_owned().expect("nobody else has it");
+            let work = Work { plan: Arc::clone(&plan), group, piece, _permit: permit };
+            let counts = decode(&work, &mut push, &unpacked, &stop, &mut reporter)?;
             all.rows += counts.rows;
             all.nulls += counts.nulls;
             all.invalid += counts.invalid;

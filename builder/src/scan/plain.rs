@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::source::{Layout, PageSource};
+use super::limits::page_source::{Layout, PageSource};
 
 /// The last pages of a piece, all of them PLAIN.
 pub(super) struct PlainPages {

@@ -1,8 +1,9 @@
-//! Whole files through `find` and `scan`: every fixture, damage, limits, and how a scan ends.
+//! CompletePages files through `find` and `scan`: every fixture, damage, limits, and how a scan ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Mutex as StdMutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow_array::{
@@ -21,9 +22,11 @@ use proptest::prelude::*;
 
 use bytes::Bytes;
 
-use super::cut::Wanted;
-use super::pages::tests::PLAIN;
-use super::source::{Layout, PageSource};
+use super::buffer_pool::BufferPool;
+use super::chunk::FetchRange;
+use super::limits::page_limits as pages;
+use super::limits::page_limits::tests::PLAIN;
+use super::limits::page_source::{Layout, PageSource};
 use super::*;
 use crate::source::find;
 
@@ -48,27 +51,33 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn fetch(plan: &Plan, pages: Range<u64>) -> Result<Bytes, Error> {
-    plan.fetch(&Wanted { dictionary: 0..0, pages }, &Arc::new(Spare::new(0))).await
+    plan.fetch(&FetchRange { dictionary: 0..0, pages }, &Arc::new(BufferPool::new(0))).await
 }
 
 async fn fetch_all(plan: &Plan) -> Result<Bytes, Error> {
     fetch(plan, plan.chunks[0].range.clone()).await
 }
 
-const ROOM: Room = Room { in_flight: 256 << 20, unpacked: 1 << 30, footers: 256 << 20 };
+const BUDGET: ScanBudget =
+    ScanBudget { in_flight: 256 << 20, unpacked: 1 << 30, footers: 256 << 20 };
 
 async fn plan(file: &InputFile) -> Result<Plan, Error> {
-    Plan::read(file.clone(), "id", &Arc::new(Footers::new(ROOM.footers))).await
+    Plan::read(file.clone(), "id", &Arc::new(FooterBudget::new(BUDGET.footers))).await
 }
 
 /// So little that nearly every page is a piece of its own.
-const TINY: Room = Room { in_flight: 200, ..ROOM };
+const TINY: ScanBudget = ScanBudget { in_flight: 200, ..BUDGET };
 
 fn read(inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
-    read_within(ROOM, inputs, column, threads)
+    read_within(BUDGET, inputs, column, threads)
 }
 
-fn read_within(room: Room, inputs: &[&str], column: &str, threads: usize) -> Result<Found, Error> {
+fn read_within(
+    budget: ScanBudget,
+    inputs: &[&str],
+    column: &str,
+    threads: usize,
+) -> Result<Found, Error> {
     let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
     let all = Arc::new(StdMutex::new(BTreeMap::new()));
     let found = Arc::clone(&all);
@@ -78,7 +87,7 @@ fn read_within(room: Room, inputs: &[&str], column: &str, threads: usize) -> Res
     };
     let totals = block_on(async {
         let files = find(&inputs, "2026-11-19".parse().unwrap()).await?;
-        let (totals, left) = scan(files, column, room, threads, sink, &|_| ()).await?;
+        let (totals, left) = scan(files, column, budget, threads, sink, &|_| ()).await?;
         assert_eq!(left.len(), if totals.rows > 0 { threads } else { 0 });
         Ok::<_, Error>(totals)
     })?;
@@ -131,9 +140,10 @@ fn every_damaged_file_is_an_error_that_names_it() {
             continue;
         }
         let good = format!("{FIXTURES}/pyarrow-string.parquet");
-        for room in [ROOM, TINY] {
-            let error = read_within(room, &[&path, &good], expected["column"].as_str().unwrap(), 2)
-                .expect_err(&format!("{name} passed, though {}", expected["why"]));
+        for budget in [BUDGET, TINY] {
+            let error =
+                read_within(budget, &[&path, &good], expected["column"].as_str().unwrap(), 2)
+                    .expect_err(&format!("{name} passed, though {}", expected["why"]));
             assert!(error.to_string().contains(&name), "{name}: {error}");
             assert_eq!(error.kind(), Kind::Corrupt, "{name}: {error}");
         }
@@ -204,14 +214,14 @@ fn a_file_without_the_column_fails_before_any_id_is_taken() {
     let inputs = [good, without];
     let files = block_on(find(&inputs, "2026-11-19".parse().unwrap())).unwrap();
     let sink = |_| |_: &[u8]| panic!("an ID was taken");
-    let error = block_on(scan(files, "id", ROOM, 1, sink, &|_| ())).expect_err("no column");
+    let error = block_on(scan(files, "id", BUDGET, 1, sink, &|_| ())).expect_err("no column");
     let text = error.to_string();
     assert!(text.contains("pyarrow-special.parquet") && text.contains("`s`, `b`"), "{text}");
 }
 
 #[test]
 fn no_files_and_no_rows_give_nothing() {
-    let (totals, left) = block_on(scan(vec![], "id", ROOM, 1, |_| |_: &[u8]| (), &|_| ()))
+    let (totals, left) = block_on(scan(vec![], "id", BUDGET, 1, |_| |_: &[u8]| (), &|_| ()))
         .map_err(|e| e.to_string())
         .unwrap();
     assert_eq!((totals, left.len()), (Totals::default(), 0));
@@ -235,7 +245,7 @@ fn progress_counts_up_to_the_totals_that_the_footers_gave() {
         assert_eq!(rows, 300_000);
         |_: &[u8]| ()
     };
-    let (totals, _) = block_on(scan(files, "id", ROOM, 2, sink, &progress)).unwrap();
+    let (totals, _) = block_on(scan(files, "id", BUDGET, 2, sink, &progress)).unwrap();
     let told = told.into_inner().unwrap();
     assert!(told.len() >= 4 && told.len() <= 8, "{told:?}");
     assert!(told.iter().all(|now| now.rows_total == 300_000), "{told:?}");
@@ -280,7 +290,7 @@ fn a_chunk_of_no_bytes_is_left_to_the_decoder_to_refuse() {
     let fetched = fetched.unwrap();
     assert!(fetched.is_empty());
     // Not the one that was promised.
-    let pages = pages::check(&fetched, &PLAIN, ROOM.unpacked).unwrap();
+    let pages = pages::check(&fetched, &PLAIN, BUDGET.unpacked).unwrap();
     assert_eq!(pages.values, 0);
 }
 
@@ -310,7 +320,7 @@ fn a_file_replaced_while_it_is_read_is_an_error_that_names_it() {
     }
     // Gone, at any time.
     std::fs::remove_file(&path).unwrap();
-    let error = block_on(scan(files, "id", ROOM, 1, |_| |_: &[u8]| (), &|_| ())).err().unwrap();
+    let error = block_on(scan(files, "id", BUDGET, 1, |_| |_: &[u8]| (), &|_| ())).err().unwrap();
     assert_eq!(error.kind(), Kind::NotFound);
     assert!(error.to_string().contains("a.parquet"), "{error}");
 }
@@ -352,8 +362,8 @@ fn no_flipped_bit_takes_down_more_than_the_scan() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         std::fs::write(&path, bad).unwrap();
-        let room = if at / 8 % 2 == 0 { ROOM } else { TINY };
-        if let Err(error) = read_within(room, &[path.to_str().unwrap()], "id", 1) {
+        let budget = if at / 8 % 2 == 0 { BUDGET } else { TINY };
+        if let Err(error) = read_within(budget, &[path.to_str().unwrap()], "id", 1) {
             assert!(error.to_string().contains("flipped.parquet"), "{at}: {error}");
         }
     }
@@ -409,7 +419,7 @@ proptest! {
         (v2, dictionary, plain, binary) in any::<(bool, bool, bool, bool)>(),
         page_rows in 1..200_usize,
         codec in 0..5_usize,
-        in_flight in prop_oneof![Just(ROOM.in_flight), 1..6_000_u32],
+        in_flight in prop_oneof![Just(BUDGET.in_flight), 1..6_000_u32],
     ) {
         let is_there = |rank: u8| rank < present;
         let values = rows.iter().map(|(rank, id)| is_there(*rank).then_some(id.as_str()));
@@ -444,8 +454,8 @@ proptest! {
         let path = dir.path().join("x.parquet");
         write_batch(&path, &batch, properties.build());
 
-        let room = Room { in_flight, ..ROOM };
-        let found = read_within(room, &[path.to_str().unwrap()], "device.id", 2).unwrap();
+        let budget = ScanBudget { in_flight, ..BUDGET };
+        let found = read_within(budget, &[path.to_str().unwrap()], "device.id", 2).unwrap();
         let mut expected = BTreeMap::new();
         for (_, id) in rows.iter().filter(|(rank, id)| is_there(*rank) && !id.is_empty()) {
             *expected.entry(id.clone().into_bytes()).or_insert(0) += 1;
@@ -507,7 +517,7 @@ fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
     let path = format!("{FIXTURES}/pyarrow-string.parquet");
     let files = block_on(find(&[path], "2026-11-19".parse().unwrap())).unwrap();
     let sink = |_| |_: &[u8]| panic!("out of luck");
-    let scan = || block_on(scan(files, "id", ROOM, 1, sink, &|_| ())).map(|_| ());
+    let scan = || block_on(scan(files, "id", BUDGET, 1, sink, &|_| ())).map(|_| ());
     let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(scan)).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"out of luck"));
 }
@@ -516,9 +526,9 @@ fn a_panic_of_a_sink_is_not_blamed_on_the_file() {
 fn after_a_failure_no_sink_is_ended() {
     struct Watched(Arc<AtomicBool>);
     impl Sink for Watched {
-        type Left = ();
-        fn take(&mut self, _: &[u8]) {}
-        fn end(self) {
+        type Output = ();
+        fn push(&mut self, _: &[u8]) {}
+        fn finish(self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
@@ -529,7 +539,7 @@ fn after_a_failure_no_sink_is_ended() {
         let scanned = block_on(async {
             let files = find(&files, "2026-11-19".parse().unwrap()).await?;
             let sink = move |_| Watched(Arc::clone(&watched));
-            scan(files, "id", ROOM, 1, sink, &|_| ()).await
+            scan(files, "id", BUDGET, 1, sink, &|_| ()).await
         });
         (scanned.is_ok(), ended.load(Ordering::Relaxed))
     };
@@ -560,7 +570,7 @@ fn dropping_a_scan_ends_its_threads() {
                 std::thread::yield_now();
             }
         };
-        let running = scan(files, "id", ROOM, 3, sink, &|_| ());
+        let running = scan(files, "id", BUDGET, 3, sink, &|_| ());
         tokio::select! {
             _ = running => panic!("the scan was not stopped"),
             _ = first.recv() => (),

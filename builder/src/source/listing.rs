@@ -11,11 +11,9 @@ use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::wanted::{Wanted, has_hidden};
-use super::{
-    MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAME_CHARS, MAX_NAMED, below, check_count, input_error,
-    is_absent, modified,
-};
+use super::limits::{MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAME_CHARS, MAX_NAMED, check_count};
+use super::objects::{below, input_error, is_absent, modified};
+use super::pattern::{InputPattern, has_hidden};
 use crate::error::Error;
 
 /// The folder of a Delta table's log.
@@ -34,7 +32,7 @@ const MAX_TABLES: usize = 20;
 #[derive(Debug)]
 pub(super) struct Listing {
     /// What of it is wanted.
-    pub(super) wanted: Wanted,
+    pub(super) pattern: InputPattern,
     /// The input, for messages.
     input: String,
     /// What the folder is called.
@@ -43,7 +41,7 @@ pub(super) struct Listing {
     marker: Option<String>,
     /// Files to read.
     pub(super) files: Vec<(String, ObjectMeta)>,
-    /// Wanted, but for a hidden name.
+    /// InputPattern, but for a hidden name.
     pub(super) passed_over: PassedOver,
     /// The folders that were seen, but for hidden ones; the one that was listed is empty text.
     pub(super) folders: BTreeSet<String>,
@@ -114,9 +112,14 @@ pub(super) enum Table {
 }
 
 impl Listing {
-    pub(super) fn new(input: &str, base: &str, wanted: Wanted, marker: Option<&str>) -> Listing {
+    pub(super) fn new(
+        input: &str,
+        base: &str,
+        pattern: InputPattern,
+        marker: Option<&str>,
+    ) -> Listing {
         Listing {
-            wanted,
+            pattern,
             input: redact_url(input),
             marker: marker.map(str::to_owned),
             files: Vec::new(),
@@ -159,7 +162,7 @@ impl Listing {
         location: &Location,
         meta: &ObjectMeta,
     ) -> Result<(), Error> {
-        if meta.size == 0 || !matches!(self.wanted, Wanted::All) {
+        if meta.size == 0 || !matches!(self.pattern, InputPattern::All) {
             return Ok(());
         }
         Err(Error::NotAFile {
@@ -180,7 +183,7 @@ impl Listing {
         if self.marker.as_deref() == Some(name.as_str()) && !has_hidden(&folder) {
             self.markers.insert(folder, modified(&meta));
         }
-        if !self.wanted.is(&relative) || (meta.size == 0 && name.ends_with(FOLDER_MARK)) {
+        if !self.pattern.matches(&relative) || (meta.size == 0 && name.ends_with(FOLDER_MARK)) {
             return Ok(());
         }
         if has_hidden(&relative) {
@@ -238,7 +241,7 @@ impl Listing {
             return;
         }
         let beside: Vec<&str> = folder.split('/').take_while(|name| *name != UNFINISHED).collect();
-        self.unfinished |= self.wanted.leads(&beside.join("/"));
+        self.unfinished |= self.pattern.may_contain(&beside.join("/"));
     }
 
     /// Sorts, and drops the empty objects that some tools leave in place of folders.
@@ -255,7 +258,7 @@ mod tests {
     use super::*;
 
     fn listing(names: &[(&str, u64)]) -> Listing {
-        let mut listing = Listing::new("in", "in", Wanted::All, None);
+        let mut listing = Listing::new("in", "in", InputPattern::All, None);
         for (name, size) in names {
             let meta = ObjectMeta {
                 location: (*name).into(),

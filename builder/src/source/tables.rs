@@ -7,7 +7,9 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, Table};
-use super::{Found, below, fixed_part, open, walk};
+use super::lookup::{Found, fixed_part, open};
+use super::objects::below;
+use super::walk;
 
 /// How far above an input its table is looked for: a day's folder lies a few levels below it.
 const MAX_LEVELS_ABOVE: usize = 8;

@@ -1,6 +1,7 @@
 //! Which files an input means.
 
 use super::*;
+use crate::error::Error;
 use bloomsday_common::error::Kind;
 
 const DAY: &str = "2026-11-19";

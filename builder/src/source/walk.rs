@@ -11,9 +11,10 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Error as StoreError, ObjectMeta};
 
+use super::limits::check_count;
 use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, Listing};
-use super::wanted::is_hidden;
-use super::{check_count, input_error};
+use super::objects::{below, input_error};
+use super::pattern::is_hidden;
 use crate::error::Error;
 
 /// The most folders in each other; links can make them deeper than the disk has them.
@@ -108,7 +109,7 @@ impl Walk<'_> {
         if metadata.is_dir() {
             self.note_table(path, &relative);
             self.listing.note_unfinished(&relative);
-            if !self.listing.wanted.leads(&relative) {
+            if !self.listing.pattern.may_contain(&relative) {
                 return self.listing.count();
             }
             self.listing.take_folder(&relative)?;
@@ -122,7 +123,7 @@ impl Walk<'_> {
         if hidden {
             return self.pass_over(relative);
         }
-        match self.listing.wanted.is(&relative) {
+        match self.listing.pattern.matches(&relative) {
             false => self.listing.count(),
             true if metadata.is_file() => Err(unnameable(self.name(&relative))),
             true => Err(neither(self.name(&relative))),
@@ -136,8 +137,8 @@ impl Walk<'_> {
         relative: String,
         error: &io::Error,
     ) -> Result<(), Error> {
-        let wanted = &self.listing.wanted;
-        if !wanted.is(&relative) && !wanted.leads(&relative) {
+        let pattern = &self.listing.pattern;
+        if !pattern.matches(&relative) && !pattern.may_contain(&relative) {
             return self.listing.count();
         }
         let to = fs::read_link(path).map_or_else(|_| "?".into(), |to| to.display().to_string());
@@ -149,7 +150,7 @@ impl Walk<'_> {
     }
 
     fn pass_over(&mut self, relative: String) -> Result<(), Error> {
-        if self.listing.wanted.is(&relative) {
+        if self.listing.pattern.matches(&relative) {
             self.listing.pass_over(&relative);
         }
         self.listing.count()
@@ -167,7 +168,7 @@ impl Walk<'_> {
     }
 
     fn name(&self, relative: &str) -> String {
-        super::below(&self.location.name, relative)
+        below(&self.location.name, relative)
     }
 
     fn failed(&self, relative: &str, error: io::Error) -> Error {

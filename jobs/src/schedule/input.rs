@@ -108,7 +108,7 @@ async fn look_at_all(
     let (mut hasher, mut lacks) = (DefaultHasher::new(), None);
     for input in inputs {
         let settle = marker.is_none().then_some(settle);
-        let whole = source::is_whole(input, day, marker.unwrap_or(MARKER), settle).await?;
+        let whole = source::check_complete(input, day, marker.unwrap_or(MARKER), settle).await?;
         let Some(files) = whole.files else {
             let why = whole.lacks.unwrap_or_default();
             let waits = Some(Waits { reason: Reason::Input, why });

@@ -1,26 +1,26 @@
-//! [`Table`]: tells the hashes of a partition apart, exactly, in memory small enough for a core's cache.
+//! [`Table`]: an exact hash table for one partition, small enough for a core's cache.
 
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::memory::prefetch_all;
 
-use super::PARTITION_BITS;
+use crate::partition::slab::PARTITION_BITS;
 
-/// Hashes that a table takes: with eight slots of two bytes for each it has 512 KiB at most. Half as many
-/// slots take a third longer, as more hashes find another in theirs; slots that hold hashes as much.
+/// The most hashes of a table. With eight slots of two bytes each it has at most 512 KiB. Fewer slots would
+/// collide more often, and slots with hashes instead of positions would not fit the cache.
 const TABLE_HASHES: usize = 1 << 15;
-const SLOTS_A_HASH: usize = 8;
-/// Bits by which a large partition is split, at most: 2^10 lists are still written in cache.
+const SLOTS_PER_HASH: usize = 8;
+/// The most bits by which a large partition is split: writing 2^10 lists still stays in cache.
 const MAX_SPLIT_BITS: u32 = 10;
-/// A hash that finds no place within so many slots was made to collide: then sorting is surer.
-const MAX_STEPS: usize = 256;
+/// The most slots that are probed for a hash. Only forged hashes need more; they are sorted instead.
+const MAX_PROBES: usize = 256;
 
-/// Its memory is used again for each partition.
+/// A hash table. Its memory is reused for each partition.
 pub(super) struct Table<H> {
     /// The distinct hashes so far.
     kept: Vec<H>,
-    /// Where among those kept of a list the hash of a slot is, counted from 1; 0 when the slot is free.
+    /// For each slot the position of its hash among those kept of a list, from 1; 0 if the slot is free.
     slots: Vec<u16>,
-    /// A large partition's hashes, list by list, and where each list ends.
+    /// The hashes of a large partition, list by list, and where each list ends.
     lists: Vec<H>,
     ends: Vec<usize>,
 }
@@ -30,7 +30,7 @@ impl<H: IdHash> Table<H> {
         Table { kept: Vec::new(), slots: Vec::new(), lists: Vec::new(), ends: Vec::new() }
     }
 
-    /// The distinct ones of a partition's hashes, in an order of no meaning.
+    /// Returns the distinct hashes of a partition, in an undefined order.
     pub(super) fn distinct(&mut self, pieces: &[&[H]]) -> &[H] {
         let n = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let split_bits = n.div_ceil(TABLE_HASHES).next_power_of_two().ilog2().min(MAX_SPLIT_BITS);
@@ -51,15 +51,15 @@ impl<H: IdHash> Table<H> {
         &self.kept
     }
 
-    /// Calls `repeated` with the index of each hash that stands before it already. Where this gives false,
-    /// it does not know them all: there were too many, or they were made to collide.
+    /// Calls `repeated` with the index of each hash that an earlier index has, too. Returns false if it could
+    /// not find all: there were too many hashes, or they were forged to collide.
     #[must_use]
-    pub(super) fn repeated(&mut self, hashes: &[H], repeated: impl FnMut(usize)) -> bool {
+    pub(super) fn find_repeats(&mut self, hashes: &[H], repeated: impl FnMut(usize)) -> bool {
         self.kept.clear();
-        self.tell_apart(&[hashes], PARTITION_BITS, repeated)
+        self.dedup_into(&[hashes], PARTITION_BITS, repeated)
     }
 
-    /// Puts the hashes one after the other, sorted by the bits that follow those of the partition.
+    /// Divides the hashes into lists by the bits that follow those of the partition.
     fn split(&mut self, pieces: &[&[H]], n: usize, bits: u32) {
         let list = |hash: &H| (hash.high_bits() << PARTITION_BITS >> (u64::BITS - bits)) as usize;
         self.ends.clear();
@@ -71,7 +71,7 @@ impl<H: IdHash> Table<H> {
         for end in &mut self.ends {
             before += std::mem::replace(end, before);
         }
-        // Each begins as where its list starts, and ends as where it ends.
+        // Each entry of `ends` is the next free position of its list, and in the end the list's end.
         self.lists.clear();
         self.lists.resize(n, H::zeroed());
         for piece in pieces {
@@ -83,17 +83,17 @@ impl<H: IdHash> Table<H> {
         }
     }
 
-    /// Keeps the distinct ones of a list, all of which share their first `bits` bits.
+    /// Keeps the distinct hashes of a list. All hashes of the list share their first `bits` bits.
     fn keep_distinct(&mut self, list: &[&[H]], bits: u32) {
         let first = self.kept.len();
-        if !self.tell_apart(list, bits, |_| ()) {
+        if !self.dedup_into(list, bits, |_| ()) {
             self.kept.truncate(first);
             list.iter().for_each(|piece| self.kept.extend_from_slice(piece));
             self.keep_distinct_by_sorting(first);
         }
     }
 
-    /// The same for a list whose hashes are kept from `first` on.
+    /// Does the same for a list whose hashes are in `kept` from `first` on.
     #[cold]
     fn keep_distinct_by_sorting(&mut self, first: usize) {
         let list = &mut self.kept[first..];
@@ -108,12 +108,12 @@ impl<H: IdHash> Table<H> {
         self.kept.truncate(first + distinct);
     }
 
-    /// Keeps the distinct ones of a list and calls `repeated` with the indices of the others, counted over all
-    /// its pieces. Gives whether that could be done; if not, some are missing.
+    /// Keeps the distinct hashes of a list and calls `repeated` with the indices of the others, counted through
+    /// all its pieces. Returns false if it could not, and then some are missing.
     #[inline(always)]
-    fn tell_apart(&mut self, list: &[&[H]], bits: u32, mut repeated: impl FnMut(usize)) -> bool {
+    fn dedup_into(&mut self, list: &[&[H]], bits: u32, mut repeated: impl FnMut(usize)) -> bool {
         let n = list.iter().map(|piece| piece.len()).sum::<usize>();
-        let slots = (SLOTS_A_HASH * n.clamp(1, TABLE_HASHES)).next_power_of_two();
+        let slots = (SLOTS_PER_HASH * n.clamp(1, TABLE_HASHES)).next_power_of_two();
         self.slots.clear();
         self.slots.resize(slots, 0);
         let table = &mut self.slots[..];
@@ -127,7 +127,7 @@ impl<H: IdHash> Table<H> {
             }
             for (at, hash) in piece.iter().enumerate() {
                 let home = (hash.high_bits() << bits >> shift) as usize;
-                let mut slots = (home..home + MAX_STEPS).map(|slot| slot & mask);
+                let mut slots = (home..home + MAX_PROBES).map(|slot| slot & mask);
                 let found = slots.find(|slot| match table[*slot] {
                     0 => true,
                     place => self.kept[first + usize::from(place) - 1] == *hash,

@@ -1,6 +1,8 @@
 //! Chunks that are fetched in parts, and cut into pieces.
 
-use super::super::cut::{Cutter, Refused};
+use super::super::chunk::{ChunkError, Piece};
+use super::super::chunk_splitter::ChunkSplitter;
+use super::super::limits::{page_header as header, page_limits};
 use super::*;
 
 #[test]
@@ -67,16 +69,16 @@ fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
 }
 
 /// Cuts a chunk into its pieces, each with the length of the dictionary in front. How much was fetched, too.
-fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), Refused> {
+fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), ChunkError> {
     let chunk = &plan.chunks[0];
-    let mut cutter = Cutter::new(chunk, most, ROOM.unpacked - 1);
+    let mut splitter = ChunkSplitter::new(chunk, most, BUDGET.unpacked - 1);
     let (mut pieces, mut fetched) = (Vec::new(), 0);
-    while let Some(wanted) = cutter.wanted() {
+    while let Some(wanted) = splitter.next_range() {
         let at = |offset: u64| (offset - chunk.range.start) as usize;
         let of = |range: &Range<u64>| &bytes[at(range.start)..at(range.end)];
         fetched += wanted.bytes();
         let (dictionary, own) = (of(&wanted.dictionary), of(&wanted.pages));
-        let piece = cutter.cut([dictionary, own].concat().into())?;
+        let piece = splitter.split([dictionary, own].concat().into())?;
         pieces.extend(piece.map(|piece| (dictionary.len(), piece)));
     }
     Ok((pieces, fetched))
@@ -90,7 +92,7 @@ proptest! {
     ) {
         let (plan, bytes) = one_chunk(dictionary);
         let (pieces, fetched) = cut(&plan, &bytes, most).unwrap();
-        let dictionary = pages::whole(&bytes).dictionary.map_or(0, |range| range.end);
+        let dictionary = page_limits::complete_pages(&bytes).dictionary.map_or(0, |range| range.end);
         // Or a page: it has 500 IDs of 16 characters, their lengths and its header.
         let most = most.max(2 * dictionary as u64).max(12_000);
         let (mut together, mut rows) = (Vec::new(), 0);
@@ -115,13 +117,13 @@ fn a_page_that_can_never_be_whole_ends_the_cutting_and_is_left_to_the_decoder() 
     let (mut plan, bytes) = one_chunk(false);
     // A header that cannot be read, in the middle of a chunk that claims to be huge.
     let mut bad = bytes.to_vec();
-    let at = pages::whole(&bytes[..bytes.len() / 2]).bytes;
+    let at = page_limits::complete_pages(&bytes[..bytes.len() / 2]).bytes;
     bad[at..].fill(0xff);
     bad.resize(64 << 20, 0xff);
     plan.chunks[0].range.end = plan.chunks[0].range.start + bad.len() as u64;
     let (pieces, fetched) = cut(&plan, &bad, 1 << 20).unwrap();
     assert!(fetched < 4 << 20, "{fetched}");
-    let check = |(_, piece): &(usize, Piece)| pages::check(&piece.bytes, &PLAIN, ROOM.unpacked);
+    let check = |(_, piece): &(usize, Piece)| pages::check(&piece.bytes, &PLAIN, BUDGET.unpacked);
     assert!(check(&pieces[0]).is_ok());
     let why = check(&pieces[1]);
     assert!(why.unwrap_err().contains("page 0 has a header that cannot be read"));
@@ -131,18 +133,18 @@ fn a_page_that_can_never_be_whole_ends_the_cutting_and_is_left_to_the_decoder() 
 #[test]
 fn of_two_dictionaries_the_later_one_belongs_to_the_pages_behind_it() {
     let (mut plan, bytes) = one_chunk(true);
-    let dictionary = pages::whole(&bytes).dictionary.unwrap();
+    let dictionary = page_limits::complete_pages(&bytes).dictionary.unwrap();
     let twice = [&bytes[..], &bytes].concat();
     let Range { start, .. } = plan.chunks[0].range;
     plan.chunks[0].range.end = start + twice.len() as u64;
     plan.chunks[0].rows *= 2;
-    let mut cutter = Cutter::new(&plan.chunks[0], 1, ROOM.unpacked);
+    let mut splitter = ChunkSplitter::new(&plan.chunks[0], 1, BUDGET.unpacked);
     let mut before = Vec::new();
-    while let Some(wanted) = cutter.wanted() {
+    while let Some(wanted) = splitter.next_range() {
         let at = |range: &Range<u64>| (range.start - start) as usize..(range.end - start) as usize;
         before.push(at(&wanted.dictionary));
         let parts = [&twice[at(&wanted.dictionary)], &twice[at(&wanted.pages)]];
-        cutter.cut(parts.concat().into()).unwrap();
+        splitter.split(parts.concat().into()).unwrap();
     }
     let later = dictionary.start + bytes.len()..dictionary.end + bytes.len();
     before.dedup();
@@ -165,9 +167,9 @@ fn a_page_without_room_or_that_claims_too_little_is_refused_before_it_is_fetched
     };
     let (limit, most) = (header::MAX_PAGE_BYTES, (1 << 31) - 1);
     let why = refused(limit, limit);
-    assert!(matches!(why, Refused::TooLarge(bytes) if bytes == limit), "{why:?}");
+    assert!(matches!(why, ChunkError::TooLarge(bytes) if bytes == limit), "{why:?}");
     for (unpacked, compressed) in [(10, most), (limit, most), (10, 2 << 20)] {
-        let Refused::Damaged(why) = refused(unpacked, compressed) else { panic!("no room") };
+        let ChunkError::Damaged(why) = refused(unpacked, compressed) else { panic!("no budget") };
         assert!(why.contains(&format!("claims to unpack to {unpacked}")), "{why}");
     }
 }
@@ -190,8 +192,8 @@ fn pieces_of_many_chunks_at_once_are_all_there() {
             .build();
         write(&dir.path().join(name).with_extension("parquet"), &ids, properties);
     }
-    let room = Room { in_flight: 4 << 20, ..ROOM };
-    let found = read_within(room, &[dir.path().to_str().unwrap()], "id", 4).unwrap();
+    let budget = ScanBudget { in_flight: 4 << 20, ..BUDGET };
+    let found = read_within(budget, &[dir.path().to_str().unwrap()], "id", 4).unwrap();
     assert!(
         found
             .ids
@@ -206,7 +208,7 @@ fn pieces_of_many_chunks_at_once_are_all_there() {
 fn more_rows_in_the_pages_than_in_the_footer_are_damage() {
     let (mut plan, bytes) = one_chunk(false);
     plan.chunks[0].rows = 9_000;
-    let Err(Refused::Damaged(why)) = cut(&plan, &bytes, 10_000) else { panic!("it is not") };
+    let Err(ChunkError::Damaged(why)) = cut(&plan, &bytes, 10_000) else { panic!("it is not") };
     assert!(why.contains("rows, and 9000 were promised"), "{why}");
 }
 

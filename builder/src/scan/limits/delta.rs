@@ -6,7 +6,7 @@
 use super::levels::varint;
 
 /// A list's values, one after the other, and what is behind them.
-pub(super) struct Deltas<'a> {
+pub(in crate::scan) struct Deltas<'a> {
     bytes: &'a [u8],
     in_part: u32,
     parts: usize,
@@ -34,7 +34,7 @@ impl<'a> Deltas<'a> {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn new(mut bytes: &'a [u8], count: u32) -> Result<Deltas<'a>, String> {
+    pub(in crate::scan) fn new(mut bytes: &'a [u8], count: u32) -> Result<Deltas<'a>, String> {
         let head = (|| {
             let (block, parts) = (varint(&mut bytes)?, varint(&mut bytes)?);
             Some((block, parts, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
@@ -74,7 +74,7 @@ impl<'a> Deltas<'a> {
     /// # Errors
     /// What is wrong with it, as text.
     #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<i32>, String> {
+    pub(in crate::scan) fn next(&mut self) -> Result<Option<i32>, String> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl<'a> Deltas<'a> {
     }
 
     /// What is behind the values, all of which were given.
-    pub(super) fn rest(self) -> &'a [u8] {
+    pub(in crate::scan) fn rest(self) -> &'a [u8] {
         debug_assert_eq!(self.left, 0);
         self.bytes
     }
@@ -122,7 +122,7 @@ impl<'a> Deltas<'a> {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn pass(mut self, most_bits: u8) -> Result<&'a [u8], String> {
+    pub(in crate::scan) fn pass(mut self, most_bits: u8) -> Result<&'a [u8], String> {
         self.left = self.left.saturating_sub(1);
         while self.left > 0 {
             zigzag(&mut self.bytes).ok_or(UNREADABLE)?;

@@ -8,14 +8,16 @@ use bloomsday_common::day::Day;
 use bloomsday_common::redact::redact_url;
 use jiff::Timestamp;
 
+use super::limits::MAX_NAMED;
 use super::listing::UNFINISHED;
-use super::wanted::Wanted;
-use super::{Found, MAX_NAMED, at_path, below, look_at, modified};
+use super::lookup::{Found, at_path, look_at};
+use super::objects::{below, modified};
+use super::pattern::InputPattern;
 use crate::error::Error;
 
 /// What a look at one input of one day says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
+pub struct Completeness {
     /// Tells these files, and what lies hidden beside them, from others; `None`: there is no file.
     pub files: Option<u64>,
     /// Why it is not known to be complete, for people; `None`: it is.
@@ -37,17 +39,17 @@ pub struct Whole {
 ///
 /// # Errors
 /// As [`super::find_window`]; an input that matches nothing is no error.
-pub async fn is_whole(
+pub async fn check_complete(
     template: &str,
     day: Day,
     marker: &str,
     settle: Option<Duration>,
-) -> Result<Whole, Error> {
+) -> Result<Completeness, Error> {
     let input = day.expand(template)?;
     let found = look_at(&input, Some(marker)).await?;
     if found.files.is_empty() {
         let input = redact_url(&input);
-        return Ok(Whole {
+        return Ok(Completeness {
             files: None,
             lacks: Some(format!("nothing matches the input `{input}`")),
         });
@@ -70,7 +72,7 @@ pub async fn is_whole(
             Lacks { unfinished: settle.is_some() && listing.unfinished, ..lacks }
         }
     };
-    Ok(Whole { files: Some(fingerprint(found)), lacks: lacks.told(marker) })
+    Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.told(marker) })
 }
 
 /// The folders that need a marker: each with the newest marker that counts for it, and its newest file.
@@ -84,7 +86,7 @@ fn needed(found: &Found, highest: usize) -> Needed {
         let newest = newest.entry(folder_of(name)).or_insert(Timestamp::MIN);
         *newest = (*newest).max(modified(meta));
     }
-    let wanted = &listing.wanted;
+    let pattern = &listing.pattern;
     let is_on_the_way = |folder: &str| match folder {
         "" => listing.folders.len() > 1,
         folder => {
@@ -93,10 +95,10 @@ fn needed(found: &Found, highest: usize) -> Needed {
             next.is_some_and(|next| next.starts_with(&inside))
         }
     };
-    let needs = |folder: &&String| match wanted {
-        Wanted::All => folder.is_empty(),
-        _ if !wanted.is_folder(folder) => false,
-        _ => !wanted.any_depth() || newest.contains_key(*folder) || !is_on_the_way(folder),
+    let needs = |folder: &&String| match pattern {
+        InputPattern::All => folder.is_empty(),
+        _ if !pattern.may_hold_file(folder) => false,
+        _ => !pattern.any_depth() || newest.contains_key(*folder) || !is_on_the_way(folder),
     };
     let all_of_it = listing.files.iter().map(|(_, meta)| modified(meta)).max();
     let folders = listing.folders.iter().filter(needs);
@@ -106,8 +108,8 @@ fn needed(found: &Found, highest: usize) -> Needed {
             let own = listing.markers.get(folder);
             let above = (highest..depth).map(|depth| first_names(folder, depth));
             let above = above.filter_map(|folder| listing.markers.get(folder));
-            let newest = match wanted {
-                Wanted::All => all_of_it,
+            let newest = match pattern {
+                InputPattern::All => all_of_it,
                 _ => newest.get(folder).copied(),
             };
             (folder.clone(), own.into_iter().chain(above).max().copied(), newest)

@@ -17,7 +17,7 @@ const fn union(fields: &'static [Field]) -> Struct {
 }
 
 /// What a file ends with.
-pub(super) static FILE: Struct = named(
+pub(in crate::scan) static FILE: Struct = named(
     Name::File,
     &[
         (1, true, Kind::I32),
@@ -151,7 +151,7 @@ static STATISTICS: Struct = plain(&[
 ]);
 
 /// What a page begins with.
-pub(super) static PAGE: Struct = named(
+pub(in crate::scan) static PAGE: Struct = named(
     Name::Page,
     &[
         (1, true, Kind::I32),

@@ -5,7 +5,7 @@
 ///
 /// Cost: nearly none where all rows or none have one. Where that changes from one to the next, 0.04 ns a row,
 /// or a ns and more in nested structs, whose levels take more than a bit.
-pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
+pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
     let (bits, max_level) = (bits_of(max_level), max_level as u32);
     let (mut left, mut present) = (rows, 0);
     while left > 0 {
@@ -56,7 +56,12 @@ pub(super) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Opt
 
 /// The bytes of a run of `n` groups of eight numbers, of which `left` are wanted. Writers fill up the last
 /// group, and DuckDB the last 32.
-pub(super) fn groups<'a>(from: &mut &'a [u8], n: u32, bits: u32, left: u32) -> Option<&'a [u8]> {
+pub(in crate::scan) fn groups<'a>(
+    from: &mut &'a [u8],
+    n: u32,
+    bits: u32,
+    left: u32,
+) -> Option<&'a [u8]> {
     if n > left.div_ceil(256) * 32 {
         return None;
     }
@@ -76,12 +81,12 @@ fn ones(bytes: &[u8], n: u32) -> u32 {
     whole.iter().map(|byte| byte.count_ones()).sum::<u32>() + last.count_ones()
 }
 
-pub(super) fn bits_of(max_level: i16) -> u32 {
+pub(in crate::scan) fn bits_of(max_level: i16) -> u32 {
     i16::BITS - max_level.leading_zeros()
 }
 
 /// A number of seven bits a byte, the lowest first, that has no more than 32.
-pub(super) fn varint(bytes: &mut &[u8]) -> Option<u32> {
+pub(in crate::scan) fn varint(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0_u32;
     for shift in (0..u32::BITS).step_by(7) {
         let byte = *bytes.split_off_first()?;

@@ -11,12 +11,12 @@ use super::levels::{groups, varint};
 
 /// What the values of a column are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Values {
-    pub(super) physical: Physical,
+pub(in crate::scan) struct Values {
+    pub(in crate::scan) physical: Physical,
     /// Bytes of each, where all have as many.
-    pub(super) width: usize,
+    pub(in crate::scan) width: usize,
     /// Whether there are none at all: the column of a writer that saw nothing but nulls.
-    pub(super) none: bool,
+    pub(in crate::scan) none: bool,
 }
 
 const LEFT_OVER: &str = "has bytes behind its last value";
@@ -27,7 +27,7 @@ impl Values {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn check(
+    pub(in crate::scan) fn check(
         &self,
         encoding: Encoding,
         body: &[u8],
@@ -66,7 +66,7 @@ impl Values {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn check_dictionary(
+    pub(in crate::scan) fn check_dictionary(
         &self,
         encoding: Encoding,
         body: &[u8],

@@ -1,55 +1,55 @@
-//! Page headers, read before anything is unpacked, so that what a piece may claim is bounded.
+//! Part of the security boundary: bounds the memory that the pages of a piece may need, from their headers.
 //!
-//! No page is unpacked here.
+//! Nothing is unpacked here.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::header::{Header, Kind};
-use super::source::Layout;
-use super::unpack::Codec;
+use super::decompress::Codec;
+use super::page_header::{Header, Kind};
+use super::page_source::Layout;
 
-/// The bytes that the rows of one batch may have together.
+/// The most bytes of one batch of rows.
 const MAX_BATCH_BYTES: u64 = 256 << 20;
 
-/// The most rows of a batch: few enough that its views stay in the cache of a core.
+/// The most rows of one batch: few enough that its views stay in a core's cache.
 const MAX_BATCH_ROWS: u64 = 8192;
 
-/// What a decoder keeps of each value in a dictionary, beside its bytes: a view.
-const BYTES_A_VIEW: u64 = 16;
+/// What a decoder keeps of each value in a dictionary besides its bytes: a view.
+const BYTES_PER_VIEW: u64 = 16;
 
-/// What a decoder keeps of each value of a page that begins with lists of lengths: two, and what it had
-/// before it made its list larger.
-const BYTES_A_LENGTH: u64 = 12;
+/// What a decoder keeps of each value of a page that begins with lists of lengths: two lengths, and the
+/// old list while it makes its list larger.
+const BYTES_PER_LENGTH: u64 = 12;
 
-/// What the headers of a piece's pages add up to.
+/// The sums of the page headers of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pages {
-    /// Values and nulls of all data pages.
-    pub(super) values: u64,
-    /// How many rows a batch may have.
-    pub(super) batch_rows: usize,
-    /// How many bytes of it are in memory at once.
-    pub(super) unpacked: u64,
-    /// Where the last pages begin that all are PLAIN, and how many rows are before them.
-    pub(super) plain_from: usize,
-    pub(super) rows_before_plain: u64,
+pub(in crate::scan) struct Pages {
+    /// The values and nulls of all data pages.
+    pub(in crate::scan) values: u64,
+    /// The most rows of a batch.
+    pub(in crate::scan) batch_rows: usize,
+    /// The most bytes that are unpacked at the same time.
+    pub(in crate::scan) unpacked: u64,
+    /// Where the PLAIN pages at the end begin, and how many rows come before them.
+    pub(in crate::scan) plain_from: usize,
+    pub(in crate::scan) rows_before_plain: u64,
 }
 
 /// Walks the page headers of a piece of a column chunk.
 ///
-/// Once this has passed, decoding batches of `batch_rows` holds `unpacked` bytes: the dictionary page,
-/// the page at each end of a batch, and the rows between them, of which a quarter of `room` is enough.
+/// After this check, decoding batches of `batch_rows` takes at most `unpacked` bytes: the dictionary page,
+/// the page at each end of a batch, and the rows between them, which take at most a quarter of `budget`.
 ///
-/// Cost: a few hundred nanoseconds a page.
+/// Cost: one header per page.
 ///
 /// # Errors
 /// What is wrong with which page, as text.
-pub(super) fn check(chunk: &Bytes, layout: &Layout, room: u64) -> Result<Pages, String> {
+pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Result<Pages, String> {
     let (mut at, mut number, mut values) = (0, 0_u64, 0_u64);
-    // Of a fixed size each row has as many bytes, null or not.
+    // In a column of a fixed width even a null row takes these bytes.
     let mut worst = 1 + layout.values.width as u64;
     let (mut dictionary, mut largest, mut lists, mut scratch) = (0, 0, 0, 0);
     let (mut plain_from, mut rows_before_plain) = (0, 0);
@@ -73,7 +73,7 @@ pub(super) fn check(chunk: &Bytes, layout: &Layout, room: u64) -> Result<Pages, 
                     encoding,
                     Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY
                 );
-                lists = lists.max(if has_lists { BYTES_A_LENGTH * u64::from(rows) } else { 0 });
+                lists = lists.max(if has_lists { BYTES_PER_LENGTH * u64::from(rows) } else { 0 });
             }
             Kind::Dictionary { values, .. } => {
                 // Each value has a byte, or its length.
@@ -81,7 +81,7 @@ pub(super) fn check(chunk: &Bytes, layout: &Layout, room: u64) -> Result<Pages, 
                     let why = format!("claims a dictionary of {values} values in {bytes} bytes");
                     return Err(named(why));
                 }
-                dictionary = dictionary.max(bytes + BYTES_A_VIEW * u64::from(values));
+                dictionary = dictionary.max(bytes + BYTES_PER_VIEW * u64::from(values));
             }
             Kind::Index => {}
         }
@@ -91,7 +91,7 @@ pub(super) fn check(chunk: &Bytes, layout: &Layout, room: u64) -> Result<Pages, 
             (plain_from, rows_before_plain) = (at, values);
         }
     }
-    let batch_rows = (MAX_BATCH_BYTES.min(room / 4) / worst).clamp(1, MAX_BATCH_ROWS);
+    let batch_rows = (MAX_BATCH_BYTES.min(budget / 4) / worst).clamp(1, MAX_BATCH_ROWS);
     let unpacked = dictionary + 2 * largest + lists + scratch + batch_rows * worst;
     let batch_rows = batch_rows as usize;
     Ok(Pages { values, batch_rows, unpacked, plain_from, rows_before_plain })
@@ -102,81 +102,82 @@ fn is_plain(header: &Header) -> bool {
     matches!(header.page, Kind::Data { encoding: Encoding::PLAIN, .. })
 }
 
-/// The most memory that one row of the page can need, on average over a batch of them.
+/// The most memory that one row of the page can need, on average over a batch.
 fn bytes_per_row(bytes: u64, rows: u32, encoding: Encoding) -> u64 {
     match encoding {
-        // Each value may repeat the one before it, whose bytes are then copied.
+        // Each value may share all bytes with the value before it, and the decoder copies them.
         Encoding::DELTA_BYTE_ARRAY => bytes,
         _ => bytes / u64::from(rows.max(1)),
     }
 }
 
-/// The whole pages at the front of a column chunk.
+/// The complete pages at the front of a column chunk.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Whole {
-    pub(super) bytes: usize,
-    /// Values and nulls of the data pages, as claimed.
-    pub(super) rows: u64,
+pub(in crate::scan) struct CompletePages {
+    pub(in crate::scan) bytes: usize,
+    /// The values and nulls that the data pages claim.
+    pub(in crate::scan) rows: u64,
     /// Where the dictionary lies, with its header.
-    pub(super) dictionary: Option<Range<usize>>,
-    /// The page behind them, if its header is there.
-    pub(super) next: Option<Next>,
+    pub(in crate::scan) dictionary: Option<Range<usize>>,
+    /// The page after them, if its header is complete.
+    pub(in crate::scan) next: Option<PartialPage>,
 }
 
-/// A page that is not whole yet. Both are as claimed.
+/// A page of which only the first bytes are fetched. Both numbers are its header's claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Next {
-    /// How many bytes it has in the file, with its header.
-    pub(super) bytes: u64,
-    /// How many it unpacks to.
-    pub(super) unpacked: u64,
+pub(in crate::scan) struct PartialPage {
+    /// Its bytes in the file, with its header.
+    pub(in crate::scan) bytes: u64,
+    /// The bytes that it unpacks to.
+    pub(in crate::scan) unpacked: u64,
 }
 
-/// Finds the whole pages at the front of a chunk, of which not all is there. Nothing is checked.
-pub(super) fn whole(front: &[u8]) -> Whole {
-    let mut whole = Whole { bytes: 0, rows: 0, dictionary: None, next: None };
-    while let Ok((header, length)) = Header::read(&front[whole.bytes..]) {
+/// Finds the complete pages at the front of a chunk of which only the first bytes are fetched. Checks
+/// nothing.
+pub(in crate::scan) fn complete_pages(front: &[u8]) -> CompletePages {
+    let mut complete = CompletePages { bytes: 0, rows: 0, dictionary: None, next: None };
+    while let Ok((header, length)) = Header::read(&front[complete.bytes..]) {
         let bytes = u64::from(header.compressed) + length as u64;
-        if bytes > (front.len() - whole.bytes) as u64 {
-            whole.next = Some(Next { bytes, unpacked: u64::from(header.uncompressed) });
+        if bytes > (front.len() - complete.bytes) as u64 {
+            complete.next = Some(PartialPage { bytes, unpacked: u64::from(header.uncompressed) });
             break;
         }
-        let page = whole.bytes..whole.bytes + bytes as usize;
-        whole.bytes = page.end;
+        let page = complete.bytes..complete.bytes + bytes as usize;
+        complete.bytes = page.end;
         match header.page {
-            Kind::Dictionary { .. } => whole.dictionary = Some(page),
+            Kind::Dictionary { .. } => complete.dictionary = Some(page),
             Kind::Index => {}
-            Kind::Data { values, .. } => whole.rows += u64::from(values),
+            Kind::Data { values, .. } => complete.rows += u64::from(values),
         }
     }
-    whole
+    complete
 }
 
 /// What the first page of a chunk claims.
 #[cfg(test)]
 #[derive(Debug)]
-pub(super) struct Claims {
-    pub(super) uncompressed: i64,
-    pub(super) compressed: i64,
-    pub(super) length: usize,
+pub(in crate::scan) struct Claims {
+    pub(in crate::scan) uncompressed: i64,
+    pub(in crate::scan) compressed: i64,
+    pub(in crate::scan) length: usize,
 }
 
 #[cfg(test)]
-pub(super) fn claims(chunk: &[u8]) -> Claims {
+pub(in crate::scan) fn claims(chunk: &[u8]) -> Claims {
     let (Header { uncompressed, compressed, .. }, length) = Header::read(chunk).unwrap();
     Claims { uncompressed: i64::from(uncompressed), compressed: i64::from(compressed), length }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::scan) mod tests {
     use parquet::basic::{Compression, Type as Physical};
 
-    use super::super::header::tests::header;
+    use super::super::page_header::tests::header;
     use super::super::values::Values;
     use super::*;
 
     /// A column of byte arrays in no codec.
-    pub(in super::super) const PLAIN: Layout = Layout {
+    pub(in crate::scan) const PLAIN: Layout = Layout {
         codec: Compression::UNCOMPRESSED,
         max_level: 0,
         values: Values { physical: Physical::BYTE_ARRAY, width: 0, none: false },

@@ -12,33 +12,33 @@ use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::header::{Header, Kind, Levels};
+use super::decompress::Codec;
 use super::levels;
-use super::unpack::Codec;
+use super::page_header::{Header, Kind, Levels};
 use super::values::Values;
 
 /// What must be known of a column to look through its pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    pub(super) codec: Compression,
+pub(in crate::scan) struct Layout {
+    pub(in crate::scan) codec: Compression,
     /// The level of a row with a value; 0 where every row has one, and then there are no levels.
-    pub(super) max_level: i16,
-    pub(super) values: Values,
+    pub(in crate::scan) max_level: i16,
+    pub(in crate::scan) values: Values,
 }
 
 /// A data page that has a row.
-pub(super) struct DataPage {
-    pub(super) page: Page,
-    pub(super) encoding: Encoding,
-    pub(super) rows: u32,
+pub(in crate::scan) struct DataPage {
+    pub(in crate::scan) page: Page,
+    pub(in crate::scan) encoding: Encoding,
+    pub(in crate::scan) rows: u32,
     /// How many rows have a value.
-    pub(super) present: u32,
+    pub(in crate::scan) present: u32,
     /// Where the values begin.
-    pub(super) values_at: usize,
+    pub(in crate::scan) values_at: usize,
 }
 
 /// Gives the pages of a piece, one after the other.
-pub(super) struct PageSource {
+pub(in crate::scan) struct PageSource {
     bytes: Bytes,
     at: usize,
     layout: Layout,
@@ -56,7 +56,7 @@ impl PageSource {
     ///
     /// # Errors
     /// A codec that nobody here knows, as text.
-    pub(super) fn new(bytes: Bytes, layout: Layout) -> Result<PageSource, String> {
+    pub(in crate::scan) fn new(bytes: Bytes, layout: Layout) -> Result<PageSource, String> {
         Ok(PageSource {
             bytes,
             at: 0,
@@ -73,7 +73,7 @@ impl PageSource {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn next_data(&mut self) -> Result<Option<DataPage>, String> {
+    pub(in crate::scan) fn next_data(&mut self) -> Result<Option<DataPage>, String> {
         while let Some((header, body)) = self.next_body()? {
             let Kind::Data { values, encoding, levels } = header.page else {
                 return Err(self.named("is a dictionary where there is none"));
@@ -300,11 +300,11 @@ impl PageReader for PageSource {
 }
 
 /// The pages of one piece, for the parquet crate: all that there is of a file.
-pub(super) struct OnePiece {
-    pub(super) bytes: Bytes,
-    pub(super) layout: Layout,
-    pub(super) rows: usize,
-    pub(super) metadata: Arc<ParquetMetaData>,
+pub(in crate::scan) struct OnePiece {
+    pub(in crate::scan) bytes: Bytes,
+    pub(in crate::scan) layout: Layout,
+    pub(in crate::scan) rows: usize,
+    pub(in crate::scan) metadata: Arc<ParquetMetaData>,
 }
 
 impl RowGroups for OnePiece {

@@ -6,7 +6,7 @@
 
 /// What a field holds.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(in crate::scan) enum Kind {
     Bool,
     Byte,
     I16,
@@ -24,20 +24,20 @@ pub(super) enum Kind {
 }
 
 /// A structure: its known fields in the order of their numbers.
-pub(super) struct Struct {
+pub(in crate::scan) struct Struct {
     /// Tells it from others, in events.
-    pub(super) name: Name,
-    pub(super) fields: &'static [Field],
+    pub(in crate::scan) name: Name,
+    pub(in crate::scan) fields: &'static [Field],
     /// Of a union exactly one field is there.
-    pub(super) is_union: bool,
+    pub(in crate::scan) is_union: bool,
 }
 
 /// Number, whether it must be there, and what it holds.
-pub(super) type Field = (i16, bool, Kind);
+pub(in crate::scan) type Field = (i16, bool, Kind);
 
 /// The structures whose values somebody needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(in crate::scan) enum Name {
     File,
     SchemaElement,
     RowGroup,
@@ -51,7 +51,7 @@ pub(super) enum Name {
 }
 
 /// What is met on the way.
-pub(super) enum Event {
+pub(in crate::scan) enum Event {
     /// A struct begins.
     Begin(Name),
     /// A field of numbers, true and false among them.
@@ -62,27 +62,27 @@ pub(super) enum Event {
     End(Name),
 }
 
-pub(super) const I32: u8 = 5;
-pub(super) const I64: u8 = 6;
+pub(in crate::scan) const I32: u8 = 5;
+pub(in crate::scan) const I64: u8 = 6;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
 /// Structs within structs that nobody here knows.
-const DEPTH: u8 = 16;
+const MAX_DEPTH: u8 = 16;
 
 /// Structs in one list: a byte of a file is enough for one.
 const MAX_STRUCTS: u64 = 1 << 20;
 
 /// A reader. `None` is what cannot be read in exactly one way, or the end.
-pub(super) struct Thrift<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) at: usize,
+pub(in crate::scan) struct Thrift<'a> {
+    pub(in crate::scan) bytes: &'a [u8],
+    pub(in crate::scan) at: usize,
 }
 
 impl Thrift<'_> {
     /// Reads a whole struct, and tells of all that is known in it.
-    pub(super) fn read<F: FnMut(Event) -> Option<()>>(
+    pub(in crate::scan) fn read<F: FnMut(Event) -> Option<()>>(
         &mut self,
         of: &'static Struct,
         tell: &mut F,
@@ -93,7 +93,7 @@ impl Thrift<'_> {
             number = next;
             count += 1;
             let Some(at) = of.fields.iter().position(|known| known.0 == number) else {
-                self.skip(wire, DEPTH)?;
+                self.skip(wire, MAX_DEPTH)?;
                 continue;
             };
             if seen & 1 << at != 0 {
@@ -139,7 +139,7 @@ impl Thrift<'_> {
             (Kind::I32, I32) => i64::from(i32::try_from(self.zigzag()?).ok()?),
             (Kind::I64, I64) => self.zigzag()?,
             (Kind::Binary, BINARY) | (Kind::Opaque, STRUCT) => {
-                self.skip(wire, DEPTH)?;
+                self.skip(wire, MAX_DEPTH)?;
                 return tell(Event::Bytes(name, field, self.at - begin, begin));
             }
             (Kind::Struct(of), STRUCT) => return self.read(of, tell),
@@ -159,7 +159,7 @@ impl Thrift<'_> {
                 return Some(());
             }
             (Kind::Strings, LIST) => {
-                return (0..self.list(BINARY)?).try_for_each(|_| self.skip(BINARY, DEPTH));
+                return (0..self.list(BINARY)?).try_for_each(|_| self.skip(BINARY, MAX_DEPTH));
             }
             _ => return None,
         };
@@ -221,18 +221,18 @@ impl Thrift<'_> {
         if matches!(wire, 1 | 2) { self.forward(1) } else { self.skip(wire, depth) }
     }
 
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(in crate::scan) fn byte(&mut self) -> Option<u8> {
         let byte = self.bytes.get(self.at).copied()?;
         self.at += 1;
         Some(byte)
     }
 
-    pub(super) fn forward(&mut self, by: u64) -> Option<()> {
+    pub(in crate::scan) fn forward(&mut self, by: u64) -> Option<()> {
         let to = self.at.checked_add(usize::try_from(by).ok()?)?;
         (to <= self.bytes.len()).then(|| self.at = to)
     }
 
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(in crate::scan) fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -248,7 +248,7 @@ impl Thrift<'_> {
         None
     }
 
-    pub(super) fn zigzag(&mut self) -> Option<i64> {
+    pub(in crate::scan) fn zigzag(&mut self) -> Option<i64> {
         self.varint().map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
     }
 }

@@ -8,15 +8,15 @@ use bloomsday_common::memory::available;
 use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 
-use crate::build::Job;
-use crate::gates::MAX_NORM_AGE_DAYS;
+use crate::gates::MAX_BASELINE_AGE_DAYS;
+use crate::job::Job;
 use crate::partition::Distinct;
 use crate::verify;
 
 /// How many earlier days' pointers are tried, the newest first, until one leads to a sound filter.
 const MAX_TRIED: usize = 8;
 /// A store that does not answer so often is asked no more: each time may take a minute.
-const MAX_UNREACHED: usize = 2;
+const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of twice this day's size is fetched whatever the budget: a day of half the IDs can
 /// be honest, and with room for itself and its copy there is room for that one too.
 const HONEST_RATIO: u64 = 2;
@@ -25,7 +25,7 @@ const SMALL_BYTES: u64 = 8 << 20;
 
 /// What an earlier day tells.
 #[derive(Debug, Default)]
-pub(crate) struct Compared {
+pub(crate) struct Comparison {
     /// The share of the day's IDs that the earlier filter holds, and its standard deviation.
     pub(crate) overlap: Option<(f64, f64)>,
     /// The earlier filter, and how many IDs it holds.
@@ -35,7 +35,7 @@ pub(crate) struct Compared {
 }
 
 /// Asks a day's IDs of the newest earlier filter that can be had, however old within
-/// [`MAX_NORM_AGE_DAYS`].
+/// [`MAX_BASELINE_AGE_DAYS`].
 ///
 /// `own` is the size of the day's own blob. Cost: a listing of the pointers, a fetch, and a question an ID.
 pub(crate) async fn compare<H: IdHash>(
@@ -43,8 +43,8 @@ pub(crate) async fn compare<H: IdHash>(
     store: &Store,
     distinct: &Distinct<H>,
     own: u64,
-) -> Compared {
-    let mut compared = Compared::default();
+) -> Comparison {
+    let mut compared = Comparison::default();
     let days = match store.pointer_days(&job.filter).await {
         Ok(days) => days,
         Err(error) => {
@@ -53,11 +53,11 @@ pub(crate) async fn compare<H: IdHash>(
             return compared;
         }
     };
-    let oldest = job.day.minus(MAX_NORM_AGE_DAYS);
+    let oldest = job.day.minus(MAX_BASELINE_AGE_DAYS);
     let days = days.into_iter().rev().filter(|day| *day < job.day && *day >= oldest);
-    let mut unreached = 0;
+    let mut unreachable = 0;
     for day in days.take(MAX_TRIED) {
-        if unreached >= MAX_UNREACHED {
+        if unreachable >= MAX_UNREACHABLE {
             break;
         }
         let mut skip = |why: String| {
@@ -73,12 +73,12 @@ pub(crate) async fn compare<H: IdHash>(
                 continue;
             }
             Err(error) => {
-                unreached += usize::from(error.is_transient());
+                unreachable += usize::from(error.is_transient());
                 skip(error.to_string());
                 continue;
             }
         };
-        let limit = most_bytes(job.memory, own);
+        let limit = max_fetch_bytes(job.memory, own);
         let opened = match store.fetch(&pointer.blob, limit).await {
             Ok(fetched) => blob::open(fetched, &pointer.blob),
             Err(error) => Err(error),
@@ -86,7 +86,7 @@ pub(crate) async fn compare<H: IdHash>(
         let (header, filter) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                unreached += usize::from(error.is_transient());
+                unreachable += usize::from(error.is_transient());
                 skip(error.to_string());
                 // What the record says is better than nothing.
                 let ids = pointer.ids.map(|ids| (pointer.blob.clone(), ids));
@@ -114,7 +114,7 @@ pub(crate) async fn compare<H: IdHash>(
 }
 
 /// The largest blob that is fetched to compare with, beside a day's own filter.
-fn most_bytes(memory: u64, own: u64) -> u64 {
+fn max_fetch_bytes(memory: u64, own: u64) -> u64 {
     let honest = own.saturating_mul(HONEST_RATIO).saturating_add(SMALL_BYTES);
     let budget = memory.saturating_sub(own).max(honest);
     let there = available().map_or(u64::MAX, |there| there.bytes);
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn a_small_budget_still_compares_with_an_honest_day_and_not_with_any() {
         let mib = 1 << 20;
-        assert_eq!(most_bytes(0, 100 * mib), 208 * mib);
-        assert_eq!(most_bytes(500 * mib, 100 * mib), 400 * mib);
-        assert!(most_bytes(u64::MAX, mib) <= MAX_BLOB_BYTES);
+        assert_eq!(max_fetch_bytes(0, 100 * mib), 208 * mib);
+        assert_eq!(max_fetch_bytes(500 * mib, 100 * mib), 400 * mib);
+        assert!(max_fetch_bytes(u64::MAX, mib) <= MAX_BLOB_BYTES);
     }
 }

@@ -9,7 +9,7 @@ use brotli_decompressor::{BrotliDecoderParameter, Decompressor};
 use parquet::basic::Compression;
 
 /// Unpacks the pages of one column.
-pub(super) enum Codec {
+pub(in crate::scan) enum Codec {
     None,
     Snappy(Box<snap::raw::Decoder>),
     Gzip,
@@ -26,7 +26,7 @@ fn damaged(e: impl std::fmt::Display) -> String {
 
 impl Codec {
     /// What Brotli needs beside the page: its window, which grows with the page up to 16 MiB, and tables.
-    pub(super) fn scratch(codec: Compression, page: u64) -> u64 {
+    pub(in crate::scan) fn scratch(codec: Compression, page: u64) -> u64 {
         match codec {
             Compression::BROTLI(_) => (4 * page).min(32 << 20) + (6 << 20),
             Compression::LZ4 => (2 * page).min(16 << 20),
@@ -34,7 +34,7 @@ impl Codec {
         }
     }
 
-    pub(super) fn new(codec: Compression) -> Result<Codec, String> {
+    pub(in crate::scan) fn new(codec: Compression) -> Result<Codec, String> {
         Ok(match codec {
             Compression::UNCOMPRESSED => Codec::None,
             Compression::SNAPPY => Codec::Snappy(Box::default()),
@@ -47,7 +47,7 @@ impl Codec {
         })
     }
 
-    pub(super) fn is_none(&self) -> bool {
+    pub(in crate::scan) fn is_none(&self) -> bool {
         matches!(self, Codec::None)
     }
 
@@ -55,7 +55,7 @@ impl Codec {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn unpack(
+    pub(in crate::scan) fn unpack(
         &mut self,
         packed: &[u8],
         front: &[u8],

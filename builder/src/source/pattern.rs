@@ -11,7 +11,7 @@ const ONE_NAME_EACH: MatchOptions = MatchOptions {
 
 /// What of a folder is wanted.
 #[derive(Clone, Debug)]
-pub(super) enum Wanted {
+pub(super) enum InputPattern {
     /// All of it, to its depths.
     All,
     /// What matches a glob.
@@ -35,10 +35,10 @@ enum Part {
     One(Pattern),
 }
 
-impl Wanted {
+impl InputPattern {
     /// # Errors
     /// What is wrong with the glob.
-    pub(super) fn glob(pattern: &str) -> Result<Wanted, PatternError> {
+    pub(super) fn glob(pattern: &str) -> Result<InputPattern, PatternError> {
         let whole = Pattern::new(pattern)?;
         let parts = pattern.split('/').map(|part| match part {
             "**" => Some(Part::Any),
@@ -52,51 +52,51 @@ impl Wanted {
         }
         let any = |parts: &Vec<Part>| parts.iter().any(|part| matches!(part, Part::Any));
         let any_depth = folders.as_ref().is_none_or(any);
-        Ok(Wanted::Glob(Glob { whole, folders, any_depth }))
+        Ok(InputPattern::Glob(Glob { whole, folders, any_depth }))
     }
 
     /// Whether a file is wanted.
-    pub(super) fn is(&self, relative: &str) -> bool {
+    pub(super) fn matches(&self, relative: &str) -> bool {
         match self {
-            Wanted::All => true,
-            Wanted::Glob(glob) => glob.whole.matches_with(relative, ONE_NAME_EACH),
+            InputPattern::All => true,
+            InputPattern::Glob(glob) => glob.whole.matches_with(relative, ONE_NAME_EACH),
         }
     }
 
     /// Whether something in or below a folder could be wanted.
-    pub(super) fn leads(&self, folder: &str) -> bool {
+    pub(super) fn may_contain(&self, folder: &str) -> bool {
         self.matches_folder(folder, true)
     }
 
     /// Whether a file directly in the folder could be wanted.
-    pub(super) fn is_folder(&self, folder: &str) -> bool {
+    pub(super) fn may_hold_file(&self, folder: &str) -> bool {
         self.matches_folder(folder, false)
     }
 
     /// Whether wanted files may lie at several depths, so that a folder above others may hold none.
     pub(super) fn any_depth(&self) -> bool {
-        matches!(self, Wanted::Glob(Glob { any_depth: true, .. }))
+        matches!(self, InputPattern::Glob(Glob { any_depth: true, .. }))
     }
 
-    fn matches_folder(&self, folder: &str, or_leads: bool) -> bool {
-        let Wanted::Glob(Glob { folders: Some(parts), .. }) = self else { return true };
+    fn matches_folder(&self, folder: &str, or_prefix: bool) -> bool {
+        let InputPattern::Glob(Glob { folders: Some(parts), .. }) = self else { return true };
         let names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
-        match_names(parts, &names, or_leads)
+        match_names(parts, &names, or_prefix)
     }
 }
 
 /// Whether the names match the parts; or, if so asked, the first of them.
-fn match_names(parts: &[Part], names: &[&str], or_the_first: bool) -> bool {
+fn match_names(parts: &[Part], names: &[&str], or_prefix: bool) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, names) => names.is_none(),
-        (Some(_), None) if or_the_first => true,
-        (Some((Part::Any, rest)), None) => match_names(rest, names, or_the_first),
+        (Some(_), None) if or_prefix => true,
+        (Some((Part::Any, rest)), None) => match_names(rest, names, or_prefix),
         (Some((Part::Any, rest)), Some((_, below))) => {
-            match_names(rest, names, or_the_first) || match_names(parts, below, or_the_first)
+            match_names(rest, names, or_prefix) || match_names(parts, below, or_prefix)
         }
         (Some((Part::One(_), _)), None) => false,
         (Some((Part::One(part), rest)), Some((name, below))) => {
-            part.matches_with(name, ONE_NAME_EACH) && match_names(rest, below, or_the_first)
+            part.matches_with(name, ONE_NAME_EACH) && match_names(rest, below, or_prefix)
         }
     }
 }
@@ -135,8 +135,8 @@ mod tests {
             ("a/**", "b", false, false),
             ("[a/b]x/*", "q", true, true),
         ] {
-            let wanted = Wanted::glob(glob).unwrap();
-            let told = (wanted.leads(folder), wanted.is_folder(folder));
+            let pattern = InputPattern::glob(glob).unwrap();
+            let told = (pattern.may_contain(folder), pattern.may_hold_file(folder));
             assert_eq!(told, (leads, holds), "{glob} {folder}");
         }
     }

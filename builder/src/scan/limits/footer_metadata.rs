@@ -6,46 +6,46 @@
 
 use std::ops::Range;
 
-use super::grammar;
+use super::parquet_thrift;
 use super::thrift::{Event, Name, Thrift};
 
 /// The groups within groups of a schema. Real ones have ten; each takes stack of the parquet crate.
 const MAX_NESTING: usize = 100;
 
 /// What a schema takes when it is a tree, for each of its elements, beside names.
-const BYTES_AN_ELEMENT: u64 = 1 << 10;
+const BYTES_PER_ELEMENT: u64 = 1 << 10;
 
 /// What each part of a leaf's path takes, beside its name.
-const BYTES_A_PART: u64 = 48;
+const BYTES_PER_PATH_PART: u64 = 48;
 
 /// A footer that has been looked through from end to end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Footer<'a> {
+pub(in crate::scan) struct Footer<'a> {
     bytes: &'a [u8],
     /// Where the list of schema elements lies.
     schema: Range<usize>,
     /// How many rows the file claims.
-    pub(super) rows: i64,
+    pub(in crate::scan) rows: i64,
     /// How many row groups there are.
-    pub(super) groups: usize,
+    pub(in crate::scan) groups: usize,
     /// How much memory the schema takes as a tree, at most.
-    pub(super) schema_bytes: u64,
+    pub(in crate::scan) schema_bytes: u64,
 }
 
 /// What a row group says of one column. All of it is as claimed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group {
-    pub(super) rows: i64,
-    pub(super) columns: usize,
+pub(in crate::scan) struct Group {
+    pub(in crate::scan) rows: i64,
+    pub(in crate::scan) columns: usize,
     /// The physical type and the codec, by their numbers.
-    pub(super) physical: i64,
-    pub(super) codec: i64,
-    pub(super) compressed: i64,
-    pub(super) data_at: i64,
-    pub(super) dictionary_at: Option<i64>,
-    pub(super) is_elsewhere: bool,
-    pub(super) is_encrypted: bool,
-    pub(super) has_metadata: bool,
+    pub(in crate::scan) physical: i64,
+    pub(in crate::scan) codec: i64,
+    pub(in crate::scan) compressed: i64,
+    pub(in crate::scan) data_at: i64,
+    pub(in crate::scan) dictionary_at: Option<i64>,
+    pub(in crate::scan) is_elsewhere: bool,
+    pub(in crate::scan) is_encrypted: bool,
+    pub(in crate::scan) has_metadata: bool,
 }
 
 impl Footer<'_> {
@@ -55,11 +55,11 @@ impl Footer<'_> {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn read(bytes: &[u8]) -> Result<Footer<'_>, String> {
+    pub(in crate::scan) fn read(bytes: &[u8]) -> Result<Footer<'_>, String> {
         let mut footer = Footer { bytes, schema: 0..0, rows: 0, groups: 0, schema_bytes: 0 };
         let mut nesting = Nesting::default();
         let mut element = (0, 0);
-        let read = Thrift { bytes, at: 0 }.read(&grammar::FILE, &mut |event| {
+        let read = Thrift { bytes, at: 0 }.read(&parquet_thrift::FILE, &mut |event| {
             match event {
                 Event::Begin(Name::SchemaElement) => element = (0, 0),
                 Event::Number(Name::SchemaElement, 5, children) => element.0 = children,
@@ -87,7 +87,7 @@ impl Footer<'_> {
     }
 
     /// A footer with this schema and nothing else.
-    pub(super) fn schema_alone(&self) -> Vec<u8> {
+    pub(in crate::scan) fn schema_alone(&self) -> Vec<u8> {
         // Version 1 in field 1; the list in field 2; no rows in field 3; no row groups in field 4.
         let schema = &self.bytes[self.schema.clone()];
         [&[0x15, 2, 0x19][..], schema, &[0x16, 0, 0x19, 0x0c, 0]].concat()
@@ -96,14 +96,14 @@ impl Footer<'_> {
     /// Calls `take` with what each row group says of its column number `leaf`.
     ///
     /// Cost: one pass over the footer's bytes.
-    pub(super) fn for_each_group<E>(
+    pub(in crate::scan) fn for_each_group<E>(
         &self,
         leaf: usize,
         mut take: impl FnMut(Group) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut group = Group::default();
         let mut failed = None;
-        let _ = Thrift { bytes: self.bytes, at: 0 }.read(&grammar::FILE, &mut |event| {
+        let _ = Thrift { bytes: self.bytes, at: 0 }.read(&parquet_thrift::FILE, &mut |event| {
             let is_it = group.columns == leaf + 1;
             match event {
                 Event::Begin(Name::RowGroup) => group = Group::default(),
@@ -158,10 +158,10 @@ impl Nesting {
             None => self.is_beyond |= self.seen > 1,
         }
         let path = self.open.last().map_or(0, |group| group.1) + name;
-        self.bytes += BYTES_AN_ELEMENT + 4 * name;
+        self.bytes += BYTES_PER_ELEMENT + 4 * name;
         match children {
             1.. => self.open.push((children, path)),
-            0 => self.bytes += 2 * (path + BYTES_A_PART * self.open.len() as u64),
+            0 => self.bytes += 2 * (path + BYTES_PER_PATH_PART * self.open.len() as u64),
             _ => return None,
         }
         self.deepest = self.deepest.max(self.open.len());

@@ -3,24 +3,24 @@
 
 use parquet::basic::Encoding;
 
-use super::grammar;
+use super::parquet_thrift;
 use super::thrift::{Event, Name, Thrift};
 
 /// The most bytes that one page may unpack to.
-pub(super) const MAX_PAGE_BYTES: u64 = 1 << 30;
+pub(in crate::scan) const MAX_PAGE_BYTES: u64 = 1 << 30;
 
 /// A page's header. All of it is as claimed, and no number is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) uncompressed: u32,
-    pub(super) compressed: u32,
-    pub(super) crc: Option<u32>,
-    pub(super) page: Kind,
+pub(in crate::scan) struct Header {
+    pub(in crate::scan) uncompressed: u32,
+    pub(in crate::scan) compressed: u32,
+    pub(in crate::scan) crc: Option<u32>,
+    pub(in crate::scan) page: Kind,
 }
 
 /// What is in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::scan) enum Kind {
     Index,
     Dictionary { values: u32, encoding: Encoding },
     Data { values: u32, encoding: Encoding, levels: Levels },
@@ -28,7 +28,7 @@ pub(super) enum Kind {
 
 /// Where the levels of a data page are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Levels {
+pub(in crate::scan) enum Levels {
     /// Packed with its values, in an encoding of their own: the first version of a data page.
     Packed { encoding: Encoding },
     /// In front of them: the second version.
@@ -40,7 +40,7 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(super) fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
+    pub(in crate::scan) fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
         const UNREADABLE: &str = "has a header that cannot be read";
         let mut thrift = Thrift { bytes, at: 0 };
         let mut outer = [None; 5];
@@ -64,7 +64,7 @@ impl Header {
             }
             Some(())
         };
-        thrift.read(&grammar::PAGE, &mut tell).ok_or(UNREADABLE)?;
+        thrift.read(&parquet_thrift::PAGE, &mut tell).ok_or(UNREADABLE)?;
         let length = thrift.at;
         let number = |what: &str, number: Option<i64>| {
             let number = number.ok_or_else(|| UNREADABLE.to_owned())?;
@@ -129,11 +129,11 @@ fn encoding(number: i64) -> Option<Encoding> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::scan) mod tests {
     use super::*;
 
     /// A v1 data page header of 4 values with an encoding, and its levels' encodings.
-    pub(in super::super) fn header(uncompressed: u8, compressed: u8, encoding: u8) -> Vec<u8> {
+    pub(in crate::scan) fn header(uncompressed: u8, compressed: u8, encoding: u8) -> Vec<u8> {
         let outer = [0x15, 0, 0x15, uncompressed, 0x15, compressed, 0x2c];
         let inner = [0x15, 8, 0x15, encoding * 2, 0x15, 6, 0x15, 6, 0];
         [&outer[..], &inner, &[0]].concat()

@@ -1,0 +1,92 @@
+//! [`Job`]: what to build, and [`Progress`]: how far the build is.
+
+use std::path::PathBuf;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::Retention;
+
+use crate::gates::Gates;
+use crate::scan;
+use crate::source::Window;
+
+/// One build: its input, the filter's size, and the limits that apply.
+///
+/// ```
+/// use bloomsday_builder::{Job, Window};
+/// use bloomsday_builder::gates::Gates;
+/// use bloomsday_common::filter::Layout;
+/// use bloomsday_common::protocol::Retention;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let job = Job {
+///     filter: "retargeting".parse()?,
+///     day: "2026-11-19".parse()?,
+///     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
+///     window: Window::default(),
+///     column: "user_id".into(),
+///     fpp: 0.03,
+///     layout: Layout::Blocked,
+///     memory: 4 << 30,
+///     spill_folder: std::env::temp_dir(),
+///     threads: 4,
+///     by: "nightly@batch-1".into(),
+///     gates: Gates::default(),
+///     accept_change: None,
+///     retention: Retention::default(),
+///     dry_run: false,
+/// };
+/// job.window.check(&job.inputs)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The filter to build.
+    pub filter: FilterName,
+    /// The day that the filter is for.
+    pub day: Day,
+    /// Files, folders or globs, as paths or URLs. The builder replaces `{day}` in them.
+    pub inputs: Vec<String>,
+    /// How many days of input the filter covers.
+    pub window: Window,
+    /// The column with the IDs. A value in nested structs has a dotted name: `user.device.id`.
+    pub column: String,
+    /// The false-positive probability that determines the filter's size.
+    pub fpp: f64,
+    /// How the filter arranges its bits.
+    pub layout: Layout,
+    /// The memory budget of the build, in bytes. Hashes that do not fit go to a temporary file in
+    /// `spill_folder`. The filter and the copy that is read back must fit in memory.
+    pub memory: u64,
+    /// The folder for the temporary file.
+    pub spill_folder: PathBuf,
+    /// The number of threads that decode, deduplicate and fill.
+    pub threads: usize,
+    /// Who runs the build. The history and the pointer record it.
+    pub by: String,
+    /// The limits for the day's numbers.
+    pub gates: Gates,
+    /// The reason to publish a day that fails a gate. With `None` such a day is refused.
+    pub accept_change: Option<String>,
+    /// How long the store keeps blobs. A blob that prune may soon delete is uploaded again.
+    pub retention: Retention,
+    /// Build and check the filter, but write nothing to the store.
+    pub dry_run: bool,
+}
+
+/// The step that a build has reached.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// The build reads the input.
+    Scan(scan::Progress),
+    /// The build removes duplicates and counts the IDs.
+    Count,
+    /// The build sets the filter's bits.
+    Fill,
+    /// The build uploads the blob: bytes sent so far, and bytes in total.
+    Upload(u64, u64),
+    /// The build looks up every ID in the bytes that it read back.
+    Verify,
+}
