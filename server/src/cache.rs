@@ -1,15 +1,15 @@
-//! The local copy: the verified blob of each filter that was followed last, for a start without the
+//! [`Cache`]: a local copy of the verified blob that each filter used last, for a start without the
 //! store.
 //!
 //! ```text
-//! FOLDER/bloomsday-cache                 whose it is: the store's address, without secrets
-//! FOLDER/FILTER/followed                 which copy was followed last, and of which store
+//! FOLDER/bloomsday-cache                 the marker: the address of its store, without secrets
+//! FOLDER/FILTER/followed                 the record: the copy that was used last, and its store
 //! FOLDER/FILTER/DAY-DIGEST.copy          the blob
 //! ```
 //!
-//! The folder is no store and lies in none, and no other store's server shares it. Whatever stands
-//! in it, no look waits for it: only regular files are opened, links are not followed, reads are
-//! bounded in bytes and time. Nothing is deleted or written over but what bears the names above.
+//! The folder is not a store, is not in one, and belongs to the servers of one store. No poll waits
+//! for it, whatever it contains: only regular files are opened, links are not followed, and reads
+//! are bounded in bytes and time. Only files with the names above are deleted or replaced.
 
 mod place;
 
@@ -31,22 +31,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The file that says whose cache this is.
+/// The file that names the store of this cache.
 const MARKER: &str = "bloomsday-cache";
-/// The file with the record last followed, in a filter's folder.
+/// The file with the record, in a filter's folder.
 const FOLLOWED: &str = "followed";
-/// What the name of a copy ends with.
+/// The extension of a copy.
 const COPY: &str = "copy";
-/// The layout's number: another is not read.
+/// The version of the layout: no other is read.
 const LAYOUT: u32 = 1;
-/// A longer record or marker is not ours.
+/// The longest record or marker.
 const MAX_RECORD_BYTES: u64 = 16 << 10;
-/// How long a record may take to be read.
+/// The time limit to read a record.
 const RECORD_DEADLINE: Duration = Duration::from_secs(5);
-/// How many names are tried for a file that is written, where somebody put other things under them.
+/// How many names are tried for a new file, where something else has the first.
 const MAX_NAMES: u32 = 8;
 
-/// What is in the marker, and with a blob in a record.
+/// The content of the marker; with a blob, that of a record.
 #[derive(Serialize, Deserialize)]
 struct Record {
     bloomsday_cache: u32,
@@ -55,22 +55,22 @@ struct Record {
     blob: Option<String>,
 }
 
-/// A folder with one blob a filter. Cheap to clone.
+/// A folder with one blob for each filter. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Cache {
     folder: PathBuf,
-    /// What the store is called, and what holds its pointers.
+    /// The names of the store and of the place of its pointers.
     store: Arc<str>,
-    /// A read did not come back in time: nothing here is asked any more.
+    /// A read took too long: the cache is not used any more.
     hangs: Arc<AtomicBool>,
 }
 
 impl Cache {
-    /// Opens the folder for the copies of a store, and makes it if need be.
+    /// Opens the folder for the copies of a store, and makes it if necessary.
     ///
     /// # Errors
-    /// [`Error::Cache`] for a folder that is a store's, lies in one, or has the copies of another;
-    /// [`Error::System`] when it cannot be made.
+    /// [`Error::Cache`] for a folder that belongs to a store, is in one, or has copies of another
+    /// store; [`Error::System`] when it cannot be made.
     pub(crate) fn open(folder: &Path, store: &Store) -> Result<Cache, Error> {
         let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
         let real = place::real(folder).map_err(refused)?;
@@ -91,19 +91,19 @@ impl Cache {
             }
             Err(error) => {
                 let folder = folder.display();
-                tracing::warn!("nothing can be cached in {folder} for the time being: {error}");
+                tracing::warn!("nothing can be cached in {folder} for now: {error}");
             }
         }
         Ok(cache)
     }
 
-    /// What was followed last, if a copy of this very store is known to be here.
+    /// The blob that was used last, if its copy is from this store.
     pub(crate) async fn followed(&self, filter: &FilterName) -> Option<BlobKey> {
         let (cache, filter) = (self.clone(), filter.clone());
         self.in_time(RECORD_DEADLINE, move || cache.record(&filter)).await?
     }
 
-    /// A copy that is here, and its size.
+    /// The copy of a blob, if there is one, and its size.
     pub(crate) async fn copy(&self, key: &BlobKey) -> Option<(File, u64)> {
         let path = self.path_of(key)?;
         let open =
@@ -115,13 +115,13 @@ impl Cache {
     pub(crate) async fn read(
         &self,
         (file, bytes): (File, u64),
-        spare: Option<Buffer>,
+        spare_buffer: Option<Buffer>,
         deadline: Duration,
     ) -> Option<RawBlob> {
         let read = move || {
             let bytes = usize::try_from(bytes).ok()?;
-            let memory = match spare {
-                Some(spare) => spare.reuse(bytes),
+            let memory = match spare_buffer {
+                Some(spare_buffer) => spare_buffer.reuse(bytes),
                 None => Buffer::zeroed(bytes),
             };
             read_copy(&file, memory.ok()?).ok()
@@ -129,16 +129,16 @@ impl Cache {
         self.in_time(deadline, read).await?
     }
 
-    /// Drops a copy that turned out damaged, so that it is written anew.
+    /// Removes a damaged copy, so that it is written again.
     pub(crate) async fn forget(&self, key: &BlobKey) {
         let Some(path) = self.path_of(key) else { return };
-        // If it cannot be removed it is found damaged again, which costs time and nothing else.
-        let ours = |path: &Path| path.parent().is_some_and(is_folder) && is_file(path);
-        let remove = move || ours(&path).then(|| fs::remove_file(path));
+        // If it cannot be removed, the next start reads it once more, which only costs time.
+        let is_removable = |path: &Path| path.parent().is_some_and(is_folder) && is_file(path);
+        let remove = move || is_removable(&path).then(|| fs::remove_file(path));
         self.in_time(RECORD_DEADLINE, remove).await;
     }
 
-    /// Reads, on a thread that may wait for a disk for ever.
+    /// Reads on a thread of its own, which may wait for a disk for ever.
     async fn in_time<T: Send + 'static>(
         &self,
         deadline: Duration,
@@ -152,18 +152,18 @@ impl Cache {
             Err(_) => {
                 self.hangs.store(true, Ordering::Relaxed);
                 let folder = self.folder.display();
-                tracing::warn!("the cache in {folder} does not answer: it is not asked any more");
+                tracing::warn!("the cache in {folder} does not answer: it is not used any more");
                 None
             }
         }
     }
 
-    /// Keeps a verified blob as what is followed, and drops the copy before it.
+    /// Writes the copy and the record of a verified blob, and removes the copy before it.
     ///
     /// After a crash at any moment a start finds the old record or the new one, with its blob.
     pub(crate) fn keep(&self, key: &BlobKey, bytes: &[u8]) -> io::Result<()> {
         self.check_marker()?;
-        // Beside another process one would delete what the other is about to name.
+        // Otherwise one process could delete the copy that another one is about to record.
         let (marker, _) = open_file(&self.folder.join(MARKER))?;
         marker.try_lock().map_err(|error| match error {
             TryLockError::Error(error) => error,
@@ -188,7 +188,7 @@ impl Cache {
     /// Writes the marker if there is none.
     ///
     /// # Errors
-    /// Of the kind `InvalidData` when somebody else's is there, or something that is none.
+    /// The kind is `InvalidData` for the marker of another store, and for a file that is no marker.
     fn check_marker(&self) -> io::Result<()> {
         let path = self.folder.join(MARKER);
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
@@ -203,12 +203,12 @@ impl Cache {
             Ok(Some(Record { store, .. })) => {
                 Err(wrong(format!("it has the copies of {store}, not of {}", self.store)))
             }
-            Ok(None) => Err(wrong(format!("its file {MARKER} is none of this version"))),
+            Ok(None) => Err(wrong(format!("its file {MARKER} is not of this version"))),
             Err(e) => Err(wrong(format!("its file {MARKER} cannot be read: {e}"))),
         }
     }
 
-    /// What was followed last, by a record of this store.
+    /// The blob of the record, if it is from this store.
     pub(crate) fn record(&self, filter: &FilterName) -> Option<BlobKey> {
         let folder = self.folder.join(filter.as_str());
         if !is_folder(&folder) {
@@ -243,7 +243,7 @@ impl Cache {
         bytes
     }
 
-    /// Where the copy of a blob lies.
+    /// The path of the copy of a blob.
     pub(crate) fn path_of(&self, key: &BlobKey) -> Option<PathBuf> {
         let key_path = PathBuf::from(key.to_string());
         let name = Path::new(key_path.file_name()?).with_extension(COPY);
@@ -251,7 +251,7 @@ impl Cache {
     }
 }
 
-/// Whether a file bears the name of a copy.
+/// Whether a file has the name of a copy.
 fn is_copy(path: &Path) -> bool {
     let filter: FilterName = "any".parse().expect("a name");
     let blob = path.with_extension("bloom");
@@ -268,36 +268,36 @@ fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|about| about.is_dir())
 }
 
-fn in_the_way(path: &Path, wanted: &str) -> io::Error {
-    io::Error::other(format!("{} is no {wanted}: remove it", path.display()))
+fn not_a(wanted: &str, path: &Path) -> io::Error {
+    io::Error::other(format!("{} is not a {wanted}: remove it", path.display()))
 }
 
-/// Makes a filter's folder, which must be one itself and no link to one.
+/// Makes a filter's folder, which must be a folder and not a link to one.
 fn make_folder(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match is_folder(path) {
             true => Ok(()),
-            false => Err(in_the_way(path, "folder")),
+            false => Err(not_a("folder", path)),
         },
         made => made,
     }
 }
 
-/// Opens a regular file, and gives its size; opening never waits, as it would for a pipe.
+/// Opens a regular file, and returns its size. It never waits, as to open a pipe would.
 fn open_file(path: &Path) -> io::Result<(File, u64)> {
-    // Some devices do things when they are opened.
+    // To open a device can have effects.
     if !fs::symlink_metadata(path)?.is_file() {
-        return Err(in_the_way(path, "file"));
+        return Err(not_a("file", path));
     }
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("the flags fit, as they do in open(2)");
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // What is opened may be another than what was looked at.
+    // The file may have been replaced between the two calls.
     let about = file.metadata()?;
-    if about.is_file() { Ok((file, about.len())) } else { Err(in_the_way(path, "file")) }
+    if about.is_file() { Ok((file, about.len())) } else { Err(not_a("file", path)) }
 }
 
-/// Reads a record; nothing when it is none of this layout.
+/// Reads a record; `None` when it is not of this layout.
 fn read_record(path: &Path) -> io::Result<Option<Record>> {
     let (file, _) = open_file(path)?;
     let mut bytes = Vec::new();
@@ -306,31 +306,30 @@ fn read_record(path: &Path) -> io::Result<Option<Record>> {
     Ok(record.filter(|record| record.bloomsday_cache == LAYOUT))
 }
 
-/// Writes a file in place of one that is there, whole or not at all. `step` is told how far it is.
+/// Writes or replaces a file, completely or not at all. It calls `step` with the name of each step.
 fn write_durably(path: &Path, bytes: &[u8], step: fn(&'static str)) -> io::Result<()> {
-    let (mut file, temporary) = create_beside(path)?;
+    let (mut file, temporary) = create_temporary(path)?;
     let mut write = || {
         file.write_all(bytes)?;
         file.sync_all()?;
         step("cache-staged");
         if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
-            return Err(in_the_way(path, "file"));
+            return Err(not_a("file", path));
         }
         fs::rename(&temporary, path)?;
         step("cache-renamed");
         Ok(())
     };
     write().inspect_err(|_: &io::Error| {
-        // A full disk is not helped by half a blob; and if this fails too, the next write tries
-        // again.
+        // Half a blob would only fill the disk; if this fails, too, the next write tries again.
         let _ = fs::remove_file(&temporary);
     })?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Makes a new file beside `path`. One of its name that an earlier write left is written anew;
-/// anything else is left alone, and another name is taken.
-fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+/// Makes a new file in the folder of `path`. A file that an earlier write left is replaced; if
+/// something else has the name, another name is tried.
+fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut last = None;
     for n in 0..MAX_NAMES {
         let temporary = path.with_extension(if n == 0 { "new".into() } else { format!("new{n}") });

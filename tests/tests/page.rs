@@ -204,10 +204,15 @@ fn the_page_is_whole_and_asks_nobody_else() {
     for outside in ["src=\"http", "href=\"http", "url(", "@import", "//cdn"] {
         assert!(!html.contains(outside), "{outside}");
     }
-    // Questions about days are bounded, and only the admin address has them.
-    assert_eq!(daemon.get("/v1/filters/rt/why?id=x").status, 404);
+    // A trace is bounded, only the admin address has it, and `why` is its alias.
+    for name in ["trace", "why"] {
+        let path = format!("/v1/filters/rt/{name}?id=x");
+        assert_eq!(daemon.get(&path).status, 404);
+        let found = ureq::get(&format!("{}{path}&days=1", daemon.admin)).call().unwrap();
+        assert_eq!(found.status().as_u16(), 200, "{name}");
+    }
     for wrong in ["", "?days=3", "?id=x&days=0", "?id=x&days=32", "?id=x&store=s3://evil"] {
-        let url = format!("{}/v1/filters/rt/why{wrong}", daemon.admin);
+        let url = format!("{}/v1/filters/rt/trace{wrong}", daemon.admin);
         let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
         assert_eq!(answer.status().as_u16(), 400, "{wrong}");
     }

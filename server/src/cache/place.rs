@@ -1,4 +1,4 @@
-//! Where a cache may lie: in no store, and around none. Only looks; writes nothing.
+//! Where a cache may be: not in a store, and with no store in it. Reads only; writes nothing.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -6,35 +6,35 @@ use std::path::{Component, Path, PathBuf};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 
-/// How many entries of a folder are looked at for filters; a store with more has some among the
+/// The most entries of a folder that are checked for filters; a larger store has some among the
 /// first.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The real path of a folder that may not be there yet.
+/// The real path of a folder that may not exist yet.
 pub(super) fn real(folder: &Path) -> Result<PathBuf, String> {
-    let whole = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    let mut there = whole.as_path();
+    let absolute = std::path::absolute(folder).map_err(|e| e.to_string())?;
+    let mut there = absolute.as_path();
     loop {
         if fs::symlink_metadata(there).is_ok() {
-            let rest = whole.strip_prefix(there).expect("it is the beginning of the whole");
+            let rest = absolute.strip_prefix(there).expect("it is a prefix");
             if rest.components().any(|part| part == Component::ParentDir) {
-                return Err("`..` leads through what is not there".into());
+                return Err("`..` leads through a folder that does not exist".into());
             }
             let real = there.canonicalize().map_err(|e| format!("{}: {e}", there.display()))?;
             return Ok(real.join(rest));
         }
-        there = there.parent().ok_or("nothing of its path is there")?;
+        there = there.parent().ok_or("no part of its path exists")?;
     }
 }
 
-/// Refuses a folder that is a store, lies in one, or has `store` in it.
+/// Refuses a folder that is a store, is in a store, or has `store` in it.
 pub(super) fn check(folder: &Path, store: &Store) -> Result<(), String> {
     if let Some(own) = store.folder() {
         if folder.starts_with(own) {
-            return Err(format!("it lies in the store {}", own.display()));
+            return Err(format!("it is in the store {}", own.display()));
         }
         if own.starts_with(folder) {
-            return Err(format!("the store {} lies in it", own.display()));
+            return Err(format!("the store {} is in it", own.display()));
         }
     }
     if has_filter(folder, |filter| filter.join("pointers").is_dir()) {
@@ -42,10 +42,10 @@ pub(super) fn check(folder: &Path, store: &Store) -> Result<(), String> {
     }
     for around in folder.ancestors() {
         if is_filter(around) {
-            return Err(format!("it lies in a store, in the filter {}", around.display()));
+            return Err(format!("it is in a store, in the filter {}", around.display()));
         }
         if has_filter(around, is_filter) {
-            return Err(format!("it lies in the store {}", around.display()));
+            return Err(format!("it is in the store {}", around.display()));
         }
     }
     Ok(())
@@ -58,7 +58,7 @@ fn is_filter(folder: &Path) -> bool {
 }
 
 fn has_filter(folder: &Path, is_filter: impl Fn(&Path) -> bool) -> bool {
-    // What cannot be listed cannot be told to be a store either.
+    // A folder that cannot be listed does not count as a store.
     let Ok(entries) = fs::read_dir(folder) else { return false };
     let mut entries = entries.flatten().take(MAX_ENTRIES);
     entries.any(|entry| {

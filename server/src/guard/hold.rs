@@ -1,9 +1,9 @@
-//! [`GuardHold`]: the guard of one filter between rounds. It remembers the filter held back and
-//! since when, and writes what it found into status and log.
+//! [`GuardHold`]: the guard of one filter between rounds. It remembers the filter that is held back
+//! and since when, and writes its verdicts to status and log.
 //!
-//! A held filter stays in memory. Fetching it again at each poll would cost the store a blob every
-//! ten minutes and could fail just when it is to answer; room for two filters was needed to load it
-//! anyway, and it goes before another is loaded.
+//! A filter on hold stays in memory. To fetch it again at each poll would cost the store a blob
+//! every ten minutes, and could fail at the end of the hold. Its load needed memory for two filters
+//! anyway, and it is dropped before another load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::status::{Judged, PollStatus};
 pub(crate) struct GuardHold {
     mode: Guard,
     max_hold: Duration,
-    /// With what named it.
+    /// The filter on hold, and what named it.
     held: Option<(Arc<Generation>, Followed)>,
-    /// When the filter that answers was first kept instead of a newer one. A mended blob that is
-    /// held too does not start it anew: so nobody's fleet is frozen by a build an hour.
+    /// When the hold began. A second blob that is held, too, does not start a new hold: otherwise a
+    /// build each hour could keep the old filter live for ever.
     since: Option<(Instant, Timestamp)>,
 }
 
-/// What is to be done about a newer day's filter.
+/// What to do with a newer day's filter.
 pub(crate) enum Decision {
     Swap,
     Hold(String),
@@ -43,24 +43,24 @@ impl GuardHold {
         self.held.is_some()
     }
 
-    /// When the filter held back is to answer at the latest.
+    /// When the hold ends at the latest.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         let (since, _) = self.since.filter(|_| self.is_holding())?;
         Some(since + self.max_hold)
     }
 
-    /// The filter held back, which the caller swaps or judges again.
+    /// The filter on hold, which the caller swaps in or judges again.
     pub(crate) fn take_held(&mut self) -> Option<(Arc<Generation>, Followed)> {
         self.held.take()
     }
 
-    /// The right filter answers: nothing is held any more.
+    /// Ends the hold: the right filter is live.
     pub(crate) fn release(&mut self, poll_status: &mut PollStatus) {
         self.since = None;
         self.drop_held(poll_status);
     }
 
-    /// Nothing names the filter held back any more.
+    /// Drops the filter on hold, since no record names it any more.
     pub(crate) fn drop_held(&mut self, poll_status: &mut PollStatus) {
         self.held = None;
         if poll_status.judged.as_ref().is_some_and(|judged| judged.verdict == Verdict::Held) {
@@ -68,7 +68,7 @@ impl GuardHold {
         }
     }
 
-    /// Judges a newer day's filter, and keeps it if it is to be held back.
+    /// Judges a newer day's filter, and keeps it if the verdict is to hold it back.
     pub(crate) fn judge(
         &mut self,
         served: &ServedFilter,
@@ -81,9 +81,9 @@ impl GuardHold {
         if force && self.since.is_none() {
             return Decision::Swap;
         }
-        let Some(questions) = served.recent_lookups() else { return Decision::Swap };
+        let Some(ids) = served.recent_lookups() else { return Decision::Swap };
         let side = |generation: &Generation| generation.header.fpp_measured();
-        let comparison = compare(&questions, (&old.filter, side(old)), (&new.filter, side(new)));
+        let comparison = compare(&ids, (&old.filter, side(old)), (&new.filter, side(new)));
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
         let verdict = match force {
             true => Verdict::Forced,
@@ -95,7 +95,7 @@ impl GuardHold {
         }
         let held_since = self.since.map(|(_, at)| at);
         let max_hold = SignedDuration::try_from(self.max_hold).unwrap_or(SignedDuration::MAX);
-        // After the hold ended, its end says nothing.
+        // After the hold, its end has no meaning.
         let pinned = held_since.filter(|_| verdict == Verdict::Held);
         let held_until = pinned.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
         poll_status.counts.verdicts[verdict as usize] += 1;
@@ -103,7 +103,7 @@ impl GuardHold {
             verdict,
             day: new.key.day,
             digest: new.key.digest,
-            questions: questions.len() as u64,
+            questions: ids.len() as u64,
             hit_ratio_old: comparison.map(|comparison| comparison.old),
             hit_ratio_new: comparison.map(|comparison| comparison.new),
             difference: comparison.map(|comparison| comparison.difference),
@@ -114,21 +114,23 @@ impl GuardHold {
         });
         let (filter, day) = (served.name(), new.key.day);
         let rates = comparison.map_or_else(
-            || format!("only {} distinct IDs were asked lately", questions.len()),
+            || format!("recent lookups have only {} distinct IDs", ids.len()),
             |comparison| comparison.describe(),
         );
         match verdict {
-            Verdict::TooFewQuestions => tracing::info!(%filter, %day, "the guard is off: {rates}"),
+            Verdict::TooFewQuestions => {
+                tracing::info!(%filter, %day, "the guard has no verdict: {rates}")
+            }
             Verdict::Passed => tracing::info!(%filter, %day, "the guard passes it: {rates}"),
             Verdict::Forced => tracing::warn!(%filter, %day, "forced past the guard: {rates}"),
             Verdict::Warned => tracing::warn!(
                 %filter, %day,
-                "it answers quite differently, and is swapped in all the same (guard = \"warn\"): {rates}"
+                "its hit rate differs too much; it is swapped in all the same, as the guard only warns: {rates}"
             ),
             Verdict::Overdue => tracing::error!(
                 %filter, %day,
                 "it was held for the longest time allowed (guard_max_hold) and is swapped in now, \
-                 though it answers quite differently: {rates}; repoint if the day is bad"
+                 though its hit rate differs too much: {rates}; repoint if the day is bad"
             ),
             Verdict::Held => {
                 let until = held_until.map_or(String::new(), |at| format!("{at:.0}"));

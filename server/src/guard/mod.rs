@@ -1,12 +1,12 @@
-//! The guard: compares what the old and a newer day's filter say of recent questions. Pure: no I/O,
-//! no clock, no swap.
+//! The guard: compares the hit rates of the live filter and of a newer day's filter on recent
+//! lookups. This file is pure: no I/O, no clock, no swap. `sample` collects the lookups; `hold`
+//! remembers a filter that is held back.
 //!
-//! A day that lost half of its IDs still makes a sound blob. The questions people really ask show
-//! it: the share of them that the filter knows falls. That share is each filter's hit rate less its
-//! own false positives, (s − p) / (1 − p), so that a new fpp target alone changes nothing. The new
-//! share may differ from the old by 25 % of it, at least by 0.01; what the sample's size leaves
-//! open, four standard deviations of the paired difference, is added to that band. So a day within
-//! the band is beyond it by bad luck once in some 30,000 times.
+//! A day that lost half of its IDs still makes a sound blob. Recent lookups reveal it: the share of
+//! known IDs falls. This share is each filter's hit rate without its false positives, (s − p) / (1
+//! − p), so that a new fpp target alone changes nothing. The new share may differ from the old by
+//! 25 % of it, and by at least 0.01. Four standard deviations of the paired difference are added,
+//! because of the sample's size. So an ordinary day is beyond this band once in some 30,000 times.
 
 pub(crate) mod hold;
 pub(crate) mod sample;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::sample::SampledId;
 
-/// With fewer distinct IDs asked the guard says nothing: 1,000 show a difference of some 0.06.
+/// With fewer distinct IDs there is no verdict: 1,000 reveal a difference of some 0.06.
 pub(crate) const MIN_SAMPLED_IDS: usize = 1_000;
 /// The share of known IDs may always change by this much.
 const BAND_ABSOLUTE: f64 = 0.01;
@@ -28,34 +28,43 @@ const BAND_RELATIVE: f64 = 0.25;
 /// How many standard deviations of the sampled difference are added to the band.
 const MARGIN_DEVIATIONS: f64 = 4.0;
 
-/// What happens to a newer day's filter that answers recent questions quite differently.
+/// What happens to a newer day's filter whose hit rate on recent lookups differs too much.
+///
+/// ```
+/// use bloomsday_server::{FilterConfig, Guard};
+///
+/// let filter = FilterConfig::new("rt".parse()?);
+/// assert_eq!(filter.guard, Guard::Warn);
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Guard {
-    /// Nothing: questions are not sampled.
+    /// Nothing: lookups are not sampled.
     Off,
-    /// It answers, with a warning in log, status and metrics.
+    /// It is swapped in, with a warning in log, status and metrics.
     #[default]
     Warn,
-    /// The old one goes on answering, for a bounded time.
+    /// The old filter stays live, for a bounded time.
     Hold,
 }
 
-/// What the guard made of a newer day's filter.
+/// The guard's verdict on a newer day's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Too few questions were asked to judge it: it was swapped in.
+    /// There were too few lookups for a verdict: it was swapped in.
     TooFewQuestions,
-    /// It answers much as the old one: it was swapped in.
+    /// Its hit rate is like that of the old filter: it was swapped in.
     Passed,
-    /// It answers quite differently: it was swapped in with a warning.
+    /// Its hit rate differs too much: it was swapped in, with a warning.
     Warned,
-    /// It answers quite differently: it is held back.
+    /// Its hit rate differs too much: it is held back.
     Held,
-    /// It still answered differently after the longest hold: it was swapped in with an alarm.
+    /// Its hit rate still differed after the longest hold: it was swapped in, with an error in the
+    /// log.
     Overdue,
-    /// It was held back, and an operator forced it.
+    /// It was held back, and an operator forced the swap.
     Forced,
 }
 
@@ -70,7 +79,7 @@ impl Verdict {
         Verdict::Forced,
     ];
 
-    /// Its name in status and metrics.
+    /// The name in status and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::TooFewQuestions => "too_few_questions",
@@ -83,11 +92,11 @@ impl Verdict {
     }
 }
 
-/// What two filters say of the same questions.
+/// The hit rates of two filters on the same lookups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comparison {
-    pub(crate) questions: usize,
-    /// The share of questions answered "yes".
+    pub(crate) lookups: usize,
+    /// The hit rate.
     pub(crate) old: f64,
     pub(crate) new: f64,
     /// By how much the share of known IDs changed.
@@ -99,13 +108,13 @@ pub(crate) struct Comparison {
 /// A filter and its measured fpp.
 pub(crate) type Side<'a> = (&'a Filter, f64);
 
-/// Puts the questions to both; nothing when they are too few.
+/// Looks the sampled IDs up in both filters; `None` when they are too few.
 ///
-/// Cost: two lookups a question.
+/// Cost: two lookups for each ID.
 pub(crate) fn compare(sample: &[SampledId], old: Side<'_>, new: Side<'_>) -> Option<Comparison> {
     let (mut old_hits, mut new_hits, mut changed) = (0u32, 0u32, 0u32);
-    for question in sample {
-        let (was, is) = (old.0.contains(question.id()), new.0.contains(question.id()));
+    for id in sample {
+        let (was, is) = (old.0.contains(id.id()), new.0.contains(id.id()));
         old_hits += u32::from(was);
         new_hits += u32::from(is);
         changed += u32::from(was != is);
@@ -113,27 +122,27 @@ pub(crate) fn compare(sample: &[SampledId], old: Side<'_>, new: Side<'_>) -> Opt
     compare_counts(sample.len(), (old_hits, old.1), (new_hits, new.1), changed)
 }
 
-/// Hits with each side's fpp, and how many questions were answered differently.
+/// From each side's hits and fpp, and the number of IDs with different results.
 fn compare_counts(
-    questions: usize,
+    lookups: usize,
     old: (u32, f64),
     new: (u32, f64),
     changed: u32,
 ) -> Option<Comparison> {
-    if questions < MIN_SAMPLED_IDS {
+    if lookups < MIN_SAMPLED_IDS {
         return None;
     }
-    let n = questions as f64;
+    let n = lookups as f64;
     let rate = |hits: u32| f64::from(hits) / n;
     let share = |(hits, fpp): (u32, f64)| ((rate(hits) - fpp) / (1.0 - fpp)).max(0.0);
     let difference = share(new) - share(old);
-    // The questions are the same for both, so only those answered differently make noise.
+    // Both filters have the same lookups, so only those with different results make noise.
     let paired = rate(new.0) - rate(old.0);
     let deviation = ((rate(changed) - paired * paired).max(0.0) / n).sqrt();
     let deviation = deviation / (1.0 - old.1.max(new.1));
     let band = BAND_ABSOLUTE.max(BAND_RELATIVE * share(old));
     let allowed = band + MARGIN_DEVIATIONS * deviation;
-    Some(Comparison { questions, old: rate(old.0), new: rate(new.0), difference, allowed })
+    Some(Comparison { lookups, old: rate(old.0), new: rate(new.0), difference, allowed })
 }
 
 impl Comparison {
@@ -141,19 +150,19 @@ impl Comparison {
         self.difference.abs() > self.allowed
     }
 
-    /// Both rates, for people.
+    /// Both rates, as a sentence.
     pub(crate) fn describe(&self) -> String {
-        let Comparison { questions, old, new, difference, allowed } = self;
+        let Comparison { lookups, old, new, difference, allowed } = self;
         format!(
-            "of {questions} recent questions the old filter answers {:.2} % \"yes\" and the new one \
-             {:.2} %; the share of known IDs changes by {difference:+.4}, and ± {allowed:.4} is allowed",
+            "of {lookups} recent lookups, {:.2} % are hits in the old filter and {:.2} % in the new \
+             one; the share of known IDs changes by {difference:+.4}, and ± {allowed:.4} is allowed",
             old * 100.0,
             new * 100.0
         )
     }
 }
 
-/// Decides about a newer day's filter; `held_since` is when the hold began, if there is one.
+/// The verdict on a newer day's filter; `held_since` is when the hold began, if there is one.
 pub(crate) fn decide(
     mode: Guard,
     comparison: Option<&Comparison>,
@@ -177,7 +186,7 @@ pub(crate) fn decide(
 mod tests {
     use super::*;
 
-    /// `n` questions of which `old` and `new` are hits, as few as possible answered differently.
+    /// `n` lookups of which `old` and `new` are hits, with as few different results as possible.
     fn of(n: usize, old: u32, new: u32) -> Comparison {
         compare_counts(n, (old, 0.03), (new, 0.03), old.abs_diff(new)).unwrap()
     }
@@ -197,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_knows_nobody_any_more_is_beyond_the_band() {
+    fn a_filter_that_lost_all_known_ids_is_beyond_the_band() {
         assert!(of(1_000, 500, 30).is_beyond());
         assert!(of(4_000, 480, 120).is_beyond());
     }
@@ -213,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn with_few_questions_there_is_no_verdict_and_noise_widens_the_band() {
+    fn with_few_lookups_there_is_no_verdict_and_noise_widens_the_band() {
         assert_eq!(compare_counts(999, (500, 0.03), (0, 0.03), 500), None);
         let calm = compare_counts(1_000, (500, 0.03), (400, 0.03), 100).unwrap();
         let noisy = compare_counts(1_000, (500, 0.03), (400, 0.03), 800).unwrap();

@@ -1,14 +1,15 @@
-//! [`Sample`]: some of the recent questions, raw, for the guard. In memory only: it is never
-//! logged, shown or written, and has no `Debug`.
+//! [`Sample`]: IDs of some recent lookups, for the guard. They are in memory only, never logged,
+//! printed or written, and have no `Debug`.
 //!
-//! One law for every question, alone or in a batch of any size: it is sampled with a chance of one
-//! in 128 that depends on no other. `gaps` chooses; a question pays a comparison to learn that it
-//! is not chosen, a batch pays one for all of its questions. What is chosen is copied; readers and
-//! lanes copy into room of their own and hand over 32 at a time. Nobody waits: whoever finds the
-//! sample taken by another thread lets its questions go.
+//! Each lookup, alone or in a batch of any size, is sampled with a probability of 1 in 128,
+//! independent of all others. `intervals` chooses: one comparison tells that a lookup is not
+//! sampled, or that none of a batch is. Sampled IDs are copied; readers and thread slots copy into
+//! a buffer of their own and flush 32 at a time. Nobody waits: a thread that finds the sample
+//! locked by another drops its IDs.
 //!
-//! A full sample takes 32 in 4.8 seconds, each of those offered meanwhile with the same chance:
-//! so that it spans some ten minutes, however many ask, and one burst cannot take it over.
+//! A full sample takes 32 IDs in 4.8 seconds, each of those offered in this window with the same
+//! probability. So it covers some ten minutes, whatever the rate of lookups, and one burst cannot
+//! fill it.
 
 mod intervals;
 
@@ -19,18 +20,18 @@ use std::time::{Duration, Instant};
 pub(crate) use self::intervals::{Intervals, SharedIntervals};
 use crate::random::{Sequence, random};
 
-/// How many questions are kept: 256 KiB a filter. Those that wait in its lanes take half as much.
+/// The size of a sample: 256 KiB for a filter. The buffers of its thread slots take half as much.
 const MAX_SAMPLED: usize = 4096;
 /// A longer ID is not sampled: IDs of devices have 16 to 36 bytes.
 const MAX_ID_BYTES: usize = 63;
-/// How many questions a reader or a lane gathers before it hands them over.
+/// The size of the buffer of a reader or a thread slot.
 const MAX_BUFFERED: usize = 32;
-/// How many questions a full sample takes in a [`WINDOW`]. What it could not take for lack of
-/// questions it may take later, up to all that it keeps.
+/// The number of IDs that a full sample takes in a [`WINDOW`]. If there are too few, it may take
+/// more later, up to its size.
 const REPLACED_PER_WINDOW: usize = 32;
 const WINDOW: Duration = Duration::from_millis(4_800);
 
-/// One question: an ID of at most [`MAX_ID_BYTES`] bytes.
+/// The ID of one lookup, of at most [`MAX_ID_BYTES`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SampledId {
     len: u8,
@@ -40,7 +41,7 @@ pub(crate) struct SampledId {
 impl SampledId {
     fn of(id: &[u8]) -> Option<SampledId> {
         let mut bytes = [0; MAX_ID_BYTES];
-        // An empty ID is no ID.
+        // An empty ID is not sampled.
         bytes.get_mut(..id.len()).filter(|place| !place.is_empty())?.copy_from_slice(id);
         Some(SampledId { len: id.len() as u8, bytes })
     }
@@ -50,55 +51,56 @@ impl SampledId {
     }
 }
 
-/// The recent questions of one filter, from all threads.
+/// The sampled IDs of one filter, from all threads.
 pub(crate) struct Sample {
     reservoir: Mutex<Reservoir>,
 }
 
 struct Reservoir {
-    questions: Vec<SampledId>,
-    /// The places that were taken anew in this window.
+    ids: Vec<SampledId>,
+    /// The places that were replaced in this window.
     replaced: Vec<u16>,
-    /// When the window began, how many may be picked in it, and how many were offered.
+    /// When the window began.
     began: Instant,
-    room: usize,
+    /// How many places may be replaced in the window.
+    max_replaced: usize,
+    /// How many IDs were offered in it.
     offered: u64,
     random: Sequence,
 }
 
 impl Sample {
     pub(crate) fn new() -> Sample {
-        // All the room now: no question allocates.
-        let (questions, replaced) =
-            (Vec::with_capacity(MAX_SAMPLED), Vec::with_capacity(MAX_SAMPLED));
+        // All memory now: no lookup allocates.
+        let (ids, replaced) = (Vec::with_capacity(MAX_SAMPLED), Vec::with_capacity(MAX_SAMPLED));
         let (began, random) = (Instant::now(), Sequence::from(random()));
         Sample {
             reservoir: Mutex::new(Reservoir {
-                questions,
+                ids,
                 replaced,
                 began,
-                room: REPLACED_PER_WINDOW,
+                max_replaced: REPLACED_PER_WINDOW,
                 offered: 0,
                 random,
             }),
         }
     }
 
-    /// Takes some of these questions in, unless another thread is at it.
-    pub(crate) fn offer(&self, questions: impl Iterator<Item = SampledId>) {
+    /// Inserts some of these IDs, unless another thread has the lock.
+    pub(crate) fn offer(&self, ids: impl Iterator<Item = SampledId>) {
         if let Some(mut reservoir) = self.try_lock() {
-            reservoir.insert(questions);
+            reservoir.insert(ids);
         }
     }
 
-    /// Takes this question in, unless another thread is at it.
+    /// Inserts this ID, unless another thread has the lock.
     #[cfg(test)]
     pub(crate) fn offer_one(&self, id: &[u8]) {
         self.offer(SampledId::of(id).into_iter());
     }
 
-    /// Takes those of a batch in that are chosen, unless another thread is at it. `before`
-    /// questions were asked through the counter that `gaps` goes by.
+    /// Inserts the sampled IDs of a batch, unless another thread has the lock. `before` is the
+    /// number of lookups before the batch, in the count that `intervals` uses.
     #[cold]
     pub(crate) fn offer_some<T: AsRef<[u8]>>(
         &self,
@@ -108,24 +110,23 @@ impl Sample {
     ) {
         let mut intervals = intervals.claim(before, before + ids.len() as u64);
         let chosen = std::iter::from_fn(|| intervals.take());
-        let questions = chosen.filter_map(|at| SampledId::of(ids[(at - before) as usize].as_ref()));
-        self.offer(questions);
+        let ids = chosen.filter_map(|at| SampledId::of(ids[(at - before) as usize].as_ref()));
+        self.offer(ids);
     }
 
-    /// Every distinct ID among the recent questions: a caller that asks the same one all day long
-    /// counts once.
+    /// The distinct IDs: one that is looked up all day counts once.
     pub(crate) fn distinct(&self) -> Vec<SampledId> {
         let reservoir = self.reservoir.lock().unwrap_or_else(PoisonError::into_inner);
-        let questions = reservoir.questions.clone();
-        // A question that comes meanwhile is not kept waiting, nor lost for long.
+        let ids = reservoir.ids.clone();
+        // Lookups need the lock: release it before the work.
         drop(reservoir);
-        questions.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+        ids.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Reservoir>> {
         match self.reservoir.try_lock() {
             Ok(reservoir) => Some(reservoir),
-            // Whatever a panic left behind is still whole questions.
+            // A panic leaves complete IDs behind.
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -133,36 +134,36 @@ impl Sample {
 }
 
 impl Reservoir {
-    fn insert(&mut self, mut questions: impl Iterator<Item = SampledId>) {
-        let room = MAX_SAMPLED - self.questions.len();
-        if room > 0 {
-            self.questions.extend(questions.by_ref().take(room));
+    fn insert(&mut self, mut ids: impl Iterator<Item = SampledId>) {
+        let free = MAX_SAMPLED - self.ids.len();
+        if free > 0 {
+            self.ids.extend(ids.by_ref().take(free));
             self.began = Instant::now();
             return;
         }
-        self.turn(Instant::now());
-        for question in questions {
+        self.advance_window(Instant::now());
+        for id in ids {
             self.offered += 1;
             let random = self.random.next() >> 32;
-            // Vitter 1985, Algorithm R: whoever comes later has no smaller chance, and no larger
-            // one.
-            if self.replaced.len() < self.room {
-                // Any of them, so that the sample fades instead of ending at a moment.
+            // Vitter 1985, Algorithm R: each ID of the window has the same probability.
+            if self.replaced.len() < self.max_replaced {
+                // Any place, so that old IDs fade out instead of ending at a moment.
                 let place = random as usize % MAX_SAMPLED;
                 self.replaced.push(place as u16);
-                self.questions[place] = question;
+                self.ids[place] = id;
             } else if let Some(place) = self.replaced.get((random % self.offered) as usize) {
-                self.questions[usize::from(*place)] = question;
+                self.ids[usize::from(*place)] = id;
             }
         }
     }
 
-    /// Begins another window when this one is over.
-    fn turn(&mut self, now: Instant) {
+    /// Begins another window when this one has ended.
+    fn advance_window(&mut self, now: Instant) {
         let over = now.duration_since(self.began).as_nanos() / WINDOW.as_nanos();
         if over > 0 {
-            let left = self.room - self.replaced.len();
-            self.room = (over.min(MAX_SAMPLED as u128) as usize * REPLACED_PER_WINDOW + left)
+            let left = self.max_replaced - self.replaced.len();
+            self.max_replaced = (over.min(MAX_SAMPLED as u128) as usize * REPLACED_PER_WINDOW
+                + left)
                 .min(MAX_SAMPLED);
             (self.began, self.offered) = (now, 0);
             self.replaced.clear();
@@ -170,20 +171,20 @@ impl Reservoir {
     }
 }
 
-/// Room of a reader's or a lane's own for questions, which are handed over when it is full.
+/// The buffer of a reader or a thread slot. It is flushed to the sample when it is full.
 pub(crate) struct SampleBuffer {
-    questions: Box<[SampledId; MAX_BUFFERED]>,
+    ids: Box<[SampledId; MAX_BUFFERED]>,
     len: usize,
 }
 
 impl SampleBuffer {
     pub(crate) fn new() -> SampleBuffer {
         let none = SampledId { len: 0, bytes: [0; MAX_ID_BYTES] };
-        SampleBuffer { questions: Box::new([none; MAX_BUFFERED]), len: 0 }
+        SampleBuffer { ids: Box::new([none; MAX_BUFFERED]), len: 0 }
     }
 
-    /// Adds those of a batch that are chosen; `before` questions were asked through the counter
-    /// that `gaps` goes by.
+    /// Adds the sampled IDs of a batch. `before` is the number of lookups before the batch, in the
+    /// count that `intervals` uses.
     #[cold]
     pub(crate) fn add_some<T: AsRef<[u8]>>(
         &mut self,
@@ -193,7 +194,7 @@ impl SampleBuffer {
         sample: &Sample,
     ) {
         while let Some(at) = intervals.take(before + ids.len() as u64) {
-            // What was asked through another counter meanwhile is not here.
+            // A lookup that another counter counted is not in this batch.
             let place = at.checked_sub(before).and_then(|place| ids.get(place as usize));
             if let Some(id) = place {
                 self.add(id.as_ref(), sample);
@@ -202,8 +203,8 @@ impl SampleBuffer {
     }
 
     fn add(&mut self, id: &[u8], sample: &Sample) {
-        let Some(question) = SampledId::of(id) else { return };
-        self.questions[self.len] = question;
+        let Some(id) = SampledId::of(id) else { return };
+        self.ids[self.len] = id;
         self.len += 1;
         if self.len == MAX_BUFFERED {
             self.flush(sample);
@@ -211,7 +212,7 @@ impl SampleBuffer {
     }
 
     pub(crate) fn flush(&mut self, sample: &Sample) {
-        sample.offer(self.questions[..self.len].iter().copied());
+        sample.offer(self.ids[..self.len].iter().copied());
         self.len = 0;
     }
 }

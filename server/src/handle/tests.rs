@@ -15,8 +15,8 @@ use crate::clock::Clock;
 use crate::config::FilterConfig;
 use crate::generation::Generation;
 
-/// A generation that knows one ID.
-fn knowing(id: &[u8]) -> Arc<Generation> {
+/// A generation that contains one ID.
+fn with_id(id: &[u8]) -> Arc<Generation> {
     let shape = Shape::for_ids(Layout::Blocked, 1, 0.01).unwrap();
     let mut filter = FilterMut::new(shape).unwrap();
     filter.insert(Xxh3::of(id));
@@ -42,12 +42,12 @@ fn knowing(id: &[u8]) -> Arc<Generation> {
 
 thread_local! {
     /// What a test does in the middle of this thread's next swap.
-    static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    static MID_SWAP: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 /// Between the two halves of a swap, where no test would get by chance.
 pub(super) fn at_the_worst_moment() {
-    if let Some(act) = MEANWHILE.take() {
+    if let Some(act) = MID_SWAP.take() {
         act();
     }
 }
@@ -60,7 +60,7 @@ fn no_reader_is_left_behind_by_a_swap() {
     fn answers(reader: &mut Reader) -> [bool; 2] {
         IDS.map(|id| reader.contains(id))
     }
-    let generations = IDS.map(knowing);
+    let generations = IDS.map(with_id);
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     drop(served.swap(generations[0].clone()));
@@ -71,7 +71,7 @@ fn no_reader_is_left_behind_by_a_swap() {
         // one.
         let readers = Rc::new(RefCell::new(vec![handle.reader()]));
         let (asking, handle) = (readers.clone(), handle.clone());
-        MEANWHILE.set(Some(Box::new(move || {
+        MID_SWAP.set(Some(Box::new(move || {
             asking.borrow_mut().push(handle.reader());
             for reader in asking.borrow_mut().iter_mut() {
                 // Either is right while the swap is under way, but it is one of them.
@@ -80,7 +80,7 @@ fn no_reader_is_left_behind_by_a_swap() {
             }
         })));
         drop(served.swap(generations[n % 2].clone()));
-        assert!(MEANWHILE.take().is_none(), "nobody asked in the middle of the swap");
+        assert!(MID_SWAP.take().is_none(), "nobody asked in the middle of the swap");
         for reader in readers.borrow_mut().iter_mut().chain([&mut long_there]) {
             assert_eq!(answers(reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
         }
@@ -92,25 +92,25 @@ fn no_reader_is_left_behind_by_a_swap() {
 #[test]
 fn news_of_a_swap_reaches_a_reader_that_is_attending() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
-    let generations = IDS.map(knowing);
+    let generations = IDS.map(with_id);
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let [before, next] = generations;
     drop(served.swap(before));
     let mut reader = FilterHandle::new(served.clone()).reader();
-    MEANWHILE.set(Some(Box::new(move || drop(served.swap(next)))));
+    MID_SWAP.set(Some(Box::new(move || drop(served.swap(next)))));
     // A reader attends to its first question.
     reader.contains(IDS[0]);
-    assert!(MEANWHILE.take().is_none(), "no swap while it attended");
+    assert!(MID_SWAP.take().is_none(), "no swap while it attended");
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
 }
 
 /// Who learns from status or a reload that a filter is there, and then asks, must be answered by
 /// it.
 #[test]
-fn what_is_shown_answers() {
+fn lookups_use_the_filter_that_is_published() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
-    let generations = IDS.map(knowing);
+    let generations = IDS.map(with_id);
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let handle = FilterHandle::new(served.clone());
@@ -136,7 +136,7 @@ fn what_is_shown_answers() {
         coming.set(n % 2);
         after_each_step(look.clone());
         drop(served.swap(generations[n % 2].clone()));
-        MEANWHILE.take();
+        MID_SWAP.take();
         assert!(
             served
                 .published()
@@ -149,31 +149,31 @@ fn what_is_shown_answers() {
 
 /// Does this whenever a step is done, from now on.
 fn after_each_step<F: Fn() + 'static>(act: Rc<F>) {
-    MEANWHILE.set(Some(Box::new(move || {
+    MID_SWAP.set(Some(Box::new(move || {
         act();
         after_each_step(act);
     })));
 }
 
-/// Memory of an old generation would be missing for the next one.
+/// The memory of an old generation is needed for the next one.
 #[test]
-fn a_shared_handle_lets_go_with_the_swap_also_when_nobody_asks_any_more() {
+fn a_shared_handle_drops_the_old_filter_at_the_swap_also_without_further_lookups() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let handle = FilterHandle::new(served.clone());
-    assert!(served.swap(knowing(b"first")).is_none());
+    assert!(served.swap(with_id(b"first")).is_none());
     std::thread::scope(|scope| {
         (0..10).for_each(|_| _ = scope.spawn(|| assert!(handle.contains(b"first"))));
     });
-    let first = served.swap(knowing(b"second")).unwrap();
+    let first = served.swap(with_id(b"second")).unwrap();
     assert_eq!(Arc::strong_count(&first), 1, "somebody else holds it, too");
     assert!(!handle.contains(b"first") && handle.contains(b"second"));
 }
 
 /// An ID that asks, and may swap, when it is looked at: in the middle of a question.
-pub(crate) struct Meddling<'a, F: Fn()>(pub(crate) &'a [u8], pub(crate) F);
+pub(crate) struct ActsWhenRead<'a, F: Fn()>(pub(crate) &'a [u8], pub(crate) F);
 
-impl<F: Fn()> AsRef<[u8]> for Meddling<'_, F> {
+impl<F: Fn()> AsRef<[u8]> for ActsWhenRead<'_, F> {
     fn as_ref(&self) -> &[u8] {
         self.1();
         self.0
@@ -181,13 +181,13 @@ impl<F: Fn()> AsRef<[u8]> for Meddling<'_, F> {
 }
 
 #[test]
-fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
+fn a_lookup_that_finds_its_slot_locked_is_made_without_it_and_counted() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let handle = FilterHandle::new(served.clone());
-    let first = knowing(b"first");
+    let first = with_id(b"first");
     drop(served.swap(first.clone()));
-    let (asked, next) = (RefCell::new(0), RefCell::new(Some(knowing(b"second"))));
+    let (asked, next) = (RefCell::new(0), RefCell::new(Some(with_id(b"second"))));
     let meddle = || {
         let is_first = next.borrow().is_some();
         let mut answers = [false; 2];
@@ -198,12 +198,12 @@ fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
         drop(next.borrow_mut().take().map(|next| served.swap(next)));
     };
     let mut answers = [false; 1];
-    handle.contains_batch(&[Meddling(b"first", meddle)], &mut answers);
+    handle.contains_batch(&[ActsWhenRead(b"first", meddle)], &mut answers);
     assert_eq!(answers, [true], "of the generation that answered when it was asked");
     let asked = *asked.borrow();
     assert!(asked >= 3, "the ID was never looked at");
-    let (seen, absent) = served.lookups();
-    assert_eq!(seen + absent, asked + 1);
+    let (hits, misses) = served.lookups();
+    assert_eq!(hits + misses, asked + 1);
     // The lane was taken while all others were told of the swap.
     assert_eq!(Arc::strong_count(&first), 2);
     served.refresh_idle();
@@ -213,7 +213,7 @@ fn whoever_finds_a_lane_taken_is_answered_beside_it_and_counted() {
 /// Also before a filter is there: a bidder learns of its mistake in its first minute, not after the
 /// first load.
 #[test]
-fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_lane_taken() {
+fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_slot_locked() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let handle = FilterHandle::new(served.clone());
@@ -223,15 +223,15 @@ fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_lane_taken() 
             let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
             asked.expect_err("it was answered");
         }
-        drop(served.swap(knowing(b"known")));
+        drop(served.swap(with_id(b"known")));
     }
     assert!(handle.contains(b"known"));
-    assert_eq!(served.overflow_counts.lookups(), 0, "the lane was still taken");
+    assert_eq!(served.overflow_counts.lookups(), 0, "the slot is still locked");
     assert_eq!(served.lookups(), (1, 0));
 }
 
 #[test]
-fn more_threads_than_lanes_lose_no_count() {
+fn more_threads_than_slots_lose_no_count() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let handle = FilterHandle::new(served.clone());
@@ -247,22 +247,22 @@ fn more_threads_than_lanes_lose_no_count() {
                 }
             });
         }
-        drop(served.swap(knowing(b"known")));
+        drop(served.swap(with_id(b"known")));
     });
-    let (seen, absent) = served.lookups();
-    assert_eq!(seen + absent, threads as u64 * each * 4);
+    let (hits, misses) = served.lookups();
+    assert_eq!(hits + misses, threads as u64 * each * 4);
 }
 
-/// A scrape that told too many would let the next one fall back, which is a restart to Prometheus.
+/// A scrape that reported too many would make the next one fall, which is a restart to Prometheus.
 #[test]
-fn counts_of_answers_never_fall_while_readers_come_and_go() {
+fn counts_of_lookups_never_fall_while_readers_come_and_go() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, true, Clock::system()));
     let handle = FilterHandle::new(served.clone());
     let (readers, unknown) = (20_000, AtomicU64::new(0));
     std::thread::scope(|scope| {
         let come_and_go = scope.spawn(|| {
-            drop(served.swap(knowing(b"known")));
+            drop(served.swap(with_id(b"known")));
             for _ in 0..readers {
                 let mut reader = handle.reader();
                 unknown.fetch_add(1, Ordering::SeqCst);
@@ -270,24 +270,21 @@ fn counts_of_answers_never_fall_while_readers_come_and_go() {
                 (0..10).for_each(|_| _ = reader.contains(b"known"));
             }
         });
-        let (mut seen, mut absent) = (0, 0);
+        let (mut hits, mut misses) = (0, 0);
         while !come_and_go.is_finished() {
-            let (seen_now, absent_now) = served.lookups();
-            assert!(seen_now >= seen, "{seen} answered yes, and then {seen_now}");
-            assert!(absent_now >= absent, "{absent} answered no, and then {absent_now}");
-            assert!(
-                absent_now <= unknown.load(Ordering::SeqCst),
-                "more were answered no than asked"
-            );
-            (seen, absent) = (seen_now, absent_now);
+            let (hits_now, misses_now) = served.lookups();
+            assert!(hits_now >= hits, "{hits} hits, and then {hits_now}");
+            assert!(misses_now >= misses, "{misses} misses, and then {misses_now}");
+            assert!(misses_now <= unknown.load(Ordering::SeqCst), "more misses than lookups");
+            (hits, misses) = (hits_now, misses_now);
         }
     });
     assert_eq!(served.lookups(), (readers * 10, readers));
 }
 
-/// Batches in between make single questions neither be sampled more nor be forgotten.
+/// Batches in between change nothing about how often single lookups are sampled.
 #[test]
-fn one_single_question_in_128_is_sampled_whatever_batches_come_between() {
+fn one_single_lookup_in_128_is_sampled_whatever_batches_come_between() {
     let filter = FilterConfig::new("rt".parse().unwrap());
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     let mut reader = FilterHandle::new(served.clone()).reader();

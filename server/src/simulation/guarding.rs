@@ -12,15 +12,15 @@ use crate::status::{ReloadOutcome, State};
 use crate::{Guard, Verdict};
 
 /// Half of these are users of the month's first days.
-fn questions() -> Vec<[u8; 16]> {
+fn lookups() -> Vec<[u8; 16]> {
     (0..2_000).map(user).collect()
 }
 
 #[test]
-fn a_newer_day_that_answers_quite_differently_is_swapped_in_with_a_warning() {
+fn a_newer_day_whose_hit_rate_differs_too_much_is_swapped_in_with_a_warning() {
     play(|scene| async move {
         let process = scene.settled().await;
-        process.ask(&questions());
+        process.ask(&lookups());
         scene.publish(0, made(0, Kind::Strangers)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let status = process.status();
@@ -35,18 +35,18 @@ fn a_newer_day_that_answers_quite_differently_is_swapped_in_with_a_warning() {
 }
 
 #[test]
-fn a_newer_day_like_the_old_one_passes_and_with_few_questions_there_is_no_verdict() {
+fn a_newer_day_like_the_old_one_passes_and_with_few_lookups_there_is_no_verdict() {
     play(|mut scene| async move {
         scene.config.filters[0].guard = Guard::Hold;
         let process = scene.settled().await;
-        process.ask(&questions()[..999]);
+        process.ask(&lookups()[..999]);
         scene.publish(0, made(0, Kind::Strangers)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let verdict = |process: &Process| process.status().judged.map(|judged| judged.verdict);
         assert_eq!(verdict(&process), Some(Verdict::TooFewQuestions));
         let process = scene.start();
         sleep(Duration::from_secs(1)).await;
-        process.ask(&questions());
+        process.ask(&lookups());
         scene.publish(1, made(1, Kind::Good)).await;
         scene.clock.step(86_400);
         // Known to nobody and known to half differ as much the other way round.
@@ -63,7 +63,7 @@ fn a_newer_day_like_the_old_one_passes_and_with_few_questions_there_is_no_verdic
 async fn holding(scene: &mut Scene) -> Process {
     scene.config.filters[0].guard = Guard::Hold;
     let process = scene.settled().await;
-    process.ask(&questions());
+    process.ask(&lookups());
     scene.publish(0, made(0, Kind::Strangers)).await;
     let reloaded = process.request_reload(false).await.unwrap();
     assert_eq!(reloaded[0].outcome, ReloadOutcome::Held);

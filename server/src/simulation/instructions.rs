@@ -1,8 +1,8 @@
-//! How many instructions a question takes, counted: time on a shared machine says nothing, this
+//! How many instructions a lookup takes, counted: time on a shared machine says nothing, this
 //! does.
 //!
-//! The test runs this program again under callgrind, which counts what the functions `ask_…` below
-//! execute. Valgrind knows no AVX-512, so the kernel is AVX2's.
+//! The test runs this program again under callgrind, which counts what the functions `look_up_…`
+//! below execute. Valgrind knows no AVX-512, so the kernel is AVX2's.
 
 use std::process::Command;
 
@@ -12,17 +12,17 @@ use super::process::on_a_paused_clock;
 use super::steady_state::{id, serve};
 use crate::{FilterHandle, Guard, Reader};
 
-const QUESTIONS: u64 = 1 << 13;
+const LOOKUPS: u64 = 1 << 13;
 
-/// Function, and the most instructions a question may take in it: a tenth more than were counted on
+/// Function, and the most instructions a lookup may take in it: a tenth more than were counted on
 /// 2026-11-22, or 23 for the handle, compiled as tests are, with the features that gave most of
 /// them (77 to 100, one at a time). Less is a reason to write the smaller number here.
 const MOST: [(&str, u64); 3] =
-    [("ask_one_at_a_time", 106), ("ask_a_shared_handle", 148), ("ask_in_batches", 147)];
+    [("look_up_one_at_a_time", 106), ("look_up_by_handle", 148), ("look_up_in_batches", 147)];
 
 #[test]
 #[ignore = "needs valgrind: tests/run.sh"]
-fn a_question_takes_no_more_instructions_than_it_did() {
+fn a_lookup_takes_no_more_instructions_than_it_did() {
     if Kernel::all().iter().all(|kernel| kernel.name() != "avx2") {
         println!("not counted: the scalar kernel, which is all that this machine runs, takes more");
         return;
@@ -33,52 +33,52 @@ fn a_question_takes_no_more_instructions_than_it_did() {
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
             .arg(format!("--toggle-collect=*instructions::{function}*"))
             .arg(&itself)
-            .args(["--exact", "simulation::instructions::questions", "--ignored"])
+            .args(["--exact", "simulation::instructions::lookups", "--ignored"])
             .output()
             .expect("valgrind runs: tests/run.sh installs it");
         let said = String::from_utf8_lossy(&counted.stderr);
         assert!(counted.status.success(), "{said}");
         let total = said.lines().find_map(|line| line.split_once("Collected : "));
         let (_, total) = total.unwrap_or_else(|| panic!("callgrind counted nothing: {said}"));
-        let each = total.trim().parse::<u64>().expect("a count") / QUESTIONS;
-        println!("{function}: {each} instructions a question");
+        let each = total.trim().parse::<u64>().expect("a count") / LOOKUPS;
+        println!("{function}: {each} instructions a lookup");
         assert!(each > most / 2, "{function}: {each}: was it called at all?");
-        assert!(each <= most, "{function}: {each} instructions a question, at most {most} before");
+        assert!(each <= most, "{function}: {each} instructions a lookup, at most {most} before");
     }
 }
 
 /// What is counted.
 #[test]
 #[ignore = "runs under valgrind, started by the test above"]
-fn questions() {
+fn lookups() {
     on_a_paused_clock(async {
         let process = serve(1_000, Guard::Warn).await;
-        let ids: Vec<[u8; 32]> = (0..QUESTIONS).map(|n| id(n % 2_000)).collect();
+        let ids: Vec<[u8; 32]> = (0..LOOKUPS).map(|n| id(n % 2_000)).collect();
         let handle = process.handle();
         let mut reader = handle.reader();
-        let seen = ask_one_at_a_time(&mut reader, &ids);
-        assert_eq!(ask_a_shared_handle(&handle, &ids), seen);
-        assert_eq!(ask_in_batches(&mut reader, &ids), seen);
+        let hits = look_up_one_at_a_time(&mut reader, &ids);
+        assert_eq!(look_up_by_handle(&handle, &ids), hits);
+        assert_eq!(look_up_in_batches(&mut reader, &ids), hits);
     });
 }
 
 #[inline(never)]
-fn ask_one_at_a_time(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
+fn look_up_one_at_a_time(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
     ids.iter().filter(|id| reader.contains(&id[..])).count()
 }
 
 #[inline(never)]
-fn ask_a_shared_handle(handle: &FilterHandle, ids: &[[u8; 32]]) -> usize {
+fn look_up_by_handle(handle: &FilterHandle, ids: &[[u8; 32]]) -> usize {
     ids.iter().filter(|id| handle.contains(&id[..])).count()
 }
 
 #[inline(never)]
-fn ask_in_batches(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
+fn look_up_in_batches(reader: &mut Reader, ids: &[[u8; 32]]) -> usize {
     let mut answers = [false; 1024];
-    let mut seen = 0;
+    let mut hits = 0;
     for ids in ids.chunks_exact(answers.len()) {
         reader.contains_batch(ids, &mut answers);
-        seen += answers.iter().filter(|seen| **seen).count();
+        hits += answers.iter().filter(|hits| **hits).count();
     }
-    seen
+    hits
 }

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::blobs::{Kind, made, user};
 use super::outages::{A_POLL, answers, error, play, reload};
 use super::process::Process;
-use crate::handle::tests::Meddling;
+use crate::handle::tests::ActsWhenRead;
 use crate::status::ReloadOutcome;
 
 #[test]
@@ -49,7 +49,7 @@ fn a_batch_that_outlasts_a_swap_keeps_no_memory_from_the_load_after_it() {
                 asking.send(()).unwrap();
                 let _ = wait.recv();
             };
-            handle.contains_batch(&[Meddling(b"user", wait)], &mut [false]);
+            handle.contains_batch(&[ActsWhenRead(b"user", wait)], &mut [false]);
         });
         is_asked.recv().unwrap();
         scene.publish(0, made(0, Kind::Good)).await;

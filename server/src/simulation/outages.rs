@@ -224,7 +224,7 @@ fn one_damaged_transfer_of_a_sound_blob_does_not_count_as_a_damaged_blob() {
 }
 
 #[test]
-fn sixty_four_reloads_at_once_are_at_most_two_looks_and_one_load() {
+fn sixty_four_reloads_at_once_are_at_most_two_polls_and_one_load() {
     play(|scene| async move {
         let process = scene.settled().await;
         scene.publish(0, made(0, Kind::Good)).await;
@@ -245,7 +245,7 @@ fn sixty_four_reloads_at_once_are_at_most_two_looks_and_one_load() {
 }
 
 #[test]
-fn a_reload_is_answered_by_a_round_that_began_after_it_was_asked() {
+fn a_reload_gets_the_result_of_a_round_that_began_after_it() {
     play(|scene| async move {
         let process = scene.settled().await;
         scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
@@ -402,7 +402,7 @@ fn a_clock_stepped_back_takes_no_stopgap_away() {
 }
 
 #[test]
-fn a_stopgap_that_was_cached_too_is_shown_with_the_pointer_that_names_it() {
+fn a_fallback_that_was_cached_too_is_reported_with_the_pointer_that_names_it() {
     play(|mut scene| async move {
         let folder = tempfile::TempDir::new().unwrap();
         scene.config.cache_dir = Some(folder.path().to_owned());

@@ -72,7 +72,7 @@ fn reloads_of_one_filter_put_off_no_other_and_no_hold() {
 }
 
 #[test]
-fn a_missing_filter_is_looked_for_less_and_less_often_and_found_within_a_part_of_the_time() {
+fn a_missing_filter_is_polled_for_less_and_less_often_and_found_within_a_part_of_the_time() {
     play(|scene| async move {
         let process = scene.start();
         let (began, mut before) = (Instant::now(), 0);
@@ -172,7 +172,7 @@ fn a_rollback_of_a_held_day_just_before_its_hold_ends_is_followed() {
 }
 
 #[test]
-fn a_hold_that_ends_for_want_of_the_blob_is_shown_no_more() {
+fn a_hold_that_ends_for_want_of_the_blob_is_reported_no_more() {
     play(|mut scene| async move {
         let process = holding(&mut scene).await;
         let missing = made(0, Kind::OtherStrangers);

@@ -1,36 +1,36 @@
-//! [`Intervals`]: which question is sampled next, in the count of whoever asks.
+//! [`Intervals`]: which lookup is sampled next, in the count of its owner.
 //!
-//! Each is chosen with a chance of one in 128, whatever was chosen before: so the gaps between them
-//! are geometric, and have no memory. A gap goes on from batch to batch and begins anew nowhere;
-//! that makes the chance the same at every place of every rhythm, in the first question of a new
-//! reader, and however batches are cut.
+//! Each lookup is sampled with a probability of 1 in 128, independent of all others: so the
+//! intervals between sampled lookups have a geometric distribution, which has no memory. An
+//! interval goes on from batch to batch. So the probability is the same at every place of every
+//! pattern, in the first lookup of a new reader, and for batches of every size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::{Sequence, random};
 
-/// One of so many questions is sampled.
+/// One lookup of this many is sampled.
 pub(crate) const SAMPLE_ONE_IN: u64 = 128;
 
-/// How many questions on the next one is, 1 at least.
+/// The number of lookups to the next sampled one, at least 1.
 ///
 /// Devroye 1986, §X.2: the inverse of the geometric distribution.
 fn next_interval(random: &mut Sequence) -> u64 {
     // Above 0 and up to 1: its logarithm is a number.
     let chance = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-    // A constant, as the compiler knows.
+    // The compiler makes it a constant.
     let not_sampled = (1.0 - 1.0 / SAMPLE_ONE_IN as f64).ln();
     1 + (chance.ln() / not_sampled) as u64
 }
 
-/// For one owner and its count.
+/// The intervals of one owner, in its own count.
 pub(crate) struct Intervals {
     next: u64,
     random: Sequence,
 }
 
 impl Intervals {
-    /// For a count that begins at 0; without a sample nothing is ever chosen.
+    /// For a count that begins at 0. Without a sample, no lookup is sampled.
     pub(crate) fn new(is_sampled: bool) -> Intervals {
         if !is_sampled {
             return Intervals { next: u64::MAX, random: Sequence::from(0) };
@@ -43,19 +43,19 @@ impl Intervals {
         Intervals { next: begin + next_interval(&mut random) - 1, random }
     }
 
-    /// The count before the next that is sampled.
+    /// The number of lookups before the next sampled one.
     #[inline(always)]
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether one of the questions before `end` is sampled.
+    /// Whether one of the lookups before `end` is sampled.
     #[inline(always)]
     pub(crate) fn should_sample(&self, end: u64) -> bool {
         self.next < end
     }
 
-    /// The next that is sampled, unless it comes only at `end` or later.
+    /// The next sampled lookup, if it comes before `end`.
     pub(crate) fn take(&mut self, end: u64) -> Option<u64> {
         let at = self.next;
         if at >= end {
@@ -66,12 +66,12 @@ impl Intervals {
     }
 }
 
-/// For many owners who share one count.
+/// The intervals of many owners, in one shared count.
 pub(crate) struct SharedIntervals {
     next: AtomicU64,
 }
 
-/// Some questions in a row that belong to one of the owners.
+/// Consecutive lookups of one of the owners.
 pub(crate) struct Claim<'a> {
     shared: &'a SharedIntervals,
     intervals: Intervals,
@@ -83,21 +83,21 @@ impl SharedIntervals {
         SharedIntervals { next: AtomicU64::new(Intervals::new(is_sampled).next) }
     }
 
-    /// Whether one of the questions before `end` is sampled, or may be.
+    /// Whether one of the lookups before `end` is sampled, or may be.
     #[inline(always)]
     pub(crate) fn should_sample(&self, end: u64) -> bool {
         self.next.load(Ordering::Relaxed) < end
     }
 
-    /// The questions from `begin` to `end`, which nobody else claims.
+    /// The lookups from `begin` to `end`, which no other owner claims.
     pub(crate) fn claim(&self, begin: u64, end: u64) -> Claim<'_> {
         let next = self.next.load(Ordering::Relaxed);
         let mut intervals = Intervals::from(begin, random());
         if next >= begin {
             intervals.next = next;
         }
-        // Else it lies in another's questions, who is at it or has passed it by: a gap without
-        // memory may begin anywhere.
+        // Otherwise it is in the lookups of another owner, who takes or has taken it: an interval
+        // without memory may begin anywhere.
         Claim { shared: self, intervals, end }
     }
 }
@@ -110,8 +110,8 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Of several at once the latest says how it goes on. Those that are not taken, since the
-        // sample was busy, are passed by.
+        // Of several claims at once, the furthest one sets the next. Lookups that were not taken,
+        // since the sample was locked, are skipped.
         while self.take().is_some() {}
         self.shared.next.fetch_max(self.intervals.next, Ordering::Relaxed);
     }
@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_question_is_chosen_with_a_chance_of_one_in_128_whatever_was_before() {
+    fn each_lookup_is_sampled_with_a_probability_of_1_in_128_whatever_was_before() {
         let n = 20_000_000u64;
         let mut intervals = Intervals::from(0, 1);
         let chosen: Vec<u64> = std::iter::from_fn(|| intervals.take(n)).collect();
         let expected = n as f64 / SAMPLE_ONE_IN as f64;
         let off = (chosen.len() as f64 - expected) / expected.sqrt();
         assert!(off.abs() < 5.0, "{} chosen, {off:.1} deviations off", chosen.len());
-        // One question in 128 after one that was chosen is chosen as well; so is the one after
+        // One lookup in 128 after one that was chosen is chosen as well; so is the one after
         // that.
         for apart in [1, 2, 64, 127, 128, 129] {
             let all: std::collections::HashSet<u64> = chosen.iter().copied().collect();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_question_of_an_owner_has_the_chance_of_every_other() {
+    fn the_first_lookup_of_an_owner_has_the_probability_of_every_other() {
         for place in [0, 1, 2, 100] {
             let n = 400_000;
             let owners = (0..n).filter(|seed| {
@@ -150,12 +150,12 @@ mod tests {
             });
             let (chosen, expected) = (owners.count() as f64, n as f64 / SAMPLE_ONE_IN as f64);
             let off = (chosen - expected) / expected.sqrt();
-            assert!(off.abs() < 5.0, "the question {place}: {off:.1} deviations off");
+            assert!(off.abs() < 5.0, "the lookup {place}: {off:.1} deviations off");
         }
     }
 
     #[test]
-    fn without_a_sample_nothing_is_ever_chosen() {
+    fn without_a_sample_no_lookup_is_sampled() {
         assert_eq!(Intervals::new(false).take(u64::MAX), None);
         assert!(!SharedIntervals::new(false).should_sample(u64::MAX));
     }
@@ -165,7 +165,7 @@ mod tests {
         let (shared, count) = (SharedIntervals::new(true), AtomicU64::new(0));
         let (threads, each, size) = (8, 20_000, 37);
         let chosen: usize = std::thread::scope(|scope| {
-            let ask = || {
+            let look_up = || {
                 let mut chosen = 0;
                 for _ in 0..each {
                     let before = count.fetch_add(size, Ordering::Relaxed);
@@ -176,7 +176,7 @@ mod tests {
                 }
                 chosen
             };
-            let all: Vec<_> = (0..threads).map(|_| scope.spawn(ask)).collect();
+            let all: Vec<_> = (0..threads).map(|_| scope.spawn(look_up)).collect();
             all.into_iter().map(|one| one.join().unwrap()).sum()
         });
         let expected = (threads * each * size) as f64 / SAMPLE_ONE_IN as f64;

@@ -1,4 +1,4 @@
-//! What is sampled of which questions, through every way there is to ask.
+//! Which lookups are sampled, through every way to make a lookup.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ fn served() -> Arc<ServedFilter> {
     Arc::new(ServedFilter::new(&filter, false, Clock::system()))
 }
 
-/// Asks about the IDs from `from` on in a batch of `size`, one way or another.
-type Ask<'a> = Box<dyn FnMut(u64, u64) + 'a>;
+/// Looks up the IDs from `from` on in a batch of `size`, one way or another.
+type LookUp<'a> = Box<dyn FnMut(u64, u64) + 'a>;
 
 /// Every way: a reader and a handle, alone and in batches, and as HTTP does.
-fn ways(handle: &FilterHandle) -> [(&'static str, Ask<'_>); 7] {
+fn ways(handle: &FilterHandle) -> [(&'static str, LookUp<'_>); 7] {
     fn ids(from: u64, size: u64) -> Vec<[u8; 8]> {
         (from..from + size).map(id).collect()
     }
@@ -73,24 +73,24 @@ fn ways(handle: &FilterHandle) -> [(&'static str, Ask<'_>); 7] {
     ]
 }
 
-/// The sample of so many questions in batches of one size, by place: as many of each, and as many
+/// The sample of so many lookups in batches of one size, by place: as many of each, and as many
 /// as of any other size.
 #[test]
-fn a_question_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
+fn a_lookup_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
     // As many as a sample keeps without having to choose.
-    let questions = MAX_SAMPLED as u64 * intervals::SAMPLE_ONE_IN * 9 / 10;
+    let lookups = MAX_SAMPLED as u64 * intervals::SAMPLE_ONE_IN * 9 / 10;
     for size in [1u64, 2, 32, 100, 1_023, 1_024, 32_768] {
         for n in 0..ways(&FilterHandle::new(served())).len() {
             let served = served();
             let handle = FilterHandle::new(served.clone());
-            let (way, mut ask) = ways(&handle).into_iter().nth(n).unwrap();
+            let (way, mut look_up) = ways(&handle).into_iter().nth(n).unwrap();
             if way == "a reader for each batch" && size == 1 {
                 // Half a million readers: the size 2 says the same.
                 continue;
             }
-            (0..questions / size).for_each(|batch| ask(batch * size, size));
-            drop(ask);
-            let asked = questions / size * size;
+            (0..lookups / size).for_each(|batch| look_up(batch * size, size));
+            drop(look_up);
+            let asked = lookups / size * size;
             let sampled = served.recent_lookups().unwrap();
             let of = |question: &SampledId| u64::from_le_bytes(question.id().try_into().unwrap());
             let sampled: Vec<u64> = sampled.iter().map(of).collect();
@@ -169,22 +169,22 @@ fn a_burst_cannot_take_a_full_sample_over() {
 }
 
 #[test]
-fn a_full_sample_goes_on_taking_in_what_is_asked() {
+fn a_full_sample_still_takes_in_recent_lookups() {
     for n in 0..ways(&FilterHandle::new(served())).len() {
         let served = served();
         let sample = served.sample().unwrap();
         (0..MAX_SAMPLED as u64).for_each(|n| sample.offer_one(&id(n)));
         sample.reservoir.lock().unwrap().began -= WINDOW * 100;
         let handle = FilterHandle::new(served.clone());
-        let (way, mut ask) = ways(&handle).into_iter().nth(n).unwrap();
-        (0..2_000).for_each(|batch| ask((1 << 32) + batch * 100, 100));
+        let (way, mut look_up) = ways(&handle).into_iter().nth(n).unwrap();
+        (0..2_000).for_each(|batch| look_up((1 << 32) + batch * 100, 100));
         let new = served.recent_lookups().unwrap().iter().filter(|q| q.id()[4] == 1).count();
         assert!(new > 500, "{way}: {new}");
     }
 }
 
 #[test]
-fn the_guard_gets_what_waits_in_a_lane() {
+fn the_guard_gets_what_a_slot_has_buffered() {
     let served = served();
     let handle = FilterHandle::new(served.clone());
     let mut asked = 0;
@@ -198,7 +198,7 @@ fn the_guard_gets_what_waits_in_a_lane() {
         handle.contains(&id(asked));
         asked += 1;
     }
-    assert_eq!(served.recent_lookups().unwrap().len(), handed_over + 1, "and told once");
+    assert_eq!(served.recent_lookups().unwrap().len(), handed_over + 1, "and counted once");
 }
 
 #[test]
