@@ -177,12 +177,12 @@ fn heartbeats_come_back_when_what_was_in_their_way_is_gone() {
     fs::write(&servers, "a file where their folder belongs").unwrap();
     let log = backend.folder.path().join("log");
     let daemon = Daemon::logging(&backend, &[], &log);
-    let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("status` will not list");
+    let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("status` does not list");
     daemon.until("it said that it cannot tell the store", said);
     fs::remove_file(&servers).unwrap();
     daemon.until("the store is told", |_| fs::read_dir(&servers).is_ok_and(|d| d.count() > 0));
     let lines = fs::read_to_string(&log).unwrap();
-    assert_eq!(lines.matches("will not list").count(), 1, "{lines}");
+    assert_eq!(lines.matches("does not list").count(), 1, "{lines}");
 }
 
 #[test]

@@ -57,8 +57,9 @@ async fn nearest_above(input: &str) -> Option<(String, Table)> {
         return None;
     }
     let names: Vec<String> = location.path.parts().map(|part| part.as_ref().to_owned()).collect();
-    // What lies in the folder itself was seen in the listing.
-    for up in 1..=MAX_LEVELS_ABOVE.min(names.len()) {
+    // What lies in the folder itself was in the listing; and a whole bucket is no table, which a role that
+    // may list the input alone need not ask.
+    for up in 1..=MAX_LEVELS_ABOVE.min(names.len().saturating_sub(1)) {
         let path: Path = names[..names.len() - up].iter().map(String::as_str).collect();
         match table_at(&location, &path).await {
             Ok(None) => {}
