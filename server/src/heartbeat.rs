@@ -54,8 +54,8 @@ impl Writer {
         loop {
             let status = self.served.status();
             let beat = heartbeat(&status, server);
-            let should_sample = self.due <= Instant::now();
-            if should_sample || (self.pause.is_none() && self.written.as_ref() != Some(&beat)) {
+            let is_due = self.due <= Instant::now();
+            if is_due || (self.pause.is_none() && self.written.as_ref() != Some(&beat)) {
                 let put = store.put_heartbeat(self.served.name(), &beat);
                 match tokio::time::timeout(DEADLINE, put).await {
                     Ok(Ok(())) => self.is_written(beat),
