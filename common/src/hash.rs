@@ -3,7 +3,7 @@
 //! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
 //! Both are frozen: a change would turn every published blob into one that answers "no".
 
-#[allow(unsafe_code)] // instructions that no safe function gives
+#[allow(unsafe_code)] // vector intrinsics
 mod xxh3_short;
 
 use std::ops::RangeInclusive;
@@ -20,7 +20,7 @@ pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
 /// The seed of XXH3-64: "Bloomsda" in ASCII. It is in every blob's header.
 pub const XXH3_SEED: u64 = 0x426c_6f6f_6d73_6461;
 
-/// XXH3's secret, with the seed in it, as far as IDs of usual length need it.
+/// XXH3's secret, with the seed in it, as far as short IDs need it.
 const SECRET: [[u8; 16]; 4] = {
     let secret = xxhash_rust::const_xxh3::const_custom_default_secret(XXH3_SEED);
     *secret.as_chunks().0.first_chunk().expect("XXH3's secret has twelve pairs of words")
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_usual_length_hash_as_the_library_hashes_them() {
+    fn short_ids_hash_as_the_library_hashes_them() {
         let bytes: Vec<u8> = (0..=255).collect();
         for len in 0..=100 {
             for id in bytes.windows(len.max(1)).map(|window| &window[..len]) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn legal_ids_have_1_to_1024_bytes() {
+    fn valid_ids_have_1_to_1024_bytes() {
         let legal = |n: usize| is_valid_len(&vec![b'x'; n]);
         assert!(!legal(0) && legal(1) && legal(1024) && !legal(1025));
     }

@@ -231,7 +231,7 @@ fn a_wrong_flag_is_refused_with_what_would_be_right() {
         (&["--day", today, "--fpp", "nan"], &["fpp of NaN", "between 1e-9 and 0.5"]),
         (&["--day", today, "--fpp=-0.1"], &["fpp of -0.1", "between 1e-9 and 0.5"]),
         (&["--day", today, "--fpp", "low"], &["low", "--fpp"]),
-        (&["--day", today, "--fpp", "5e-9"], &["`blocked`", "--layout guava"]),
+        (&["--day", today, "--fpp", "5e-9"], &["`blocked`", "the layout `guava`"]),
         (&["--day", today, "--memory", "lots"], &["lots", "--memory"]),
         (&["--day", today, "--colunm", "x"], &["--colunm", "--column"]),
         (&[], &["--day"]),
@@ -301,7 +301,7 @@ fn a_wrong_configuration_is_refused_by_every_job_before_it_does_anything() {
     }
     // Sound values that are impossible together.
     for (text, says) in [
-        ("[filters.rt]\nfpp = 5e-9", "--layout guava"),
+        ("[filters.rt]\nfpp = 5e-9", "the layout `guava`"),
         ("[filters.rt]\nfpp = 2.0", "between 1e-9 and 0.5"),
         ("store = \"gopher://x\"", "`gopher://x` cannot be used as a store"),
     ] {

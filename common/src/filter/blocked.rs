@@ -1,8 +1,8 @@
 //! The `blocked` layout: one 512-bit cache line per ID, `probes` bits in it.
 //!
 //! Putze, Sanders & Singler 2009 ("Cache-, hash- and space-efficient Bloom filters"), §3, with one
-//! multiplication a probe in place of double hashing. This file is the definition; the kernels
-//! must give the same bits and answers.
+//! multiplication for each probe in place of double hashing. This file is the definition; the kernels
+//! must give the same bits and results.
 
 use super::Shape;
 use crate::hash::IdHash;
@@ -13,14 +13,14 @@ pub(crate) type Block = [u8; 64];
 pub(crate) const BLOCK_BYTES: usize = size_of::<Block>();
 pub(crate) const BLOCK_BITS: u64 = 8 * BLOCK_BYTES as u64;
 
-/// More than 16 probes would gain nothing a larger filter does not give (see `shape`).
+/// The most probes. A larger filter gains more than further probes do (see `shape`).
 pub(crate) const MAX_PROBES: u32 = 16;
 
-/// 2^32 blocks: past that the block would depend on the hash bits that choose the probes.
+/// The most blocks: with more, the block would depend on the hash bits that choose the probes.
 pub(crate) const MAX_BLOCKS: u64 = 1 << 32;
 
-/// Odd multipliers, one a probe: the first 16 words of the fraction of π, 32 bits each, with the
-/// lowest bit set; so nobody chose them. Frozen with the format.
+/// Odd multipliers, one for each probe: the first 16 words of the fraction of π, 32 bits each, with the
+/// lowest bit set. Nobody could choose them to favour some IDs. Frozen with the format.
 pub(crate) const SALTS: [u32; 16] = [
     0x243f_6a89,
     0x85a3_08d3,
@@ -41,7 +41,7 @@ pub(crate) const SALTS: [u32; 16] = [
 ];
 
 /// The block of a hash: fast-range on all 64 bits (Lemire 2019, "Fast random integer generation in
-/// an interval"). Monotone: a larger hash never lands in an earlier block.
+/// an interval"). Monotone: a larger hash never belongs to an earlier block.
 #[inline(always)]
 pub(crate) fn block_of(hash: u64, n_blocks: u64) -> usize {
     ((u128::from(hash) * u128::from(n_blocks)) >> 64) as usize
@@ -54,8 +54,7 @@ pub(crate) fn bit_of(hash: u64, i: usize) -> u32 {
     (hash as u32).wrapping_mul(SALTS[i]) >> 23
 }
 
-/// The mask of each bit within its byte. To look it up takes an insertion a fifth less time than to shift a
-/// one by the bit's number.
+/// The mask of each bit within its byte. A table lookup is faster than a shift by a variable.
 static MASKS: [u8; BLOCK_BITS as usize] = {
     let mut masks = [0; BLOCK_BITS as usize];
     let mut bit = 0;
@@ -74,15 +73,15 @@ pub(crate) fn insert(block: &mut Block, probes: u32, hash: u64) {
     }
 }
 
-/// Inserts those of the hashes whose blocks are among `blocks`, of which the first is the filter's block
-/// `first`.
+/// Inserts the hashes whose blocks are among `blocks`, and skips the others. The first of `blocks` is the
+/// filter's block `first`.
 pub(crate) fn insert_in_range<H: IdHash>(
     blocks: &mut [Block],
     first: usize,
     shape: Shape,
     hashes: &[H],
 ) {
-    // Unrolled for the numbers of probes that common rates have: a sixth less time.
+    // Unrolled for the numbers of probes of common targets, which is faster.
     match shape.probes() {
         4 => insert_unrolled::<4, H>(blocks, first, shape, hashes),
         5 => insert_unrolled::<5, H>(blocks, first, shape, hashes),
@@ -112,7 +111,7 @@ fn insert_each<H: IdHash>(
 ) {
     for hash in hashes {
         let block = block_of(hash.high_bits(), shape.units());
-        // A block before the first wraps around to a huge index: `get_mut` says no.
+        // A block before the first wraps around to a huge index, for which `get_mut` returns `None`.
         if let Some(block) = blocks.get_mut(block.wrapping_sub(first)) {
             insert(block, probes, hash.high_bits());
         }

@@ -20,7 +20,7 @@ pub(crate) fn header(shape: Shape) -> [u8; HEADER_BYTES] {
     [STRATEGY, shape.probes() as u8, a, b, c, d]
 }
 
-/// What a file of Guava's says of itself: its words and probes, or why it cannot be one.
+/// The number of words and of probes that the header of a Guava file states, or why it is not one.
 pub(crate) fn parse_header(file: &[u8]) -> Result<(u64, u32), String> {
     let Some((&[strategy, probes, a, b, c, d], words)) = file.split_first_chunk() else {
         return Err(format!("it has {} bytes, fewer than the 6 of a header", file.len()));

@@ -9,19 +9,34 @@ use super::blocked::{self, BLOCK_BITS, BLOCK_BYTES};
 use super::{Layout, guava};
 use crate::error::Error;
 
-/// `blocked` is sized for this share of the target, so that the measured rate stays under it.
+/// `blocked` is sized for this share of the target, so that the measured fpp stays under it.
 const MARGIN: f64 = 0.97;
-/// Small filters have few blocks, and their luck varies: allow for this many standard deviations.
+/// Small filters have few blocks, so that their fpp varies: allow for this many standard deviations.
 const SAFETY_SIGMAS: f64 = 3.0;
 /// The targets a filter can be sized for.
 const FPP: std::ops::RangeInclusive<f64> = 1e-9..=0.5;
-/// Below this the 32 hash bits that choose the probes no longer suffice, and `blocked` refuses.
+/// Below this the 32 hash bits that choose the probes are too few, and `blocked` is refused.
 const BLOCKED_MIN_FPP: f64 = 5e-8;
 /// Below this `guava` is the better choice: `blocked` would spend a third more bits.
 const BLOCKED_GOOD_FPP: f64 = 1e-6;
+/// With more IDs per bit of a block than this, every block is full.
+const MAX_BLOCK_LOAD: f64 = 4.0;
+/// How far from the mean block load the sum over loads goes: so many standard deviations, and so many
+/// IDs more.
+const REACH_SIGMAS: f64 = 12.0;
+const REACH_LOADS: f64 = 40.0;
 
-/// The size and the number of probes of a filter; together with its layout, all that addressing
-/// a bit needs.
+/// The layout, the size and the number of probes of a filter: everything that addressing a bit needs.
+///
+/// ```
+/// use bloomsday_common::filter::{Layout, Shape};
+///
+/// let shape = Shape::for_ids(Layout::Blocked, 300_000_000, 0.03)?;
+/// assert_eq!(shape.probes(), 5);
+/// assert_eq!(shape.body_bytes() >> 20, 268); // MiB
+/// assert!(shape.expected_fpp(300_000_000) < 0.03);
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     layout: Layout,
@@ -32,13 +47,13 @@ pub struct Shape {
 impl Shape {
     /// The smallest shape that holds `n_ids` at a false-positive probability of at most `fpp`.
     ///
-    /// `guava` gets exactly the shape Guava would choose, which by its rounding of the probes can
-    /// lie a little above the target (at most 4 %, near 0.36; under 0.1 % below 0.01). At rates near 1e-9
-    /// its double hashing misses the target with fewer than some millions of IDs, as Guava itself does.
+    /// `guava` gets exactly the shape that Guava chooses. Guava rounds the number of probes, so the fpp
+    /// can be a little above the target: at most 4 % near 0.36, less than 0.1 % below 0.01. Near 1e-9 and
+    /// with fewer than some millions of IDs, its double hashing misses the target, as in Guava.
     ///
     /// # Errors
-    /// [`Error::Fpp`] outside 1e-9 to 0.5, or below 5e-8 for `blocked` (the message names `guava`);
-    /// [`Error::TooLarge`] past what the layout can address.
+    /// [`Error::Fpp`] outside 1e-9 to 0.5, or below 5e-8 for `blocked`: choose [`Layout::Guava`] there;
+    /// [`Error::TooLarge`] for more than the layout can address.
     pub fn for_ids(layout: Layout, n_ids: u64, fpp: f64) -> Result<Shape, Error> {
         if !FPP.contains(&fpp) {
             return Err(Error::Fpp { fpp, layout, remedy: "choose one between 1e-9 and 0.5" });
@@ -48,7 +63,7 @@ impl Shape {
             Layout::Blocked if fpp < BLOCKED_MIN_FPP => Err(Error::Fpp {
                 fpp,
                 layout,
-                remedy: "build with `--layout guava`, which needs fewer bits there",
+                remedy: "choose the layout `guava`, which needs fewer bits there",
             }),
             Layout::Blocked => blocked_for(n_ids, fpp),
             Layout::Guava => {
@@ -58,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// A shape as a header states it.
+    /// The shape with these numbers, as a header states them.
     ///
     /// # Errors
     /// [`Error::TooLarge`] when no such filter can exist.
@@ -88,7 +103,7 @@ impl Shape {
         self.probes
     }
 
-    /// How many bits there are to set.
+    /// The number of bits.
     pub fn bits(self) -> u64 {
         match self.layout {
             Layout::Blocked => self.units * BLOCK_BITS,
@@ -113,7 +128,7 @@ impl Shape {
     }
 
     /// The share of set bits that theory expects with `n_ids` in it, and how far a sound filter may
-    /// be from that: the larger of 1 % and six standard deviations.
+    /// deviate from that: the larger of 1 % and six standard deviations.
     pub fn expected_fill(self, n_ids: u64) -> (f64, f64) {
         let (n, k, bits) = (n_ids as f64, f64::from(self.probes), self.bits() as f64);
         let fill = match self.layout {
@@ -126,12 +141,19 @@ impl Shape {
     }
 }
 
-/// Which layout serves a target best, and why, in a sentence for people.
+/// The best layout for a target fpp, and a sentence for people that says why.
+///
+/// ```
+/// use bloomsday_common::filter::{Layout, shape::recommend};
+///
+/// assert_eq!(recommend(0.03).0, Layout::Blocked);
+/// assert_eq!(recommend(1e-8).0, Layout::Guava);
+/// ```
 pub fn recommend(fpp: f64) -> (Layout, &'static str) {
     if fpp >= BLOCKED_GOOD_FPP {
         (
             Layout::Blocked,
-            "one cache miss a lookup, for a few percent more bits than the classic filter",
+            "one cache miss for each lookup, and a few percent more bits than the classic filter",
         )
     } else {
         (
@@ -191,12 +213,12 @@ fn blocked_for(n_ids: u64, fpp: f64) -> Result<Shape, Error> {
     let (blocks, probes) = best.ok_or(Error::Fpp {
         fpp,
         layout: Layout::Blocked,
-        remedy: "build with `--layout guava`",
+        remedy: "choose the layout `guava`",
     })?;
     Shape::new(Layout::Blocked, blocks, probes)
 }
 
-/// What a block that holds a random share of the IDs looks like on average.
+/// Averages over the blocks of a filter.
 struct BlockStats {
     fpp: f64,
     /// Standard deviation of one block's fpp.
@@ -211,12 +233,12 @@ fn poisson_mixture(blocks: u64, n_ids: u64, probes: u32) -> BlockStats {
     let bits = BLOCK_BITS as f64;
     let k = f64::from(probes);
     let load = n_ids as f64 / blocks as f64;
-    if load > 4.0 * bits {
-        // Every block is full; the sum below would be as long as a hostile header likes.
+    if load > MAX_BLOCK_LOAD * bits {
+        // Every block is full. A hostile header could make the sum below arbitrarily long.
         return BlockStats { fpp: 1.0, deviation: 0.0, fill: 1.0 };
     }
-    // Terms outside ± 12 standard deviations and 40 are below 1e-30.
-    let reach = 12.0 * libm::sqrt(load) + 40.0;
+    // Terms farther from the mean than this are below 1e-30.
+    let reach = REACH_SIGMAS * libm::sqrt(load) + REACH_LOADS;
     let first = libm::floor((load - reach).max(0.0)) as u64;
     let last = libm::ceil(load + reach) as u64;
     let mut weight =
@@ -235,7 +257,8 @@ fn poisson_mixture(blocks: u64, n_ids: u64, probes: u32) -> BlockStats {
         fill += weight * full;
         weight *= load / (ids + 1) as f64;
     }
-    let collision_rate = load / 4_294_967_296.0;
+    // Two IDs of a block share all probe bits when the 32 hash bits that choose the probes are equal.
+    let collision_rate = load / (1u64 << 32) as f64;
     BlockStats {
         fpp: sum + collision_rate,
         deviation: libm::sqrt((squares - sum * sum).max(0.0)),
@@ -248,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_classic_formula_gives_the_published_table() {
+    fn the_classic_formula_matches_the_published_table() {
         for (n, bits, words, mib) in [
             (200_000_000, 1_459_688_167, 22_807_628, 174),
             (300_000_000, 2_189_532_251, 34_211_442, 261),
@@ -265,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_classic_rate_gives_the_published_check_values() {
+    fn the_classic_fpp_matches_the_published_check_values() {
         for (bits_per_id, k, fpp, digits) in [
             (8.0, 6, 0.0216, 4),
             (10.0, 7, 0.00819, 5),
@@ -315,7 +338,7 @@ mod tests {
             assert!(Shape::for_ids(Layout::Guava, 10, wrong).is_err(), "{wrong} passed");
         }
         let error = Shape::for_ids(Layout::Blocked, 10, 5e-9).unwrap_err().to_string();
-        assert!(error.contains("--layout guava"), "{error}");
+        assert!(error.contains("the layout `guava`"), "{error}");
     }
 
     #[test]

@@ -8,25 +8,33 @@ use super::bits::{Prober, Salts};
 use crate::filter::blocked::{Block, block_of};
 use crate::hash::{IdHash, is_short};
 
+/// A lookup.
+///
 /// # Safety
-/// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
+/// The CPU has AVX2 and BMI2, and `prober` is of a `blocked` filter whose memory is alive.
 #[target_feature(enable = "avx2,bmi2")]
-pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
+pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
     if !is_short(id) {
-        // SAFETY: as the caller promises.
-        return unsafe { other(asked, id) };
+        // SAFETY: this function's contract is the same.
+        return unsafe { probe_any(prober, id) };
     }
-    // SAFETY: as the caller promises.
-    unsafe { asked.legal(id, |block, hash| test(block, asked.probes(), &asked.salts, hash)) }
+    // SAFETY: this function's contract includes that of `lookup_valid`.
+    unsafe {
+        prober.lookup_valid(id, |block, hash| test(block, prober.probes(), &prober.salts, hash))
+    }
 }
 
+/// A lookup of an ID that is not short, in a function of its own: most IDs are short.
+///
 /// # Safety
-/// The machine has AVX2 and BMI2, the layout is `blocked`, and the memory lives.
+/// The CPU has AVX2 and BMI2, and `prober` is of a `blocked` filter whose memory is alive.
 #[target_feature(enable = "avx2,bmi2")]
 #[inline(never)]
-unsafe fn other(asked: &Prober, id: &[u8]) -> bool {
-    // SAFETY: as the caller promises.
-    unsafe { asked.any(id, |block, hash| test(block, asked.probes(), &asked.salts, hash)) }
+unsafe fn probe_any(prober: &Prober, id: &[u8]) -> bool {
+    // SAFETY: this function's contract includes that of `lookup_any`.
+    unsafe {
+        prober.lookup_any(id, |block, hash| test(block, prober.probes(), &prober.salts, hash))
+    }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -37,14 +45,14 @@ pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-pub(super) fn batch<T: AsRef<[u8]>>(
+pub(super) fn contains_batch<T: AsRef<[u8]>>(
     body: &[u8],
     probes: u32,
     ids: &[T],
-    answers: &mut [bool],
+    hits: &mut [bool],
 ) -> usize {
     let salts = Salts::of(probes);
-    batch::ask(body, ids, answers, |block, hash| test(block, probes, salts, hash))
+    batch::contains(body, ids, hits, |block, hash| test(block, probes, salts, hash))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -68,7 +76,8 @@ fn test(block: &Block, probes: u32, salts: &Salts, hash: u64) -> bool {
 #[target_feature(enable = "avx2,bmi2")]
 #[inline]
 fn test8(block: &Block, salts: &[u32; 8], hash: u64) -> bool {
-    // SAFETY: two unaligned loads of 32 bytes each from a block of 64, one from 8 words of 4.
+    // SAFETY: `loadu` needs no alignment. It reads 32 bytes: bytes 0 to 31 and 32 to 63 of a block of 64,
+    // and the 8 words of 4 bytes of `salts`, all behind live references.
     let (low, high, salts) = unsafe {
         (
             _mm256_loadu_si256(block.as_ptr().cast()),
@@ -92,21 +101,28 @@ fn test8(block: &Block, salts: &[u32; 8], hash: u64) -> bool {
     _mm256_testc_si256(words, mask) == 1
 }
 
-/// How many probes [`test_in_place`] has lanes for. More are needed below an fpp of 0.002.
-pub(super) const IN_PLACE_PROBES: u32 = 8;
+/// How many probes [`test_inline`] has lanes for. An fpp below 0.002 needs more.
+pub(super) const MAX_INLINE_PROBES: u32 = 8;
 
-/// What [`test`] says of at most eight probes, 1 or 0, as instructions: the compiler puts those where the
-/// question is asked, also in a program for any x86-64, where it would have to call a function of another
-/// instruction set.
+/// What [`test`] returns for at most eight probes, 1 or 0, as inline assembly. A program for any x86-64
+/// must call a function that enables AVX2; the compiler can put these instructions into the caller.
 ///
 /// # Safety
-/// The machine has AVX2.
+/// The CPU has AVX2.
 #[inline(always)]
-pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u8 {
+pub(super) unsafe fn test_inline(block: &Block, salts: &Salts, hash: u64) -> u8 {
     static ONE: u32 = 1;
-    let is_in: u8;
-    // SAFETY: three loads of 32 bytes, from a block of 64 and from 16 words of 4, and one of a word. The
-    // upper halves of all registers are cleared: what follows may know nothing of them, and would wait.
+    let hit: u8;
+    // SAFETY: the CPU has AVX2, as the caller promises.
+    // Memory: it reads bytes 0 to 31 and 32 to 63 of `block`, the first 32 of the 64 bytes of `salts`
+    // (no VEX instruction here needs alignment), and the 4 bytes of `ONE`, all behind live references.
+    // It writes no memory, so `readonly`; its output depends only on its inputs and on those bytes, it has
+    // no other effect and always ends, so `pure`; it does not use the stack, so `nostack`.
+    // `sym ONE`: a private static of this crate is linked into the same image as this code, so its
+    // address relative to `rip` is known when linking, also in a position-independent program.
+    // Registers: it writes `ymm0` to `ymm2`; `vzeroupper` clears the upper halves of all sixteen, so that
+    // SSE code after it does not wait for them. All are declared as clobbered, and so are the flags,
+    // by default.
     unsafe {
         asm!(
             "vmovd xmm0, {hash:e}",
@@ -124,13 +140,13 @@ pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u
             "vpsllvd ymm0, ymm2, ymm0",
             // It carries when all are set.
             "vptest ymm1, ymm0",
-            "setc {is_in}",
+            "setc {hit}",
             "vzeroupper",
             hash = in(reg) hash,
             block = in(reg) block,
             salts = in(reg) salts,
             one = sym ONE,
-            is_in = lateout(reg_byte) is_in,
+            hit = lateout(reg_byte) hit,
             out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
             out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
             out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
@@ -138,5 +154,5 @@ pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u
             options(pure, readonly, nostack)
         );
     }
-    is_in
+    hit
 }

@@ -8,12 +8,14 @@ use super::bits::{Prober, Salts};
 use crate::filter::blocked::{Block, block_of};
 use crate::hash::IdHash;
 
+/// A lookup.
+///
 /// # Safety
-/// The machine has AVX-512F and BMI2, the layout is `blocked`, and the memory lives.
+/// The CPU has AVX-512F and BMI2, and `prober` is of a `blocked` filter whose memory is alive.
 #[target_feature(enable = "avx512f,bmi2")]
-pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
-    // SAFETY: as the caller promises.
-    unsafe { asked.any(id, |block, hash| test(block, &asked.salts, hash)) }
+pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
+    // SAFETY: this function's contract includes that of `lookup_any`.
+    unsafe { prober.lookup_any(id, |block, hash| test(block, &prober.salts, hash)) }
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
@@ -24,14 +26,14 @@ pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
-pub(super) fn batch<T: AsRef<[u8]>>(
+pub(super) fn contains_batch<T: AsRef<[u8]>>(
     body: &[u8],
     probes: u32,
     ids: &[T],
-    answers: &mut [bool],
+    hits: &mut [bool],
 ) -> usize {
     let salts = Salts::of(probes);
-    batch::ask(body, ids, answers, |block, hash| test(block, salts, hash))
+    batch::contains(body, ids, hits, |block, hash| test(block, salts, hash))
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
@@ -43,7 +45,8 @@ pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize 
 #[target_feature(enable = "avx512f,bmi2")]
 #[inline]
 fn test(block: &Block, salts: &Salts, hash: u64) -> bool {
-    // SAFETY: unaligned loads of 64 bytes, from a block of 64 and from 16 words of 4.
+    // SAFETY: `loadu` needs no alignment. It reads the 64 bytes of a block and the 16 words of 4 bytes of
+    // `salts`, both behind live references.
     let (block, salts) = unsafe {
         (_mm512_loadu_si512(block.as_ptr().cast()), _mm512_loadu_si512(salts.0.as_ptr().cast()))
     };
@@ -55,17 +58,24 @@ fn test(block: &Block, salts: &Salts, hash: u64) -> bool {
     _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(1)) == 0
 }
 
-/// What [`test`] says, 1 or 0, as instructions: the compiler puts those where the question is asked, also
-/// in a program for any x86-64, where it would have to call a function of another instruction set.
+/// What [`test`] returns, 1 or 0, as inline assembly. A program for any x86-64 must call a function that
+/// enables AVX-512; the compiler can put these instructions into the caller.
 ///
 /// # Safety
-/// The machine has AVX-512F.
+/// The CPU has AVX-512F.
 #[inline(always)]
-pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u8 {
+pub(super) unsafe fn test_inline(block: &Block, salts: &Salts, hash: u64) -> u8 {
     static ONE: u32 = 1;
-    let is_in: u8;
-    // SAFETY: two loads of 64 bytes, from a block of 64 and from 16 words of 4, and one of a word. The
-    // registers from 16 on need no `vzeroupper` afterwards.
+    let hit: u8;
+    // SAFETY: the CPU has AVX-512F, as the caller promises.
+    // Memory: it reads the 64 bytes of `block`, the 64 bytes of `salts` (no EVEX instruction here needs
+    // alignment), and the 4 bytes of `ONE`, all behind live references. It writes no memory, so `readonly`;
+    // its output depends only on its inputs and on those bytes, it has no other effect and always ends,
+    // so `pure`; it does not use the stack, so `nostack`.
+    // `sym ONE`: a private static of this crate is linked into the same image as this code, so its
+    // address relative to `rip` is known when linking, also in a position-independent program.
+    // Registers: it writes `zmm16`, `zmm17` and `k1`, declared as clobbered, and the flags, clobbered by
+    // default. SSE code does not use registers from 16 on, so no `vzeroupper` is needed.
     unsafe {
         asm!(
             "vpbroadcastd zmm16, {hash:e}",
@@ -77,17 +87,17 @@ pub(super) unsafe fn test_in_place(block: &Block, salts: &Salts, hash: u64) -> u
             "vptestmd k1, zmm16, dword ptr [rip + {one}]{{1to16}}",
             // It carries when all sixteen are set.
             "kortestw k1, k1",
-            "setc {is_in}",
+            "setc {hit}",
             hash = in(reg) hash,
             block = in(reg) block,
             salts = in(reg) salts,
             one = sym ONE,
-            is_in = lateout(reg_byte) is_in,
+            hit = lateout(reg_byte) hit,
             out("zmm16") _,
             out("zmm17") _,
             out("k1") _,
             options(pure, readonly, nostack)
         );
     }
-    is_in
+    hit
 }

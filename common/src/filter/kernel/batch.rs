@@ -1,5 +1,6 @@
-//! The loops that hide memory's latency: ask many, and the limit of that. Shared by all
-//! forms: `#[inline(always)]`, so that each is compiled with the instruction set of its caller.
+//! The loops that hide the latency of memory: many lookups at once, and the lower bound for that.
+//! All kernels share them: `#[inline(always)]`, so that each is compiled with the instruction set of its
+//! caller.
 
 use crate::filter::blocked::{Block, block_of};
 use crate::hash::{IdHash, Xxh3, is_valid_len};
@@ -8,7 +9,7 @@ use crate::memory::prefetch;
 /// How far ahead a loop prefetches: enough to keep every line-fill buffer busy.
 const AHEAD: usize = 32;
 
-/// The blocks of a body, found by hash without a second look at the bounds.
+/// The blocks of a body, indexed by hash without a bounds check for each.
 #[derive(Clone, Copy)]
 struct Blocks<'a> {
     blocks: &'a [Block],
@@ -25,60 +26,61 @@ impl<'a> Blocks<'a> {
 
     #[inline(always)]
     fn get(self, hash: u64) -> &'a Block {
-        // SAFETY: fast-range of at least one block gives less than their number.
+        // SAFETY: `block_of` is floor(hash · n_blocks / 2^64), and hash < 2^64, so it is less than
+        // `n_blocks`, the length of `blocks`, which `of` asserted not to be 0.
         unsafe { self.blocks.get_unchecked(block_of(hash, self.n_blocks)) }
     }
 }
 
-/// Hashes an ID and sends for its block. A function, not a closure: it must be inlined at both places,
-/// or each question pays a call and the change of instruction set.
+/// Hashes an ID and prefetches its block. A function, not a closure: it must be inlined at both places,
+/// or each lookup pays for a call and for the change of instruction set.
 #[inline(always)]
-fn begin(blocks: Blocks<'_>, id: &[u8], all_legal: &mut bool) -> u64 {
-    // Rare, and put right at the end: the loop need not look at an ID twice.
-    *all_legal &= is_valid_len(id);
+fn hash_and_prefetch(blocks: Blocks<'_>, id: &[u8], all_valid: &mut bool) -> u64 {
+    // Rare, and corrected at the end, so that the loop looks at each ID once.
+    *all_valid &= is_valid_len(id);
     let Xxh3(hash) = Xxh3::of(id);
     prefetch(blocks.get(hash));
     hash
 }
 
-/// The loop of a batch: a ring of hashes whose blocks are on their way, each tested [`AHEAD`]
-/// questions after its prefetch. Gives the number answered "yes".
+/// The loop of a batch: a ring of hashes whose blocks are being prefetched. Each is tested [`AHEAD`]
+/// lookups after its prefetch. Returns the number of hits.
 #[inline(always)]
-pub(super) fn ask<T: AsRef<[u8]>>(
+pub(super) fn contains<T: AsRef<[u8]>>(
     body: &[u8],
     ids: &[T],
-    answers: &mut [bool],
+    hits: &mut [bool],
     test: impl Fn(&Block, u64) -> bool,
 ) -> usize {
     let blocks = Blocks::of(body);
-    let answers = &mut answers[..ids.len()];
-    let (mut all_legal, mut seen) = (true, 0);
+    let hits = &mut hits[..ids.len()];
+    let (mut all_valid, mut n_hits) = (true, 0);
     let mut ring = [0u64; AHEAD];
     let (head, tail) = ids.split_at(ids.len().min(AHEAD));
     for (slot, id) in ring.iter_mut().zip(head) {
-        *slot = begin(blocks, id.as_ref(), &mut all_legal);
+        *slot = hash_and_prefetch(blocks, id.as_ref(), &mut all_valid);
     }
-    let (due, last) = answers.split_at_mut(tail.len());
-    for (i, (id, answer)) in tail.iter().zip(due).enumerate() {
-        let next = begin(blocks, id.as_ref(), &mut all_legal);
+    let (due, last) = hits.split_at_mut(tail.len());
+    for (i, (id, hit)) in tail.iter().zip(due).enumerate() {
+        let next = hash_and_prefetch(blocks, id.as_ref(), &mut all_valid);
         let hash = std::mem::replace(&mut ring[i % AHEAD], next);
-        *answer = test(blocks.get(hash), hash);
-        // Counted here: who reads the answers back at once waits until they are all stored.
-        seen += usize::from(*answer);
+        *hit = test(blocks.get(hash), hash);
+        // Counted here: a caller that reads the results back at once waits until they are all stored.
+        n_hits += usize::from(*hit);
     }
-    for (i, answer) in last.iter_mut().enumerate() {
+    for (i, hit) in last.iter_mut().enumerate() {
         let hash = ring[(tail.len() + i) % AHEAD];
-        *answer = test(blocks.get(hash), hash);
-        seen += usize::from(*answer);
+        *hit = test(blocks.get(hash), hash);
+        n_hits += usize::from(*hit);
     }
-    if !all_legal {
-        deny_illegal(ids, answers);
-        seen = answers.iter().filter(|answer| **answer).count();
+    if !all_valid {
+        clear_invalid(ids, hits);
+        n_hits = hits.iter().filter(|hit| **hit).count();
     }
-    seen
+    n_hits
 }
 
-/// How many of these hashes may be in it: the loop of [`ask`] for what is hashed already.
+/// How many of these hashes may be in it: the loop of [`contains`] for IDs that are hashed already.
 #[inline(always)]
 pub(super) fn count<H: IdHash>(
     body: &[u8],
@@ -86,25 +88,25 @@ pub(super) fn count<H: IdHash>(
     test: impl Fn(&Block, u64) -> bool,
 ) -> usize {
     let blocks = Blocks::of(body);
-    let mut seen = 0;
+    let mut n_hits = 0;
     for (i, hash) in hashes.iter().enumerate() {
         if let Some(next) = hashes.get(i + AHEAD) {
             prefetch(blocks.get(next.high_bits()));
         }
-        seen += usize::from(test(blocks.get(hash.high_bits()), hash.high_bits()));
+        n_hits += usize::from(test(blocks.get(hash.high_bits()), hash.high_bits()));
     }
-    seen
+    n_hits
 }
 
 #[cold]
-fn deny_illegal<T: AsRef<[u8]>>(ids: &[T], answers: &mut [bool]) {
-    for (id, answer) in ids.iter().zip(answers) {
-        *answer &= is_valid_len(id.as_ref());
+fn clear_invalid<T: AsRef<[u8]>>(ids: &[T], hits: &mut [bool]) {
+    for (id, hit) in ids.iter().zip(hits) {
+        *hit &= is_valid_len(id.as_ref());
     }
 }
 
-/// Hashes each ID and touches its line [`AHEAD`] IDs after its prefetch: the loop of [`ask`] with
-/// nothing but memory in it.
+/// Hashes each ID and reads a byte of its block [`AHEAD`] IDs after its prefetch: the loop of
+/// [`contains`] without the test, for benchmarks.
 pub(crate) fn touch<T: AsRef<[u8]>>(body: &[u8], ids: &[T]) -> u64 {
     let blocks = Blocks::of(body);
     let mut ring = [0u64; AHEAD];
@@ -118,11 +120,10 @@ pub(crate) fn touch<T: AsRef<[u8]>>(body: &[u8], ids: &[T]) -> u64 {
     ring.iter().fold(sum, |sum, due| sum.wrapping_add(touch(*due)))
 }
 
-/// How many bits are set: several words a step, which the compiler makes vectors of where its caller
-/// may use them.
+/// How many bits are set. The compiler counts several words at once where its caller enables vectors.
 #[inline(always)]
 pub(super) fn count_ones(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let whole: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
-    whole + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
+    let in_words: u64 = words.iter().map(|w| u64::from(u64::from_ne_bytes(*w).count_ones())).sum();
+    in_words + rest.iter().map(|b| u64::from(b.count_ones())).sum::<u64>()
 }

@@ -1,9 +1,9 @@
-//! The code that tests bits, in one form for each instruction set. Chosen once, when a filter is
-//! made; identical bits and answers everywhere: `scalar` is the definition, and property tests hold
-//! the others to it.
+//! The code that tests bits, in one version for each instruction set. It is chosen once, when a filter
+//! is made. All versions give identical bits and results: `scalar` is the definition, and property
+//! tests check the others against it.
 //!
-//! All unsafe code lives below this folder, but for what `memory` tells the caches, and for what the hash
-//! of usual IDs does in vector registers.
+//! All unsafe code of the crate is in this folder, except cache hints and non-temporal stores
+//! (`memory/cache.rs`) and the vector registers of the hash of short IDs (`hash/xxh3_short.rs`).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -22,7 +22,7 @@ pub(super) use batch::touch;
 pub(super) use bits::FilterBits;
 pub use pinned::PinnedFilter;
 
-/// One form of the bit-testing code. A value exists only where the machine can run it.
+/// The bit-testing code for one instruction set. A value exists only where the machine can run it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kernel(Isa);
 
@@ -36,29 +36,33 @@ enum Isa {
 }
 
 impl Kernel {
-    /// The form that every machine can run: the definition of the format.
+    /// The kernel that every machine can run: the definition of the format.
+    #[doc(hidden)] // for benchmarks and tests: a filter chooses its kernel
     pub fn scalar() -> Kernel {
         Kernel(Isa::Scalar)
     }
 
-    /// Every form that this machine can run, the fastest last.
+    /// Every kernel that this machine can run, the fastest last.
+    ///
+    /// This is the only place that makes a kernel with an instruction set. AVX2 needs `avx2` and `bmi2`;
+    /// AVX-512 needs those and `avx512f`, because it counts bits with the code of AVX2.
+    #[doc(hidden)] // for benchmarks and tests: a filter chooses its kernel
     pub fn all() -> Vec<Kernel> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut all = vec![Isa::Scalar];
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
             all.push(Isa::Avx2);
-        }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2") {
-            all.push(Isa::Avx512);
+            if is_x86_feature_detected!("avx512f") {
+                all.push(Isa::Avx512);
+            }
         }
         all.into_iter().map(Kernel).collect()
     }
 
-    /// The fastest form that this machine can run.
+    /// The fastest kernel that this machine can run.
     pub fn best() -> Kernel {
-        *Kernel::all().last().expect("the scalar form is always there")
+        *Kernel::all().last().expect("the scalar kernel is always there")
     }
 
     /// Its name in status and reports.
@@ -74,27 +78,27 @@ impl Kernel {
 
     /// Whether all probe bits of a `blocked` hash are set.
     #[inline]
-    pub(crate) fn blocked(self, body: &[u8], probes: u32, hash: u64) -> bool {
+    pub(crate) fn contains(self, body: &[u8], probes: u32, hash: u64) -> bool {
         match self.0 {
             Isa::Scalar => scalar::contains(body, probes, hash),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
             Isa::Avx2 => unsafe { avx2::contains(body, probes, hash) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
             Isa::Avx512 => unsafe { avx512::contains(body, probes, hash) },
         }
     }
 
-    /// How many of these hashes may be in a `blocked` filter; dispatched once.
-    pub(super) fn blocked_count<H: IdHash>(self, body: &[u8], probes: u32, hashes: &[H]) -> usize {
+    /// How many of these hashes may be in a `blocked` filter.
+    pub(super) fn count<H: IdHash>(self, body: &[u8], probes: u32, hashes: &[H]) -> usize {
         match self.0 {
             Isa::Scalar => scalar::count(body, probes, hashes),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
             Isa::Avx2 => unsafe { avx2::count(body, probes, hashes) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
             Isa::Avx512 => unsafe { avx512::count(body, probes, hashes) },
         }
     }
@@ -104,28 +108,28 @@ impl Kernel {
         match self.0 {
             Isa::Scalar => batch::count_ones(bytes),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of these forms exists only after the CPU said that it has AVX2.
+            // SAFETY: the function enables AVX2 and BMI2. `all` makes an AVX2 kernel only if the CPU has
+            // both, and an AVX-512 kernel only where it made one of AVX2.
             Isa::Avx2 | Isa::Avx512 => unsafe { avx2::count_ones(bytes) },
         }
     }
 
-    /// Answers a batch of questions to a `blocked` filter, and counts those answered "yes"; dispatched
-    /// once.
-    pub(super) fn blocked_batch<T: AsRef<[u8]>>(
+    /// Looks up a batch of IDs in a `blocked` filter. Returns the number of hits.
+    pub(super) fn contains_batch<T: AsRef<[u8]>>(
         self,
         body: &[u8],
         probes: u32,
         ids: &[T],
-        answers: &mut [bool],
+        hits: &mut [bool],
     ) -> usize {
         match self.0 {
-            Isa::Scalar => scalar::batch(body, probes, ids, answers),
+            Isa::Scalar => scalar::contains_batch(body, probes, ids, hits),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX2 and BMI2.
-            Isa::Avx2 => unsafe { avx2::batch(body, probes, ids, answers) },
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
+            Isa::Avx2 => unsafe { avx2::contains_batch(body, probes, ids, hits) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Kernel` of this form exists only after the CPU said that it has AVX-512F and BMI2.
-            Isa::Avx512 => unsafe { avx512::batch(body, probes, ids, answers) },
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
+            Isa::Avx512 => unsafe { avx512::contains_batch(body, probes, ids, hits) },
         }
     }
 }

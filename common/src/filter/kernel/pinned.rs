@@ -1,36 +1,69 @@
-//! [`PinnedFilter`]: a filter as one thread holds it, with what a question needs copied beside.
+//! [`PinnedFilter`]: a filter that one thread keeps alive, with a copy of what a lookup needs.
 
 use std::sync::Arc;
 
 use super::bits::{ProbeFn, Prober};
 use crate::filter::Filter;
 
-/// A filter as one thread holds it: `owner` keeps it alive, and beside it lies a copy of what a question
-/// needs, so that one finds everything in one place and decides nothing. Before there is a filter, the
-/// answer is the same for all.
+/// A filter that one thread keeps alive: `owner` owns the filter, and next to it lies a copy of what a
+/// lookup needs. So a lookup finds everything in one place. Before there is a filter, every lookup
+/// returns the same.
+///
+/// ```
+/// use std::sync::Arc;
+/// use bloomsday_common::filter::{FilterMut, Layout, PinnedFilter, Shape};
+/// use bloomsday_common::hash::{IdHash, Xxh3};
+///
+/// let mut filter = FilterMut::new(Shape::for_ids(Layout::Blocked, 10, 0.01)?)?;
+/// filter.insert(Xxh3::of(b"0123456789abcdef0123456789abcdef"));
+/// let owner = Arc::new(filter.freeze());
+///
+/// let pinned = PinnedFilter::of(owner, |filter| filter);
+/// assert!(pinned.contains(b"0123456789abcdef0123456789abcdef"));
+/// assert!(!pinned.contains(b""));
+///
+/// let loading = PinnedFilter::<()>::none(true);
+/// assert!(loading.contains(b"any ID"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct PinnedFilter<O> {
-    one: ProbeFn,
-    asked: Prober,
-    /// Keeps the memory that `asked` points into.
+    probe_fn: ProbeFn,
+    prober: Prober,
+    /// Keeps the memory that `prober` points into alive.
     owner: Option<Arc<O>>,
 }
 
-// SAFETY: the pointer leads into memory that goes with it, kept by `owner`, and is only read.
+// SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to memory that
+// `owner` keeps alive (see `PinnedFilter::of`) and that is only read, from any thread: `Filter` is
+// `Sync`. The `Arc` may be sent because `O` is `Send` and `Sync`.
 unsafe impl<O: Send + Sync> Send for PinnedFilter<O> {}
-// SAFETY: as above; nothing here changes while it is shared.
+// SAFETY: through `&PinnedFilter` that memory is only read, and the only other thing to reach is `&O`,
+// which is `Sync`.
 unsafe impl<O: Send + Sync> Sync for PinnedFilter<O> {}
 
 impl<O> PinnedFilter<O> {
-    /// Holds the `filter` of `owner`.
+    /// Pins the `filter` of `owner`.
+    //
+    // Why the filter that the closure returns lives as long as `owner`, although the closure is safe code
+    // of anybody: `impl FnOnce(&O) -> &Filter` means `for<'a> FnOnce(&'a O) -> &'a Filter`. It must
+    // return a filter that is valid for *every* lifetime for which `O` may be borrowed, and it cannot
+    // know which one it was called with. So it would have to return the same reference if the `O` were
+    // borrowed for as long as this `PinnedFilter` exists: a filter inside the `O`, a `'static` one, or
+    // one that outlives every lifetime named in `O`, which bounds this value, too. A local filter that
+    // the closure captures by reference does not compile.
+    //
+    // During that time the `O` is in fact only borrowed: our `Arc` keeps it from being dropped or moved,
+    // and from `Arc::get_mut` and `Arc::try_unwrap`. Safe interior mutability (a `Mutex`, a `RefCell`)
+    // cannot return a plain `&'a Filter`, exactly because that would outlive its guard.
     pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> PinnedFilter<O> {
         let bits = &filter(&owner).bits;
-        PinnedFilter { one: bits.one, asked: bits.asked, owner: Some(owner) }
+        PinnedFilter { probe_fn: bits.probe_fn, prober: bits.prober, owner: Some(owner) }
     }
 
-    /// Holds none yet, and answers `meanwhile`.
-    pub fn none(meanwhile: bool) -> PinnedFilter<O> {
-        let one = if meanwhile { yes } else { no };
-        PinnedFilter { one, asked: Prober::nothing(), owner: None }
+    /// Pins none yet: until there is a filter, every lookup returns `contains`.
+    pub fn none(contains: bool) -> PinnedFilter<O> {
+        let probe_fn = if contains { always } else { never };
+        PinnedFilter { probe_fn, prober: Prober::none(), owner: None }
     }
 
     /// What keeps the filter alive, unless there is none yet.
@@ -39,19 +72,20 @@ impl<O> PinnedFilter<O> {
         self.owner.as_deref()
     }
 
-    /// What [`Filter::contains`] says, for one pointer and one comparison less.
+    /// What [`Filter::contains`] returns. Cost: one pointer and one comparison less.
     #[inline(always)]
     pub fn contains(&self, id: &[u8]) -> bool {
-        // SAFETY: `one` is `yes` or `no`, which look at nothing, or came from a filter's kernel, which
-        // may run here, with an `asked` whose memory `owner` keeps.
-        unsafe { self.asked.ask(self.one, id) }
+        // SAFETY: with an owner, `probe_fn` and `prober` were copied together from one `FilterBits`, made
+        // from one kernel, and `owner` keeps its memory alive (see `of`). Without one, `prober` is
+        // `Prober::none`, and `always` and `never` do not look at it.
+        unsafe { self.prober.contains(self.probe_fn, id) }
     }
 }
 
-fn yes(_: &Prober, _: &[u8]) -> bool {
+fn always(_: &Prober, _: &[u8]) -> bool {
     true
 }
 
-fn no(_: &Prober, _: &[u8]) -> bool {
+fn never(_: &Prober, _: &[u8]) -> bool {
     false
 }

@@ -5,23 +5,27 @@ use super::bits::Prober;
 use crate::filter::blocked::{Block, bit_of, block_of};
 use crate::hash::{IdHash, is_short};
 
+/// A lookup.
+///
 /// # Safety
-/// The layout is `blocked`, and the memory lives.
-pub(super) unsafe fn one(asked: &Prober, id: &[u8]) -> bool {
+/// `prober` is of a `blocked` filter whose memory is alive.
+pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
     if !is_short(id) {
-        // SAFETY: as the caller promises.
-        return unsafe { other(asked, id) };
+        // SAFETY: this function's contract is the same.
+        return unsafe { probe_any(prober, id) };
     }
-    // SAFETY: as the caller promises.
-    unsafe { asked.legal(id, |block, hash| test(block, asked.probes(), hash)) }
+    // SAFETY: this function's contract is that of `lookup_valid`.
+    unsafe { prober.lookup_valid(id, |block, hash| test(block, prober.probes(), hash)) }
 }
 
+/// A lookup of an ID that is not short, in a function of its own: most IDs are short.
+///
 /// # Safety
-/// The layout is `blocked`, and the memory lives.
+/// `prober` is of a `blocked` filter whose memory is alive.
 #[inline(never)]
-unsafe fn other(asked: &Prober, id: &[u8]) -> bool {
-    // SAFETY: as the caller promises.
-    unsafe { asked.any(id, |block, hash| test(block, asked.probes(), hash)) }
+unsafe fn probe_any(prober: &Prober, id: &[u8]) -> bool {
+    // SAFETY: this function's contract is that of `lookup_any`.
+    unsafe { prober.lookup_any(id, |block, hash| test(block, prober.probes(), hash)) }
 }
 
 #[inline]
@@ -30,13 +34,13 @@ pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
     test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
 }
 
-pub(super) fn batch<T: AsRef<[u8]>>(
+pub(super) fn contains_batch<T: AsRef<[u8]>>(
     body: &[u8],
     probes: u32,
     ids: &[T],
-    answers: &mut [bool],
+    hits: &mut [bool],
 ) -> usize {
-    batch::ask(body, ids, answers, |block, hash| test(block, probes, hash))
+    batch::contains(body, ids, hits, |block, hash| test(block, probes, hash))
 }
 
 pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {

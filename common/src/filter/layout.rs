@@ -1,0 +1,54 @@
+//! [`Layout`]: how bits are arranged in a filter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// How bits are arranged in a filter.
+///
+/// ```
+/// use bloomsday_common::filter::Layout;
+///
+/// assert_eq!("guava".parse::<Layout>()?, Layout::Guava);
+/// assert_eq!(Layout::Blocked.to_string(), "blocked");
+/// assert!("cuckoo".parse::<Layout>().is_err());
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// One 512-bit cache line per ID. The default and the fastest, for an fpp from 0.5 to 1e-6.
+    Blocked,
+    /// The classic Bloom filter, byte for byte what Guava's `BloomFilter.writeTo` writes.
+    Guava,
+}
+
+impl Layout {
+    /// The name used in configurations, in status and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Blocked => "blocked",
+            Layout::Guava => "guava",
+        }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    /// Reads what [`Layout::name`] returns.
+    fn from_str(text: &str) -> Result<Layout, Error> {
+        const MAX_CHARS: usize = 40; // of what the message repeats
+        match text {
+            "blocked" => Ok(Layout::Blocked),
+            "guava" => Ok(Layout::Guava),
+            _ => Err(Error::Layout { name: text.chars().take(MAX_CHARS).collect() }),
+        }
+    }
+}
