@@ -64,6 +64,17 @@ pub fn redact_url(address: &str) -> String {
     }
 }
 
+/// A parsed URL without user, password, query and fragment: where, but not who or with which token.
+pub(crate) fn location(url: &Url) -> String {
+    let mut url = url.clone();
+    // A scheme that can have neither is left as it is.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
 /// What follows `://`, stripped. Of what is no URL, nobody knows where a password ends.
 fn strip(rest: &str, parses: bool) -> String {
     let authority =

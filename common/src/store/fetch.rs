@@ -9,7 +9,8 @@ use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
-use super::{MAX_BLOB_BYTES, PART_BYTES, PARTS_AT_ONCE, Store, local};
+use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
+use super::{Store, local};
 use crate::blob::RawBlob;
 use crate::digest::{Digest, PartValue, Parts};
 use crate::error::Error;
@@ -47,11 +48,12 @@ impl Store {
         spare: Option<Buffer>,
     ) -> Result<RawBlob, Error> {
         let key = blob.to_string();
-        let path = self.path(&key);
+        let path = self.objects.path(&key);
         if let Some(folder) = &self.folder {
             local::refuse_to_leave(folder, &key)?;
         }
-        let head = self.objects.head(&path).await.map_err(|e| self.error("read", &key, e))?;
+        let head = self.objects.backend().head(&path).await;
+        let head = head.map_err(|e| self.objects.error("read", &key, e))?;
         let limit = limit.min(MAX_BLOB_BYTES);
         if head.size > limit {
             return Err(Error::TooManyBytes { key, bytes: head.size, limit });
@@ -102,17 +104,19 @@ impl Store {
                     ..GetOptions::default()
                 };
                 async move {
-                    let range = self.objects.get_opts(path, options).await?.bytes().await?;
+                    let range =
+                        self.objects.backend().get_opts(path, options).await?.bytes().await?;
                     // On a thread of its own: digesting takes as long as the bytes take to arrive.
                     let task = move || (sum_range(&range, start as usize, content), range);
                     let done = tokio::task::spawn_blocking(task).await;
                     Ok(done.expect("digesting does not panic"))
                 }
             })
-            .buffered(PARTS_AT_ONCE);
+            .buffered(MAX_CONCURRENT_PARTS);
         let (mut filled, mut ones) = (0, 0);
         while let Some(range) = arriving.next().await {
-            let ((values, more_ones), range) = range.map_err(|e| self.error("read", key, e))?;
+            let ((values, more_ones), range) =
+                range.map_err(|e| self.objects.error("read", key, e))?;
             let end = filled + range.len();
             let Some(place) = memory.get_mut(filled..end) else { return Err(length(end as u64)) };
             place.copy_from_slice(&range);

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use object_store::ObjectStoreExt;
 use serde::{Deserialize, Serialize};
 
-use super::Store;
+use super::{Store, records};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
@@ -65,10 +64,8 @@ impl Store {
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
-        self.ensure_writable("write", &key)?;
         self.must_be_there().await?;
-        let put = self.objects.put(&self.path(&key), bytes.into()).await;
-        put.map(drop).map_err(|e| self.error("write", &key, e))
+        self.objects.put(&key, bytes.into()).await
     }
 
     /// A write to a local store makes the folders that it needs, the store's own too: where one that is
@@ -89,7 +86,7 @@ impl Store {
     /// The store's.
     pub async fn servers(&self, filter: &FilterName, now: Timestamp) -> Result<Servers, Error> {
         let folder = key::servers(filter);
-        let listed = self.list_objects(&folder).await?;
+        let listed = self.objects.list(&folder).await?;
         let all = listed.len();
         let mut names: Vec<String> = listed
             .into_iter()
@@ -106,7 +103,7 @@ impl Store {
                 let parse = |bytes: &[u8]| {
                     serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
                 };
-                let beat = self.record(&key, parse).await?.state.found().cloned();
+                let beat = records::read(&*self.records, &key, parse).await?.state.found().cloned();
                 // Its name is where it lies, whatever it says.
                 Ok::<_, Error>(beat.map(|beat| Heartbeat { server: name, ..beat }))
             }
@@ -128,12 +125,12 @@ impl Store {
         dry_run: bool,
     ) -> Result<usize, Error> {
         let folder = key::servers(filter);
-        let listed = self.list_objects(&folder).await?;
+        let listed = self.objects.list(&folder).await?;
         let gone = listed.into_iter().filter(|object| is_expired(object.uploaded, now));
         let gone: Vec<String> = gone.map(|object| format!("{folder}/{}", object.name)).collect();
         if !dry_run {
             for key in &gone {
-                self.delete(key).await?;
+                self.objects.delete(key).await?;
             }
         }
         Ok(gone.len())

@@ -1,9 +1,8 @@
 //! The history of a filter: one record an act.
 
 use futures::{StreamExt, TryStreamExt};
-use object_store::ObjectStoreExt;
 
-use super::Store;
+use super::{Store, records};
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::HistoryEvent;
@@ -20,9 +19,7 @@ impl Store {
     pub async fn append_event(&self, filter: &FilterName, act: &HistoryEvent) -> Result<(), Error> {
         let digest = act.blob.as_ref().map(|blob| blob.digest);
         let key = key::history(filter, act.at, act.act.name(), digest);
-        self.ensure_writable("write", &key)?;
-        let put = self.objects.put(&self.path(&key), act.to_bytes().into()).await;
-        put.map(drop).map_err(|e| self.error("write", &key, e))
+        self.objects.put(&key, act.to_bytes().into()).await
     }
 
     /// The newest records of the history, newest first; at most 1,000, and none that is no record.
@@ -43,7 +40,7 @@ impl Store {
         most: usize,
     ) -> Result<Vec<HistoryEvent>, Error> {
         let folder = key::histories(filter);
-        let mut names = self.list(&folder).await?;
+        let mut names = self.objects.names(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
         names.sort_unstable_by(|a, b| b.cmp(a));
         names.truncate(most.min(MAX_HISTORY));
@@ -51,7 +48,7 @@ impl Store {
             .map(|name| {
                 let key = format!("{folder}/{name}");
                 async move {
-                    let read = self.record(&key, |bytes| {
+                    let read = records::read(&*self.records, &key, |bytes| {
                         HistoryEvent::parse(bytes, &key).map_err(|e| e.to_string())
                     });
                     match read.await?.state {
@@ -59,7 +56,7 @@ impl Store {
                         RecordState::Absent => {
                             let source = "it was listed, and is not there".into();
                             let gone = object_store::Error::Generic { store: "record", source };
-                            Err(self.error("read", &key, gone))
+                            Err(self.objects.error("read", &key, gone))
                         }
                         seen => Ok(seen.found().cloned()),
                     }

@@ -1,8 +1,8 @@
-//! Conditional writes for a local folder, which has none of its own: lock, compare, temporary file,
-//! fsync, rename.
+//! [`LocalRecords`]: records in a local folder. It has no conditional writes of its own, so they are made
+//! of a lock, a comparison, a temporary file, fsync and rename.
 //!
-//! All programs of ours take the lock. A person's edit does not: one that lands between our
-//! comparison and our rename, microseconds later, is lost.
+//! Our programs take the lock. A person's editor does not: an edit between our comparison and our
+//! rename, microseconds later, is lost.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -10,29 +10,76 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
+use super::records::{ObjectRecords, Precondition, RecordStore};
 use crate::crash_point::crash_point;
+use crate::day::Day;
 use crate::error::Error;
+use crate::key::FilterName;
 use crate::pointer::MAX_RECORD_BYTES;
 use crate::redact::truncate;
 
-/// A record is written in milliseconds: whoever holds the lock for so long stands still.
+/// A record is written in milliseconds: a program that keeps the lock for so long has stopped.
 const LOCK_WAIT: Duration = Duration::from_secs(20);
 /// The pause between two tries to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// The most that is read of what the holder of a lock says of itself.
+/// The most that is read of a lock file, in which its holder wrote who it is.
 const MAX_HOLDER_BYTES: u64 = 200;
 
 /// No upload takes so long.
-const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+const MAX_UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Writes `new` at `key` if the file holds `expected` (or is absent, for `None`).
+/// Records in a local folder, read as objects and written as files.
+pub(super) struct LocalRecords {
+    objects: ObjectRecords,
+    folder: PathBuf,
+}
+
+impl LocalRecords {
+    pub(super) fn new(objects: ObjectRecords, folder: PathBuf) -> LocalRecords {
+        LocalRecords { objects, folder }
+    }
+}
+
+impl RecordStore for LocalRecords {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+        let read = async {
+            refuse_to_leave(&self.folder, key)?;
+            self.objects.read(key).await
+        };
+        read.boxed()
+    }
+
+    fn try_put_if<'a>(
+        &'a self,
+        key: &'a str,
+        new: Bytes,
+        read: &'a Precondition,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        put_if(self.folder.clone(), key.to_owned(), new, read.bytes().cloned()).boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.objects.delete(key)
+    }
+
+    fn pointer_days<'a>(
+        &'a self,
+        filter: &'a FilterName,
+    ) -> BoxFuture<'a, Result<Vec<Day>, Error>> {
+        self.objects.pointer_days(filter)
+    }
+}
+
+/// Writes `new` at `key` if the file contains `expected` (or is absent, for `None`).
 ///
-/// After a crash at any moment the file is either the old or the new one, whole.
+/// After a crash at any moment the file is complete: the old one or the new one.
 ///
 /// # Errors
-/// [`Error::Changed`] when it holds something else; [`Error::File`].
-pub(super) async fn put_if(
+/// [`Error::Changed`] when it contains something else; [`Error::Locked`]; [`Error::File`].
+async fn put_if(
     folder: PathBuf,
     key: String,
     new: Bytes,
@@ -113,15 +160,15 @@ fn lock(path: &Path) -> Result<File, Error> {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let (process, now) = (std::process::id(), jiff::Timestamp::now());
     let holder = format!("process {process} on {} since {now:.0}\n", host.trim());
-    // Only for people: a disk that is full must not be in the way of more than it is.
+    // Only for people: with a full disk, the lock must still work.
     let _ = lock.set_len(0).and_then(|()| lock.write_all(holder.as_bytes()));
     Ok(lock)
 }
 
-/// What uploads that never ended have left beside the blobs, and is older than a day: name and size.
+/// Files older than a day that uploads which never ended have left next to the blobs: name and size.
 ///
-/// A blob is written to `{name}#{number}` and then linked to its name; `kill -9` leaves the former, which
-/// no listing of a store shows.
+/// A blob is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
+/// of a store returns.
 pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(String, u64)>, Error> {
     let list = || -> io::Result<Vec<(String, u64)>> {
         let files = match fs::read_dir(folder.join(blobs)) {
@@ -137,7 +184,7 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
                 blob.ends_with(".bloom") && number.bytes().all(|byte| byte.is_ascii_digit());
             let about = file.metadata()?;
             let age = about.modified()?.elapsed().unwrap_or_default();
-            if staged && about.is_file() && age > ABANDONED {
+            if staged && about.is_file() && age > MAX_UPLOAD_AGE {
                 abandoned.push((name, about.len()));
             }
         }
@@ -147,8 +194,8 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
     list().map_err(|source| Error::File { doing: "list", path: blobs.to_owned(), source })
 }
 
-/// Deletes one of the [`abandoned_uploads`]; its size, or `None` if it has just gone by itself: an
-/// upload that ended at this very moment has renamed it.
+/// Deletes one of the [`abandoned_uploads`]. Returns its size, or `None` if it is not there any more: an
+/// upload that ended at this moment has renamed it.
 pub(super) fn delete_abandoned(
     folder: &Path,
     blobs: &str,
@@ -168,8 +215,8 @@ pub(super) fn delete_abandoned(
     }
 }
 
-/// As much of a file as a look at a record reads: one byte more than a record may have, so that an
-/// oversized one compares equal to what was seen of it and can be mended.
+/// Reads at most one byte more than a record may have, as `Objects::read_record` does, so that a file that is too
+/// large compares equal to what was read of it and can be replaced.
 fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes)?;
@@ -179,7 +226,7 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
 /// Refuses a key that a symbolic link leads out of the store's folder.
 ///
 /// # Errors
-/// [`Error::StoreUrl`] naming the place it leads to. A missing file is not this function's business.
+/// [`Error::StoreUrl`] naming the place it leads to. A file that does not exist is not an error.
 pub(super) fn refuse_to_leave(folder: &Path, key: &str) -> Result<(), Error> {
     let path = folder.join(key);
     // What is not there yet is made in its folder.

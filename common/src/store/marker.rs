@@ -14,10 +14,10 @@
 //! pin leaves one. It is written once and never changed by a program: whoever moves the pointers deletes
 //! it. One that may not be read (a policy from before there were any) counts as absent.
 
-use object_store::{PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 
 use super::Store;
+use super::records::{self, Precondition};
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome};
@@ -101,12 +101,10 @@ impl Store {
             )));
         }
         let (key, here) = (key::marker(filter), self.here());
-        self.ensure_writable("write", &key)?;
         let mut bytes = serde_json::to_vec_pretty(&here).expect("a marker holds only strings");
         bytes.push(b'\n');
-        let options = PutOptions::from(PutMode::Create);
-        let put = self.objects.put_opts(&self.path(&key), bytes.into(), options).await;
-        let Err(error) = put.map_err(|e| self.error("write", &key, e)) else { return Ok(None) };
+        let put = self.objects.put_if(&key, bytes.into(), &Precondition::absent()).await;
+        let Err(error) = put else { return Ok(None) };
         // Another program may have been first, or this one, with its answer lost.
         match (self.marker(filter).await?, error) {
             (Some(_), _) => Ok(None),
@@ -120,12 +118,12 @@ impl Store {
 
     /// What the configuration says.
     fn here(&self) -> Marker {
-        match self.pointers_place() {
+        match &self.pointers_place {
             None => Marker { pointers: "store".into(), key: None, address: None },
-            Some((address, key)) => Marker {
+            Some(place) => Marker {
                 pointers: "redis".into(),
-                key: Some(key.to_owned()),
-                address: Some(address.to_owned()),
+                key: Some(place.template.clone()),
+                address: Some(place.address.clone()),
             },
         }
     }
@@ -134,7 +132,7 @@ impl Store {
     async fn marker(&self, filter: &FilterName) -> Result<Option<Marker>, Error> {
         let key = key::marker(filter);
         let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| e.to_string());
-        let seen = match self.record::<Marker>(&key, parse).await {
+        let seen = match records::read::<Marker>(&*self.records, &key, parse).await {
             // As it may not be read, it cannot be asked.
             Err(Error::Forbidden { .. }) => return Ok(None),
             read => read?.state,
@@ -159,7 +157,7 @@ impl Store {
     }
 
     async fn may_mark(&self, filter: &FilterName) -> Result<bool, Error> {
-        if !self.pointer_days_here(filter).await?.is_empty() {
+        if !self.pointers.pointer_days(filter).await?.is_empty() {
             return Ok(true);
         }
         let moved = |act: &HistoryEvent| {

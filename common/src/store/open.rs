@@ -11,8 +11,9 @@ use object_store::{ObjectStore, ObjectStoreScheme};
 use url::Url;
 
 use super::Store;
+use super::objects::Objects;
 use crate::error::Error;
-use crate::redact::{redact_url, redact_urls};
+use crate::redact::{location, redact_url, redact_urls};
 
 /// How often a call to a store over a network is tried again before it is an error.
 #[cfg(any(
@@ -42,10 +43,9 @@ pub struct Location {
 pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
         let location = open_objects(address)?;
-        let names = vec![location.name.trim_end_matches('/').to_owned()];
-        let (objects, root) = (location.objects, location.path);
-        let store = Store::over(objects, "");
-        return Ok(Store { root, names, read_only: location.read_only, ..store });
+        let name = location.name.trim_end_matches('/');
+        let objects = Objects::new(location.objects, location.path, name, location.read_only);
+        return Ok(Store::of(objects, vec![name.to_owned()]));
     };
     let shown = folder.display().to_string();
     if create {
@@ -62,12 +62,13 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
         path: shown.clone(),
         source,
     })?;
-    let objects = local(&real, &shown)?;
+    let backend = local(&real, &shown)?;
     // People name the same folder by the path they typed, by its real path and by its URL.
     let mut names = vec![real.display().to_string()];
     names.extend(Url::from_directory_path(&real).map(String::from).ok());
     names.push(shown);
-    Ok(Store { names, folder: Some(real), ..Store::over(objects, "") })
+    let objects = Objects::new(backend, Path::default(), &names[0], false);
+    Ok(Store::local(objects, names, real))
 }
 
 /// Opens what an address means: a local path or a URL, of a folder or of a single object.
@@ -89,14 +90,20 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
     if url.scheme() == "hdfs" {
-        let path = Path::from_url_path(url.path()).map_err(|e| wrong(&shown(&url), e))?;
+        let path = Path::from_url_path(url.path()).map_err(|e| wrong(&location(&url), e))?;
         let objects = hdfs(&url)?;
-        return Ok(Location { objects, path, name: shown(&url), folder: None, read_only: false });
+        return Ok(Location {
+            objects,
+            path,
+            name: location(&url),
+            folder: None,
+            read_only: false,
+        });
     }
-    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&shown(&url), e))?;
+    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&location(&url), e))?;
     let objects = remote(&scheme, &url)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
-    Ok(Location { objects, path, name: shown(&url), folder: None, read_only })
+    Ok(Location { objects, path, name: location(&url), folder: None, read_only })
 }
 
 /// The path of an address that is no URL, or a `file:` one.
@@ -144,7 +151,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
         #[cfg(feature = "gcp")]
         ObjectStoreScheme::GoogleCloudStorage => {
@@ -153,7 +160,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("GOOGLE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
         #[cfg(feature = "azure")]
         ObjectStoreScheme::MicrosoftAzure => {
@@ -161,7 +168,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("AZURE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
         #[cfg(feature = "http")]
         ObjectStoreScheme::Http => {
@@ -169,7 +176,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
                 let why = "a user, a password or a query in an HTTP address would be shown in logs: \
                            serve the blobs without, inside a network that may read them";
-                return Err(wrong(&shown(url), why));
+                return Err(wrong(&location(url), why));
             }
             let mut base = url.clone();
             base.set_path("/");
@@ -177,14 +184,14 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let options = object_store::ClientOptions::new().with_allow_http(true);
             let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
             let store = builder.with_client_options(options).with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&shown(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
         other => {
             let why = format!(
                 "{other:?} is not compiled in: use a local path, or build with the feature \
                  `aws`, `azure`, `gcp` or `http`"
             );
-            Err(wrong(&shown(url), why))
+            Err(wrong(&location(url), why))
         }
     }
 }
@@ -198,7 +205,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong(
-            &shown(url),
+            &location(url),
             "write hdfs://NAMENODE:PORT/PATH or hdfs://NAMESERVICE/PATH",
         ));
     }
@@ -209,12 +216,12 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new()
         .with_url(base.as_str())
         .with_config(limits);
-    Ok(Arc::new(builder.build().map_err(|e| wrong(&shown(url), e))?))
+    Ok(Arc::new(builder.build().map_err(|e| wrong(&location(url), e))?))
 }
 
 #[cfg(not(feature = "hdfs"))]
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
-    Err(wrong(&shown(url), "HDFS is not compiled in: build with the feature `hdfs`"))
+    Err(wrong(&location(url), "HDFS is not compiled in: build with the feature `hdfs`"))
 }
 
 /// Settings from the environment whose names begin with `prefix` and mean something to the backend.
@@ -226,16 +233,6 @@ fn environment<K: std::str::FromStr>(prefix: &'static str) -> impl Iterator<Item
         let key = key.to_str()?.strip_prefix(prefix).and(key.to_str())?.to_ascii_lowercase();
         Some((key.parse().ok()?, value.to_str()?.to_owned()))
     })
-}
-
-/// A URL for people: where, but not who or with which token.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
 }
 
 /// Whatever is wrong with an address: its password is not for the message, nor for what a parser says,

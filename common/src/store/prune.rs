@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 
+use super::objects::uploaded;
 use super::{Precondition, Store, local};
 use crate::day::Day;
 use crate::error::Error;
@@ -54,13 +55,14 @@ impl Store {
         // this record is the store's clock, by which blobs are judged from here on.
         act.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &act).await?;
-        let written = self.head(&key::history(filter, act.at, act.act.name(), None)).await?;
-        now = super::uploaded(&written);
+        let written =
+            self.objects.head(&key::history(filter, act.at, act.act.name(), None)).await?;
+        now = uploaded(&written);
 
         let due = self.due(filter, retention, now).await?;
         pruned = Pruned { unreadable: due.unreadable, ..Pruned::default() };
         for day in due.pointers {
-            self.delete(&key::pointer(filter, day)).await?;
+            self.pointers.delete(&key::pointer(filter, day)).await?;
             pruned.pointers.push(day);
         }
         for blob in due.blobs {
@@ -95,7 +97,7 @@ impl Store {
         let mut due =
             Pruned { pointers, unreadable: references.unreadable().to_vec(), ..Pruned::default() };
         let mut lost = 0;
-        for object in self.list_objects(&key::blobs(filter)).await? {
+        for object in self.objects.list(&key::blobs(filter)).await? {
             let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
             // Without one pointer nothing may go: what would is only counted.
             let uploaded = object.uploaded;
@@ -139,7 +141,7 @@ impl Store {
         if !protocol::may_delete(blob, uploaded, now, &references, retention) {
             return Ok(None);
         }
-        self.delete(&blob.to_string()).await?;
+        self.objects.delete(&blob.to_string()).await?;
         Ok(Some(bytes))
     }
 
@@ -171,8 +173,8 @@ impl Store {
         let pin = self.pin(filter).await?;
         let mut records =
             Records { pin: pin.state, pointers: Vec::new(), versions: vec![(None, pin.version)] };
-        for day in self.pointer_days_here(filter).await? {
-            let read = self.pointer_here(filter, day).await?;
+        for day in self.pointers.pointer_days(filter).await? {
+            let read = self.pointer_unchecked(filter, day).await?;
             records.pointers.push((day, read.state));
             records.versions.push((Some(day), read.version));
         }

@@ -1,42 +1,46 @@
-//! Pointers in Redis: the small mutable records there, everything else in the object store.
+//! [`RedisRecords`]: pointers in Redis. Everything else is in the object store.
 //!
-//! A key a day, made by a template. Its value is what a pointer in the store would be: the JSON record,
-//! a blob's key, or a URL. A plain `SET rt_20261119 <yesterday's value>` is a rollback. Programs of
-//! ours write only by one script that compares exact bytes first.
+//! A template makes the key of each day. Its value is what a pointer in the store would be: the JSON
+//! record, a blob's key, or a URL. A plain `SET rt_20261119 <yesterday's value>` is a rollback. Our
+//! programs write only with one script that compares the exact bytes first.
 //!
-//! Each call makes its own connection: a poll asks a few keys every ten minutes, and a connection made
-//! for it is never a stale one after Redis was restarted or failed over.
+//! Each call opens its own connection: a poll reads a few keys every ten minutes, and a new connection is
+//! never stale after Redis was restarted or failed over.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Script};
 use url::Url;
 
+use super::records::{Precondition, RecordStore, Snapshot};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::MAX_RECORD_BYTES;
+use crate::redact::location;
 
 /// The key of a day's pointer when nothing else is configured.
 pub const DEFAULT_TEMPLATE: &str = "{filter}_{day:%Y%m%d}";
-/// How long connecting, and each answer, may take.
+/// How long connecting, and each response, may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The first day whose pointer is listed: older than anything that anybody keeps. Days are asked one by
-/// one: a SCAN would go through all of a Redis that others use too.
+/// The first day whose pointer is listed: older than anything that anybody keeps. Each day's key is
+/// tested: a SCAN would go through all keys of a Redis that others use, too.
 const FIRST_LISTED: &str = "2000-01-01";
-/// How many days are asked about at once, so that others who use that Redis get their turn.
-const LISTED_AT_ONCE: usize = 1_000;
-/// How many days a template must give different keys: years come back in 28, but for their number.
-const TRIED_DAYS: u32 = 30 * 366;
-/// How many days ahead, for a pointer that somebody dated wrongly.
+/// How many keys one request tests, so that other clients of that Redis are not delayed.
+const MAX_LISTED_PER_REQUEST: usize = 1_000;
+/// For how many days a template must give different keys: a calendar repeats after 28 years.
+const CHECKED_DAYS: u32 = 30 * 366;
+/// How many days after today are listed, for a pointer with a wrong date.
 const LISTED_AHEAD: u32 = 7;
 
-/// Compares exact bytes (of at most so many), then writes. `ARGV`: what must be there as `=BYTES`, or
-/// nothing at all for a key that must be absent; what to write; how many bytes to compare.
+/// Compares exact bytes, then writes. `ARGV`: what must be there as `=BYTES`, or nothing for a key that
+/// must be absent; what to write; how many bytes to compare at most.
 const COMPARE_AND_SET: &str = r"
 local there = redis.call('EXISTS', KEYS[1]) == 1
 if ARGV[1] == '' then
@@ -47,28 +51,23 @@ end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1";
 
-/// Where pointers live instead of beside the blobs.
+/// Stands for a value that is not a string: it names no blob, and people read this in the message.
+const NOT_A_STRING: &[u8] = b"(this key of Redis holds another type than a string)";
+
+/// Pointers in Redis. Other records stay in the object store.
 #[derive(Clone)]
-pub(super) struct Pointers {
+pub(super) struct RedisRecords {
     client: Client,
     /// The address without user and password.
     name: String,
     template: String,
 }
 
-/// What a look at a key found.
-pub(super) enum Value {
-    Absent,
-    /// At most one byte more than a record may have.
-    Bytes(Bytes),
-    /// Another kind of thing than a string.
-    NoString,
-}
-
-impl Pointers {
+impl RedisRecords {
     /// Nothing is connected to yet.
-    pub(super) fn open(address: &str, template: &str) -> Result<Pointers, Error> {
-        let name = shown(address);
+    pub(super) fn open(address: &str, template: &str) -> Result<RedisRecords, Error> {
+        // Of what is not a URL, nobody knows where a password ends.
+        let name = Url::parse(address).map_or("redis://…".to_owned(), |url| location(&url));
         let wrong = |why: String| Error::StoreUrl { url: name.clone(), why };
         let info = address.into_connection_info().map_err(|e| wrong(e.to_string()))?;
         let client = Client::open(info).map_err(|e| wrong(e.to_string()))?;
@@ -78,7 +77,7 @@ impl Pointers {
                  pointers would share a key"
             )));
         }
-        let pointers = Pointers { client, name: name.clone(), template: template.to_owned() };
+        let pointers = RedisRecords { client, name: name.clone(), template: template.to_owned() };
         if let Some((one, other)) = same_key(template)? {
             return Err(wrong(format!(
                 "the key template `{template}` gives {one} and {other} one key: write months and days \
@@ -92,23 +91,27 @@ impl Pointers {
         &self.name
     }
 
-    pub(super) fn template(&self) -> &str {
-        &self.template
-    }
-
-    /// Redis's key of the pointer that lies at `path` in a store; `None` when no pointer does.
-    pub(super) fn place(&self, path: &str) -> Option<String> {
-        let (filter, rest) = path.split_once('/')?;
-        let day: Day = rest.strip_prefix("pointers/")?.parse().ok()?;
-        self.key(&filter.parse().ok()?, day).ok()
+    /// The key in Redis of the pointer that would have the key `record` in a store.
+    fn redis_key(&self, record: &str) -> Result<String, Error> {
+        let pointer = record.split_once('/').and_then(|(filter, rest)| {
+            let day: Day = rest.strip_prefix("pointers/")?.parse().ok()?;
+            Some((filter.parse().ok()?, day))
+        });
+        let Some((filter, day)) = pointer else {
+            let (key, store) = (record.to_owned(), self.name.clone());
+            let why = "only pointers live there".into();
+            return Err(Error::Pointers { doing: "find", key, store, why, transient: false });
+        };
+        self.key(&filter, day)
     }
 
     fn key(&self, filter: &FilterName, day: Day) -> Result<String, Error> {
         day.expand(&self.template.replace("{filter}", filter.as_str()))
     }
 
-    pub(super) async fn read(&self, key: &str) -> Result<Value, Error> {
-        let asked = async {
+    /// Reads a key, at most one byte more than a record may have.
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, Error> {
+        let got = async {
             let mut redis = self.connect().await?;
             let bytes: Vec<u8> = redis::cmd("GETRANGE")
                 .arg(key)
@@ -116,19 +119,19 @@ impl Pointers {
                 .arg(MAX_RECORD_BYTES)
                 .query_async(&mut redis)
                 .await?;
-            // Redis gives the same answer for a key that is not there and for an empty one.
+            // Redis returns the same for a key that does not exist and for an empty one.
             let there = !bytes.is_empty()
                 || redis::cmd("EXISTS").arg(key).query_async::<bool>(&mut redis).await?;
-            Ok(if there { Value::Bytes(bytes.into()) } else { Value::Absent })
+            Ok(there.then(|| bytes.into()))
         };
-        match asked.await {
-            Err(error) if is_wrong_type(&error) => Ok(Value::NoString),
+        match got.await {
+            Err(error) if is_wrong_type(&error) => Ok(Some(Bytes::from_static(NOT_A_STRING))),
             other => other.map_err(|e| self.error("read", key, &e)),
         }
     }
 
-    /// Writes `new` if the key holds `expected` (or is absent, for `None`); whether it did.
-    pub(super) async fn compare_and_set(
+    /// Writes `new` if the key's value is `expected` (or it is absent, for `None`). Returns whether it did.
+    async fn compare_and_set(
         &self,
         key: &str,
         new: &[u8],
@@ -148,7 +151,7 @@ impl Pointers {
         }
     }
 
-    pub(super) async fn delete(&self, key: &str) -> Result<(), Error> {
+    async fn del(&self, key: &str) -> Result<(), Error> {
         let deleted = async {
             let mut redis = self.connect().await?;
             redis::cmd("DEL").arg(key).query_async::<()>(&mut redis).await
@@ -158,25 +161,26 @@ impl Pointers {
 
     /// The days of a filter that have a key, oldest first.
     ///
-    /// Cost: some ten thousand keys are looked for, a thousand at once.
-    pub(super) async fn days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+    /// Cost: it looks for some ten thousand keys, a thousand with each request.
+    async fn days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
         let newest = Day::of(Timestamp::now()).plus(LISTED_AHEAD);
         let oldest: Day = FIRST_LISTED.parse()?;
         let days: Vec<Day> =
             (0..).map(|n| oldest.plus(n)).take_while(|day| *day <= newest).collect();
         let mut there = Vec::new();
-        for days in days.chunks(LISTED_AT_ONCE) {
-            let mut asked = redis::pipe();
+        for days in days.chunks(MAX_LISTED_PER_REQUEST) {
+            let mut request = redis::pipe();
             for day in days {
-                asked.cmd("EXISTS").arg(self.key(filter, *day)?);
+                request.cmd("EXISTS").arg(self.key(filter, *day)?);
             }
-            let answers = async {
+            let response = async {
                 let mut redis = self.connect().await?;
-                asked.query_async::<Vec<bool>>(&mut redis).await
+                request.query_async::<Vec<bool>>(&mut redis).await
             };
-            let answers =
-                answers.await.map_err(|e| self.error("list", &key::pointers(filter), &e))?;
-            there.extend(days.iter().zip(answers).filter(|(_, there)| *there).map(|(day, _)| *day));
+            let response =
+                response.await.map_err(|e| self.error("list", &key::pointers(filter), &e))?;
+            there
+                .extend(days.iter().zip(response).filter(|(_, there)| *there).map(|(day, _)| *day));
         }
         Ok(there)
     }
@@ -205,16 +209,59 @@ impl Pointers {
     }
 }
 
-/// A day, and another filter or day that a template would give the same key.
+impl RecordStore for RedisRecords {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+        let read = async {
+            let got = self.get(&self.redis_key(key)?).await?;
+            let tag = object_store::UpdateVersion { e_tag: None, version: None };
+            let found = |bytes| Precondition::of(Snapshot { bytes, tag });
+            Ok(got.map_or_else(Precondition::absent, found))
+        };
+        read.boxed()
+    }
+
+    fn try_put_if<'a>(
+        &'a self,
+        key: &'a str,
+        new: Bytes,
+        read: &'a Precondition,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        let put = async move {
+            let key = self.redis_key(key)?;
+            let expected = read.bytes().map(|bytes| bytes.as_ref());
+            if self.compare_and_set(&key, &new, expected).await? {
+                return Ok(());
+            }
+            Err(Error::Changed {
+                key: format!("{key} in {}", self.name),
+                now: "it is not what was read; if it is no string, DEL it first".into(),
+            })
+        };
+        put.boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async { self.del(&self.redis_key(key)?).await }.boxed()
+    }
+
+    fn pointer_days<'a>(
+        &'a self,
+        filter: &'a FilterName,
+    ) -> BoxFuture<'a, Result<Vec<Day>, Error>> {
+        self.days(filter).boxed()
+    }
+}
+
+/// Two days to which a template would give the same key, perhaps for different filters.
 ///
-/// Every day is tried for many years, and a filter whose name ends in digits, which may stand right
-/// beside the day.
+/// It tries every day of many years, and filters whose names begin or end with digits, which may stand
+/// next to those of the day.
 fn same_key(template: &str) -> Result<Option<(Day, Day)>, Error> {
     let first: Day = FIRST_LISTED.parse()?;
     let mut seen: HashMap<String, Day> = HashMap::new();
     for filter in ["rt", "rt1", "1rt"] {
         let template = template.replace("{filter}", filter);
-        for day in (0..TRIED_DAYS).map(|n| first.plus(n)) {
+        for day in (0..CHECKED_DAYS).map(|n| first.plus(n)) {
             if let Some(other) = seen.insert(day.expand(&template)?, day) {
                 return Ok(Some((other, day)));
             }
@@ -229,28 +276,19 @@ fn is_wrong_type(error: &RedisError) -> bool {
         || (error.kind() != ErrorKind::Io && error.to_string().contains("WRONGTYPE"))
 }
 
-/// An address for people: where, but not who or with which password.
-fn shown(address: &str) -> String {
-    let Ok(mut url) = Url::parse(address) else { return "redis://…".to_owned() };
-    // A scheme that has neither is left as it is.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_pointers_place_follows_the_template_and_nothing_else_has_one() {
-        let pointers = Pointers::open("redis://me:secret@redis:6379/2", DEFAULT_TEMPLATE).unwrap();
-        assert_eq!(pointers.place("rt/pointers/2026-11-19").unwrap(), "rt_20261119");
-        assert_eq!(pointers.place("opted-out/pointers/2026-01-02").unwrap(), "opted-out_20260102");
+    fn a_pointers_key_follows_the_template_and_no_other_record_has_one() {
+        let pointers =
+            RedisRecords::open("redis://me:secret@redis:6379/2", DEFAULT_TEMPLATE).unwrap();
+        let key = |record| pointers.redis_key(record).unwrap();
+        assert_eq!(key("rt/pointers/2026-11-19"), "rt_20261119");
+        assert_eq!(key("opted-out/pointers/2026-01-02"), "opted-out_20260102");
         for other in ["rt/pin", "rt/history/x.json", "rt/pointers/today", ".bloomsday-check-7"] {
-            assert_eq!(pointers.place(other), None, "{other}");
+            assert!(pointers.redis_key(other).is_err(), "{other}");
         }
         assert!(!pointers.name().contains("secret") && !pointers.name().contains("me"));
     }
@@ -267,7 +305,7 @@ mod tests {
             "{filter}_{day:%d%m}_{day:%Y}",
             "{filter}_{day:%G-W%V-%u}",
         ] {
-            let opened = Pointers::open("redis://redis", template);
+            let opened = RedisRecords::open("redis://redis", template);
             assert!(opened.is_ok(), "{template}: {:?}", opened.err());
         }
     }
@@ -292,7 +330,7 @@ mod tests {
             ("s3://redis", DEFAULT_TEMPLATE),
             ("not a url with secret", DEFAULT_TEMPLATE),
         ] {
-            let error = Pointers::open(address, template).err().map(|error| error.to_string());
+            let error = RedisRecords::open(address, template).err().map(|error| error.to_string());
             let error = error.unwrap_or_else(|| panic!("{address} {template} passed"));
             assert!(!error.contains("secret"), "{error}");
         }

@@ -1,9 +1,11 @@
 //! The local store's own promises. The suite that every backend passes is in `tests/`.
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::digest::Digest;
-use crate::pointer::{EventKind, HistoryEvent};
-use crate::protocol::FollowedBy;
+use crate::pointer::{EventKind, HistoryEvent, Pin, Pointer};
+use crate::protocol::{FollowedBy, RecordState};
 
 fn rt() -> FilterName {
     "rt".parse().unwrap()
@@ -167,15 +169,4 @@ async fn a_heartbeat_does_not_make_a_store_that_is_away() {
     // Nothing is in its way when it comes back.
     std::fs::rename(&away, &there).unwrap();
     store.put_heartbeat(&rt(), &beat).await.unwrap();
-}
-
-#[test]
-fn a_blob_of_any_size_is_uploaded_in_few_enough_parts() {
-    for bytes in [PART_BYTES as u64 + 1, 80 << 30, 100 << 30, MAX_BLOB_BYTES] {
-        let part = upload_part_bytes(bytes) as u64;
-        assert!(bytes.div_ceil(part) <= MOST_PARTS, "{bytes} bytes in parts of {part}");
-        // And four of them at once are still little beside the filter itself.
-        assert!(part <= 32 << 20, "{part}");
-    }
-    assert_eq!(upload_part_bytes(1 << 30), PART_BYTES);
 }

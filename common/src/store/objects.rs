@@ -1,0 +1,195 @@
+//! [`Objects`]: the objects of a store below its root, by key, with errors that name store and key.
+//!
+//! Every read and write of an object goes through here. So this is the only place that knows whether a
+//! store is read-only.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use object_store::path::Path;
+use object_store::{
+    MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
+};
+
+use super::records::{Precondition, Snapshot};
+use crate::error::Error;
+use crate::pointer::MAX_RECORD_BYTES;
+
+/// The objects of a store. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Objects {
+    backend: Arc<dyn ObjectStore>,
+    /// Where in `backend` the store begins.
+    root: Path,
+    /// What messages call the store.
+    name: String,
+    /// A plain HTTP server, which can only return files.
+    read_only: bool,
+}
+
+/// An object in a listing.
+pub(super) struct Listed {
+    pub(super) name: String,
+    /// By the store's clock.
+    pub(super) uploaded: Timestamp,
+    pub(super) bytes: u64,
+}
+
+impl Objects {
+    pub(super) fn new(
+        backend: Arc<dyn ObjectStore>,
+        root: Path,
+        name: &str,
+        read_only: bool,
+    ) -> Objects {
+        Objects { backend, root, name: name.to_owned(), read_only }
+    }
+
+    pub(super) fn backend(&self) -> &dyn ObjectStore {
+        &*self.backend
+    }
+
+    pub(super) fn path(&self, key: &str) -> Path {
+        self.root.parts().chain(Path::from(key).parts()).collect()
+    }
+
+    pub(super) fn error(
+        &self,
+        doing: &'static str,
+        key: &str,
+        source: object_store::Error,
+    ) -> Error {
+        Error::from_store(doing, key, &self.name, source)
+    }
+
+    /// Refuses what a plain HTTP server cannot do. Some can write, but without conditions, so that this
+    /// is refused, too.
+    fn ensure_writable(&self, doing: &'static str, key: &str) -> Result<(), Error> {
+        if self.read_only {
+            let (key, store) = (key.to_owned(), self.name.clone());
+            return Err(Error::ReadOnly { doing, key, store });
+        }
+        Ok(())
+    }
+
+    /// The size of an object, and when it was uploaded.
+    pub(super) async fn head(&self, key: &str) -> Result<ObjectMeta, Error> {
+        let head = self.backend.head(&self.path(key)).await;
+        head.map_err(|e| self.error("look at", key, e))
+    }
+
+    /// Reads what is at `key`, at most one byte more than a record may have.
+    pub(super) async fn read_record(&self, key: &str) -> Result<Precondition, Error> {
+        let failed = |e| self.error("read", key, e);
+        let got = match self.backend.get(&self.path(key)).await.map_err(failed) {
+            Ok(got) => got,
+            Err(Error::NotFound { .. }) => return Ok(Precondition::absent()),
+            Err(other) => return Err(other),
+        };
+        let tag =
+            UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
+        let stated = got.meta.size;
+        let mut bytes = Vec::new();
+        let mut body = got.into_stream();
+        while let Some(chunk) = body.next().await {
+            let remaining = (MAX_RECORD_BYTES as usize + 1).saturating_sub(bytes.len());
+            let chunk = chunk.map_err(failed)?;
+            bytes.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+            if bytes.len() as u64 > MAX_RECORD_BYTES {
+                break;
+            }
+        }
+        // A body that ended early would look like somebody's edit: a build would call itself
+        // superseded, and a history would have lost a record.
+        let got = bytes.len() as u64;
+        if got < stated.min(MAX_RECORD_BYTES) {
+            let source = format!("{got} of {stated} bytes arrived").into();
+            return Err(failed(object_store::Error::Generic { store: "record", source }));
+        }
+        Ok(Precondition::of(Snapshot { bytes: bytes.into(), tag }))
+    }
+
+    /// Writes an object, over whatever is there.
+    pub(super) async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Error> {
+        self.put_mode(key, bytes, PutMode::Overwrite).await
+    }
+
+    /// Writes an object if `read` still is what is there.
+    pub(super) async fn put_if(
+        &self,
+        key: &str,
+        bytes: Bytes,
+        read: &Precondition,
+    ) -> Result<(), Error> {
+        let mode = match read.snapshot() {
+            None => PutMode::Create,
+            Some(snapshot) => PutMode::Update(snapshot.tag.clone()),
+        };
+        self.put_mode(key, bytes, mode).await
+    }
+
+    async fn put_mode(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<(), Error> {
+        self.ensure_writable("write", key)?;
+        let options = PutOptions::from(mode);
+        let put = self.backend.put_opts(&self.path(key), bytes.into(), options).await;
+        put.map(drop).map_err(|e| self.error("write", key, e))
+    }
+
+    /// Begins an upload in parts.
+    pub(super) async fn put_multipart(&self, key: &str) -> Result<Box<dyn MultipartUpload>, Error> {
+        self.ensure_writable("write", key)?;
+        let upload = self.backend.put_multipart(&self.path(key)).await;
+        upload.map_err(|e| self.error("write", key, e))
+    }
+
+    /// Deletes an object. One that is not there is not an error.
+    pub(super) async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.ensure_writable("delete", key)?;
+        let deleted = self.backend.delete(&self.path(key)).await;
+        match deleted.map_err(|e| self.error("delete", key, e)) {
+            Err(Error::NotFound { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The names directly in a folder.
+    pub(super) async fn names(&self, folder: &str) -> Result<Vec<String>, Error> {
+        Ok(self.list(folder).await?.into_iter().map(|object| object.name).collect())
+    }
+
+    /// The objects directly in a folder.
+    pub(super) async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        self.ensure_writable("list", folder)?;
+        let path = self.path(folder);
+        let depth = path.parts().count() + 1;
+        let listed = self.backend.list(Some(&path));
+        let here = listed.try_filter_map(|object| async move {
+            let inside = object.location.parts().count() == depth;
+            let name = object.location.filename().filter(|_| inside).map(str::to_owned);
+            Ok(name.map(|name| Listed { name, uploaded: uploaded(&object), bytes: object.size }))
+        });
+        match here.try_collect().await.map_err(|e| self.error("list", folder, e)) {
+            Err(Error::NotFound { .. }) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    /// The names of the folders directly below the root.
+    pub(super) async fn folders(&self, what: &str) -> Result<Vec<String>, Error> {
+        self.ensure_writable("list", what)?;
+        let listed = self.backend.list_with_delimiter(Some(&self.root)).await;
+        let folders = match listed.map_err(|e| self.error("list", what, e)) {
+            Err(Error::NotFound { .. }) => return Ok(Vec::new()),
+            other => other?.common_prefixes,
+        };
+        Ok(folders.iter().filter_map(|folder| folder.filename().map(str::to_owned)).collect())
+    }
+}
+
+/// When an object was written, by the store's clock.
+pub(super) fn uploaded(object: &ObjectMeta) -> Timestamp {
+    // A time outside the calendar counts as its end, which is never old.
+    Timestamp::from_second(object.last_modified.timestamp()).unwrap_or(Timestamp::MAX)
+}

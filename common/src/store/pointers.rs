@@ -1,0 +1,157 @@
+//! Pointers and pins of a [`Store`]: read, written conditionally, and followed.
+
+use jiff::Timestamp;
+
+use super::records::{self, Precondition, Versioned};
+use super::{Following, Store};
+use crate::day::Day;
+use crate::error::Error;
+use crate::key::{self, FilterName};
+use crate::pointer::{Pin, Pointer};
+use crate::protocol::{self, Step};
+
+impl Store {
+    /// Reads the pointer of a day.
+    ///
+    /// # Errors
+    /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is a state, not an error.
+    pub async fn pointer(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Versioned<Pointer>, Error> {
+        self.check_pointers(filter).await?;
+        self.pointer_unchecked(filter, day).await
+    }
+
+    /// As [`Store::pointer`], for callers that have already checked that the pointers live here.
+    pub(super) async fn pointer_unchecked(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Versioned<Pointer>, Error> {
+        let key = key::pointer(filter, day);
+        let parse = |bytes: &[u8]| Pointer::parse(bytes, filter, &self.names);
+        records::read(&*self.pointers, &key, parse).await
+    }
+
+    /// Reads the pin.
+    ///
+    /// # Errors
+    /// The store's. An absent or unreadable pin is a state, not an error.
+    pub async fn pin(&self, filter: &FilterName) -> Result<Versioned<Pin>, Error> {
+        let parse = |bytes: &[u8]| Pin::parse(bytes, filter, &self.names);
+        records::read(&*self.records, &key::pin(filter), parse).await
+    }
+
+    /// Writes the pointer of a day if it still is what was read.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write failed and
+    /// a second read shows that nothing was written.
+    pub async fn put_pointer(
+        &self,
+        filter: &FilterName,
+        day: Day,
+        pointer: &Pointer,
+        read: &Precondition,
+    ) -> Result<(), Error> {
+        self.check_pointers(filter).await?;
+        let key = key::pointer(filter, day);
+        records::put_if(&*self.pointers, &key, pointer.to_bytes().into(), read).await
+    }
+
+    /// Writes the pin if it still is what was read.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when it is not; the store's when the write failed and a second read shows that
+    /// nothing was written.
+    pub async fn put_pin(
+        &self,
+        filter: &FilterName,
+        pin: &Pin,
+        read: &Precondition,
+    ) -> Result<(), Error> {
+        let key = key::pin(filter);
+        records::put_if(&*self.records, &key, pin.to_bytes().into(), read).await
+    }
+
+    /// Restores what was there before a pin was written, whatever that was, unless somebody has changed
+    /// the pin since then.
+    ///
+    /// # Errors
+    /// As [`Store::put_pin`].
+    pub async fn take_back_pin(
+        &self,
+        filter: &FilterName,
+        written: &Pin,
+        before: &Precondition,
+    ) -> Result<(), Error> {
+        let now = self.pin(filter).await?;
+        if now.state.found() != Some(written) {
+            return Ok(());
+        }
+        match before.bytes() {
+            Some(bytes) => {
+                let (key, bytes) = (key::pin(filter), bytes.clone());
+                records::put_if(&*self.records, &key, bytes, &now.version).await
+            }
+            None => self.remove_pin(filter).await,
+        }
+    }
+
+    /// Removes the pin. No store can delete conditionally: a pin that somebody else writes at the same
+    /// moment is removed, too.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn remove_pin(&self, filter: &FilterName) -> Result<(), Error> {
+        self.records.delete(&key::pin(filter)).await
+    }
+
+    /// The days that have a pointer, oldest first.
+    ///
+    /// # Errors
+    /// The store's; [`Error::OtherPointers`].
+    pub async fn pointer_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+        self.check_pointers(filter).await?;
+        self.pointers.pointer_days(filter).await
+    }
+
+    /// Finds the blob to load: by the pin, then by the newest pointer of `days`, which come from
+    /// [`protocol::days_to_follow`].
+    ///
+    /// # Errors
+    /// The store's: then nothing is known, and the current filter should stay.
+    pub async fn follow(
+        &self,
+        filter: &FilterName,
+        days: &[Day],
+        now: Timestamp,
+    ) -> Result<Following, Error> {
+        let unreadable = |key: String, why: String, remedy: String| {
+            Following::Keep(Error::Record { key, why, remedy }.to_string())
+        };
+        // At the same time, so that the check adds no latency.
+        let (pin, ()) = futures::try_join!(self.pin(filter), self.check_pointers(filter))?;
+        match protocol::follow_pin(&pin.state, now) {
+            Step::Follow(followed) => return Ok(Following::Blob(followed)),
+            Step::Keep { why } => {
+                return Ok(unreadable(key::pin(filter), why, format!("unpin {filter}")));
+            }
+            Step::Continue => {}
+        }
+        for day in days {
+            let read = self.pointer_unchecked(filter, *day).await?;
+            match protocol::follow_pointer(*day, &read.state) {
+                Step::Follow(followed) => return Ok(Following::Blob(followed)),
+                Step::Keep { why } => {
+                    let remedy = format!("repoint {filter} {day} --to DAY");
+                    return Ok(unreadable(key::pointer(filter, *day), why, remedy));
+                }
+                Step::Continue => {}
+            }
+        }
+        Ok(Following::NotFound(days.to_vec()))
+    }
+}
