@@ -4,21 +4,15 @@
 /// Numbers from here on are in no filter: those are filled with the IDs of 0, 1, 2, …
 pub(crate) const ABSENT: u64 = 1 << 61;
 
-pub(crate) type Id = [u8; 32];
+pub(crate) use bloomsday_common::hash::mix64;
 
-/// SplitMix64: a bijection, so different numbers give different IDs.
-pub(crate) fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+pub(crate) type Id = [u8; 32];
 
 /// The ID of a number.
 pub(crate) fn id(number: u64) -> Id {
     const HEX: [u8; 16] = *b"0123456789abcdef";
-    let high = mix(number);
-    let low = mix(high);
+    let high = mix64(number);
+    let low = mix64(high);
     let mut id = [0; 32];
     for i in 0..16 {
         id[i] = HEX[(high >> (60 - 4 * i)) as usize & 15];

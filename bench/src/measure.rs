@@ -101,7 +101,7 @@ pub(crate) fn race(
     let mut samples = vec![Samples::default(); n];
     let mut order: Vec<usize> = (0..n).collect();
     for round in 0..rounds {
-        order.sort_by_key(|index| ids::mix((round * n + index) as u64));
+        order.sort_by_key(|index| ids::mix64((round * n + index) as u64));
         for &index in &order {
             let took = (contestants[index].run)(round);
             samples[index].0.push(took);

@@ -178,7 +178,7 @@ pub async fn advance(
     }
     let previous = match decision.publish {
         Publish::Advance { previous } => previous,
-        Publish::Unchanged { untold: true } => {
+        Publish::Unchanged { unrecorded: true } => {
             // An earlier run was cut off right after it had pointed: this is what it did not get to say.
             let act = HistoryEvent { outcome: Outcome::Unchanged, ..act.clone() };
             if let Err(error) = store.append_event(filter, &act).await {

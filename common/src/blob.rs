@@ -3,7 +3,7 @@
 //! The format, byte for byte, is in `docs/format.md` of the repository: enough to write a reader in
 //! another language. It may change until the first tagged release.
 //!
-//! Nothing that differs between two runs over the same set of IDs is in a blob.
+//! A blob depends only on the set of its IDs: two builds of the same set write the same bytes.
 
 use bincode::{Decode, Encode, config};
 
@@ -11,13 +11,13 @@ use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::filter::{self, Filter, Kernel, Layout, Shape, blocked, guava};
-use crate::hash::{IdHash, Murmur3, XXH3_SEED, Xxh3};
+use crate::hash::{IdHash, Murmur3, XXH3_SEED, Xxh3, splitmix64};
 use crate::key::{BlobKey, FilterName};
 use crate::memory::Buffer;
 
 /// The first bytes of every blob.
 pub const MAGIC: [u8; 8] = *b"BLOOMSDY";
-/// The newest format version this program reads, and the one it writes.
+/// The format version that this program reads and writes.
 pub const VERSION: u16 = 0;
 /// The body begins at a multiple of this.
 const ALIGNMENT: usize = 4096;
@@ -25,27 +25,27 @@ const ALIGNMENT: usize = 4096;
 const FIXED_BYTES: usize = 14;
 /// The longest record that is read.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
-/// How many fixed IDs the probe vector covers.
+/// How many fixed IDs the probe vector has.
 const PROBE_IDS: usize = 64;
 
-/// What a blob says of its filter.
+/// What a blob states about its filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// The filter's name.
     pub filter: FilterName,
-    /// The day whose IDs it holds.
+    /// The day whose IDs it contains.
     pub day: Day,
     /// Its layout, size and probes.
     pub shape: Shape,
     /// Where it came from.
     pub origin: Origin,
-    /// How many distinct IDs it holds.
+    /// How many distinct IDs it contains.
     pub ids: u64,
     /// The fpp it was sized for.
     pub fpp_target: f64,
-    /// How many of the absent IDs asked were answered "yes".
+    /// How many of those lookups were hits: false positives.
     pub fpp_hits: u64,
-    /// How many IDs known absent were asked.
+    /// How many IDs that are not in it were looked up to measure its fpp.
     pub fpp_asked: u64,
     /// How many bits are set.
     pub ones: u64,
@@ -72,16 +72,49 @@ impl Header {
     }
 }
 
-/// A filter with its header in front and its digest behind, ready to be written.
+/// A filter with its header before and its digest after it, ready to be written.
 pub struct EncodedBlob<'a> {
     key: BlobKey,
     head: Vec<u8>,
     filter: &'a Filter,
 }
 
-/// Puts a filter into the form in which it is published.
+/// Encodes a filter as a blob.
 ///
 /// Cost: one digest pass over the body; the body is not copied.
+///
+/// ```
+/// use bloomsday_common::blob::{self, Header, Origin, RawBlob};
+/// use bloomsday_common::filter::{FilterMut, Layout, Shape};
+/// use bloomsday_common::hash::{IdHash, Xxh3};
+/// use bloomsday_common::memory::Buffer;
+///
+/// let shape = Shape::for_ids(Layout::Blocked, 2, 0.01)?;
+/// let mut filter = FilterMut::new(shape)?;
+/// filter.insert(Xxh3::of(b"user-1"));
+/// filter.insert(Xxh3::of(b"user-2"));
+/// let filter = filter.freeze();
+/// let header = Header {
+///     filter: "rt".parse()?,
+///     day: "2026-11-19".parse()?,
+///     shape,
+///     origin: Origin::Built,
+///     ids: 2,
+///     fpp_target: 0.01,
+///     fpp_hits: 0,
+///     fpp_asked: 0,
+///     ones: filter.count_ones(),
+/// };
+/// let encoded = blob::encode(&header, &filter);
+///
+/// // Read again, as a server does.
+/// let mut memory = Buffer::zeroed(encoded.len() as usize)?;
+/// memory.copy_from_slice(&encoded.parts().concat());
+/// let (read, filter) = blob::open(RawBlob::of(memory), encoded.key())?;
+/// assert_eq!(read, header);
+/// assert!(filter.contains(b"user-2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
     let head = encode_head(header, filter);
     let digest = Digest::of(&head, filter.body());
@@ -90,7 +123,7 @@ pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
 }
 
 impl EncodedBlob<'_> {
-    /// What the blob is called.
+    /// The blob's key.
     pub fn key(&self) -> &BlobKey {
         &self.key
     }
@@ -100,40 +133,39 @@ impl EncodedBlob<'_> {
         [&self.head, self.filter.body(), self.key.digest.as_bytes()]
     }
 
-    /// How many bytes that is.
+    /// The number of its bytes.
     pub fn len(&self) -> u64 {
         self.parts().iter().map(|part| part.len() as u64).sum()
     }
 
-    /// Never: a blob has at least a header.
+    /// Always `false`: a blob has a header.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// All bytes of what should be a blob, and what was computed of them while they arrived. Nothing is
-/// checked yet: that is for [`open`].
+/// All bytes of what should be a blob, and what was computed from them while they arrived. Nothing is
+/// checked yet: [`open`] does that.
 pub struct RawBlob {
-    /// The bytes, in memory ready for a filter.
+    /// The bytes, in memory that a filter can use.
     pub memory: Buffer,
-    /// BLAKE3 of all but the last 32 (see [`digest_of`]).
+    /// BLAKE3 of all bytes but the last 32 (see [`digest_of`]).
     pub digest: Digest,
-    /// How many bits of all of them are set.
+    /// How many bits are set in all of them.
     pub ones: u64,
 }
 
 impl RawBlob {
-    /// Bytes that are here already. Cost: a pass to digest them, and one to count.
+    /// A blob that is in memory already. Cost: one pass to digest it, and one to count bits.
     pub fn of(memory: Buffer) -> RawBlob {
         let (digest, ones) = (digest_of(&memory), filter::count_ones(&memory));
         RawBlob { memory, digest, ones }
     }
 }
 
-/// Checks a fetched blob in every way there is and views it as a filter.
+/// Checks a fetched blob completely and views it as a filter.
 ///
-/// Cost: microseconds, since whoever fetched it has digested and counted; no copy. Shape: as the module
-/// describes, and nothing more.
+/// Cost: no pass over the body and no copy, because its digest and bit count are in `fetched`.
 ///
 /// # Errors
 /// [`Error::Digest`]: fetch again; if it repeats, repoint.
@@ -167,7 +199,7 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
             return Err(unsound("its body is of another shape than its header".into()));
         }
     }
-    // What is left are the header, what `guava` puts before its bits, and the trailer.
+    // The other bytes are the header, what `guava` puts before its bits, and the trailer.
     let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
     let outside = [&memory[..first_bit_byte], &memory[body.end..]];
     let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
@@ -181,8 +213,8 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
     Ok((header, filter))
 }
 
-/// What a blob calls itself: filter and day by its header, digest by its last 32 bytes. For a file that
-/// lost its name; [`open`] then checks whether it is true.
+/// The key that a blob states itself: filter and day in its header, digest in its last 32 bytes. For a
+/// file without its name; [`open`] then checks whether it is true.
 ///
 /// # Errors
 /// As [`open`]; `file` is what messages call it.
@@ -193,14 +225,14 @@ pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
     Ok(BlobKey { filter: header.filter, day: header.day, digest })
 }
 
-/// BLAKE3 of all but the last 32 bytes: what a blob's name and last 32 bytes must be.
+/// BLAKE3 of all bytes but the last 32: the digest that a blob's name and its last 32 bytes must state.
 pub fn digest_of(blob: &[u8]) -> Digest {
     let content = &blob[..blob.len().saturating_sub(Digest::BYTES)];
     Digest::new(*blake3::hash(content).as_bytes())
 }
 
-/// Whether so many bits are set as so many IDs set: catches a filter that is all ones, all zeros or
-/// only half filled, whose digest would fit all the same.
+/// Checks that the number of set bits fits the number of IDs. This detects a filter that is all ones, all
+/// zeros or half filled, although its digest is right.
 ///
 /// # Errors
 /// A sentence with the numbers.
@@ -216,15 +248,16 @@ pub fn check_fill(header: &Header) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks some thousands of hashes through the chosen kernel and through the scalar one.
+/// Looks up some hashes through the chosen kernel and through the scalar one, and compares.
 ///
-/// Random hashes are nearly all answered "no" by their first probe, so of sixteen in one block the one
-/// with the most probe bits set is asked: it exercises the lanes behind the first as well.
+/// Most random hashes miss at their first probe. So of some hashes in one block it takes the
+/// one with the most probe bits set, which tests the other lanes, too.
 fn check_kernel(filter: &Filter) -> Result<(), String> {
     if filter.shape().layout() != Layout::Blocked || filter.kernel() == Kernel::scalar() {
         return Ok(());
     }
     const STARTS: u64 = 1024;
+    const CANDIDATES: u64 = 16;
     let (blocks, _) = filter.body().as_chunks::<{ blocked::BLOCK_BYTES }>();
     let probes = filter.shape().probes();
     let matched = |hash: u64| {
@@ -236,26 +269,19 @@ fn check_kernel(filter: &Filter) -> Result<(), String> {
         (0..probes as usize).take_while(set).count()
     };
     for start in 0..STARTS {
-        let high = mix(start) & !0xffff_ffff;
-        let near = (0..16).map(|i| high | (mix(start * 16 + i) & 0xffff_ffff));
-        let hash = near.max_by_key(|hash| matched(*hash)).expect("sixteen hashes have a best");
+        let high = splitmix64(0, start) & !0xffff_ffff;
+        let low = |i| splitmix64(0, start * CANDIDATES + i) & 0xffff_ffff;
+        let candidates = (0..CANDIDATES).map(|i| high | low(i));
+        let hash = candidates.max_by_key(|hash| matched(*hash)).expect("there are candidates");
         let expected = Kernel::scalar().contains(filter.body(), probes, hash);
         if filter.contains_hash(Xxh3(hash)) != expected {
             let kernel = filter.kernel();
             return Err(format!(
-                "the {kernel:?} kernel answers hash {hash:#018x} otherwise than scalar"
+                "the {kernel:?} kernel and the scalar one disagree about hash {hash:#018x}"
             ));
         }
     }
     Ok(())
-}
-
-/// SplitMix64 (Steele, Lea & Flood 2014): a fixed sequence of well-mixed numbers.
-fn mix(i: u64) -> u64 {
-    let z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The record of version 0. Frozen with the first tagged release: bincode is positional, so a changed
@@ -291,7 +317,7 @@ fn codec() -> impl config::Config {
         .with_limit::<MAX_RECORD_BYTES>()
 }
 
-/// Layout, hash, bits and seed as the record names them.
+/// The codes of layout and hash, the hash's bits and its seed, as the record has them.
 fn codes(layout: Layout) -> (u8, u8, u16, u64) {
     match layout {
         Layout::Blocked => (0, 0, 64, XXH3_SEED),
@@ -338,7 +364,7 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
     head
 }
 
-/// Reads what comes before the body, and where the body begins.
+/// Reads everything before the body. Returns header, record, and where the body begins.
 fn parse_head(
     blob: &[u8],
     key: &dyn std::fmt::Display,
@@ -378,7 +404,7 @@ fn parse_head(
     Ok((header, record, start))
 }
 
-/// Turns a decoded record into a header, refusing everything this program does not know.
+/// Turns a decoded record into a header. Refuses everything that this program does not know.
 fn header_of(record: &RecordV0) -> Result<Header, String> {
     let layout = match record.layout {
         0 => Layout::Blocked,
@@ -399,7 +425,7 @@ fn header_of(record: &RecordV0) -> Result<Header, String> {
         || record.fpp_hits > record.fpp_asked
         || !ids.contains(&record.ids)
     {
-        return Err("its counts and rates cannot be".into());
+        return Err("its counts or rates are impossible".into());
     }
     Ok(Header {
         filter: record.filter.parse().map_err(|e: Error| e.to_string())?,
@@ -463,7 +489,7 @@ impl ProbeVector {
     }
 }
 
-/// Views the bare file of another system as a filter: what Guava's `BloomFilter.writeTo` wrote.
+/// Views a file that Guava's `BloomFilter.writeTo` wrote as a filter.
 ///
 /// # Errors
 /// A sentence: what is wrong with the file.

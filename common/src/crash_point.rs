@@ -1,8 +1,8 @@
 //! [`crash_point`]: named places at which a test stops a program, to kill it exactly there.
 //!
-//! In a release build a call is nothing at all.
+//! In a release build a call does nothing.
 
-/// Every place on a build's way, in order. `pointer-…` exist only where the store is a local folder.
+/// Every crash point of a build, in order. `pointer-…` exist only where the store is a local folder.
 pub const BUILD: &[&str] = &[
     "spill-created",
     "scanned",
@@ -20,11 +20,11 @@ pub const BUILD: &[&str] = &[
     "recorded",
 ];
 
-/// Every place on a server's way from a pointer to an answer and to its cache, in order.
+/// Every crash point of a server, from a pointer to a swap and to its cache, in order.
 pub const SERVE: &[&str] =
     &["fetched", "opened", "swapping", "swapped", "cache-staged", "cache-renamed", "cached"];
 
-/// Every place on the way of an operator's command, in order.
+/// Every crash point of an operator's command, in order.
 pub const OPERATE: &[&str] = &["pinned"];
 
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
@@ -56,7 +56,7 @@ pub fn crash_point(name: &'static str) {
     }
 }
 
-/// Nothing: this is a release build.
+/// Does nothing: this is a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn crash_point(_: &'static str) {}

@@ -1,6 +1,6 @@
-//! [`Day`]: the UTC date whose IDs a blob holds, and the `{day}` templates that name a day's input.
+//! [`Day`]: the UTC date whose IDs a blob contains, and the `{day}` templates that name a day's input.
 //!
-//! No clock lives here: "today" is always computed from a time the caller passes in.
+//! There is no clock here: "today" is always computed from a time that the caller passes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::redact::{redact_url, single_line};
 
-/// A UTC date, written `2026-11-19`. Days order as time does.
+/// A UTC date, written `2026-11-19`. An earlier day is less than a later one.
+///
+/// ```
+/// use bloomsday_common::day::Day;
+///
+/// let day: Day = "2026-11-19".parse()?;
+/// assert_eq!(day.minus(1).to_string(), "2026-11-18");
+/// assert!(day < day.plus(1));
+/// assert!("19.11.2026".parse::<Day>().is_err());
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Day(Date);
@@ -22,18 +32,18 @@ impl Day {
         Day(now.to_zoned(TimeZone::UTC).date())
     }
 
-    /// The moment at which it is over: midnight UTC of the next day.
+    /// The moment at which it ends: midnight UTC of the next day.
     pub fn end(self) -> Timestamp {
         let zoned = self.plus(1).0.to_zoned(TimeZone::UTC);
         zoned.map_or(Timestamp::MAX, |midnight| midnight.timestamp())
     }
 
-    /// The day `days` earlier; stops at the calendar's first day.
+    /// The day `days` earlier, or the calendar's first day.
     pub fn minus(self, days: u32) -> Day {
         Day(self.0.saturating_sub(span(days)))
     }
 
-    /// The day `days` later; stops at the calendar's last day.
+    /// The day `days` later, or the calendar's last day.
     pub fn plus(self, days: u32) -> Day {
         Day(self.0.saturating_add(span(days)))
     }
@@ -41,8 +51,17 @@ impl Day {
     /// Replaces every `{day}` by `2026-11-19` and every `{day:FORMAT}` by the day in that strftime
     /// format (`{day:%Y%m%d}` is `20261119`).
     ///
+    /// ```
+    /// # use bloomsday_common::day::Day;
+    /// let day: Day = "2026-11-19".parse()?;
+    /// assert_eq!(day.expand("s3://dmp/rt/dt={day}/")?, "s3://dmp/rt/dt=2026-11-19/");
+    /// assert_eq!(day.expand("rt_{day:%Y%m%d}")?, "rt_20261119");
+    /// assert!(day.expand("{day").is_err());
+    /// # Ok::<(), bloomsday_common::error::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::Template`] for an unclosed brace or a format that no date can be written in.
+    /// [`Error::Template`] for a brace that is not closed, or an unknown format.
     pub fn expand(self, template: &str) -> Result<String, Error> {
         let bad = |why: &str| Error::Template { template: redact_url(template), why: why.into() };
         let mut out = String::with_capacity(template.len() + 10);
@@ -66,7 +85,7 @@ impl Day {
     }
 }
 
-/// So many days, or as many as there are in the calendar: a longer span cannot be made.
+/// So many days, or as many as the calendar has: jiff refuses a longer span.
 fn span(days: u32) -> Span {
     const CALENDAR_DAYS: u32 = 7_304_484;
     Span::new().days(i64::from(days.min(CALENDAR_DAYS)))

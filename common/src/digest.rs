@@ -1,4 +1,4 @@
-//! [`Digest`]: BLAKE3 of a blob's bytes, its name and its proof.
+//! [`Digest`]: BLAKE3 of a blob's bytes, which names the blob and proves its contents.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,16 +8,26 @@ use std::sync::Mutex;
 use blake3::hazmat::{self, HasherExt};
 use serde::{Deserialize, Serialize};
 
-/// Threads that digest, or read and digest: more would only wait for memory.
+/// The most threads that digest, or read and digest: more would only wait for memory.
 const MAX_THREADS: usize = 4;
 
 /// 32 bytes, written as 64 lower-case hex digits.
+///
+/// ```
+/// use bloomsday_common::digest::Digest;
+///
+/// let digest: Digest = "ab".repeat(32).parse()?;
+/// assert_eq!(digest.as_bytes(), &[0xab; 32]);
+/// assert_eq!(digest.short(), "abababab");
+/// assert!("AB".repeat(32).parse::<Digest>().is_err());
+/// # Ok::<(), &'static str>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// How many bytes it takes at the end of a blob.
+    /// The number of its bytes, with which a blob ends.
     pub const BYTES: usize = 32;
 
     /// The digest with these bytes.
@@ -30,24 +40,24 @@ impl Digest {
         &self.0
     }
 
-    /// The digest of `head` and `body`, one after the other; of much, on up to four threads.
+    /// The digest of `head` followed by `body`, computed on up to four threads.
     ///
     /// # Panics
     /// When `head` has more than 2 MiB.
     pub(crate) fn of(head: &[u8], body: &[u8]) -> Digest {
         let len = head.len() + body.len();
-        let room = Parts::BYTES.checked_sub(head.len()).expect("a head is far smaller");
-        let (beside, rest) = body.split_at(room.min(body.len()));
+        let after_head = Parts::BYTES.checked_sub(head.len()).expect("a head is far smaller");
+        let (first, rest) = body.split_at(after_head.min(body.len()));
         let mut parts = Parts::new(len);
         if len > 0 {
-            parts.set(0, Parts::value(len, 0, &[head, beside].concat()));
+            parts.set(0, Parts::value(len, 0, &[head, first].concat()));
         }
-        let pieces = rest.chunks(Parts::BYTES).enumerate();
-        let value = |i: usize, piece: &[u8]| {
+        let parts_of_rest = rest.chunks(Parts::BYTES).enumerate();
+        let value = |i: usize, part: &[u8]| {
             let offset = (i + 1) * Parts::BYTES;
-            Ok::<_, Infallible>(Some((offset, Parts::value(len, offset, piece))))
+            Ok::<_, Infallible>(Some((offset, Parts::value(len, offset, part))))
         };
-        let Ok(digest) = parts.complete(pieces, value);
+        let Ok(digest) = parts.complete(parts_of_rest, value);
         digest
     }
 
@@ -57,8 +67,8 @@ impl Digest {
     }
 }
 
-/// The digest of bytes that arrive in parts, each digested by whoever has it: BLAKE3 is a tree, and a
-/// part of 2^21 bytes at a multiple of that is a subtree.
+/// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a tree, and
+/// a part of 2^21 bytes at a multiple of that is a subtree.
 pub(crate) struct Parts {
     len: usize,
     values: Vec<[u8; Digest::BYTES]>,
@@ -68,28 +78,29 @@ impl Parts {
     /// How many bytes each part has; the last may have fewer.
     pub(crate) const BYTES: usize = 2 << 20;
 
-    /// For `len` bytes in all.
+    /// For a total of `len` bytes.
     pub(crate) fn new(len: usize) -> Parts {
         Parts { len, values: vec![[0; Digest::BYTES]; len.div_ceil(Parts::BYTES)] }
     }
 
-    /// The value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len` in all.
+    /// The value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len`
+    /// bytes in total.
     pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> [u8; Digest::BYTES] {
         let mut value = PartValue::begin(len, offset);
         value.update(part);
         value.finish()
     }
 
-    /// Takes the value of the part at `offset`.
+    /// Sets the value of the part at `offset`.
     pub(crate) fn set(&mut self, offset: usize, value: [u8; Digest::BYTES]) {
         self.values[offset / Parts::BYTES] = value;
     }
 
-    /// Takes the values of `pieces`, each with its offset, as `value` gives them on up to four threads;
-    /// then the digest of all. A piece that lies past the end has no value.
+    /// Sets the values of all `pieces`, which `value` returns with their offsets on up to four threads, and
+    /// returns the digest. A piece past the end has no value.
     ///
     /// # Errors
-    /// The first of each thread's that `value` gives; that thread ends with it.
+    /// The first that `value` returns on a thread; that thread ends with it.
     pub(crate) fn complete<P, E: Send>(
         self,
         pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
@@ -116,11 +127,11 @@ impl Parts {
         Ok(parts.into_inner().expect("all threads have ended").finish())
     }
 
-    /// The digest of all, once every part is set.
+    /// The digest, when every part is set.
     pub(crate) fn finish(&self) -> Digest {
         match self.values[..] {
             [] => Digest(*blake3::hash(&[]).as_bytes()),
-            [whole] => Digest(whole),
+            [only] => Digest(only),
             _ => {
                 let (left, right) = halves(self.len, &self.values);
                 let root = hazmat::merge_subtrees_root(&left, &right, hazmat::Mode::Hash);
@@ -130,19 +141,19 @@ impl Parts {
     }
 }
 
-/// The value of one part, whose bytes come one after the other.
+/// The value of one part, whose bytes arrive in order.
 pub(crate) struct PartValue {
     hasher: blake3::Hasher,
-    /// Whether the part is all there is.
-    is_whole: bool,
+    /// Whether there is no other part.
+    is_only: bool,
 }
 
 impl PartValue {
-    /// Of the part that begins at `offset`, of `len` bytes in all.
+    /// For the part that begins at `offset`, of `len` bytes in total.
     pub(crate) fn begin(len: usize, offset: usize) -> PartValue {
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(offset as u64);
-        PartValue { hasher, is_whole: len <= Parts::BYTES }
+        PartValue { hasher, is_only: len <= Parts::BYTES }
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
@@ -150,7 +161,7 @@ impl PartValue {
     }
 
     pub(crate) fn finish(&self) -> [u8; Digest::BYTES] {
-        match self.is_whole {
+        match self.is_only {
             true => *self.hasher.finalize().as_bytes(),
             false => self.hasher.finalize_non_root(),
         }
@@ -158,7 +169,7 @@ impl PartValue {
 }
 
 /// The values of the two subtrees below the root of `len` bytes: the left one is the largest power of
-/// two that leaves something for the right.
+/// two that is less than `len`.
 fn halves(len: usize, values: &[[u8; 32]]) -> ([u8; 32], [u8; 32]) {
     let left = hazmat::left_subtree_len(len as u64) as usize;
     let (before, after) = values.split_at(left / Parts::BYTES);
@@ -226,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_give_the_digest_of_the_whole() {
+    fn parts_have_the_digest_of_all_bytes() {
         let bytes: Vec<u8> = (0..11 * Parts::BYTES + 5).map(|i| (i % 251) as u8).collect();
         let part = Parts::BYTES;
         let ends =

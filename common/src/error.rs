@@ -1,19 +1,33 @@
 //! [`Error`]: everything that can go wrong between a blob and its reader or writer.
 //!
-//! Each message names the thing, what was expected, what came, and what to do about it.
+//! Each message names the thing, what was expected, what was found, and the remedy.
 
 use crate::digest::Digest;
 use crate::filter::Layout;
 use crate::redact::describe_source;
 
-/// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
+/// The error of this crate. [`Error::kind`] says what to do about it; never parse the text.
+///
+/// ```
+/// use bloomsday_common::error::Kind;
+/// use bloomsday_common::filter::{Layout, Shape};
+///
+/// let error = Shape::for_ids(Layout::Blocked, 1_000, 1e-9).unwrap_err();
+/// assert_eq!(error.kind(), Kind::Usage);
+/// assert!(!error.is_transient());
+/// assert_eq!(
+///     error.to_string(),
+///     "a `blocked` filter cannot have an fpp of 0.000000001: choose the layout `guava`, which needs \
+///      fewer bits there",
+/// );
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A text that is not a day.
     #[error("`{text}` is not a day: write it as YYYY-MM-DD, for example 2026-11-19")]
     NotADay {
-        /// What came.
+        /// The text, cut.
         text: String,
     },
     /// A template that cannot be expanded.
@@ -27,7 +41,7 @@ pub enum Error {
     /// No such layout.
     #[error("there is no layout `{name}`: choose `blocked` or `guava`")]
     Layout {
-        /// What came.
+        /// The text.
         name: String,
     },
     /// A target rate that the layout cannot be sized for.
@@ -35,9 +49,9 @@ pub enum Error {
     Fpp {
         /// The target.
         fpp: f64,
-        /// The layout it was asked of.
+        /// The layout.
         layout: Layout,
-        /// What to do.
+        /// What to choose instead.
         remedy: &'static str,
     },
     /// A size no filter can have.
@@ -48,13 +62,13 @@ pub enum Error {
     TooLarge {
         /// The layout.
         layout: Layout,
-        /// Blocks or words asked for.
+        /// The requested number of blocks or words.
         units: u64,
-        /// Probes asked for.
+        /// The requested number of probes.
         probes: u32,
-        /// The most the layout can address.
+        /// The most units that the layout can address.
         max_units: u64,
-        /// The most probes it can have.
+        /// The most probes that it can have.
         max_probes: u32,
     },
     /// A filter name that cannot be part of a key.
@@ -63,40 +77,40 @@ pub enum Error {
          letter or digit"
     )]
     FilterName {
-        /// What came.
+        /// The text.
         name: String,
     },
     /// A text that does not name a blob of the filter.
     #[error("`{text}` does not name a blob of `{filter}`: {why}")]
     BlobKey {
-        /// What came.
+        /// The text.
         text: String,
         /// The filter whose blob it had to be.
         filter: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A pointer or pin that is there but cannot be understood.
+    /// A pointer or pin that exists but cannot be parsed.
     #[error("{key} cannot be read: {why}; mend it by hand, or with `bloomsday {remedy}`")]
     Record {
-        /// Where it lies.
+        /// Its key.
         key: String,
         /// What is wrong with it.
         why: String,
-        /// The command that writes it anew.
+        /// The arguments of the `bloomsday` command that replaces it.
         remedy: String,
     },
-    /// A blob shorter or longer than it says.
+    /// A blob whose length is not what its header states.
     #[error("{key} is damaged: it should have {expected} bytes and has {got}; rebuild that day")]
     Length {
         /// The blob.
         key: String,
-        /// Its length by its header.
+        /// Its length according to its header.
         expected: u64,
-        /// Its real length.
+        /// Its actual length.
         got: u64,
     },
-    /// A blob whose bytes are not those it was named for.
+    /// A blob whose bytes do not have the digest in its name.
     #[error(
         "{key} is damaged: its digest should be {expected} and is {got}; fetch it again, and if \
          it repeats, rebuild that day or repoint"
@@ -109,14 +123,14 @@ pub enum Error {
         /// The digest of its bytes.
         got: Digest,
     },
-    /// A blob of a format this program does not know.
+    /// A blob of a format version that this program does not know.
     #[error("{key} has format version {version}; this program reads version {known}: upgrade it")]
     Version {
         /// The blob.
         key: String,
         /// Its version.
         version: u16,
-        /// The newest version this program reads.
+        /// The version that this program reads.
         known: u16,
     },
     /// A blob whose header contradicts itself, its name or its body.
@@ -127,7 +141,7 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
-    /// A store address that cannot be used.
+    /// An address that cannot be used as a store.
     #[error("`{url}` cannot be used as a store: {why}")]
     StoreUrl {
         /// The address.
@@ -135,7 +149,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A local store that is not there.
+    /// A local store whose folder does not exist.
     #[error(
         "there is no store at {path}: check the path; `bloomsday build` makes the folder with the \
          first day it publishes"
@@ -144,72 +158,72 @@ pub enum Error {
         /// The folder.
         path: String,
     },
-    /// Nothing there.
+    /// An object that does not exist.
     #[error("there is no {key} in {store}")]
     NotFound {
-        /// What was looked for.
+        /// What was requested.
         key: String,
-        /// Where.
+        /// The store.
         store: String,
     },
-    /// The store refused.
+    /// The store refused for lack of rights.
     #[error(
         "{store} forbids to {doing} {key}: check the credentials and their rights (on S3 a missing \
          key also looks like this without the right s3:ListBucket): {}",
         describe_source(.source)
     )]
     Forbidden {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The key.
         key: String,
-        /// Where.
+        /// The store.
         store: String,
-        /// The store's own words.
+        /// The store's error.
         source: Box<object_store::Error>,
     },
-    /// A plain HTTP server was asked for more than a file.
+    /// An operation other than reading an object, on a plain HTTP server.
     #[error(
         "cannot {doing} {key} in {store}: over HTTP a store is only read, by servers that follow its \
          pointers; name it by the address it is written at"
     )]
     ReadOnly {
-        /// What was asked.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The key.
         key: String,
-        /// Where.
+        /// The store.
         store: String,
     },
     /// The store failed.
     #[error("cannot {doing} {key} in {store}: {}", describe_source(.source))]
     Store {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The key.
         key: String,
-        /// Where.
+        /// The store.
         store: String,
-        /// The store's own words.
+        /// The store's error.
         source: Box<object_store::Error>,
     },
-    /// The Redis that holds the pointers failed, or refused.
+    /// The Redis with the pointers failed or refused.
     #[error("cannot {doing} {key} in {store}: {why}")]
     Pointers {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The key.
         key: String,
-        /// Where.
+        /// The store.
         store: String,
-        /// Its own words.
+        /// Its error.
         why: String,
-        /// Whether it may work later.
+        /// Whether a later try may succeed.
         transient: bool,
     },
-    /// The store says that its pointers live elsewhere than where this program was told to look.
+    /// The store's marker says that its pointers live in another place than this program is configured for.
     #[error(
-        "{key} in {store} says that the pointers {there}, and this program was told that they {here}: \
+        "{key} in {store} says that the pointers {there}, and this program is configured as if they {here}: \
          {remedy}. Nothing was read or written. If they are to move on purpose: copy each of them there \
          first, then delete {key}; the next build leaves a new one"
     )]
@@ -222,10 +236,10 @@ pub enum Error {
         there: String,
         /// What the configuration says of them.
         here: String,
-        /// What to set.
+        /// What to configure.
         remedy: String,
     },
-    /// Somebody holds the lock of a local folder, and does not give it back.
+    /// Another program keeps the lock of a local folder for too long.
     #[error(
         "{lock} is held by {holder} for more than {seconds} s, so nothing was written: if that program \
          stands still (ps, `kill -CONT PID`), let it go on or end it with `kill -9 PID`, which loses \
@@ -234,9 +248,9 @@ pub enum Error {
     Locked {
         /// The lock's file.
         lock: String,
-        /// Who took it, as far as the file tells.
+        /// Who has it, according to the lock file.
         holder: String,
-        /// How long was waited.
+        /// How long this program waited.
         seconds: u64,
     },
     /// A filter with blobs and without a single pointer.
@@ -251,17 +265,17 @@ pub enum Error {
         filter: String,
         /// Where pointers were looked for.
         place: String,
-        /// How many blobs nothing names and are old enough.
+        /// How many blobs are old enough to be deleted.
         blobs: usize,
     },
     /// A local file could not be read or written.
     #[error("cannot {doing} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
         /// The file.
         path: String,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// More bytes than allowed.
@@ -287,7 +301,7 @@ pub enum Error {
     Memory {
         /// Its size.
         bytes: u64,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Something changed between reading and writing.
@@ -298,7 +312,7 @@ pub enum Error {
         /// What it says now.
         now: String,
     },
-    /// A blob that prune may delete at any moment.
+    /// A blob that prune may be deleting now.
     #[error(
         "{key} was uploaded at {uploaded:.0}, more than {keep_days} days ago, and no pointer or pin \
          keeps it: prune may be deleting it now; build its day again, which uploads it anew, or name \
@@ -312,7 +326,7 @@ pub enum Error {
         /// How long blobs are kept.
         keep_days: u32,
     },
-    /// A day with several blobs, and none of them pointed at.
+    /// A day with several blobs, none of which a pointer names.
     #[error("{day} has several blobs; name the one you mean:\n  {}", .blobs.join("\n  "))]
     SeveralBlobs {
         /// The day.
@@ -322,25 +336,25 @@ pub enum Error {
     },
 }
 
-/// What an error means for whoever has to act on it.
+/// What an error means for the person or program that has to act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The question or the configuration is wrong: the same call fails again.
+    /// The call or the configuration is wrong: the same call will fail again.
     Usage,
-    /// What was asked for is not there.
+    /// The requested thing does not exist.
     NotFound,
-    /// Somebody else was first.
+    /// Somebody else changed it first.
     Superseded,
     /// The bytes are damaged.
     Corrupt,
-    /// It may work later.
+    /// A later try may succeed.
     Transient,
-    /// None of these.
+    /// Another failure.
     Failed,
 }
 
 impl Error {
-    /// Sorts the error by what can be done about it.
+    /// What can be done about it.
     pub fn kind(&self) -> Kind {
         match self {
             Error::NotADay { .. }
@@ -376,18 +390,18 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without anybody mending anything.
+    /// Whether the same call may succeed later without any repair.
     pub fn is_transient(&self) -> bool {
         self.kind() == Kind::Transient
     }
 
-    /// Whether an object was replaced while it was read: a next try may find it at rest.
+    /// Whether an object was replaced while it was read: the next try may read it completely.
     pub fn was_replaced(&self) -> bool {
         let Error::Store { source, .. } = self else { return false };
         matches!(**source, object_store::Error::Precondition { .. })
     }
 
-    /// The error of a store call, sorted: only a missing key is "not found".
+    /// The error of a call of the store: only a missing key is [`Error::NotFound`].
     pub(crate) fn from_store(
         doing: &'static str,
         key: &str,
@@ -404,10 +418,10 @@ impl Error {
     }
 }
 
-/// Whether the store refused for lack of rights, also where it says so only deep in the chain.
+/// Whether the store refused for lack of rights, also where only the source of the error says so.
 ///
-/// Local files bury the system's error; and of a refused *listing* object_store 0.14 keeps the HTTP
-/// status in a private type, so that only the text has it.
+/// For local files the system's error is in the chain of sources. For a refused *listing*, object_store
+/// 0.14 keeps the HTTP status in a private type, so that only the text has it.
 pub fn is_forbidden(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     if matches!(error, E::PermissionDenied { .. } | E::Unauthenticated { .. }) {
@@ -428,8 +442,8 @@ pub fn is_forbidden(error: &object_store::Error) -> bool {
             .any(|status| text.contains(&format!("status code: {status}")))
 }
 
-/// Whether the store says that the whole bucket or container is not there: waiting will not help. Only a
-/// response with a body says so, and object_store keeps that in the text alone.
+/// Whether the store says that the bucket or container does not exist: a retry will not help. Only the
+/// response's body says so, which object_store keeps only in the text.
 pub fn is_missing_bucket(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     // By S3, Azure and Google Cloud Storage.

@@ -1,7 +1,7 @@
 //! The bytes of an ID → its hash, one function for each layout. The only file that names xxhash.
 //!
 //! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
-//! Both are frozen: a change would turn every published blob into one that answers "no".
+//! Both are frozen: after a change, lookups in every published blob would miss.
 
 #[allow(unsafe_code)] // vector intrinsics
 mod xxh3_short;
@@ -14,7 +14,7 @@ pub(crate) use xxh3_short::is_short;
 
 use crate::filter::Layout;
 
-/// How many bytes a legal ID has.
+/// How many bytes a valid ID has.
 pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
 
 /// The seed of XXH3-64: "Bloomsda" in ASCII. It is in every blob's header.
@@ -26,25 +26,41 @@ const SECRET: [[u8; 16]; 4] = {
     *secret.as_chunks().0.first_chunk().expect("XXH3's secret has twelve pairs of words")
 };
 
-/// Whether `id` may be in a filter at all. Anything else is always answered "no".
+/// Whether `id` has a valid length. A lookup of another ID is always a miss.
+///
+/// ```
+/// use bloomsday_common::hash::is_valid_len;
+///
+/// assert!(is_valid_len(b"user-1"));
+/// assert!(!is_valid_len(b"") && !is_valid_len(&[b'x'; 1025]));
+/// ```
 #[inline(always)]
 pub fn is_valid_len(id: &[u8]) -> bool {
     // One comparison: 0 wraps around to the largest number.
     id.len().wrapping_sub(1) < *ID_BYTES.end()
 }
 
-/// What a layout keeps of an ID: hashes are partitioned, counted and inserted in place of IDs.
+/// The hash of an ID for one layout. Hashes are partitioned, counted and inserted in place of IDs.
 ///
 /// Implemented by [`Xxh3`] and [`Murmur3`] only.
+///
+/// ```
+/// use bloomsday_common::filter::Layout;
+/// use bloomsday_common::hash::{IdHash, Xxh3};
+///
+/// assert_eq!(Xxh3::LAYOUT, Layout::Blocked);
+/// let mut with_prefix = Xxh3::hash_suffixes(b"user-");
+/// assert_eq!(with_prefix(*b"00000001"), Xxh3::of(b"user-00000001"));
+/// ```
 pub trait IdHash: bytemuck::Pod + Ord + Send + Sync + 'static {
     /// The layout that this hash belongs to.
     const LAYOUT: Layout;
-    /// Hashes the bytes of one ID. Cost: a few ns for 32 bytes.
+    /// Hashes the bytes of one ID.
     fn of(id: &[u8]) -> Self;
-    /// Its uniformly distributed leading 64 bits, by which hashes are partitioned.
+    /// Its high 64 bits, which are uniformly distributed: hashes are partitioned by them.
     fn high_bits(self) -> u64;
 
-    /// Hashes many byte strings that differ only in their last eight bytes, behind the same `head`.
+    /// Returns a function that hashes `head` followed by eight bytes: for many IDs with a common prefix.
     fn hash_suffixes(head: &[u8]) -> impl FnMut([u8; 8]) -> Self {
         let mut id = [head, &[0; 8]].concat();
         let at = head.len();
@@ -76,12 +92,12 @@ impl IdHash for Xxh3 {
         self.0
     }
 
-    /// Cost: `head` is hashed once; some 40 ns for each end.
+    /// Cost: `head` is hashed once.
     fn hash_suffixes(head: &[u8]) -> impl FnMut([u8; 8]) -> Xxh3 {
-        let mut begun = xxhash_rust::xxh3::Xxh3::with_seed(XXH3_SEED);
-        begun.update(head);
+        let mut prefix = xxhash_rust::xxh3::Xxh3::with_seed(XXH3_SEED);
+        prefix.update(head);
         move |end| {
-            let mut hasher = begun.clone();
+            let mut hasher = prefix.clone();
             hasher.update(&end);
             Xxh3(hasher.digest())
         }
@@ -129,6 +145,30 @@ impl IdHash for Murmur3 {
         self.0
     }
 }
+
+/// One step of SplitMix64 (Steele, Lea & Flood 2014) from the state `x`: a bijection, so different
+/// numbers give different numbers. For samples and tests; it is not the hash of any ID.
+pub fn mix64(x: u64) -> u64 {
+    let z = x.wrapping_add(SPLITMIX_GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Number `i` of the sequence that SplitMix64 makes from `seed`, counted from 0.
+///
+/// ```
+/// use bloomsday_common::hash::splitmix64;
+///
+/// assert_eq!(splitmix64(0, 0), 0xe220_a839_7b1d_cdaf); // the published sequence
+/// assert_ne!(splitmix64(0, 1), splitmix64(1, 1));
+/// ```
+pub fn splitmix64(seed: u64, i: u64) -> u64 {
+    mix64(seed.wrapping_add(i.wrapping_mul(SPLITMIX_GAMMA)))
+}
+
+/// The increment of SplitMix64: 2^64 divided by the golden ratio, made odd.
+const SPLITMIX_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
@@ -200,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn ends_hash_like_the_whole() {
+    fn suffixes_hash_like_the_complete_id() {
         fn check<H: IdHash + std::fmt::Debug>() {
-            // Around the places where XXH3 changes its way, and its blocks of 256 and 1,024 bytes.
+            // Around the places where XXH3 changes its algorithm, and its blocks of 256 and 1,024 bytes.
             for len in [0, 1, 8, 9, 120, 121, 232, 233, 248, 255, 256, 1016, 1024, 1025, 2050] {
                 let head: Vec<u8> = (0..len).map(|i| i as u8).collect();
                 let mut of_end = H::hash_suffixes(&head);
@@ -217,7 +257,7 @@ mod tests {
 
     #[test]
     fn valid_ids_have_1_to_1024_bytes() {
-        let legal = |n: usize| is_valid_len(&vec![b'x'; n]);
-        assert!(!legal(0) && legal(1) && legal(1024) && !legal(1025));
+        let valid = |n: usize| is_valid_len(&vec![b'x'; n]);
+        assert!(!valid(0) && valid(1) && valid(1024) && !valid(1025));
     }
 }

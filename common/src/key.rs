@@ -1,7 +1,7 @@
-//! Every object key: the names of filters and blobs, and where in the store things lie.
+//! Every object key: the names of filters and blobs, and where each object is in the store.
 //!
-//! A [`BlobKey`] can be made only of a filter, a day and a digest, or parsed within one filter: so
-//! whatever a pointer says, it cannot lead outside its filter's own folder.
+//! A [`BlobKey`] is made of a filter, a day and a digest, or parsed for one filter. So no pointer can lead
+//! out of the folder of its own filter.
 //!
 //! ```text
 //! {filter}/blobs/{day}-{digest}.bloom
@@ -24,6 +24,15 @@ use crate::error::Error;
 use crate::redact::truncate;
 
 /// The name of a filter: `[a-z0-9][a-z0-9_-]{0,63}`.
+///
+/// ```
+/// use bloomsday_common::key::FilterName;
+///
+/// let filter: FilterName = "opted-out".parse()?;
+/// assert_eq!(filter.as_str(), "opted-out");
+/// assert!("../other".parse::<FilterName>().is_err());
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FilterName(String);
@@ -75,9 +84,9 @@ impl fmt::Display for FilterName {
 pub struct BlobKey {
     /// The filter it belongs to.
     pub filter: FilterName,
-    /// The day whose IDs it holds.
+    /// The day whose IDs it contains.
     pub day: Day,
-    /// What its bytes must digest to.
+    /// The digest that its bytes must have.
     pub digest: Digest,
 }
 
@@ -85,6 +94,21 @@ impl BlobKey {
     /// Reads what a person or a record calls a blob of `filter`: the key from the filter's folder
     /// (`blobs/…`), from the store's root (`rt/blobs/…`), or a URL or path that begins with one of
     /// the store's `roots`.
+    ///
+    /// ```
+    /// use bloomsday_common::key::BlobKey;
+    ///
+    /// let filter = "rt".parse()?;
+    /// let name = format!("blobs/2026-11-18-{}.bloom", "ab".repeat(32));
+    /// let roots = ["s3://ads/prod".to_owned()];
+    ///
+    /// let blob = BlobKey::parse(&name, &filter, &roots)?;
+    /// assert_eq!(blob.to_string(), format!("rt/{name}"));
+    /// assert_eq!(BlobKey::parse(&format!("s3://ads/prod/rt/{name}"), &filter, &roots)?, blob);
+    /// assert!(BlobKey::parse(&format!("s3://other/rt/{name}"), &filter, &roots).is_err());
+    /// assert!(BlobKey::parse(&format!("../rt/{name}"), &filter, &roots).is_err());
+    /// # Ok::<(), bloomsday_common::error::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::BlobKey`] for anything else: another filter, another store, `..`, a wrong name.
@@ -138,7 +162,7 @@ impl fmt::Display for BlobKey {
 impl TryFrom<String> for BlobKey {
     type Error = Error;
 
-    /// Reads the whole key, filter and all.
+    /// Reads the complete key, with the filter.
     fn try_from(key: String) -> Result<BlobKey, Error> {
         let folder = key.split_once('/').map_or("", |(folder, _)| folder);
         BlobKey::parse(&key, &folder.parse()?, &[])
@@ -172,14 +196,18 @@ pub(crate) fn pin(filter: &FilterName) -> String {
     format!("{filter}/pin")
 }
 
+/// A longer name of a server is cut.
+const MAX_SERVER_CHARS: usize = 100;
+
 pub(crate) fn servers(filter: &FilterName) -> String {
     format!("{filter}/servers")
 }
 
-/// A server's name may come from a host's name: only plain characters of it are kept.
+/// A server's name may come from a host name: other than plain characters become `-`.
 pub(crate) fn server(filter: &FilterName, server: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let name: String = server.chars().take(100).map(|c| if plain(c) { c } else { '-' }).collect();
+    let name: String =
+        server.chars().take(MAX_SERVER_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
     format!("{filter}/servers/{name}")
 }
 

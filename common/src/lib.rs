@@ -1,21 +1,72 @@
-//! The contract between Bloomsday's builder and server: all that a writer and a reader must agree
-//! on, and nothing else.
+//! What Bloomsday's builder and server share: filters, the blob format, the pointer protocol and the store.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
 //! | [`day`] | [`Day`](day::Day): the UTC date that names a set of IDs |
-//! | [`hash`] | the bytes of an ID → its hash, one for each layout |
+//! | [`hash`] | the hashes of an ID, one for each layout |
 //! | [`filter`] | [`Filter`](filter::Filter), [`FilterMut`](filter::FilterMut), shapes, layouts and kernels |
-//! | [`memory`] | huge-page buffers, and what caches are told of them |
-//! | [`digest`] | BLAKE3 of a blob: its name and proof |
-//! | [`blob`] | filter ⇄ bytes: every byte of the format is described there |
-//! | [`key`] | the names of filters and blobs, and where in the store things lie |
+//! | [`memory`] | huge-page buffers, free memory, and control of the processor's caches |
+//! | [`digest`] | BLAKE3 of a blob, which names it and proves its contents |
+//! | [`blob`] | filters to bytes and back |
+//! | [`key`] | the names of filters and blobs, and where each object is in the store |
 //! | [`mod@pointer`] | the pointer, pin and history records |
-//! | [`protocol`] | every decision of publish, repoint, pin and follow, as pure functions |
-//! | [`store`] | every read and write; does what `protocol` decides |
-//! | [`redact`] | outside text in messages: one line, cut, without secrets |
+//! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
+//! | [`store`] | every read and write; does what [`protocol`] decides |
+//! | [`redact`] | foreign text in messages: on one line, cut, without secrets |
 //! | [`mod@crash_point`] | named places at which a test kills a program |
-//! | [`error`] | what can go wrong, sorted by what to do about it |
+//! | [`error`] | what can go wrong, and what to do about it |
+//!
+//! The crate's features each add a kind of store: `aws`, `azure`, `gcp`, `hdfs`, `http-store` (read only),
+//! and `redis` for pointers. Local folders always work.
+//!
+//! # Example
+//!
+//! A filter is built, published and looked up:
+//!
+//! ```
+//! use bloomsday_common::blob::{self, Header, Origin};
+//! use bloomsday_common::filter::{FilterMut, Layout, Shape};
+//! use bloomsday_common::hash::{IdHash, Xxh3};
+//! use bloomsday_common::pointer::Pointer;
+//! use bloomsday_common::store::{Following, Store};
+//!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! let shape = Shape::for_ids(Layout::Blocked, 1, 0.01)?;
+//! let mut filter = FilterMut::new(shape)?;
+//! filter.insert(Xxh3::of(b"user-1"));
+//! let filter = filter.freeze();
+//! let header = Header {
+//!     filter: "rt".parse()?,
+//!     day: "2026-11-19".parse()?,
+//!     shape,
+//!     origin: Origin::Built,
+//!     ids: 1,
+//!     fpp_target: 0.01,
+//!     fpp_hits: 0,
+//!     fpp_asked: 0,
+//!     ones: filter.count_ones(),
+//! };
+//! let (rt, day) = (header.filter.clone(), header.day);
+//!
+//! // The writer: first the blob, then the pointer that names it.
+//! let folder = tempfile::tempdir()?;
+//! let store = Store::create(folder.path().to_str().unwrap())?;
+//! let encoded = blob::encode(&header, &filter);
+//! store.put_blob(&encoded, &|_| {}).await?;
+//! let read = store.pointer(&rt, day).await?;
+//! store.put_pointer(&rt, day, &Pointer::to(encoded.key().clone()), &read.version).await?;
+//!
+//! // The reader: first the pointer, then the blob.
+//! let Following::Blob(found) = store.follow(&rt, &[day], jiff::Timestamp::now()).await? else {
+//!     panic!("there is a pointer")
+//! };
+//! let fetched = store.fetch(&found.blob, u64::MAX).await?;
+//! let (_, filter) = blob::open(fetched, &found.blob)?;
+//! assert!(filter.contains(b"user-1"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(unsafe_code)]
 

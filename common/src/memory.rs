@@ -1,12 +1,12 @@
-//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them; [`available`]: how
-//! much there is; and what the processor's caches are told of it.
+//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them. [`available`]: how
+//! much memory is free. [`LineWriter`] and [`prefetch_all`]: control of the processor's caches.
 //!
-//! A lookup touches a random cache line of a few hundred MiB: with 4 KiB pages nearly every one
-//! also misses the TLB. The memory is anonymous, never a mapped file: a file that somebody
-//! truncates would kill the process.
+//! A lookup reads a random cache line of a few hundred MiB: with 4 KiB pages nearly every one also misses
+//! the TLB. The memory is anonymous, never a mapped file: when somebody truncates a mapped file, the
+//! process is killed.
 
 mod available;
-#[allow(unsafe_code)] // instructions that no safe function gives
+#[allow(unsafe_code)] // prefetches and non-temporal stores
 mod cache;
 
 use std::io;
@@ -22,6 +22,17 @@ pub use self::cache::{LineWriter, prefetch_all};
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed bytes that begin on a huge-page boundary, or on a page boundary when they are few.
+///
+/// ```
+/// use bloomsday_common::memory::Buffer;
+///
+/// let mut buffer = Buffer::zeroed(4096)?;
+/// buffer[0] = 7;
+/// assert_eq!(buffer.len(), 4096);
+/// let reused = buffer.reuse(1024)?; // the same memory: write all of it
+/// assert_eq!(reused.len(), 1024);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Buffer {
     map: MmapMut,
     start: usize,
@@ -29,7 +40,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Reserves `len` zero bytes; the system provides them at the first touch.
+    /// Reserves `len` zero bytes. The system maps them at the first access.
     ///
     /// # Errors
     /// The system's, when it refuses that much address space.
@@ -46,10 +57,10 @@ impl Buffer {
         Ok(Buffer { map, start, len })
     }
 
-    /// `len` bytes of this memory when it has as many, else of new memory. What is in them is of no
-    /// meaning: write them all.
+    /// Returns `len` bytes of this memory if it has as many, else of new memory. Their contents are
+    /// unspecified: write them all.
     ///
-    /// The first touch of new memory can cost more than all the rest of a load.
+    /// Cost: the first access to new memory can cost more than the rest of a load.
     ///
     /// # Errors
     /// As [`Buffer::zeroed`].
@@ -62,20 +73,19 @@ impl Buffer {
         Ok(self)
     }
 
-    /// How many bytes it could have without new memory: at least as many as it has.
+    /// How many bytes it can have without new memory: at least as many as it has.
     pub fn capacity(&self) -> usize {
         self.map.len() - self.start
     }
 
-    /// Whether [`Buffer::reuse`] takes this memory: it is not too small, nor so large that it would waste
-    /// more than it saves.
+    /// Whether [`Buffer::reuse`] uses this memory: it is neither too small nor more than twice too large.
     pub fn fits(&self, len: usize) -> bool {
         len <= self.capacity() && self.map.len() / 2 <= len.max(HUGE_PAGE)
     }
 
-    /// How many of its bytes really lie in huge pages, as the kernel says; `None` where it does not.
+    /// How many of its bytes are in huge pages, as the kernel reports; `None` where it does not.
     ///
-    /// Cost: the kernel walks the tables of the whole process; some milliseconds.
+    /// Cost: the kernel walks the page tables of the process, which can take milliseconds.
     pub fn huge_bytes(&self) -> Option<u64> {
         if self.len < HUGE_PAGE {
             return Some(0);

@@ -1,8 +1,8 @@
-//! The records people and programs leave in the store: [`Pointer`], [`Pin`] and [`HistoryEvent`].
+//! The small records in the store: [`Pointer`], [`Pin`] and [`HistoryEvent`].
 //!
-//! A pointer and a pin are JSON, or one plain line that names a blob: so an operator can roll back
-//! with `cp` or `echo`. Here they are only read and written as bytes; what follows from them is
-//! [`crate::protocol`]'s business.
+//! A pointer and a pin are JSON, or one plain line that names a blob, so that an operator can roll back
+//! with `cp` or `echo`. This file only converts them from and to bytes. [`crate::protocol`] decides what
+//! they mean.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,25 +13,41 @@ use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::redact::truncate;
 
-/// A record larger than this is rejected unread.
+/// The largest record. A larger one is unreadable.
 pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
 /// The record `(filter, day) → blob`.
+///
+/// ```
+/// use bloomsday_common::pointer::Pointer;
+///
+/// let filter = "rt".parse()?;
+/// let name = format!("blobs/2026-11-18-{}.bloom", "ab".repeat(32));
+///
+/// // An operator's `echo`, and the JSON that programs write, name the same blob.
+/// let by_hand = Pointer::parse(name.as_bytes(), &filter, &[])?;
+/// assert_eq!(Pointer::parse(&by_hand.to_bytes(), &filter, &[])?, by_hand);
+/// assert_eq!(by_hand.day.to_string(), "2026-11-18");
+///
+/// let wrong = Pointer::parse(b"yesterday", &filter, &[]);
+/// assert!(wrong.unwrap_err().contains("does not name a blob"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pointer {
-    /// The blob that answers for the day.
+    /// The blob that lookups of the day use.
     pub blob: BlobKey,
-    /// The day whose IDs that blob holds; another day than the pointer's after a rollback.
+    /// The day whose IDs that blob contains. After a rollback it is not the pointer's day.
     pub day: Day,
     /// The blob's digest.
     pub digest: Digest,
     /// The blob's size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How many distinct IDs it holds.
+    /// How many distinct IDs it contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<u64>,
-    /// What the pointer named before, kept from being deleted.
+    /// What the pointer named before. Prune does not delete that blob.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<BlobKey>,
     /// When it was written.
@@ -48,12 +64,12 @@ pub struct Pointer {
     pub reason: Option<String>,
 }
 
-/// The record that holds a whole fleet on one blob, whatever the pointers say.
+/// The record that makes the complete fleet use one blob, whatever the pointers say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pin {
-    /// The blob that answers.
+    /// The blob that lookups use.
     pub blob: BlobKey,
-    /// When the pin ends by itself.
+    /// When the pin expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// When it was written.
@@ -75,9 +91,9 @@ pub enum EventKind {
     Build,
     /// A pointer was changed by an operator.
     Repoint,
-    /// The fleet was held on one blob.
+    /// The fleet was pinned to one blob.
     Pin,
-    /// The fleet was released.
+    /// The pin was removed.
     Unpin,
     /// Old blobs and pointers were deleted.
     Prune,
@@ -100,17 +116,17 @@ impl EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// About to move the pointer; so also what a crash at that moment leaves behind.
+    /// The pointer is about to be written. A crash at that moment leaves this outcome.
     Pending,
     /// The pointer moved, or the pin was written or removed.
     Published,
-    /// Everything already was as asked.
+    /// Nothing had to be changed.
     Unchanged,
     /// Somebody else changed the pointer first, or the day stays rolled back.
     Superseded,
-    /// A check or a gate refused.
+    /// A check or a gate refused the data.
     Refused,
-    /// It could not be done, and may be tried again.
+    /// It failed, and may be tried again.
     Failed,
 }
 
@@ -163,7 +179,7 @@ pub struct HistoryEvent {
     /// Rows whose ID was empty or too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<u64>,
-    /// Share of these IDs that the day before also held.
+    /// Share of these IDs that the day before also contained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<f64>,
     /// Files read by a build.
@@ -213,7 +229,7 @@ impl HistoryEvent {
     }
 }
 
-/// What a hand-edited record may leave out, which is everything but the blob.
+/// A record as a person may write it: everything but the blob is optional.
 #[derive(Deserialize)]
 struct Loose {
     blob: String,
@@ -309,7 +325,7 @@ impl Pointer {
     /// Reads a stored pointer of `filter`: JSON, or one plain line that names a blob.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence: no error names a key, which the caller knows.
+    /// A sentence that says what is wrong with it, without its key, which the caller knows.
     pub fn parse(bytes: &[u8], filter: &FilterName, roots: &[String]) -> Result<Pointer, String> {
         let (loose, blob) = Loose::parse(bytes, filter, roots)?;
         // A `previous` that cannot be read protects nothing, but must not stop a rollback.
@@ -336,7 +352,7 @@ impl Pin {
     /// Reads a stored pin of `filter`: JSON, or one plain line that names a blob.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence.
+    /// A sentence that says what is wrong with it.
     pub fn parse(bytes: &[u8], filter: &FilterName, roots: &[String]) -> Result<Pin, String> {
         let (loose, blob) = Loose::parse(bytes, filter, roots)?;
         Ok(Pin {
@@ -373,7 +389,7 @@ impl HistoryEvent {
     }
 }
 
-/// The parser quotes what it does not know: up to a whole record, as it stands there.
+/// The parser may quote a complete record: its message is cut and redacted.
 fn wrong_json(e: &serde_json::Error) -> String {
     format!("its JSON is wrong: {}", truncate(&e.to_string()))
 }

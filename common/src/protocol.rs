@@ -1,8 +1,24 @@
-//! Every decision of publish, repoint, pin, prune and follow, as pure functions: what was read → what
-//! to do.
+//! Every decision of publish, repoint, pin, prune and follow, as pure functions: from what was read to
+//! what to do.
 //!
-//! No I/O and no clock here: [`crate::store`] reads, asks these, and acts. So that a test, or a model
-//! checker, can put every case to the very code that runs.
+//! There is no I/O and no clock here: [`crate::store`] reads, calls these functions, and acts. So tests and
+//! a model checker can try every case on the code that runs.
+//!
+//! A server follows the newest pointer, and goes a day back only where there is none:
+//!
+//! ```
+//! use bloomsday_common::pointer::Pointer;
+//! use bloomsday_common::protocol::{RecordState, Step, days_to_follow, follow_pointer};
+//!
+//! let today = "2026-11-19".parse()?;
+//! let days = days_to_follow(today, None, 3);
+//! assert_eq!((days.len(), days[0]), (4, today));
+//!
+//! assert_eq!(follow_pointer(today, &RecordState::Absent), Step::Continue);
+//! let garbage = RecordState::<Pointer>::Unreadable("it is empty".into());
+//! assert!(matches!(follow_pointer(today, &garbage), Step::Keep { .. }));
+//! # Ok::<(), bloomsday_common::error::Error>(())
+//! ```
 
 mod past;
 mod retention;
@@ -18,14 +34,14 @@ pub use retention::{
     pointers_to_drop,
 };
 
-/// What a look at a record of the store showed.
+/// What a read of a record found.
 ///
-/// Unreadable is not absent: something is there that somebody meant.
+/// Unreadable is not absent: somebody wrote something there on purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordState<T> {
-    /// The store says that there is nothing.
+    /// There is nothing.
     Absent,
-    /// There is something, but not a record; the text says why.
+    /// There is something that is not a record. The text says why.
     Unreadable(String),
     /// The record.
     Found(T),
@@ -41,9 +57,7 @@ impl<T> RecordState<T> {
     }
 }
 
-// ---- write ---------------------------------------------------------------------------------------
-
-/// What a second look shows after a conditional write that ended with an error.
+/// What a second read shows after a conditional write that ended with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AmbiguousWrite {
     /// It was written after all: the error came later.
@@ -54,9 +68,17 @@ pub enum AmbiguousWrite {
     Changed,
 }
 
-/// Decides what became of a conditional write that ended with an error: success and failure can both
-/// hide behind one, so the record is read again. `before` and `now` are what a look found, `new` is
-/// what was to be written.
+/// Decides whether a conditional write that ended with an error was made: an error can follow a success,
+/// so the record is read again. `before` and `now` are what was read before and after, `new` is what was
+/// to be written.
+///
+/// ```
+/// use bloomsday_common::protocol::{AmbiguousWrite, after_ambiguous_write};
+///
+/// assert_eq!(after_ambiguous_write(None, &"new", Some(&"new")), AmbiguousWrite::Written);
+/// assert_eq!(after_ambiguous_write(Some(&"old"), &"new", Some(&"old")), AmbiguousWrite::NotWritten);
+/// assert_eq!(after_ambiguous_write(Some(&"old"), &"new", None), AmbiguousWrite::Changed);
+/// ```
 pub fn after_ambiguous_write<T: PartialEq>(
     before: Option<&T>,
     new: &T,
@@ -69,16 +91,14 @@ pub fn after_ambiguous_write<T: PartialEq>(
     }
 }
 
-// ---- publish -------------------------------------------------------------------------------------
-
 /// What a build may do to the pointer of its day.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Publish {
     /// It already names this blob: leave it.
     Unchanged {
-        /// The history does not show how the day came to this blob: leave a record, so that whoever takes
-        /// it away by hand from now on is believed.
-        untold: bool,
+        /// The history does not show how the day got this blob. Then append a record, so that a later
+        /// rollback by hand can be recognized.
+        unrecorded: bool,
     },
     /// Write it, if it still is what was read.
     Advance {
@@ -90,12 +110,12 @@ pub enum Publish {
         /// What it says now, for people.
         now: String,
     },
-    /// The day was taken away from this very blob on purpose: leave it.
+    /// Somebody rolled the day back from this blob on purpose: leave it.
     RolledBack {
         /// What an operator pointed it at; nothing when the pointer was removed.
         to: Option<BlobKey>,
     },
-    /// It holds something that is no pointer, perhaps a half-typed rollback: leave it.
+    /// Its content is not a pointer, perhaps a rollback that somebody is typing: leave it.
     Unreadable {
         /// What is wrong with it.
         why: String,
@@ -104,12 +124,29 @@ pub enum Publish {
 
 /// Decides what a build of a day with the blob `new` does to the day's pointer.
 ///
-/// `unchanged_since_start` compares the pointer's bytes with those read when the build began; `past` is
-/// what the day has had by then.
+/// `unchanged_since_start` says whether the pointer's bytes are those read when the build began; `past` is
+/// what the pointer has named until now.
 ///
-/// A rolled-back day stays rolled back: when an operator made the pointer name something else, by
-/// whatever means, or removed it, a build moves it only to a blob that the day has not had, which a
-/// mended re-run is and the same bad data is not.
+/// A rolled-back day stays rolled back. When an operator made the pointer name something else, by any
+/// means, or removed it, a build moves it only to a blob that it has not named before: a build of
+/// corrected data makes such a blob, a build of the same bad data does not.
+///
+/// ```
+/// use bloomsday_common::protocol::{Past, Publish, RecordState, publish};
+///
+/// let filter = "rt".parse()?;
+/// let name = format!("blobs/2026-11-19-{}.bloom", "ab".repeat(32));
+/// let new = bloomsday_common::key::BlobKey::parse(&name, &filter, &[])?;
+///
+/// // The first build of a day writes its pointer.
+/// let decision = publish(&new, &RecordState::Absent, true, &Past::default());
+/// assert_eq!(decision, Publish::Advance { previous: None });
+/// // Something that is not a pointer is not overwritten.
+/// let garbage = RecordState::Unreadable("it is empty".into());
+/// let decision = publish(&new, &garbage, true, &Past::default());
+/// assert!(matches!(decision, Publish::Unreadable { .. }));
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 pub fn publish(
     new: &BlobKey,
     now: &RecordState<Pointer>,
@@ -118,7 +155,7 @@ pub fn publish(
 ) -> Publish {
     match now {
         RecordState::Found(pointer) if pointer.blob == *new => {
-            Publish::Unchanged { untold: past.is_untold() }
+            Publish::Unchanged { unrecorded: past.is_unrecorded() }
         }
         _ if !unchanged_since_start => Publish::Superseded { now: describe(now) },
         RecordState::Unreadable(why) => Publish::Unreadable { why: why.clone() },
@@ -132,7 +169,7 @@ pub fn publish(
     }
 }
 
-/// A few words on what a pointer says, for a person who has to understand a refusal.
+/// What a pointer says, for a person who has to understand a refusal.
 fn describe(now: &RecordState<Pointer>) -> String {
     match now {
         RecordState::Absent => "it was removed".into(),
@@ -145,12 +182,10 @@ fn describe(now: &RecordState<Pointer>) -> String {
     }
 }
 
-/// The newest day that may be built at `now`: tomorrow, for clocks a little ahead.
+/// The newest day that may be built at `now`: tomorrow, because a clock may be a little fast.
 pub fn newest_buildable(now: Timestamp) -> Day {
     Day::of(now).plus(1)
 }
-
-// ---- repoint and pin -----------------------------------------------------------------------------
 
 /// What `--to DAY` means.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,14 +211,12 @@ pub fn target_of_day(day: Day, pointer: &RecordState<Pointer>, blobs_of_day: &[B
     }
 }
 
-// ---- follow --------------------------------------------------------------------------------------
-
-/// A blob to follow, and what said so.
+/// A blob to follow, and what names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Followed {
-    /// The blob that should answer.
+    /// The blob that lookups should use.
     pub blob: BlobKey,
-    /// Its size, when the record says it.
+    /// Its size, when the record states it.
     pub bytes: Option<u64>,
     /// What names it.
     pub by: FollowedBy,
@@ -194,7 +227,7 @@ pub struct Followed {
 pub enum FollowedBy {
     /// The pin.
     Pin {
-        /// When it ends by itself.
+        /// When it expires.
         until: Option<Timestamp>,
         /// Why it is there.
         reason: Option<String>,
@@ -221,21 +254,21 @@ impl Followed {
     }
 }
 
-/// What a look at one record means for a server.
+/// What one record means for a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// This should answer.
+    /// Load this blob.
     Follow(Followed),
-    /// Look at the next, older record.
+    /// Read the next, older record.
     Continue,
-    /// Stay with what answers: something is there that cannot be read.
+    /// Keep the current filter: there is a record that cannot be read.
     Keep {
         /// What is wrong with it.
         why: String,
     },
 }
 
-/// What a pin means at `now`. An expired pin is no pin; an unreadable one keeps what answers.
+/// What a pin means at `now`. An expired pin is ignored; an unreadable one keeps the current filter.
 pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> Step {
     match pin {
         RecordState::Absent => Step::Continue,
@@ -262,11 +295,10 @@ pub fn follow_pointer(day: Day, pointer: &RecordState<Pointer>) -> Step {
     }
 }
 
-/// The days whose pointers a server looks at, newest first.
+/// The days whose pointers a server reads, newest first: today and at most [`MAX_MAX_AGE_DAYS`] before.
 ///
-/// Today is never earlier than the last pointer it followed, so that a clock stepped back does not
-/// take a filter away; and a pointer dated ahead of today is never looked at. At most
-/// [`MAX_MAX_AGE_DAYS`] and today.
+/// The first is never earlier than the last pointer that it followed, so that a clock that is set back does
+/// not remove a filter. Pointers of later days are never read.
 pub fn days_to_follow(today: Day, last_followed: Option<Day>, max_age_days: u32) -> Vec<Day> {
     let newest = last_followed.map_or(today, |last| today.max(last));
     (0..=max_age_days.min(MAX_MAX_AGE_DAYS)).map(|age| newest.minus(age)).collect()

@@ -1,31 +1,38 @@
-//! Outside text in messages, logs and tables: in one line, not too long, and without secrets.
+//! Foreign text in messages, logs and tables: on one line, not too long, and without secrets.
 //!
-//! No terminal and no log file can be driven by what somebody wrote into a record or a file name.
+//! So nobody can control a terminal or forge lines of a log with the text of a record or a file name.
 
 use url::Url;
 
-/// The longest outside text in a message, in characters.
+/// The longest foreign text in a message, in characters.
 const MAX_CHARS: usize = 200;
 
-/// The longest account of another library's failure, in characters.
-const MAX_WORDS_CHARS: usize = 2000;
+/// The longest error text of another library, in characters.
+const MAX_SOURCE_CHARS: usize = 2000;
 
-/// Text in one line: control characters escaped, cut after `limit` characters.
+/// Text on one line: control characters are escaped, and it is cut after `limit` characters.
+///
+/// ```
+/// use bloomsday_common::redact::single_line;
+///
+/// assert_eq!(single_line("late\nfiles", 99), "late\\nfiles");
+/// assert_eq!(single_line("abcdef", 3), "abc…");
+/// ```
 pub fn single_line(text: &str, limit: usize) -> String {
-    let mut shown = String::with_capacity(text.len().min(limit));
+    let mut redacted = String::with_capacity(text.len().min(limit));
     for (i, c) in text.chars().enumerate() {
         if i == limit {
-            shown.push('…');
+            redacted.push('…');
             break;
         }
-        // Also those that reverse the direction of what follows.
+        // Also those that reverse the direction of the following text.
         if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            shown.extend(c.escape_default());
+            redacted.extend(c.escape_default());
         } else {
-            shown.push(c);
+            redacted.push(c);
         }
     }
-    shown
+    redacted
 }
 
 /// Text that somebody wrote into a record or typed, fit for a message.
@@ -33,30 +40,37 @@ pub(crate) fn truncate(text: &str) -> String {
     single_line(&redact_urls(text), MAX_CHARS)
 }
 
-/// What another library says of a failure: it may repeat names and answers as they came.
+/// The error text of another library, which may repeat names and responses unescaped.
 pub fn describe_source(source: &dyn std::fmt::Display) -> String {
-    single_line(&redact_urls(&source.to_string()), MAX_WORDS_CHARS)
+    single_line(&redact_urls(&source.to_string()), MAX_SOURCE_CHARS)
 }
 
-/// A text with every URL in it free of user, password and query: where, but not who or with which token.
+/// A text in which every URL is without user, password and query.
+///
+/// ```
+/// use bloomsday_common::redact::redact_urls;
+///
+/// let text = redact_urls("cannot read https://me:hunter2@host/x?sig=1");
+/// assert_eq!(text, "cannot read https://host/x?…");
+/// ```
 pub fn redact_urls(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut redacted = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
         let (before, from) = rest.split_at(at + 3);
         let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'' | '<' | '>' | ',');
         let (url, after) = from.split_at(from.find(ends).unwrap_or(from.len()));
-        // The scheme can hide nothing, but tells how to read the rest.
+        // The scheme has no secret, but decides how the rest is parsed.
         let scheme = rest[..at].rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
         let parses = Url::parse(&format!("{}://{url}", scheme.unwrap_or_default())).is_ok();
-        shown.push_str(before);
-        shown.push_str(&strip(url, parses));
+        redacted.push_str(before);
+        redacted.push_str(&strip(url, parses));
         rest = after;
     }
-    shown + rest
+    redacted + rest
 }
 
-/// As [`redact_urls`], for what is one address from end to end, whatever is in it.
+/// As [`redact_urls`], for a text that is one address, whatever is in it.
 pub fn redact_url(address: &str) -> String {
     match address.split_once("://") {
         Some((scheme, rest)) => format!("{scheme}://{}", strip(rest, Url::parse(address).is_ok())),
@@ -64,7 +78,7 @@ pub fn redact_url(address: &str) -> String {
     }
 }
 
-/// A parsed URL without user, password, query and fragment: where, but not who or with which token.
+/// A parsed URL without user, password, query and fragment.
 pub(crate) fn location(url: &Url) -> String {
     let mut url = url.clone();
     // A scheme that can have neither is left as it is.
@@ -75,13 +89,13 @@ pub(crate) fn location(url: &Url) -> String {
     url.into()
 }
 
-/// What follows `://`, stripped. Of what is no URL, nobody knows where a password ends.
+/// What follows `://`, without user and query. If it is not a valid URL, nobody knows where a password ends.
 fn strip(rest: &str, parses: bool) -> String {
     let authority =
         if parses { rest.find(['/', '?', '#']).unwrap_or(rest.len()) } else { rest.len() };
     let user = rest[..authority].rfind('@').map_or(0, |at| at + 1);
     let rest = &rest[user..];
-    // A query has names and values; without, the mark is one of a glob.
+    // A query has names and values. Without these, the `?` is part of a glob.
     match rest.split_once('?') {
         Some((before, query)) if query.contains('=') => format!("{before}?…"),
         _ => rest.to_owned(),

@@ -1,20 +1,15 @@
-//! Filters answer rightly, kernels agree, and rates hold at sizes no test machine has memory for.
+//! Lookups are right, kernels agree, and the fpp holds at sizes that no test machine has memory for.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::hash::{Murmur3, Xxh3};
+use crate::hash::{Murmur3, Xxh3, splitmix64};
 
-/// A reproducible stream of hashes: SplitMix64.
+/// A reproducible stream of hashes.
 pub(crate) fn hashes(seed: u64) -> impl Iterator<Item = u64> {
-    (1..).map(move |i: u64| {
-        let z = seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
+    (0..).map(move |i| splitmix64(seed, i))
 }
 
 fn blocked_with(n: usize, fpp: f64, seed: u64) -> Filter {

@@ -1,4 +1,4 @@
-//! How much memory a process may still take before the machine, or a cgroup around it, kills somebody.
+//! How much memory a process may still allocate before the machine or a cgroup kills a process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// A cgroup's limit above this means "none".
 const NO_LIMIT: u64 = 1 << 60;
 
-/// How much memory may still be taken, and who says so.
+/// How much memory may still be allocated, and what limits it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Available {
     /// Bytes.
     pub bytes: u64,
-    /// In words for a person.
+    /// The limit, for people.
     pub by: String,
 }
 
-/// What the machine has or what the cgroups around this process allow, whichever is less; nothing where
-/// the system does not tell.
+/// What the machine has free or what the cgroups of this process allow, whichever is less; `None` where
+/// the system reports neither.
 pub fn available() -> Option<Available> {
     under(Path::new("/"))
 }
@@ -34,7 +34,7 @@ fn machine(root: &Path) -> Option<Available> {
     Some(Available { bytes: kib.saturating_mul(1024), by: "MemAvailable of the machine".into() })
 }
 
-/// What a line of `/proc/self/cgroup` leads to: its own limit and those of the groups around it.
+/// The limits that a line of `/proc/self/cgroup` leads to: of that group and of its ancestors.
 fn cgroup(root: &Path, line: &str) -> Vec<Available> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { return Vec::new() };
@@ -47,7 +47,7 @@ fn cgroup(root: &Path, line: &str) -> Vec<Available> {
         _ => return Vec::new(),
     };
     let mount = root.join(mount);
-    // In a container the path may lead outside of what is mounted; the mount itself is then our group.
+    // In a container the path may lead out of what is mounted. Then the mount itself is our group.
     let folder = mount.join(path.trim_start_matches('/'));
     let groups = folder.ancestors().take_while(|group| group.starts_with(&mount));
     groups.filter_map(|group| limit(group, names)).collect()
@@ -58,7 +58,7 @@ fn limit(group: &Path, [limit, usage, reclaimable]: [&str; 3]) -> Option<Availab
     let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
     let limit = number(limit).filter(|limit| *limit < NO_LIMIT)?;
     let stat = read("memory.stat").unwrap_or_default();
-    // Page cache that nobody uses is given back before anybody is killed.
+    // The kernel reclaims unused page cache before it kills a process.
     let cache = stat.lines().find_map(|line| line.strip_prefix(reclaimable)?.trim().parse().ok());
     let used = number(usage)?.saturating_sub(cache.unwrap_or(0));
     let by = format!("limit of the cgroup {limit} bytes, {used} used");
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn the_least_of_machine_and_cgroups_counts() {
         let bytes = |files: &[(&str, &str)]| under(tree(files).path()).map(|a| a.bytes);
-        assert_eq!(bytes(&[]), None, "a system that tells nothing refuses nothing");
+        assert_eq!(bytes(&[]), None, "a system that reports nothing refuses nothing");
         assert_eq!(bytes(&[MEMINFO]), Some(4_096_000));
         let v2 = [
             MEMINFO,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells() {
+    fn this_machine_reports_its_memory() {
         assert!(available().is_some_and(|available| available.bytes > 0));
     }
 }

@@ -1,22 +1,22 @@
-//! What a day's pointer has named, by the history and by itself, and whether a person's hand made it what
-//! it is now.
+//! What a day's pointer has named, according to the history and to the pointer, and whether a person made
+//! it what it is now.
 //!
-//! A rollback is a rollback, however it is made. `repoint` and a hand-written line show it by themselves.
-//! The day's own earlier record put back, an edited one and a removed one do not: they are told from the
-//! history, which holds a record of every build and repoint.
+//! A rollback counts, however it is made. A `repoint` and a hand-written line show that they are
+//! rollbacks. A restored earlier record, an edited record and a removed one do not: they are recognized
+//! with the history, which has a record of every build and repoint.
 //!
-//! What counts as shown, and what does not:
+//! The rules:
 //!
-//! - A build or repoint that ended *published* or *unchanged* pointed at its blob. What a record names as
-//!   `previous` was pointed at too, however the act ended: it was read from the pointer.
-//! - A record that still says *pointing* is of a build that was cut off, before it pointed or right after.
-//!   Beside a pointer that a person wrote, such a blob counts as had: a rollback is not to be undone by
-//!   a guess. But not one that set out from the very record that is there (or from none, if none is
-//!   there): most likely it was cut off before it pointed, and running it again must end the same way.
-//!   So one thing is not noticed: a build is killed in the moment between its pointing and its last
-//!   record, nobody runs it again, and somebody then puts back, by hand, the record or the absence that
-//!   it replaced. `repoint` is always noticed.
-//! - A day so old that prune may have dropped its pointer is not rolled back by having none.
+//! - A build or repoint that ended *published* or *unchanged* wrote a pointer to its blob. The pointer also
+//!   named what a record gives as `previous`, however the event ended: it was read from the pointer.
+//! - A record that is still *pending* is of a build that was interrupted, before it wrote the pointer or
+//!   right after. When a person wrote the pointer, such a blob counts as named: no guess may undo a
+//!   rollback. It does not count when the build began with the record that is there now (or with none, if
+//!   there is none): most likely it was interrupted before it wrote, and the same build must be able to
+//!   run again. So one case is not recognized: a build is killed between its pointer and its last record,
+//!   nobody runs it again, and somebody then restores by hand the record (or the absence) that it
+//!   replaced. A `repoint` is always recognized.
+//! - A day so old that prune may have dropped its pointer is not rolled back when it has none.
 
 use std::collections::BTreeSet;
 
@@ -27,17 +27,17 @@ use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 
-/// What one day has had, as far as history and pointer tell.
+/// What the pointer of one day has named, as far as history and pointer show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// Certainly pointed at by the history, what the pointer shows, and what may have been pointed at.
+    /// What the pointer named, certainly or perhaps.
     had: BTreeSet<BlobKey>,
     by_hand: bool,
-    untold: bool,
+    unrecorded: bool,
 }
 
 impl Past {
-    /// Gathers what `history` tells of `day`, whose pointer is `now`, on the day `today`.
+    /// Collects what `history` records about `day`, whose pointer is `now`, on the day `today`.
     ///
     /// Cost: a few passes over the history.
     pub fn of(
@@ -54,19 +54,19 @@ impl Past {
                 .filter(|act| act.day == Some(day))
                 .collect(),
         );
-        let shown = acts.shown();
+        let published = acts.published();
         let by_hand = match now {
-            RecordState::Found(pointer) => acts.is_by_hand(day, pointer, &shown),
+            RecordState::Found(pointer) => acts.is_by_hand(day, pointer, &published),
             // Somebody removed it, unless prune did.
-            RecordState::Absent => !shown.is_empty() && day >= today.minus(retention.keep_days),
+            RecordState::Absent => !published.is_empty() && day >= today.minus(retention.keep_days),
             RecordState::Unreadable(_) => true,
         };
         let may_have_had = acts.may_have_had(day, now);
         let named =
             now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
-        let had = shown.into_iter().chain(may_have_had).chain(named.flatten()).collect();
-        let untold = now.found().is_some_and(|pointer| acts.lacks_the_end_of(pointer));
-        Past { had, by_hand, untold }
+        let had = published.into_iter().chain(may_have_had).chain(named.flatten()).collect();
+        let unrecorded = now.found().is_some_and(|pointer| acts.lacks_the_end_of(pointer));
+        Past { had, by_hand, unrecorded }
     }
 
     /// Whether the pointer has named this blob, or may have.
@@ -80,10 +80,10 @@ impl Past {
         self.by_hand
     }
 
-    /// Whether the history does not show how the pointer came to name what it names: the act that wrote
-    /// it was cut off before its last record, or was a person's.
-    pub fn is_untold(&self) -> bool {
-        self.untold
+    /// Whether the history does not show how the pointer got what it names: the act that wrote it was
+    /// interrupted before its last record, or was a person's.
+    pub fn is_unrecorded(&self) -> bool {
+        self.unrecorded
     }
 }
 
@@ -98,43 +98,44 @@ impl Acts<'_> {
         self.0.iter().copied().filter(ended)
     }
 
-    fn shown(&self) -> BTreeSet<BlobKey> {
+    /// What the pointer certainly named.
+    fn published(&self) -> BTreeSet<BlobKey> {
         let named = self.ended_well().filter_map(|act| act.blob.clone());
         named.chain(self.0.iter().filter_map(|act| act.previous.clone())).collect()
     }
 
-    /// The acts that certainly moved the pointer. Of those that were cut off it is one for each blob that
-    /// was named and that no other act brought there: the first, as the others may not have got so far.
-    fn moves(&self, shown: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
+    /// The acts that certainly moved the pointer. Of interrupted acts these are one for each blob that was
+    /// named and that no other act wrote: the first, because later ones may have stopped before the write.
+    fn moves(&self, published: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
         let of =
             |outcome: Outcome| self.0.iter().copied().filter(move |act| act.outcome == outcome);
         let mut moves: Vec<&HistoryEvent> = of(Outcome::Published).collect();
-        let mut cut_off: Vec<&HistoryEvent> = of(Outcome::Pending).collect();
-        cut_off.sort_by_key(|act| act.at);
-        for act in cut_off {
-            let named = act.blob.as_ref().is_some_and(|blob| shown.contains(blob));
-            if named && !moves.iter().any(|told| told.blob == act.blob) {
+        let mut interrupted: Vec<&HistoryEvent> = of(Outcome::Pending).collect();
+        interrupted.sort_by_key(|act| act.at);
+        for act in interrupted {
+            let named = act.blob.as_ref().is_some_and(|blob| published.contains(blob));
+            if named && !moves.iter().any(|other| other.blob == act.blob) {
                 moves.push(act);
             }
         }
         moves
     }
 
-    /// Whether a person wrote this pointer of `day`. A build's own record is told from a copy of it by
-    /// three signs, of which only the first goes by clocks, which may differ from host to host.
-    fn is_by_hand(&self, day: Day, pointer: &Pointer, shown: &BTreeSet<BlobKey>) -> bool {
+    /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record from a
+    /// copy of it. Only the first depends on clocks, which may differ from host to host.
+    fn is_by_hand(&self, day: Day, pointer: &Pointer, published: &BTreeSet<BlobKey>) -> bool {
         let own_day = pointer.blob.day == day && pointer.act == Some(EventKind::Build);
         let Some(written) = pointer.published_at.filter(|_| own_day) else { return true };
         let names = |blob: &Option<BlobKey>| blob.as_ref() == Some(&pointer.blob);
-        // Whoever began after it was written, and found or made it name another blob.
+        // An act began after it was written, and found or made it name another blob.
         let replaced = self.ended_well().any(|act| act.at > written && !names(&act.blob));
-        // It was left for another as often as it was pointed at.
-        let moves = self.moves(shown);
+        // It was replaced by another as often as it was written.
+        let moves = self.moves(published);
         let arrived = moves.iter().filter(|act| names(&act.blob)).count();
         let left = moves.iter().filter(|act| names(&act.previous)).count();
         let gone = left > 0 && arrived <= left;
-        // No build of the day can have written these words. One that was cut off can, if what it set out
-        // from was not left for another. With no record at all, nothing can be said.
+        // No build of the day can have written this record. An interrupted one can have, if what it found
+        // was not replaced by another. Without any record, nothing is known.
         let was_there = |before: &Option<BlobKey>| {
             let arrived = moves.iter().filter(|act| act.blob == *before).count();
             let arrived = arrived + usize::from(before.is_none());

@@ -1,17 +1,17 @@
-//! Retention: which pointers and blobs prune may delete, and which targets an operator must not point at
-//! meanwhile.
+//! Retention: which pointers and blobs prune may delete, and which blobs an operator must not point at
+//! at the same time.
 //!
 //! Prune works in two steps. It drops the pointers of days that nobody follows any more; then it
-//! deletes old blobs that nothing names. Others go on writing meanwhile, and no store deletes
+//! deletes old blobs that nothing names. Others go on writing at the same time, and no store deletes
 //! conditionally, so three rules keep every named blob:
 //!
-//! - prune looks at the blob and at all references again right before each delete ([`may_delete`]);
-//! - a build looks at its blob right before it points, and uploads one that prune may delete within a
-//!   day again, which makes it young ([`is_old`]);
-//! - an operator does not point at a blob that prune may be about to delete ([`is_expiring`]), and looks
-//!   once more after having pointed: another may have taken away what kept it.
+//! - prune reads the blob's age and all references again right before each delete ([`may_delete`]);
+//! - a build reads its blob's age right before it writes the pointer, and uploads a blob again that prune
+//!   may delete within a day, which makes it young ([`is_old`]);
+//! - an operator's command does not point at a blob that prune may be about to delete ([`is_expiring`]),
+//!   and checks again after the write: somebody else may have removed what kept the blob.
 //!
-//! They hold as long as nobody is stopped for a whole day between such a look and the write after it.
+//! They hold as long as no program stops for a day between such a read and the write after it.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::day::Day;
 use crate::key::BlobKey;
 use crate::pointer::{Pin, Pointer};
 
-/// The largest `keep_days`: a century, for those who mean "for ever".
+/// The largest `keep_days`: a century, for people who mean "for ever".
 pub const MAX_KEEP_DAYS: u32 = 36_525;
 /// The largest `max_age_days`: a poll may have to read a pointer for each of these days.
 pub const MAX_MAX_AGE_DAYS: u32 = 400;
@@ -37,7 +37,7 @@ pub struct Retention {
 }
 
 impl Default for Retention {
-    /// Two weeks, and the three days before that servers follow.
+    /// Two weeks, and the three days before today that servers follow.
     fn default() -> Retention {
         Retention { keep_days: 14, max_age_days: 3 }
     }
@@ -45,6 +45,20 @@ impl Default for Retention {
 
 /// The days whose pointers prune drops, of all `days` that have one: those older than `keep_days`,
 /// but never the newest `max_age_days` + 1, so that a fleet whose builds stopped keeps its pointers.
+///
+/// ```
+/// use bloomsday_common::day::Day;
+/// use bloomsday_common::protocol::{Retention, pointers_to_drop};
+///
+/// let today: Day = "2026-11-19".parse()?;
+/// let days: Vec<Day> = (0..30).map(|age| today.minus(age)).collect();
+/// let dropped = pointers_to_drop(&days, today, Retention::default());
+/// assert_eq!(dropped.first(), Some(&today.minus(15)));
+///
+/// // Builds stopped long ago: the last four pointers stay.
+/// assert!(pointers_to_drop(&days[26..], today, Retention::default()).is_empty());
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
 pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<Day> {
     let mut days: Vec<Day> = days.to_vec();
     days.sort_unstable_by(|a, b| b.cmp(a));
@@ -95,8 +109,8 @@ impl References {
         self.named.contains(blob)
     }
 
-    /// Whether a record names this blob, or might: one that cannot be read may name any, and where there
-    /// is not one pointer they were lost, or are elsewhere.
+    /// Whether a record names this blob, or might: a record that cannot be read may name any blob. Where
+    /// there is no pointer at all, they were lost, or live in another place.
     pub fn may_name(&self, blob: &BlobKey) -> bool {
         !self.unreadable.is_empty() || self.pointers == 0 || self.names(blob)
     }
@@ -106,7 +120,7 @@ impl References {
         self.pointers
     }
 
-    /// The records that cannot be read, and so protect everything.
+    /// The records that cannot be read. While there are any, no blob may be deleted.
     pub fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
@@ -125,7 +139,7 @@ pub fn may_delete(
     older_than(uploaded, now, retention.keep_days.saturating_add(1)) && !references.may_name(blob)
 }
 
-/// Whether a blob is so old that prune may delete it within a day. A build uploads such a one again.
+/// Whether a blob is so old that prune may delete it within a day. A build uploads such a blob again.
 pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
     older_than(uploaded, now, retention.keep_days)
 }

@@ -78,9 +78,9 @@ fn a_first_build_points() {
 fn the_same_blob_again_changes_nothing_even_if_somebody_else_was_first() {
     for unchanged in [true, false] {
         let decided = |history: &[HistoryEvent]| decide(&built(1), unchanged, history);
-        assert_eq!(decided(&had(&[1])), Publish::Unchanged { untold: false });
-        assert_eq!(decided(&had(&[1, 2])), Publish::Unchanged { untold: false });
-        assert_eq!(decided(&had(&[])), Publish::Unchanged { untold: true });
+        assert_eq!(decided(&had(&[1])), Publish::Unchanged { unrecorded: false });
+        assert_eq!(decided(&had(&[1, 2])), Publish::Unchanged { unrecorded: false });
+        assert_eq!(decided(&had(&[])), Publish::Unchanged { unrecorded: true });
     }
 }
 
@@ -181,7 +181,7 @@ fn a_build_that_was_cut_off_is_run_again() {
     assert_eq!(decide(&RecordState::Absent, true, &first), Publish::Advance { previous: None });
     // After it had pointed it is unchanged, and that is worth a record.
     let pointed = as_built(1, &cut_off);
-    assert_eq!(decide(&pointed, true, &cut_off), Publish::Unchanged { untold: true });
+    assert_eq!(decide(&pointed, true, &cut_off), Publish::Unchanged { unrecorded: true });
     // A mended one, after a rollback by hand: to an earlier record, or to nothing.
     let mut mended = had(&[2, 3]);
     let restored = as_built(2, &mended);

@@ -1,4 +1,4 @@
-//! Which days hold an ID, and what a "yes" is worth.
+//! Which days contain an ID, and how likely a hit is a false positive.
 
 use serde::Serialize;
 
@@ -10,32 +10,32 @@ use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::protocol::RecordState;
 
-/// One day's answer about an ID.
+/// The lookup of an ID in the blob of one day.
 #[derive(Clone, Debug, Serialize)]
 pub struct DayLookup {
     /// The day.
     pub day: Day,
-    /// Whether its own blob holds the ID; `None` when it could not be asked.
+    /// Whether the day's own blob contains the ID; `None` when it could not be read.
     pub contains: Option<bool>,
-    /// The chance that it says "yes" to an ID that it does not hold: measured when it was built.
+    /// The chance of a hit for an ID that is not in it, measured when it was built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub false_positive: Option<f64>,
-    /// The blob that was asked.
+    /// The blob in which it was looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// The day's pointer names another day's blob now.
+    /// Whether the day's pointer names another day's blob now.
     pub rolled_back: bool,
-    /// Why it could not be asked.
+    /// Why the blob could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Store {
-    /// Asks one day's own blob: the pointer's if it is of that day, else the only one of that day.
-    /// `None` when the day has none. A blob that cannot be read is an answer without `contains`: one bad
-    /// day must not hide what the others say.
+    /// Looks an ID up in one day's own blob: the pointer's if it is of that day, else the only one of that
+    /// day. Returns `None` when the day has none. For a blob that cannot be read, `contains` is `None`: one
+    /// bad day must not hide the results of the others.
     ///
-    /// Cost: fetches and checks the whole blob.
+    /// Cost: it fetches and checks the complete blob.
     ///
     /// # Errors
     /// The store's, for pointers and listings.
@@ -50,7 +50,7 @@ impl Store {
         let own = named.filter(|blob| blob.day == day);
         let rolled_back = matches!(pointer, RecordState::Found(_)) && own.is_none();
         let (contains, false_positive, digest, error) = (None, None, None, None);
-        let nothing = DayLookup { day, contains, false_positive, digest, rolled_back, error };
+        let empty = DayLookup { day, contains, false_positive, digest, rolled_back, error };
         let blob = match own {
             Some(blob) => blob,
             None => match &self.blobs(filter, Some(day)).await?[..] {
@@ -58,31 +58,38 @@ impl Store {
                 [only] => only.clone(),
                 several => {
                     let error = format!("{} blobs, and the pointer names none", several.len());
-                    return Ok(Some(DayLookup { error: Some(error), ..nothing }));
+                    return Ok(Some(DayLookup { error: Some(error), ..empty }));
                 }
             },
         };
         let digest = Some(blob.digest);
-        Ok(Some(match self.ask_blob(&blob, id).await {
+        Ok(Some(match self.lookup_blob(&blob, id).await {
             Ok((contains, fpp)) => {
-                DayLookup { contains: Some(contains), false_positive: Some(fpp), digest, ..nothing }
+                DayLookup { contains: Some(contains), false_positive: Some(fpp), digest, ..empty }
             }
-            Err(error) => DayLookup { digest, error: Some(error.to_string()), ..nothing },
+            Err(error) => DayLookup { digest, error: Some(error.to_string()), ..empty },
         }))
     }
 
-    async fn ask_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
+    async fn lookup_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
         let fetched = self.fetch(blob, u64::MAX).await?;
         let (header, filter) = blob::open(fetched, blob)?;
         Ok((filter.contains(id), header.fpp_measured()))
     }
 }
 
-/// The chance that of independent events with these chances at least `n` happen.
+/// The chance that at least `n` of some independent events happen, given the chance of each.
 ///
 /// Cost: the square of their number.
+///
+/// ```
+/// use bloomsday_common::store::chance_of_at_least;
+///
+/// // Two false positives in two days with an fpp of 3 % each:
+/// assert!((chance_of_at_least(2, &[0.03, 0.03]) - 0.0009).abs() < 1e-12);
+/// ```
 pub fn chance_of_at_least(n: usize, chances: &[f64]) -> f64 {
-    // exactly[k]: the chance that k of those looked at so far happen.
+    // exactly[k]: the chance that exactly k of the events so far happen.
     let mut exactly = vec![0.0; chances.len() + 1];
     exactly[0] = 1.0;
     for (i, chance) in chances.iter().enumerate() {
@@ -99,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chance_of_many_false_yeses_is_binomial() {
+    fn the_chance_of_many_false_positives_is_binomial() {
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(close(chance_of_at_least(0, &[0.03; 14]), 1.0));
         assert!(close(chance_of_at_least(1, &[0.03; 14]), 1.0 - 0.97f64.powi(14)));

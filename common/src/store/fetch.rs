@@ -1,4 +1,4 @@
-//! Fetching a blob: ranged reads, a few at a time, digested and counted side by side while others arrive.
+//! Fetching a blob: ranged reads, a few at a time. Each is digested and counted while others arrive.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +18,16 @@ use crate::filter::count_ones;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
 
-/// What is read, digested and counted at a stretch, while a core's own cache holds it.
+/// How much is read, digested and counted at once: it fits into a core's own cache.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The digests of some parts, each with its offset.
 type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
 
 impl Store {
-    /// Fetches a blob into memory that a filter can use as it is, and digests and counts it on the way.
+    /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the way.
+    ///
+    /// `limit` is the largest size that is fetched.
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
@@ -33,19 +35,19 @@ impl Store {
         self.fetch_into(blob, limit, None).await
     }
 
-    /// [`Store::fetch`] into memory that a filter no longer needs, if it is large enough.
+    /// As [`Store::fetch`], into the memory `reused`, which no filter uses any more, if it fits.
     ///
     /// Cost: ranged reads, a few at a time; no byte past the object's stated size is read. A local file
-    /// is read by up to four threads, straight to its place.
+    /// is read by up to four threads, directly into the memory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::TooManyBytes`] past `limit`, [`Error::Memory`], or the store's;
-    /// an object replaced while it is read is an error, not a mixture.
+    /// an object that is replaced while it is read is an error.
     pub async fn fetch_into(
         &self,
         blob: &BlobKey,
         limit: u64,
-        spare: Option<Buffer>,
+        reused: Option<Buffer>,
     ) -> Result<RawBlob, Error> {
         let key = blob.to_string();
         let path = self.objects.path(&key);
@@ -61,8 +63,8 @@ impl Store {
         let no_memory = |source| Error::Memory { bytes: head.size, source };
         let bytes =
             usize::try_from(head.size).map_err(|_| no_memory(io::ErrorKind::OutOfMemory.into()))?;
-        let memory = match spare {
-            Some(spare) => spare.reuse(bytes),
+        let memory = match reused {
+            Some(buffer) => buffer.reuse(bytes),
             None => Buffer::zeroed(bytes),
         };
         let mut memory = memory.map_err(no_memory)?;
@@ -73,12 +75,12 @@ impl Store {
                 (memory, sums)
             };
             let done = tokio::task::spawn_blocking(read).await;
-            let (given_back, sums) = done.expect("reading a file does not panic");
-            memory = given_back;
+            let (returned, sums) = done.expect("reading a file does not panic");
+            memory = returned;
             if let Ok((digest, ones)) = sums {
                 return Ok(RawBlob { memory, digest, ones });
             }
-            // The general way fails too, and says why as for every store.
+            // Reading it as an object fails too, with the same messages as every store.
         }
         let (digest, ones) = self.read_ranges(&key, &path, &head, &mut memory).await?;
         Ok(RawBlob { memory, digest, ones })
@@ -134,21 +136,21 @@ impl Store {
     }
 }
 
-/// What is computed of a part of [`Parts::BYTES`], piece by piece.
+/// Digest and bit count of a part of [`Parts::BYTES`], computed piece by piece.
 struct Sums {
-    /// How many bytes the digest is of.
+    /// How many bytes of the blob the digest covers.
     content: usize,
     value: PartValue,
     ones: u64,
 }
 
 impl Sums {
-    /// Of the part that begins at `start`.
+    /// For the part that begins at `start`.
     fn begin(content: usize, start: usize) -> Sums {
         Sums { content, value: PartValue::begin(content, start), ones: 0 }
     }
 
-    /// Takes the piece at `offset`; what lies past the content is only counted.
+    /// Adds the piece at `offset`. Bytes past the content are only counted.
     fn take(&mut self, offset: usize, piece: &[u8]) {
         let inside = piece.len().min(self.content.saturating_sub(offset));
         self.value.update(&piece[..inside]);
@@ -175,7 +177,7 @@ fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
 /// the way, on up to four threads.
 ///
 /// # Errors
-/// The system's, and for a file of another size or one that is written to meanwhile.
+/// The system's, and for a file of another size or one that is written to at the same time.
 pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
     let (digest, ones) = read_file(file, &mut memory)?;
     Ok(RawBlob { memory, digest, ones })

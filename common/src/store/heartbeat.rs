@@ -1,7 +1,8 @@
-//! Who answers from what: a small record a server, beside the pointers; no coordination service.
+//! Which server uses which blob: a small record for each server, next to the pointers. No coordination
+//! service is needed.
 //!
-//! Age is told by the store's own clock, the moment the record was written there: a server whose clock
-//! is wrong, or that claims to be from the future, is neither younger nor older for it.
+//! The age of a record is measured by the store's clock, from the moment of its upload. So a server with a
+//! wrong clock does not look younger or older.
 
 use std::time::Duration;
 
@@ -15,27 +16,29 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 
-/// A server that has not written for so long is gone, as far as anybody can tell.
+/// A server that has not written for so long counts as gone.
 pub const EXPIRES: Duration = Duration::from_secs(3600);
-/// The most servers of a filter that are read; the others are counted.
+/// The most servers of a filter whose records are read; the others are counted.
 pub const MAX_SERVERS: usize = 1000;
 /// A longer error is cut.
 const MAX_ERROR_CHARS: usize = 300;
+/// How many records are read at the same time.
+const MAX_CONCURRENT_READS: usize = 16;
 
-/// What one server answers from.
+/// Which blob one server uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The server, by host and port.
     pub server: String,
     /// The version of its program.
     pub version: String,
-    /// The blob that answers; none before the first load.
+    /// The blob that lookups use; none before the first load.
     pub digest: Option<Digest>,
     /// That blob's day.
     pub day: Option<Day>,
-    /// Since when, by the server's clock.
+    /// When it was loaded, by the server's clock.
     pub loaded_at: Option<Timestamp>,
-    /// What went wrong at the last look, if anything did.
+    /// The error of the last poll, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -43,34 +46,34 @@ pub struct Heartbeat {
 /// The servers of a filter that are alive, and how many more there are.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Servers {
-    /// Alive, by name.
+    /// The servers that are alive, by name.
     pub servers: Vec<Heartbeat>,
-    /// Alive, but more than were read.
+    /// How many more are alive, but were not read.
     pub more: usize,
-    /// Records of servers that are gone.
+    /// How many records are of servers that are gone.
     pub expired: usize,
-    /// Records that cannot be read.
+    /// How many records cannot be read.
     pub unreadable: usize,
 }
 
 impl Store {
-    /// Writes what a server answers from, over what it wrote before.
+    /// Writes which blob a server uses, over its last record.
     ///
     /// # Errors
     /// The store's; [`Error::Forbidden`] with read-only credentials; [`Error::NoStore`] for a local store
-    /// whose folder is not there now.
+    /// whose folder does not exist now.
     pub async fn put_heartbeat(&self, filter: &FilterName, beat: &Heartbeat) -> Result<(), Error> {
         let key = key::server(filter, &beat.server);
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
-        self.must_be_there().await?;
+        self.ensure_folder().await?;
         self.objects.put(&key, bytes.into()).await
     }
 
-    /// A write to a local store makes the folders that it needs, the store's own too: where one that is
-    /// away for a while belongs, an empty one would be in its way when it comes back.
-    async fn must_be_there(&self) -> Result<(), Error> {
+    /// A write to a local store makes the folders that it needs, also the store's own. If the store is not
+    /// mounted for a while, a new empty folder would be in its way.
+    async fn ensure_folder(&self) -> Result<(), Error> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let path = folder.display().to_string();
         let looked = tokio::task::spawn_blocking(move || folder.is_dir()).await;
@@ -80,7 +83,7 @@ impl Store {
 
     /// The servers of a filter that wrote within the last hour.
     ///
-    /// Cost: a listing, and a request a server.
+    /// Cost: a listing, and a request for each server.
     ///
     /// # Errors
     /// The store's.
@@ -104,17 +107,18 @@ impl Store {
                     serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
                 };
                 let beat = records::read(&*self.records, &key, parse).await?.state.found().cloned();
-                // Its name is where it lies, whatever it says.
+                // Its name is that of its object, whatever the record says.
                 Ok::<_, Error>(beat.map(|beat| Heartbeat { server: name, ..beat }))
             }
         });
-        let beats: Vec<Option<Heartbeat>> = beats.buffered(16).try_collect().await?;
+        let beats: Vec<Option<Heartbeat>> =
+            beats.buffered(MAX_CONCURRENT_READS).try_collect().await?;
         let servers: Vec<Heartbeat> = beats.into_iter().flatten().collect();
         let unreadable = read - servers.len();
         Ok(Servers { servers, more: alive - read, expired: all - alive, unreadable })
     }
 
-    /// Deletes the records of servers that are gone; how many there were.
+    /// Deletes the records of servers that are gone. Returns their number.
     ///
     /// # Errors
     /// The store's.

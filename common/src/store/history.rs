@@ -1,4 +1,4 @@
-//! The history of a filter: one record an act.
+//! The history of a filter: one record for each event.
 
 use futures::{StreamExt, TryStreamExt};
 
@@ -10,9 +10,11 @@ use crate::protocol::RecordState;
 
 /// How many records of a history are read; older ones are left out.
 const MAX_HISTORY: usize = 1000;
+/// How many records are read at the same time.
+const MAX_CONCURRENT_READS: usize = 16;
 
 impl Store {
-    /// Writes a history record. Writing the same act again, with its outcome, replaces it.
+    /// Writes a history record. Writing the same event again, with its outcome, replaces it.
     ///
     /// # Errors
     /// The store's.
@@ -22,7 +24,8 @@ impl Store {
         self.objects.put(&key, act.to_bytes().into()).await
     }
 
-    /// The newest records of the history, newest first; at most 1,000, and none that is no record.
+    /// The newest records of the history, newest first: at most 1,000. Those that cannot be read are left
+    /// out.
     ///
     /// # Errors
     /// The store's.
@@ -30,20 +33,20 @@ impl Store {
         self.recent_history(filter, MAX_HISTORY).await
     }
 
-    /// As [`Store::history`], but at most so many records.
+    /// As [`Store::history`], but at most `max` records.
     ///
     /// # Errors
     /// The store's.
     pub async fn recent_history(
         &self,
         filter: &FilterName,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<HistoryEvent>, Error> {
         let folder = key::histories(filter);
         let mut names = self.objects.names(&folder).await?;
         names.retain(|name| name.ends_with(".json"));
         names.sort_unstable_by(|a, b| b.cmp(a));
-        names.truncate(most.min(MAX_HISTORY));
+        names.truncate(max.min(MAX_HISTORY));
         let records = futures::stream::iter(names)
             .map(|name| {
                 let key = format!("{folder}/{name}");
@@ -52,17 +55,17 @@ impl Store {
                         HistoryEvent::parse(bytes, &key).map_err(|e| e.to_string())
                     });
                     match read.await?.state {
-                        // Listed a moment ago: to leave it out could undo a rollback.
+                        // It was listed a moment ago: leaving it out could undo a rollback.
                         RecordState::Absent => {
                             let source = "it was listed, and is not there".into();
                             let gone = object_store::Error::Generic { store: "record", source };
                             Err(self.objects.error("read", &key, gone))
                         }
-                        seen => Ok(seen.found().cloned()),
+                        state => Ok(state.found().cloned()),
                     }
                 }
             })
-            .buffered(16);
+            .buffered(MAX_CONCURRENT_READS);
         records.try_filter_map(|act| async move { Ok(act) }).try_collect().await
     }
 }

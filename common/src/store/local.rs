@@ -215,8 +215,8 @@ pub(super) fn delete_abandoned(
     }
 }
 
-/// Reads at most one byte more than a record may have, as `Objects::read_record` does, so that a file that is too
-/// large compares equal to what was read of it and can be replaced.
+/// Reads at most one byte more than a record may have, as `Objects::read_record` does. So a file that is
+/// too large compares equal to what was read of it and can be replaced.
 fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes)?;

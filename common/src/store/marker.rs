@@ -1,5 +1,5 @@
-//! `{filter}/store.json`: a small record that says where the pointers of a filter live, left by the first
-//! build, so that whoever was told something else touches none of them.
+//! `{filter}/store.json`: a small record that says where the pointers of a filter live. The first build
+//! writes it, so that a program with another configuration does not touch them.
 //!
 //! ```json
 //! {
@@ -9,10 +9,10 @@
 //! }
 //! ```
 //!
-//! or `{"pointers": "store"}`. The address is for people alone: one Redis has many names, and none here
-//! holds a user or a password. A store without the record goes on working; the next build, repoint or
-//! pin leaves one. It is written once and never changed by a program: whoever moves the pointers deletes
-//! it. One that may not be read (a policy from before there were any) counts as absent.
+//! or `{"pointers": "store"}`. The address is only for people, because one Redis has many names; it never
+//! contains a user or a password. A store without the record works; the next build, repoint or pin writes
+//! one. A program writes it once and never changes it: a person who moves the pointers deletes it. One
+//! that may not be read (a policy that does not know it) counts as absent.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,10 +52,10 @@ impl Marker {
         }
     }
 
-    /// What whoever was told something else has to set.
-    fn remedy(&self, told: &Marker) -> String {
+    /// What a program with the configuration `here` has to change.
+    fn remedy(&self, here: &Marker) -> String {
         let key = self.key.as_deref().map(truncate).unwrap_or_default();
-        match (self.pointers.as_str(), told.pointers.as_str()) {
+        match (self.pointers.as_str(), here.pointers.as_str()) {
             ("store", _) => "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into(),
             ("redis", "redis") => format!("set `pointers_key = \"{key}\"` in bloomsday.toml"),
             ("redis", _) => {
@@ -72,7 +72,7 @@ impl Marker {
 }
 
 impl Store {
-    /// Refuses to go on where the store says that a filter's pointers live elsewhere.
+    /// Fails if the store says that a filter's pointers live in another place.
     ///
     /// Cost: one small read.
     ///
@@ -82,13 +82,15 @@ impl Store {
         self.marker(filter).await.map(drop)
     }
 
-    /// As [`Store::check_pointers`], and leaves a marker where there is none yet.
+    /// As [`Store::check_pointers`], and writes a marker where there is none yet.
     ///
-    /// Not where the history tells of pointers and the place that was configured has none: whoever was
-    /// never told of Redis must not be the first to say where a filter's pointers are.
+    /// It writes none when the history has pointers and the configured place has none: a program that is
+    /// not configured for Redis must not be the first to say where a filter's pointers live.
+    ///
+    /// Returns why no marker was written, if it is missing: that is not an error.
     ///
     /// # Errors
-    /// As [`Store::check_pointers`]. A store that was left without a marker is none: the text says why.
+    /// As [`Store::check_pointers`].
     pub async fn mark_pointers(&self, filter: &FilterName) -> Result<Option<String>, Error> {
         if self.marker(filter).await?.is_some() {
             return Ok(None);
@@ -105,7 +107,7 @@ impl Store {
         bytes.push(b'\n');
         let put = self.objects.put_if(&key, bytes.into(), &Precondition::absent()).await;
         let Err(error) = put else { return Ok(None) };
-        // Another program may have been first, or this one, with its answer lost.
+        // Another program may have written it first, or this one, whose response was lost.
         match (self.marker(filter).await?, error) {
             (Some(_), _) => Ok(None),
             (None, error @ Error::Forbidden { .. }) => Ok(Some(format!(
@@ -132,8 +134,8 @@ impl Store {
     async fn marker(&self, filter: &FilterName) -> Result<Option<Marker>, Error> {
         let key = key::marker(filter);
         let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| e.to_string());
-        let seen = match records::read::<Marker>(&*self.records, &key, parse).await {
-            // As it may not be read, it cannot be asked.
+        let state = match records::read::<Marker>(&*self.records, &key, parse).await {
+            // What may not be read counts as absent.
             Err(Error::Forbidden { .. }) => return Ok(None),
             read => read?.state,
         };
@@ -145,7 +147,7 @@ impl Store {
             here: here.describe(),
             remedy,
         };
-        match seen {
+        match state {
             RecordState::Absent => Ok(None),
             RecordState::Found(marker) if marker.is_of_the_same_place(&here) => Ok(Some(marker)),
             RecordState::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),

@@ -1,5 +1,4 @@
-//! Prune: drops pointers and deletes blobs that nothing reachable needs. What may go is
-//! [`crate::protocol`]'s decision.
+//! Prune: drops pointers and deletes blobs that no record needs. [`crate::protocol`] decides which.
 
 use jiff::Timestamp;
 
@@ -11,8 +10,8 @@ use crate::key::{self, BlobKey, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use crate::protocol::{self, RecordState, References, Retention};
 
-/// How often all references are read before prune gives up on a filter that keeps changing.
-const LOOKS: u32 = 8;
+/// How often all references are read before prune fails for a filter that keeps changing.
+const MAX_READS: u32 = 8;
 
 /// What a prune deleted, or would delete.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -21,23 +20,24 @@ pub struct Pruned {
     pub pointers: Vec<Day>,
     /// The blobs that were deleted.
     pub blobs: Vec<BlobKey>,
-    /// What killed uploads left in a local folder.
+    /// Files that killed uploads left in a local folder.
     pub abandoned: Vec<String>,
-    /// The size of both.
+    /// The size of blobs and files.
     pub bytes: u64,
-    /// Records that cannot be read: as they may name any blob, none was deleted.
+    /// Records that cannot be read. They may name any blob, so none was deleted.
     pub unreadable: Vec<String>,
 }
 
 impl Store {
-    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that nothing
-    /// names. References are read again before each delete.
+    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no record names.
+    /// References are read again before each delete.
     ///
     /// Cost: two listings of blobs, and for each delete two reads of every pointer.
     ///
     /// # Errors
-    /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nothing can
-    /// be known of what is needed. [`Error::OtherPointers`]. The store's; what was deleted until then stays deleted, and a next prune goes on.
+    /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody knows
+    /// what is needed. [`Error::OtherPointers`]. The store's: what was deleted until then stays deleted,
+    /// and the next prune continues.
     pub async fn prune(
         &self,
         filter: &FilterName,
@@ -51,8 +51,8 @@ impl Store {
         if dry_run || pruned.is_empty() {
             return Ok(pruned);
         }
-        // Told before it is done, so that whoever misses a blob later finds out why; and the age of
-        // this record is the store's clock, by which blobs are judged from here on.
+        // Recorded before it is done, so that a person who misses a blob later finds out why. The upload
+        // time of this record is the time of the store's clock, with which blobs' ages are compared below.
         act.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &act).await?;
         let written =
@@ -99,7 +99,7 @@ impl Store {
         let mut lost = 0;
         for object in self.objects.list(&key::blobs(filter)).await? {
             let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
-            // Without one pointer nothing may go: what would is only counted.
+            // Without any pointer nothing may be deleted: blobs that would be are only counted.
             let uploaded = object.uploaded;
             lost +=
                 usize::from(protocol::is_expiring(&blob, uploaded, now, &references, retention));
@@ -152,11 +152,11 @@ impl Store {
 
     /// What the pin and all pointers name, but for those of the days `without`.
     ///
-    /// They are read until two looks in a row agree: then that is what the store held at one moment
-    /// in between, and a blob that somebody hands from one record to another is not missed.
+    /// They are read until two reads in a row agree: then the store had exactly these records at one moment
+    /// between the reads, and a blob that moves from one record to another is not missed.
     async fn references(&self, filter: &FilterName, without: &[Day]) -> Result<References, Error> {
         let mut before = None;
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_READS {
             let now = self.records(filter).await?;
             if before.as_ref() == Some(&now.versions) {
                 let pointers = now.pointers.iter().filter(|(day, _)| !without.contains(day));
@@ -164,7 +164,7 @@ impl Store {
             }
             before = Some(now.versions);
         }
-        let now = format!("its pointers changed during each of {LOOKS} looks");
+        let now = format!("its pointers changed during each of {MAX_READS} reads");
         Err(Error::Changed { key: format!("{filter}/pointers"), now })
     }
 
@@ -181,7 +181,7 @@ impl Store {
         Ok(records)
     }
 
-    /// Refuses a blob that prune may be about to delete: an operator must not point at it.
+    /// Refuses a blob that prune may be about to delete: nobody should point at it.
     ///
     /// # Errors
     /// [`Error::Expiring`]; the store's.
@@ -202,7 +202,7 @@ impl Store {
     }
 }
 
-/// Everything that may name a blob, as one look found it.
+/// Everything that may name a blob, as it was read once.
 struct Records {
     pin: RecordState<Pin>,
     pointers: Vec<(Day, RecordState<Pointer>)>,

@@ -26,7 +26,7 @@ fn local() -> (tempfile::TempDir, Store) {
 }
 
 #[tokio::test]
-async fn one_of_two_writers_wins_and_the_other_is_told() {
+async fn one_of_two_writers_wins_and_the_other_fails() {
     let (_folder, store) = local();
     let read = store.pointer(&rt(), day()).await.unwrap();
     assert_eq!(read.state, RecordState::Absent);
@@ -61,7 +61,7 @@ async fn a_hand_written_line_is_followed_and_rolls_back() {
 }
 
 #[tokio::test]
-async fn an_unreadable_record_keeps_what_answers_and_an_absent_one_does_not() {
+async fn an_unreadable_record_keeps_the_filter_and_an_absent_one_does_not() {
     let (folder, store) = local();
     let days = [day(), day().minus(1)];
     let rt = rt();

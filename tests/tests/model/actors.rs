@@ -196,8 +196,8 @@ impl World {
         let (day, found) = (day_of(blob.0), seen(now.as_ref()));
         let past = Past::of(day, &self.acts(), &found, day_of(self.today), RETENTION);
         match protocol::publish(&key(blob), &found, now == start, &past) {
-            Publish::Unchanged { untold: false } => Building::Idle,
-            Publish::Unchanged { untold: true } => {
+            Publish::Unchanged { unrecorded: false } => Building::Idle,
+            Publish::Unchanged { unrecorded: true } => {
                 let told = self.tells(builder, blob, None);
                 Building::Ended { told, outcome: Outcome::Unchanged }
             }
