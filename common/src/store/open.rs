@@ -1,6 +1,6 @@
-//! Addresses → stores: which backend a URL or path means, with which settings.
+//! Opens a store by its address: which backend a URL or path means, with which settings.
 //!
-//! The only place that reads the environment for credentials, and none of them leaves it.
+//! Only this file reads credentials from the environment. No message contains them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::objects::Objects;
 use crate::error::Error;
 use crate::redact::{location, redact_url, redact_urls};
 
-/// How often a call to a store over a network is tried again before it is an error.
+/// How often a failed call of a store is retried over a network before it is an error.
 #[cfg(any(
     feature = "aws",
     feature = "azure",
     feature = "gcp",
-    feature = "http",
+    feature = "http-store",
     feature = "hdfs"
 ))]
 const MAX_RETRIES: usize = 4;
@@ -32,11 +32,11 @@ pub struct Location {
     pub objects: Arc<dyn ObjectStore>,
     /// The place in it; empty for its root.
     pub path: Path,
-    /// The address, fit for messages: without user, password or query.
+    /// The address for messages: without user, password or query.
     pub name: String,
-    /// The local folder that `objects` begins at, when it is one.
+    /// The local folder at which `objects` begins, for local files.
     pub folder: Option<PathBuf>,
-    /// Whether it is a plain HTTP server, which gives files and nothing else.
+    /// Whether it is a plain HTTP server, which can only return files.
     pub read_only: bool,
 }
 
@@ -47,26 +47,26 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
         let objects = Objects::new(location.objects, location.path, name, location.read_only);
         return Ok(Store::of(objects, vec![name.to_owned()]));
     };
-    let shown = folder.display().to_string();
+    let display = folder.display().to_string();
     if create {
         std::fs::create_dir_all(&folder).map_err(|source| Error::File {
             doing: "make the folder",
-            path: shown.clone(),
+            path: display.clone(),
             source,
         })?;
     } else if !folder.is_dir() {
-        return Err(Error::NoStore { path: shown });
+        return Err(Error::NoStore { path: display });
     }
     let real = folder.canonicalize().map_err(|source| Error::File {
         doing: "open the folder",
-        path: shown.clone(),
+        path: display.clone(),
         source,
     })?;
-    let backend = local(&real, &shown)?;
-    // People name the same folder by the path they typed, by its real path and by its URL.
+    let backend = local(&real, &display)?;
+    // People name the same folder by the path that they typed, by its real path and by its URL.
     let mut names = vec![real.display().to_string()];
     names.extend(Url::from_directory_path(&real).map(String::from).ok());
-    names.push(shown);
+    names.push(display);
     let objects = Objects::new(backend, Path::default(), &names[0], false);
     Ok(Store::local(objects, names, real))
 }
@@ -76,7 +76,7 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
 /// A local path need not exist.
 ///
 /// # Errors
-/// [`Error::StoreUrl`] for an address that is none, or whose kind of store was not compiled in.
+/// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in.
 pub fn open_objects(address: &str) -> Result<Location, Error> {
     if let Some(path) = local_path(address)? {
         // What exists is named by its real path, so that `..` and links mean what the shell means.
@@ -106,7 +106,7 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
     Ok(Location { objects, path, name: location(&url), folder: None, read_only })
 }
 
-/// The path of an address that is no URL, or a `file:` one.
+/// The path, if the address is a path or a `file:` URL.
 fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
     if address.is_empty() {
         return Err(wrong(address, "it is empty"));
@@ -124,12 +124,12 @@ fn local_path(address: &str) -> Result<Option<PathBuf>, Error> {
 
 fn local(root: &std::path::Path, address: &str) -> Result<Arc<dyn ObjectStore>, Error> {
     let files = LocalFileSystem::new_with_prefix(root).map_err(|e| wrong(address, e))?;
-    // Off by default, and a blob must be on the disk before a pointer names it.
+    // Off by default, but a blob must be on the disk before a pointer names it.
     Ok(Arc::new(files.with_fsync(true)))
 }
 
-/// One call to a store gives up after a minute, so that an unreachable one is reported as such.
-#[cfg(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http"))]
+/// A call of a store fails after a minute, so that an unreachable store is reported.
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp", feature = "http-store"))]
 fn retries() -> object_store::RetryConfig {
     use std::time::Duration;
     object_store::RetryConfig {
@@ -170,9 +170,9 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let store = builder.with_retry(retries()).build();
             Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
-        #[cfg(feature = "http")]
+        #[cfg(feature = "http-store")]
         ObjectStoreScheme::Http => {
-            // The HTTP client names whole addresses in its traces.
+            // The HTTP client writes complete addresses into its traces.
             if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
                 let why = "a user, a password or a query in an HTTP address would be shown in logs: \
                            serve the blobs without, inside a network that may read them";
@@ -180,7 +180,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             }
             let mut base = url.clone();
             base.set_path("/");
-            // Whoever writes http:// means it; otherwise the client would take https:// only.
+            // The address says http:// on purpose; by default the client accepts only https://.
             let options = object_store::ClientOptions::new().with_allow_http(true);
             let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
             let store = builder.with_client_options(options).with_retry(retries()).build();
@@ -189,18 +189,18 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
         other => {
             let why = format!(
                 "{other:?} is not compiled in: use a local path, or build with the feature \
-                 `aws`, `azure`, `gcp` or `http`"
+                 `aws`, `azure`, `gcp` or `http-store`"
             );
             Err(wrong(&location(url), why))
         }
     }
 }
 
-/// HDFS by its own protocol. The Hadoop configuration that `HADOOP_CONF_DIR` names tells of name services
-/// and Kerberos.
+/// HDFS by its own protocol. Name services and Kerberos come from the Hadoop configuration that
+/// `HADOOP_CONF_DIR` names.
 ///
-/// It writes a new object atomically and never over another, but cannot replace one only if it is
-/// unchanged: a record that is changed in place needs another home.
+/// HDFS creates a new object atomically and never overwrites one, but it has no conditional replacement.
+/// So pointers must live in Redis.
 #[cfg(feature = "hdfs")]
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
@@ -224,7 +224,7 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     Err(wrong(&location(url), "HDFS is not compiled in: build with the feature `hdfs`"))
 }
 
-/// Settings from the environment whose names begin with `prefix` and mean something to the backend.
+/// Settings from the environment whose names begin with `prefix` and that the backend knows.
 ///
 /// Not `std::env::vars()`: it panics on a variable that is not UTF-8.
 #[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
@@ -235,8 +235,8 @@ fn environment<K: std::str::FromStr>(prefix: &'static str) -> impl Iterator<Item
     })
 }
 
-/// Whatever is wrong with an address: its password is not for the message, nor for what a parser says,
-/// which often repeats the address.
+/// The error for an address, without its password: neither in the address nor in a parser's message, which
+/// often repeats the address.
 fn wrong(address: &str, why: impl ToString) -> Error {
     let url = redact_url(address);
     let why = redact_urls(&why.to_string().replace(address, &url));
