@@ -1,9 +1,9 @@
-//! [`Budget`]: one figure for memory, shared out among all that a build holds.
+//! [`Budget`]: divides the memory of a build.
 //!
-//! While the input is read these are hashes, column chunks, what of them is unpacked, and a sample of raw
-//! IDs; after that what is left of the hashes, the filter, and the filter as it was read back or
-//! yesterday's. Hashes that stay in memory leave room for two filters; those that were spilled are no
-//! longer there by then.
+//! During the scan a build needs memory for hashes, column chunks, unpacked pages and a sample of
+//! raw IDs. Afterwards it needs memory for the distinct hashes, the filter, and a second filter:
+//! the copy that is read back, or the previous day's. If the hashes stay in memory, the budget
+//! keeps space for two filters next to them. Spilled hashes take no memory at that time.
 
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{Murmur3, Xxh3};
@@ -12,54 +12,57 @@ use bloomsday_common::memory::{Available, available};
 use crate::error::Error;
 use crate::scan::ScanBudget;
 
-/// The program itself with its libraries, and what its allocator does not give back: up to 190 MB were
-/// measured with two threads.
+/// The program with its libraries, and memory that its allocator does not return to the system.
 const BASE_BYTES: u64 = 208 << 20;
-/// What a thread works with, and the slab of hashes that it cannot work without.
+/// The memory of a thread, with the one slab of hashes that it always has.
 const PER_THREAD_BYTES: u64 = 16 << 20;
-/// What all threads together unpack: most need some megabytes, and a thread with more waits for the others.
+/// The bytes that all threads together unpack. Most threads need a few megabytes; one with more
+/// waits for the others.
 const MIN_UNPACKED_BYTES: u64 = 64 << 20;
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
-/// Footers and what is known from them, before and beside all else: what a small budget gives to them, and
-/// what is always enough.
+/// The bytes for footers and what is kept of them: the share of a small budget, and a share that is
+/// always enough.
 const MIN_FOOTER_BYTES: u64 = 128 << 20;
 const MAX_FOOTER_BYTES: u64 = 1 << 30;
-/// Compressed column chunks in memory at a time; what they leave for the next ones is there beside them.
+/// The bytes of compressed column chunks in memory. The pool of unused buffers may take as many
+/// again.
 const MAX_IN_FLIGHT_BYTES: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
 const MAX_SAMPLE_BYTES: u64 = 64 << 20;
-/// What a small budget still gives to chunks, and to the sample.
+/// The share of chunks, and of the sample, in a small budget.
 const MIN_SHARE_BYTES: u64 = 4 << 20;
 
-/// How memory is shared out.
+/// The shares of a build's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Bytes of hashes in memory at once; more go to disk.
+    /// The bytes of hashes in memory; more go to the temporary file.
     pub hashes: u64,
-    /// Bytes of compressed chunks, and of what is unpacked.
+    /// The bytes of compressed chunks, of unpacked pages and of footers.
     pub scan: ScanBudget,
-    /// Bytes of sampled IDs.
+    /// The bytes of sampled IDs.
     pub sample: usize,
-    /// Bytes of everything else.
+    /// The bytes of everything else.
     rest: u64,
 }
 
-/// What a day will take, at most.
+/// The most that a build needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
-    /// Bytes of memory.
+    /// The bytes of memory.
     pub memory: u64,
-    /// Bytes of disk, when not all hashes stay in memory.
+    /// The bytes of the temporary file; 0 if all hashes stay in memory.
     pub spilled: u64,
 }
 
 impl Budget {
-    /// Shares out `memory` for a build of this layout and target on `threads` threads.
+    /// Divides `memory` for a build of this layout and false-positive probability on `threads`
+    /// threads.
     ///
     /// # Errors
-    /// An impossible target.
+    /// The probability is impossible.
     pub fn of(memory: u64, layout: Layout, fpp: f64, threads: usize) -> Result<Budget, Error> {
-        // More IDs do not change what each takes, and a filter of fewer is rounded up by more.
+        // A filter for this many IDs has the same bits per ID as a larger one; a smaller one is
+        // rounded up.
         const SIZING_IDS: u64 = 1 << 24;
         let filter =
             Shape::for_ids(layout, SIZING_IDS, fpp)?.body_bytes() as f64 / SIZING_IDS as f64;
@@ -68,7 +71,7 @@ impl Budget {
         let sample = (memory / 8).clamp(MIN_SHARE_BYTES, MAX_SAMPLE_BYTES);
         let rest = BASE_BYTES + PER_THREAD_BYTES.saturating_mul(threads as u64);
         let unpacked = (memory / 8).clamp(MIN_UNPACKED_BYTES, MAX_UNPACKED_BYTES);
-        // Most of it is free again before any column is read.
+        // Most of it is free again when the column is read.
         let footers = (memory / 4).clamp(MIN_FOOTER_BYTES, MAX_FOOTER_BYTES);
         let left = memory.saturating_sub(rest.saturating_add(2 * in_flight + unpacked + sample));
         Ok(Budget {
@@ -79,21 +82,21 @@ impl Budget {
         })
     }
 
-    /// What so many rows will take, and the filter for them when none has an ID of another.
+    /// What a build of `rows` rows needs with this filter, if each row has a different ID.
     pub fn needs(&self, rows: u64, filter: Shape) -> Needs {
         let hashes = rows.saturating_mul(hash_bytes(filter.layout()));
         let spills = hashes > self.hashes;
-        let held = if spills { 0 } else { hashes };
+        let kept = if spills { 0 } else { hashes };
         let filters = 2 * filter.body_bytes();
         let ScanBudget { in_flight, unpacked, .. } = self.scan;
         let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
-        let memory = self.rest + self.sample as u64 + reading.max(held + filters);
-        // As they came, and once more without duplicates.
+        let memory = self.rest + self.sample as u64 + reading.max(kept + filters);
+        // All hashes, and once more without duplicates.
         Needs { memory, spilled: if spills { 2 * hashes } else { 0 } }
     }
 }
 
-/// What a hash takes in memory.
+/// The bytes of a hash in memory.
 fn hash_bytes(layout: Layout) -> u64 {
     let bytes = match layout {
         Layout::Blocked => size_of::<Xxh3>(),
@@ -102,13 +105,15 @@ fn hash_bytes(layout: Layout) -> u64 {
     bytes as u64
 }
 
-/// What a build may take when nobody says: three quarters of what the machine or its cgroup can give now.
+/// The default memory of a build: three quarters of what the machine or its cgroup has available
+/// now.
 pub fn default_memory() -> u64 {
     available().map_or(4 << 30, |available| available.bytes / 4 * 3)
 }
 
-/// Whether memory for a filter, and for its copy that is read back, is there: the system would grant
-/// more, and kill the process at the first touch. One that does not tell refuses nothing.
+/// Refuses a filter that does not fit in memory together with the copy that is read back. The
+/// system would grant the memory and kill the process at the first touch. If the available memory
+/// is unknown, no filter is refused.
 ///
 /// # Errors
 /// [`TooLarge`](Error::TooLarge), with the numbers.
@@ -136,7 +141,8 @@ mod tests {
                     let shape = Shape::for_ids(layout, rows, fpp).unwrap();
                     let needs = budget.needs(rows, shape);
                     let filters = 2 * shape.body_bytes() + budget.rest + budget.sample as u64;
-                    // A filter that is too large for the budget is larger than it however it is made.
+                    // A filter that is too large for the budget is larger than it however it is
+                    // made.
                     let slack = 1 << 12;
                     assert!(needs.memory <= memory.max(filters) + slack, "{rows}: {needs:?}");
                     assert!(needs.spilled > 0 || !spilled_before, "{rows} rows fit, fewer did not");

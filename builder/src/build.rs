@@ -1,4 +1,5 @@
-//! [`build`]: the whole pipeline, step by step, always in this order: build, verify, publish, point.
+//! [`build`]: runs all steps of a build, always in this order: build, upload, verify, move the
+//! pointer.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +26,64 @@ use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
 use crate::{fill, previous_day, publish, quality, source, verify};
 
-/// Builds one day and points at it.
+/// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
 ///
-/// The blob depends only on the set of IDs and the parameters. This works on its own thread for
-/// seconds at a time: run it on a runtime that has nothing else to do.
+/// The blob depends only on the set of IDs and the parameters: the same input gives the same bytes.
+/// The future blocks its thread for seconds at a time, so use a runtime without other tasks.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, RecordBatch, StringArray};
+/// use bloomsday_builder::gates::Gates;
+/// use bloomsday_builder::{Job, Window, build};
+/// use bloomsday_common::filter::Layout;
+/// use bloomsday_common::pointer::Outcome;
+/// use bloomsday_common::protocol::Retention;
+/// use bloomsday_common::store::Store;
+/// use parquet::arrow::ArrowWriter;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A Parquet file with one column of 1,000 IDs.
+/// let folder = tempfile::tempdir()?;
+/// let input = folder.path().join("2026-11-19.parquet");
+/// let ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..1_000).map(|n| format!("u{n}"))));
+/// let batch = RecordBatch::try_from_iter([("user_id", ids)])?;
+/// let mut writer = ArrowWriter::try_new(std::fs::File::create(&input)?, batch.schema(), None)?;
+/// writer.write(&batch)?;
+/// writer.close()?;
+///
+/// let job = Job {
+///     filter: "retargeting".parse()?,
+///     day: "2026-11-19".parse()?,
+///     inputs: vec![format!("{}/{{day}}.parquet", folder.path().display())],
+///     window: Window::default(),
+///     column: "user_id".into(),
+///     fpp: 0.03,
+///     layout: Layout::Blocked,
+///     memory: 512 << 20,
+///     spill_folder: folder.path().into(),
+///     threads: 2,
+///     by: "example".into(),
+///     gates: Gates::default(),
+///     accept_change: None,
+///     retention: Retention::default(),
+///     dry_run: false,
+/// };
+/// let store = folder.path().join("store");
+/// std::fs::create_dir(&store)?;
+/// let store = Store::open(store.to_str().ok_or("the path is not UTF-8")?)?;
+/// let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// let report = runtime.block_on(build(&job, &store, &|_progress| ()))?;
+/// assert_eq!(report.outcome, Outcome::Published);
+/// assert_eq!(report.ids, 1_000);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// When the input cannot be read, the filter does not verify, or the store fails. The pointer is then
-/// as it was. A day that is refused or superseded is a [`Report`], not an error.
+/// The input cannot be read, the filter fails a check, or the store fails. The pointer is then
+/// unchanged. A day that is refused or superseded is not an error: see [`Report::outcome`].
 pub async fn build(
     job: &Job,
     store: &Store,
@@ -56,9 +107,10 @@ async fn run<H: IdHash>(
         ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
     };
     refuse_the_future(job.day, act.at)?;
-    // An impossible rate is impossible for any number of IDs: say so before hours of reading.
+    // An impossible rate is impossible for any number of IDs, so the check comes before hours of
+    // reading.
     Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
-    // Before anything else, so that whatever an operator does from now on is noticed.
+    // This read comes first, so the build notices each later change by an operator.
     let read = store.pointer(&job.filter, job.day).await?;
     let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
 
@@ -71,7 +123,7 @@ async fn run<H: IdHash>(
         let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
         report.reason = Some(format!(
             "{} {} has no ID: {rows} rows, {nulls} of them null, {invalid} empty or over 1,024 bytes; \
-             nothing was published and the pointer is as it was",
+             nothing was published and the pointer is unchanged",
             job.filter, job.day
         ));
         return finish(store, report, act, began).await;
@@ -84,7 +136,9 @@ async fn run<H: IdHash>(
     let filter = fill::fill(&distinct, shape, job.threads)?;
     crash_point("filled");
     let header = measure::<H>(job, &distinct, &filter);
-    quality::check_quality(&header, &filter)?;
+    if let Some(warning) = quality::check_quality(&header, &filter)? {
+        report.warn(warning);
+    }
     report.bits_per_id = shape.bits() as f64 / distinct.n_ids() as f64;
     report.fpp_measured = header.fpp_measured();
     report.seconds.fill = clock.elapsed().as_secs_f64();
@@ -103,6 +157,7 @@ async fn run<H: IdHash>(
         progress(Progress::Verify);
         let (header_read, filter_read) = uploaded;
         verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
+        // Its warning is in the report already: these are the same bits.
         quality::check_quality(&header_read, &filter_read)?;
         crash_point("verified");
         report.seconds.verify = clock.elapsed().as_secs_f64();
@@ -120,8 +175,8 @@ async fn run<H: IdHash>(
             && let Some((blob, ids)) = &compared.ids
         {
             report.warn(format!(
-                "the history tells of no accepted build of an earlier day, and there is one: \
-                 IDs are judged by the {ids} of {blob} alone; was the history deleted?"
+                "the history has no accepted build of an earlier day, but a pointer leads to {blob}: \
+                 the gate `ids` uses its {ids} IDs only; was the history deleted?"
             ));
             baseline = baseline.or_ids(*ids);
         }
@@ -150,6 +205,8 @@ async fn run<H: IdHash>(
     finish(store, report, HistoryEvent { previous: update.previous, ..act }, began).await
 }
 
+/// Refuses a day that cannot have ended yet.
+///
 /// # Errors
 /// [`Error::FutureDay`] for a day after tomorrow.
 pub(crate) fn refuse_the_future(day: Day, now: Timestamp) -> Result<(), Error> {
@@ -157,7 +214,8 @@ pub(crate) fn refuse_the_future(day: Day, now: Timestamp) -> Result<(), Error> {
     if day > newest { Err(Error::FutureDay { day, newest }) } else { Ok(()) }
 }
 
-/// Reads the input: distinct hashes and a sample of raw IDs, or nothing when there was no ID.
+/// Reads the input. Returns the distinct hashes and samples of raw IDs, or `None` if there is no
+/// ID.
 async fn gather<H: IdHash>(
     job: &Job,
     report: &mut Report,
@@ -185,7 +243,7 @@ async fn gather<H: IdHash>(
 
     let clock = Instant::now();
     progress(Progress::Count);
-    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
+    let partitions = Arc::into_inner(partitions).expect("all writers are finished");
     let distinct = partitions.distinct(job.threads)?;
     report.ids = distinct.n_ids();
     report.seconds.count = clock.elapsed().as_secs_f64();
@@ -193,7 +251,7 @@ async fn gather<H: IdHash>(
     Ok((distinct.n_ids() > 0).then_some((distinct, samples)))
 }
 
-/// What one decoding thread does with its IDs.
+/// Hashes and samples the IDs of one decoding thread.
 struct IdSink<H: IdHash> {
     writer: PartitionWriter<H, Arc<Partitions<H>>>,
     sample: Sample,
@@ -228,7 +286,7 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
     }
 }
 
-/// Completes the report and leaves a record of it.
+/// Completes the report and appends it to the history.
 pub(crate) async fn finish(
     store: &Store,
     mut report: Report,
@@ -238,14 +296,14 @@ pub(crate) async fn finish(
     report.seconds.total = began.elapsed().as_secs_f64();
     report.pinned = match store.pin(&report.filter).await {
         Ok(pin) => !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), Step::Continue),
-        // What was done is done: only the word about a pin is missing.
+        // The build is complete; only this field of the report is unknown.
         Err(error) => {
-            tracing::warn!("whether a pin holds the fleet is not known: {error}");
+            tracing::warn!("cannot read whether a pin overrides this day's pointer: {error}");
             false
         }
     };
     let act = report.to_event(act);
-    // An unchanged day is no event; a failed record must not turn a published day into an error.
+    // An unchanged day is no event. A failed record must not turn a published day into an error.
     let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
     if is_event && let Err(error) = store.append_event(&report.filter, &act).await {
         tracing::warn!("the history lacks this build: {error}");

@@ -4,90 +4,90 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket};
 use bloomsday_common::redact::describe_source;
 
-/// The error of this crate. Ask [`Error::kind`] what to do; never parse the text.
+/// The error of this crate. [`Error::kind`] says what to do about it; do not parse the text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the contract with the store says.
+    /// An error of the store, of a record or of a blob.
     #[error(transparent)]
     Common(#[from] bloomsday_common::error::Error),
-    /// A day that cannot be over yet.
+    /// A day that cannot have ended yet.
     #[error("{day} is in the future: the newest day that can be built now (UTC) is {newest}")]
     FutureDay {
-        /// The day asked for.
+        /// The day of the job.
         day: Day,
-        /// The newest that is allowed.
+        /// The newest day that can be built.
         newest: Day,
     },
-    /// A filter that is not as good as its IDs should make it.
+    /// A filter whose rate or bits its IDs do not explain.
     #[error("the filter was refused before it was pointed at: {why}")]
     Unsound {
-        /// The numbers.
+        /// The measured and the expected numbers.
         why: String,
     },
     /// A file of another system that cannot be imported.
     #[error("{file} cannot be imported as a filter of Guava's: {why}")]
     Foreign {
-        /// The file.
+        /// The name of the file.
         file: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A filter that lost IDs on its way through the store.
+    /// A published filter that lacks IDs.
     #[error(
-        "the published bytes answer \"no\" to {lost} of {of} IDs (and to {lost_samples} of those asked \
-         by their bytes): nothing was pointed at; check this machine's memory and the store, and \
+        "the published filter lacks {lost} of {of} IDs (and {lost_samples} of those looked up by their \
+         bytes): nothing was pointed at; check this machine's memory and the store, and \
          build again"
     )]
     Lost {
-        /// Distinct IDs whose hash was answered "no".
+        /// Distinct IDs whose hash is a miss.
         lost: u64,
-        /// Distinct IDs.
+        /// The number of distinct IDs.
         of: u64,
-        /// Sampled raw IDs that were answered "no".
+        /// Sampled raw IDs that are a miss.
         lost_samples: u64,
     },
-    /// Hashes that are not those that were written.
+    /// Hashes that changed in memory or in the temporary file.
     #[error(
         "the hashes {read} are not those {written}: nothing was pointed at; check this machine's memory \
          and the disk that --memory spills to, and build again"
     )]
     Changed {
-        /// What wrote them.
+        /// The step that wrote them.
         written: &'static str,
-        /// What read something else.
+        /// The step that read other hashes.
         read: &'static str,
     },
-    /// Not enough memory.
+    /// The system has no memory.
     #[error("no memory for {what} of {bytes} bytes: {source}")]
     Memory {
-        /// What it was for.
+        /// What the memory is for.
         what: &'static str,
-        /// Its size.
+        /// How many bytes.
         bytes: u64,
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A filter that would not fit into memory together with its copy.
+    /// A filter that does not fit in memory together with its copy.
     #[error(
         "the filter and the copy that is read back need {needed} bytes of memory, and {available} are \
          available ({by}): build where there is more, or with a larger --fpp"
     )]
     TooLarge {
-        /// Bytes of both.
+        /// The bytes of both.
         needed: u64,
-        /// Bytes there are.
+        /// The available bytes.
         available: u64,
-        /// Who says so.
+        /// What limits them: the machine or a cgroup.
         by: String,
     },
-    /// There was no memory for partitions, or the spill file failed.
+    /// There is no memory for partitions, or the temporary file failed.
     #[error("cannot keep partitions: {source}; free some memory or disk space, or change --memory")]
     Spill {
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// No input at all.
+    /// An input that matches nothing.
     #[error(
         "nothing matches the input `{input}` of {day}: check that the day's files have arrived, \
          and the path (a glob matches files, not folders: end it with `/*.parquet`, or with \
@@ -99,40 +99,40 @@ pub enum Error {
         /// The day.
         day: Day,
     },
-    /// No input on earlier days of a window.
+    /// Earlier days of a window without input.
     #[error(
         "the {of} days up to {day} lack {missing} with any input: {days}; bring their files, or build \
          without them: --window-missing allow (`window_missing = \"allow\"`)"
     )]
     NoDays {
-        /// The day that is built.
+        /// The day of the job.
         day: Day,
-        /// How many days the window has.
+        /// The number of days of the window.
         of: u32,
         /// How many of them have no input.
         missing: usize,
-        /// The first of these.
+        /// The first days without input.
         days: String,
     },
-    /// A window that cannot be.
+    /// An impossible window.
     #[error("a window of {days} days (`window_days`, --window-days) cannot be: {why}")]
     Window {
-        /// How many days were asked for.
+        /// The number of days of the window.
         days: u32,
         /// What is wrong with it.
         why: String,
     },
-    /// Something among the files that can be none.
+    /// Something among the input that cannot be a file.
     #[error("{file} cannot be read: {}; {remedy}", describe_source(.why))]
     NotAFile {
-        /// What it is called.
+        /// Its name.
         file: String,
         /// What it is.
         why: String,
         /// What to do.
         remedy: &'static str,
     },
-    /// An input that cannot be understood.
+    /// An input that is not a valid glob.
     #[error("the input `{input}` is not a usable glob: {why}")]
     Glob {
         /// The input, with its day filled in.
@@ -140,93 +140,93 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// Too much of something for one build.
+    /// More of something than a limit.
     #[error("{name} has {got} {what}, more than the {limit} allowed: {remedy}")]
     TooMany {
         /// The file or input.
         name: String,
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How much there is.
+        /// The number that was found.
         got: u64,
         /// The limit.
         limit: u64,
         /// What to do.
         remedy: &'static str,
     },
-    /// The store would not list or give an input.
+    /// The store failed to list or read an input.
     #[error("cannot {doing} {name}: {}{}", hint(.source), describe_source(.source))]
     Input {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// The file or input.
         name: String,
-        /// The store's own words.
+        /// The error of the store's client.
         source: Box<object_store::Error>,
     },
-    /// A file became another one.
+    /// A file that changed during the build.
     #[error(
         "{file} was replaced while it was being read: run the build again once its writer is done"
     )]
     Replaced {
-        /// The file.
+        /// The name of the file.
         file: String,
     },
-    /// A file that is something else.
+    /// A file that is not Parquet.
     #[error(
         "{file} is not a Parquet file, or only a part of one: {why}; if it belongs to the input, \
          write it again; if not, name the others with a glob such as `*.parquet`"
     )]
     NotParquet {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// How it can be told.
+        /// What shows it.
         why: String,
     },
     /// A damaged file.
     #[error("{file} is damaged: {}; write the file again, or leave it out of the input", describe_source(.why))]
     Corrupt {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What does not fit, and in which row group.
+        /// What contradicts what, and in which row group.
         why: String,
     },
-    /// A sound file of a kind that this program does not read.
+    /// A sound file with a feature that this program does not support.
     #[error("{file} cannot be read: {what}; write the file again without that")]
     Unsupported {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What is not supported.
+        /// The feature.
         what: String,
     },
     /// A file without the column.
     #[error("{file} has no column `{column}`; it has {}", describe_source(.known))]
     NoColumn {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// The column asked for.
+        /// The column of the job.
         column: String,
-        /// Its columns, cut to a sensible number.
+        /// The first of its columns.
         known: String,
     },
-    /// A column that holds no IDs.
+    /// A column whose type is not that of an ID.
     #[error(
         "column `{column}` of {file} cannot be used as an ID: {}; \
          an ID is a string, binary, an integer or a UUID",
         describe_source(.why)
     )]
     NotAnId {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// The column asked for.
+        /// The column of the job.
         column: String,
-        /// Its type, or what else is in the way.
+        /// Its type, or what else is wrong with it.
         why: String,
     },
-    /// The system refused a thread.
+    /// The system did not start a thread.
     #[error("cannot start a decoding thread: {source}")]
     Thread {
-        /// The system's words.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -236,7 +236,7 @@ impl Error {
         Error::Spill { source }
     }
 
-    /// Sorts the error by what can be done about it.
+    /// Classifies the error by what can be done about it.
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
@@ -260,7 +260,7 @@ impl Error {
     }
 }
 
-/// What a store's error means for a build: a refusal stays one, an unreachable store may come back.
+/// Classifies an error of a store: a refusal is permanent, an unreachable store may come back.
 fn input_kind(error: &object_store::Error) -> Kind {
     use object_store::Error as E;
     match error {
@@ -275,7 +275,7 @@ fn input_kind(error: &object_store::Error) -> Kind {
     }
 }
 
-/// The remedy that an operator at night would otherwise have to guess.
+/// The remedy for an error of a store.
 fn hint(error: &object_store::Error) -> &'static str {
     match error {
         _ if is_forbidden(error) => {

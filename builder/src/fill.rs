@@ -1,4 +1,4 @@
-//! Distinct hashes → a filled filter. Knows no counts, gates or stores.
+//! Distinct hashes → a filter. Knows no counts, gates or stores.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,19 +11,20 @@ use crate::error::Error;
 use crate::parallel::parallel_map;
 use crate::partition::Distinct;
 
-/// Runs of blocks for each thread to take, so that one that the machine holds up leaves the last of its share
-/// to the others; fewer where there would be more than [`MAX_RUNS`], since a partition that reaches into two
-/// runs is looked at twice.
+/// The runs of blocks per thread. Each thread takes the next run when it is free, so a slow thread
+/// takes fewer. There are at most [`MAX_RUNS`] (or one per thread), since a partition that overlaps
+/// two runs is read twice.
 const RUNS_PER_THREAD: usize = 16;
 const MAX_RUNS: usize = 512;
 
 /// Fills a filter of this shape with every hash.
 ///
-/// A run of whole blocks belongs to one thread, which takes the partitions that reach into it, so plain
-/// stores are enough and the bits do not depend on the number of threads.
+/// Each run of blocks belongs to one thread, which reads the partitions that overlap it. So plain
+/// stores are enough, and the bits do not depend on the number of threads.
 ///
 /// # Errors
-/// [`Error::Memory`], or the system's when a spilled partition cannot be read.
+/// [`Error::Memory`]: no memory for the filter. [`Error::Spill`]: a spilled partition cannot be
+/// read.
 pub fn fill<H: IdHash>(
     distinct: &Distinct<H>,
     shape: Shape,
@@ -42,15 +43,15 @@ pub fn fill<H: IdHash>(
 }
 
 fn fill_run<H: IdHash>(run: &mut FilterShard<'_>, distinct: &Distinct<H>) -> io::Result<()> {
-    // The bounds are asked before `run` is borrowed to be filled.
+    // `bounds` is a copy, since the closures below borrow `run`.
     let bounds = run.bounds();
     let run = RefCell::new(run);
-    let wanted = |first, last| {
-        let wanted = bounds.overlaps(first, last);
-        if wanted {
+    let overlaps = |first, last| {
+        let overlaps = bounds.overlaps(first, last);
+        if overlaps {
             run.borrow_mut().prefault(first, last);
         }
-        wanted
+        overlaps
     };
-    distinct.for_each_in_range(wanted, |hashes| run.borrow_mut().insert_in_range(hashes))
+    distinct.for_each_in_range(overlaps, |hashes| run.borrow_mut().insert_in_range(hashes))
 }

@@ -1,11 +1,11 @@
-//! "Is this day good?": the day's numbers against absolute limits and against the days before.
+//! [`Gates`]: compares a day's numbers with absolute limits and with earlier days.
 //!
-//! Pure: knows counts and the history, never files, filters or pointers. A number passes or fails like
-//! this (for `overlap`, where too little is the trouble, the other way round; `ids`, `files` and
-//! `input_bytes` are refused on both sides of their band):
+//! Pure functions of counts and the history; knows no files, filters or pointers. A number passes
+//! or fails like this. For `overlap`, where a small number is suspicious, the picture is mirrored.
+//! `ids`, `files` and `input_bytes` are refused on both sides of their band.
 //!
 //! ```text
-//!    passes            passes unless above band × norm          refused
+//!    passes          passes unless above band × baseline        refused
 //! ──────────────┼────────────────────────────────────────┼──────────────
 //!             floor                                     cap
 //! ```
@@ -16,50 +16,67 @@ use bloomsday_common::day::Day;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use serde::{Deserialize, Serialize};
 
-/// How many accepted days before tell what is normal: the newest that there are.
+/// The number of accepted earlier days in a baseline: the newest ones.
 pub const BASELINE_DAYS: usize = 7;
-/// How old they may be: after an outage of weeks a bad day is likeliest, and something to compare with
-/// is better than nothing. Pointers are looked for no further back, too.
+/// The greatest age of a day in a baseline. It is large because a bad day is most likely after an
+/// outage of weeks, and an old baseline is better than none. Earlier pointers have the same limit.
 pub const MAX_BASELINE_AGE_DAYS: u32 = 400;
-/// From so many days that all read the same number of files, fewer are worth a word.
+/// After this many days with the same number of files, fewer files cause a warning.
 const STABLE_FILES_DAYS: usize = 3;
-/// An overlap is a share with a sampling error; it is refused only if so many deviations below.
+/// The overlap has a sampling error. It is refused only if it is this many deviations below its
+/// limit.
 const OVERLAP_DEVIATIONS: f64 = 3.0;
 
-/// The limits of one number.
+/// The limits of one gate.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// The lower absolute limit.
     pub floor: f64,
-    /// How many times more (or less) than the norm is tolerated; at least 1.
+    /// The tolerated factor above (or below) the baseline; at least 1.
     pub band: f64,
     /// The upper absolute limit.
     pub cap: f64,
 }
 
-/// What makes a day suspicious.
+/// The limits that make a day suspicious. A build refuses a suspicious day.
+///
+/// ```
+/// use bloomsday_builder::gates::{Baseline, Counts, Gates, Limits, evaluate};
+///
+/// let gates = Gates { ids: Limits { floor: 1_000.0, band: 2.0, cap: 1e9 }, ..Gates::default() };
+/// gates.check().unwrap();
+///
+/// // Yesterday had 1,000,000 IDs; today has 400,000, which is less than half.
+/// let baseline = Baseline::default().or_ids(1_000_000);
+/// let counts = Counts { rows: 500_000, ids: 400_000, ..Counts::default() };
+/// let verdicts = evaluate(&counts, &baseline, &gates);
+/// let ids = verdicts.iter().find(|verdict| verdict.gate == "ids").unwrap();
+/// assert!(!ids.passed);
+/// assert_eq!((ids.low, ids.high), (500_000.0, 2_000_000.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gates {
-    /// Distinct IDs: fewer than `floor` or more than `cap` are refused, and in between more than
-    /// `band` times more or less than the median.
+    /// Distinct IDs. Fewer than `floor` or more than `cap` are refused; in between the number must
+    /// be within a factor of `band` of the baseline's median.
     pub ids: Limits,
-    /// Share of rows without an ID: up to `floor` passes, above `cap` is refused, and in between more
-    /// than `band` × the median.
+    /// Share of rows without an ID. Up to `floor` passes, and more than `cap` is refused; in
+    /// between the share must not exceed `band` × the median.
     pub nulls: Limits,
-    /// Share of rows whose ID was empty or too long; as `nulls`.
+    /// Share of rows whose ID is empty or too long; the rule is that of `nulls`.
     pub invalid: Limits,
-    /// Rows with an ID for each distinct ID; as `nulls`, but against the newest day before.
+    /// Rows with an ID per distinct ID; the rule is that of `nulls`, with the newest earlier day in
+    /// place of the median.
     pub duplicates: Limits,
-    /// Share of IDs that the day before held as well: less than `floor` is refused, `cap` and more
-    /// passes, and in between less than the median / `band` is refused.
+    /// Share of IDs that the newest earlier filter contains. Less than `floor` is refused, and
+    /// `cap` or more passes; in between the share must be at least the median / `band`.
     pub overlap: Limits,
-    /// Files read; as `ids`. The default band is wide: compaction honestly changes the number ten times,
-    /// and IDs, rows and bytes tell more. One file less than on all days before is only a warning.
+    /// Files read; the rule is that of `ids`. The default band is wide, because compaction may
+    /// change the number tenfold. One file less than on all earlier days causes a warning only.
     pub files: Limits,
-    /// The size of these files, all columns and as compressed; as `ids`. Another codec, or some more
-    /// columns, stay within the default band.
+    /// The size of these files, with all columns, compressed; the rule is that of `ids`. The
+    /// default band permits another codec, or a few more columns.
     pub input_bytes: Limits,
 }
 
@@ -79,10 +96,10 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Says what is impossible in these limits.
+    /// Checks that the limits are possible.
     ///
     /// # Errors
-    /// The key and what is wrong with it.
+    /// The key, and what is wrong with its limits.
     pub fn check(&self) -> Result<(), String> {
         let named = [
             ("ids", self.ids),
@@ -105,18 +122,18 @@ impl Gates {
     }
 }
 
-/// The numbers of the day that is judged.
+/// The numbers of a day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Rows read.
     pub rows: u64,
     /// Rows without an ID.
     pub nulls: u64,
-    /// Rows whose ID was empty or too long.
+    /// Rows whose ID is empty or too long.
     pub invalid: u64,
     /// Distinct IDs.
     pub ids: u64,
-    /// Share of these IDs that the newest day before held, and its standard deviation.
+    /// Share of the IDs that the newest earlier filter contains, and its standard deviation.
     pub overlap: Option<(f64, f64)>,
     /// Files read.
     pub files: Option<u64>,
@@ -124,43 +141,43 @@ pub struct Counts {
     pub input_bytes: Option<u64>,
 }
 
-/// One number, what it was held against, and how that ended.
+/// The result of one gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Which number.
+    /// The name of the gate.
     pub gate: &'static str,
-    /// The day's.
+    /// The day's number.
     pub value: f64,
-    /// The norm; absent without days before.
+    /// The baseline; `None` without earlier days.
     pub norm: Option<f64>,
-    /// Less is refused.
+    /// The gate refuses less than this.
     pub low: f64,
-    /// More is refused.
+    /// The gate refuses more than this.
     pub high: f64,
-    /// Whether it lies in between.
+    /// Whether the day passed.
     pub passed: bool,
 }
 
-/// What was normal on the days before.
+/// What is normal, from earlier days.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
     ids: Option<f64>,
     nulls: Option<f64>,
     invalid: Option<f64>,
-    /// Of the newest day before.
+    /// Of the newest earlier day.
     duplicates: Option<f64>,
     overlap: Option<f64>,
     files: Option<f64>,
     input_bytes: Option<f64>,
-    /// The number of files that every one of several days had.
+    /// The number of files, if several days all had the same.
     stable_files: Option<f64>,
 }
 
 impl Baseline {
-    /// The medians of the last [`BASELINE_DAYS`] accepted days before `day`, however old within
-    /// [`MAX_BASELINE_AGE_DAYS`]: of each the last build that was accepted; a day that an operator pointed
-    /// elsewhere tells nothing of what is normal. A number that a day's record lacks has its median from
-    /// the others.
+    /// Computes the medians of the newest [`BASELINE_DAYS`] accepted days before `day`, if they are
+    /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. A day
+    /// whose pointer an operator moved to another day's blob does not count. If the record of a day
+    /// lacks a number, the median is that of the other days.
     pub fn of(day: Day, history: &[HistoryEvent]) -> Baseline {
         let mut acts: Vec<&HistoryEvent> = history.iter().collect();
         acts.sort_by_key(|act| act.at);
@@ -185,7 +202,7 @@ impl Baseline {
             }
         }
         let newest = accepted.values().rev().take(BASELINE_DAYS);
-        // The newest first.
+        // From the newest day to the oldest.
         let days: Vec<Numbers> = newest.map(|act| Numbers::of_act(act)).collect();
         let median_of =
             |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
@@ -203,27 +220,27 @@ impl Baseline {
         }
     }
 
-    /// Whether no day before tells how many IDs are normal.
+    /// Whether no earlier day has a number of IDs.
     pub fn lacks_ids(&self) -> bool {
         self.ids.is_none()
     }
 
-    /// Takes the IDs of an earlier day's filter for normal, when the history tells of none.
+    /// Uses the number of IDs of an earlier filter if the history has none.
     pub fn or_ids(self, ids: u64) -> Baseline {
         Baseline { ids: self.ids.or(Some(ids as f64)), ..self }
     }
 
-    /// What to say of fewer files than every day before had: honest if a writer was changed, and a file
-    /// that is missing if not.
+    /// Returns a warning if there are fewer files than on each earlier day: a file may be missing,
+    /// unless the writer was changed.
     pub fn fewer_files(&self, files: u64) -> Option<String> {
-        let usual = self.stable_files.filter(|usual| (files as f64) < *usual)?;
+        let stable = self.stable_files.filter(|stable| (files as f64) < *stable)?;
         Some(format!(
-            "{files} files were read, where each of the days before had {usual}: is one missing?"
+            "{files} files were read, and each of the days before had {stable}: is one missing?"
         ))
     }
 }
 
-/// A day's counts as the numbers that are judged.
+/// The numbers of the gates, from a day's counts.
 struct Numbers {
     ids: f64,
     nulls: Option<f64>,
@@ -264,12 +281,13 @@ impl Numbers {
     }
 }
 
-/// Judges a day. What cannot be judged, such as an overlap without a day before, has no verdict.
+/// Evaluates all gates for a day. A gate without a number, such as `overlap` without an earlier
+/// day, has no verdict.
 pub fn evaluate(counts: &Counts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
     let numbers = Numbers::of(counts);
     let too_much = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
         let Limits { floor, band, cap } = limits;
-        // Without a norm only the cap counts.
+        // Without a baseline only the cap counts.
         let high = norm.map_or(cap, |norm| (band * norm).clamp(floor, cap));
         value.map(|value| verdict(gate, value, 0.0, norm, (0.0, high)))
     };
@@ -313,14 +331,14 @@ fn verdict(
 }
 
 impl std::fmt::Display for Verdict {
-    /// The numbers of a refusal, in a line.
+    /// Formats the numbers in one line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Verdict { gate, value, norm, low, high, passed } = self;
         let what = match *gate {
             "ids" => "distinct IDs",
             "nulls" => "share of rows without an ID",
             "invalid" => "share of rows with an empty or too long ID",
-            "duplicates" => "rows a distinct ID",
+            "duplicates" => "rows per distinct ID",
             "files" => "files read",
             "input_bytes" => "bytes of input",
             _ => "overlap with the day before",

@@ -1,6 +1,7 @@
-//! A Parquet column → the bytes of its IDs.
+//! A Parquet column's type → the bytes of its IDs.
 //!
-//! The only file that knows Parquet and Arrow types. No I/O, and nothing here knows of hashes.
+//! Knows Parquet's and Arrow's types; [`scan`](crate::scan) knows Parquet's files and pages. No
+//! I/O, and no hashes.
 
 use std::sync::Arc;
 
@@ -30,43 +31,43 @@ pub struct Column {
     levels: FieldLevels,
 }
 
-/// What its values mean.
+/// The meaning of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Bytes as they are, which may have to be text.
+    /// Bytes as they are; for some columns they must be UTF-8.
     Bytes,
     Uuid,
-    /// A number of so many bits, which may be fewer than those it is stored in.
+    /// An integer of `bits` bits, which may be fewer than its storage has.
     Integer {
         bits: u8,
         is_signed: bool,
     },
-    /// A number of at most so many digits, none of them behind the point.
+    /// A whole number of at most `digits` digits.
     Decimal {
         digits: u32,
     },
-    /// Of a writer that saw nothing but nulls, and had no other type to give.
+    /// Only nulls: the writer knew no type.
     Null,
 }
 
-/// What a number of rows held.
+/// The counts of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All of the rows.
     pub rows: u64,
     /// Rows without an ID, because it or a struct around it is null.
     pub nulls: u64,
-    /// Rows whose ID is empty or too long; no filter holds such an ID.
+    /// Rows whose ID is empty or too long; no filter contains such an ID.
     pub invalid: u64,
 }
 
 impl Column {
-    /// Finds the column `name` of `file`: a column of its own, or `user.device.id` for a value in
-    /// nested structs. A column whose own name has dots in it is found as well.
+    /// Finds the column `name` of `file`: a top-level column, or a value in nested structs, such as
+    /// `user.device.id`. The name of a column may itself contain dots.
     ///
     /// # Errors
-    /// [`Error::NoColumn`]: there is none.
-    /// [`Error::NotAnId`]: it is a struct, repeated, ambiguous, or of a type that is no ID.
+    /// [`Error::NoColumn`]: there is no such column. [`Error::NotAnId`]: it is a struct, repeated,
+    /// ambiguous, or its type is not that of an ID. [`Error::Corrupt`]: its schema is invalid.
     pub fn find(schema: &SchemaDescriptor, name: &str, file: &str) -> Result<Column, Error> {
         let refuse = |why: String| Error::NotAnId { file: file.into(), column: name.into(), why };
         let path = |leaf: usize| schema.column(leaf).path().string();
@@ -102,19 +103,18 @@ impl Column {
         Ok(Column { leaf, kind, text: is_text(&column, kind), projected, levels })
     }
 
-    /// Its number among the leaf columns of the file it was found in.
+    /// Its number among the leaf columns of its file.
     pub fn leaf(&self) -> usize {
         self.leaf
     }
 
-    /// The schema of a file that has this column and no other.
-    ///
-    /// Read through it, a file's other columns can be of types that nobody knows.
+    /// The schema of a file with this column only. So the other columns of a file may have unknown
+    /// types.
     pub fn schema(&self) -> &SchemaDescPtr {
         &self.projected
     }
 
-    /// Whether its values, if these are byte arrays as they are, must be UTF-8; `None` for other columns.
+    /// Whether its values must be UTF-8, if they are byte arrays; `None` for other columns.
     pub fn is_text(&self) -> Option<bool> {
         self.text
     }
@@ -125,7 +125,7 @@ impl Column {
         &self.levels
     }
 
-    /// How many bytes each value has in a file, if each has as many; else 0.
+    /// The bytes of each value in a file, if all have the same number; otherwise 0.
     pub(crate) fn width(&self) -> usize {
         let column = self.projected.column(0);
         match column.physical_type() {
@@ -137,23 +137,26 @@ impl Column {
         }
     }
 
-    /// Whether it is read as another one is.
+    /// Whether both columns are read in the same way.
     pub(crate) fn is_like(&self, other: &Column) -> bool {
         (self.leaf, self.kind, self.text) == (other.leaf, other.kind, other.text)
             && self.projected.root_schema() == other.projected.root_schema()
     }
 
-    /// Whether it can have no values at all.
+    /// Whether the column has nulls only.
     pub(crate) fn is_null(&self) -> bool {
         self.kind == Kind::Null
     }
 
-    /// Calls `take` for each legal ID of a batch that was read with [`Column::levels`], in order.
+    /// Calls `take` for each valid ID of a batch that was read with [`Column::levels`], in order.
     ///
-    /// Cost: no allocation for any ID. A panic if the batch is of another kind of file.
+    /// Cost: no allocation per ID.
     ///
     /// # Errors
-    /// A number that its type does not have, as text.
+    /// A number exceeds its type, as text.
+    ///
+    /// # Panics
+    /// If the batch is from a file with another schema.
     pub(crate) fn for_each_id(
         &self,
         batch: &RecordBatch,
@@ -167,7 +170,7 @@ impl Column {
             array = group.column(0);
             levels.push(array);
         }
-        // Of each level only what is there: most columns have no nulls, and none are asked for.
+        // Only the levels with nulls: most columns have none, and then no row is checked.
         let nulls: Vec<_> =
             levels.iter().filter_map(|a| a.nulls()).filter(|n| n.null_count() > 0).collect();
         let here = |row: usize| !nulls.iter().any(|n| n.is_null(row));
@@ -219,7 +222,7 @@ impl Column {
     }
 }
 
-/// Passes on what may be in a filter, and counts both.
+/// Passes on valid IDs and counts valid and invalid ones.
 pub(crate) struct IdValidator<'a, F> {
     take: &'a mut F,
     taken: u64,
@@ -231,7 +234,7 @@ impl<F: FnMut(&[u8])> IdValidator<'_, F> {
         IdValidator { take, taken: 0, invalid: 0 }
     }
 
-    /// What was passed on, as the counts of so many rows.
+    /// The counts of `rows` rows.
     pub(crate) fn counts(&self, rows: u64) -> Counts {
         let IdValidator { taken, invalid, .. } = *self;
         Counts { rows, nulls: rows - taken - invalid, invalid }
@@ -262,7 +265,8 @@ fn try_each<A: ArrayAccessor>(
     rows.try_for_each(|row| pass(array.value(row)))
 }
 
-/// Hands over a number that is stored in 32 or 64 bits: as it is with a sign, and without one.
+/// Passes on a number that is stored in 32 or 64 bits. The arguments are its signed and unsigned
+/// value.
 #[inline(always)]
 fn number<F: FnMut(&[u8])>(
     signed: i64,
@@ -293,7 +297,7 @@ fn number<F: FnMut(&[u8])>(
     Ok(())
 }
 
-/// Hands over a whole number that is stored as bytes, the highest first, in two's complement.
+/// Passes on a whole number in big-endian two's complement.
 fn unscaled<F: FnMut(&[u8])>(
     bytes: &[u8],
     digits: u32,
@@ -333,7 +337,7 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// Hands over a number as decimal ASCII; 20 bytes hold the least i64 and the greatest u64.
+/// Passes on a number as decimal ASCII. 20 bytes are enough for the least i64 and the greatest u64.
 #[inline]
 fn decimal(negative: bool, mut size: u64, pass: impl FnOnce(&[u8])) {
     let mut text = [0_u8; 20];
@@ -368,7 +372,7 @@ fn uuid_text(bytes: &[u8]) -> [u8; 36] {
     text
 }
 
-/// Says what the values of a column mean, or why it is no ID at all.
+/// The meaning of a column's values, or why its type is not that of an ID.
 fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
     use ConvertedType as C;
     use LogicalType as L;
@@ -416,7 +420,7 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
     Err(format!("its type is {}", type_name(column)))
 }
 
-/// A decimal that is a whole number: Snowflake's and Oracle's integers.
+/// A decimal without fraction: the integers of Snowflake and Oracle.
 fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, String> {
     // As many as an engine's own decimals have.
     const MAX_DIGITS: u32 = 38;
@@ -439,7 +443,7 @@ fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result
     }
 }
 
-/// Why a list is no column of IDs, and what to do about it.
+/// Why a list cannot be an ID, and the remedy.
 fn repeated(name: &str) -> String {
     let leaf = name.split('.').next().unwrap_or(name);
     format!(
@@ -456,7 +460,8 @@ fn uuid(bytes: i32) -> Result<Kind, String> {
     }
 }
 
-/// Also a bound on memory: a reader fills this many bytes for each row, null or not.
+/// Checks a fixed width. It also bounds memory: the decoder takes this many bytes for each row,
+/// null or not.
 fn fixed(bytes: i32) -> Result<(), String> {
     if usize::try_from(bytes).is_ok_and(|bytes| ID_BYTES.contains(&bytes)) {
         return Ok(());
@@ -465,7 +470,7 @@ fn fixed(bytes: i32) -> Result<(), String> {
     Err(format!("each of its values has {bytes} bytes, and an ID has {least} to {most}"))
 }
 
-/// A type as people know it, with what Parquet calls it where that says more.
+/// The name of a type for people, with the name that Parquet uses.
 fn type_name(column: &ColumnDescriptor) -> String {
     let physical = column.physical_type();
     let annotation = match (column.logical_type_ref(), column.converted_type()) {
@@ -488,7 +493,7 @@ fn type_name(column: &ColumnDescriptor) -> String {
     format!("{annotation} ({physical})")
 }
 
-/// The columns there are, as far as a person wants to read on.
+/// The first columns, as a list for people.
 fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
     const MAX_LISTED: usize = 20;
     const MAX_NAME_CHARS: usize = 100;
@@ -504,8 +509,8 @@ fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
     shown.join(", ") + &more
 }
 
-/// The schema of a file that has one leaf column of `schema` and no other. Numbers have no annotation in
-/// it: decoders make a number fit its annotation by cutting off what does not.
+/// The schema of a file with one leaf column of `schema` only. Numbers have no annotation in it,
+/// because decoders silently truncate a number to its annotation.
 fn project_leaf(
     schema: &SchemaDescriptor,
     leaf: usize,
@@ -516,7 +521,7 @@ fn project_leaf(
     Ok(SchemaDescriptor::new(root.expect("find gives a leaf of this schema")))
 }
 
-/// Keeps of `part` what leads to the leaf that has `before` leaves in front of it.
+/// Keeps the path in `part` to the leaf with `before` leaves before it.
 fn prune(part: &TypePtr, before: &mut usize, kind: Kind) -> Result<Option<TypePtr>, ParquetError> {
     if part.is_primitive() {
         let found = *before == 0;
@@ -535,7 +540,7 @@ fn prune(part: &TypePtr, before: &mut usize, kind: Kind) -> Result<Option<TypePt
     Ok(None)
 }
 
-/// A leaf without the annotation of a number.
+/// Removes the annotation of a number.
 fn bare(leaf: &TypePtr, kind: Kind) -> Result<TypePtr, ParquetError> {
     if !matches!(kind, Kind::Integer { .. } | Kind::Decimal { .. }) {
         return Ok(Arc::clone(leaf));
@@ -552,13 +557,13 @@ fn bare(leaf: &TypePtr, kind: Kind) -> Result<TypePtr, ParquetError> {
         .map(Arc::new)
 }
 
-/// As [`Column::is_text`] tells. Arrow checks neither JSON nor what has no annotation.
+/// See [`Column::is_text`]. Arrow checks neither JSON nor values without an annotation.
 fn is_text(column: &ColumnDescriptor, kind: Kind) -> Option<bool> {
     let values = column.physical_type() == Physical::BYTE_ARRAY && kind == Kind::Bytes;
     values.then(|| column.converted_type() == ConvertedType::UTF8)
 }
 
-/// As [`Column::levels`] tells.
+/// See [`Column::levels`].
 fn levels(projected: &SchemaDescriptor) -> Result<FieldLevels, ParquetError> {
     let plain = parquet_to_arrow_schema(projected, None)?;
     let views = as_views(plain.fields());

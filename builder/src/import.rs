@@ -1,5 +1,5 @@
-//! [`import`]: another system's filter → a published blob. No IDs are known, so what can be checked is
-//! checked on the bits: their fill, and the rate measured with IDs no filter can hold.
+//! [`import()`]: another system's filter → a published blob. The IDs are unknown, so only the bits
+//! are checked: their number, and the rate that is measured with IDs that no filter contains.
 
 use std::time::Instant;
 
@@ -19,31 +19,32 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::{publish, quality, verify};
 
-/// A fuller filter answers "yes" to most questions: surely not what somebody meant to publish.
+/// The highest false-positive probability of an imported filter. Above it most lookups are hits.
 const MAX_FPP: f64 = 0.5;
 
 /// What to import.
 pub struct Import {
-    /// The filter.
+    /// The filter to publish.
     pub filter: FilterName,
-    /// The day whose IDs the file holds.
+    /// The day that the filter is for.
     pub day: Day,
-    /// The file: what Guava's `BloomFilter.writeTo` wrote.
+    /// The content of the file: what Guava's `BloomFilter.writeTo` wrote.
     pub file: Buffer,
-    /// What messages call the file.
+    /// The name of the file in messages.
     pub name: String,
-    /// Who imports, for the records.
+    /// Who imports. The history and the pointer record it.
     pub by: String,
-    /// How long blobs are kept: one that prune may be about to delete is uploaded again.
+    /// How long the store keeps blobs. A blob that prune may soon delete is uploaded again.
     pub retention: Retention,
-    /// Check, but write nothing.
+    /// Check the file, but write nothing to the store.
     pub dry_run: bool,
 }
 
-/// Publishes a file of Guava's as a day, by the same steps as a build.
+/// Publishes a file of Guava's as the filter of a day, with the same steps as a build.
 ///
 /// # Errors
-/// [`Error::Foreign`] when the file is none of Guava's or its filter is empty or overfull; the store's.
+/// [`Error::Foreign`]: the file is not one of Guava's, or its filter is empty or too full. Or the
+/// store fails.
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let began = Instant::now();
     let now = Timestamp::now();
@@ -54,7 +55,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
 
     let filter = blob::import_guava(job.file).map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
-    quality::check_quality(&header, &filter)?;
+    let warning = quality::check_quality(&header, &filter)?;
     let encoded = blob::encode(&header, &filter);
     let mut report = Report {
         blob: Some(encoded.key().clone()),
@@ -66,6 +67,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         ..Report::empty(&header.filter, job.day, header.shape.layout(), header.fpp_target)
     };
     report.dry_run = job.dry_run;
+    warning.into_iter().for_each(|warning| report.warn(warning));
     let mut act = HistoryEvent {
         day: Some(job.day),
         blob: report.blob.clone(),
@@ -88,7 +90,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     finish(store, report, act, began).await
 }
 
-/// The header of a filter whose IDs nobody knows: their number follows from the fill.
+/// The header of a filter whose IDs are unknown: their number follows from the number of set bits.
 fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, String> {
     let shape = filter.shape();
     let ones = filter.count_ones();
@@ -99,9 +101,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         return Err("no bit is set: the filter is empty".into());
     }
     if rate > MAX_FPP {
-        return Err(format!(
-            "{fill:.3} of its bits are set: it would answer \"yes\" to most questions"
-        ));
+        return Err(format!("{fill:.3} of its bits are set: most lookups would be hits"));
     }
     // Swamidass & Baldi 2007: n = −m/k · ln(1 − fill).
     let ids = -(shape.bits() as f64) / f64::from(shape.probes()) * (1.0 - fill).ln();

@@ -1,7 +1,7 @@
 //! A day's Parquet files → a published blob.
 //!
-//! The way of an ID: `source → scan → hash → partition → fill → blob → publish`. Each step is a module
-//! that does not know the next one. [`build()`] connects them:
+//! The way of an ID: `source → scan → hash → partition → fill → blob → publish`. Each step is a
+//! module that does not know the next one. [`build()`] connects them:
 //!
 //! ```no_run
 //! use bloomsday_builder::{Job, Window, build};
@@ -30,7 +30,7 @@
 //!     dry_run: false,
 //! };
 //! let report = build(&job, &store, &|_| ()).await?;
-//! println!("{}: {} IDs", report.outcome, report.ids);
+//! println!("{:?}: {} IDs", report.outcome, report.ids);
 //! # Ok(())
 //! # }
 //! ```

@@ -1,8 +1,9 @@
 //! Hashes → distinct hashes: partitions the hashes of a day and removes their duplicates.
 //!
-//! A partition is an interval of hashes, and therefore of the filter's blocks. Its duplicates are removed
-//! in a core's cache, and its hashes are filled next to those of its neighbours. Memory has a budget.
-//! Hashes beyond it go to a temporary file without a name, which the system removes when the process ends.
+//! A partition is an interval of hashes, and therefore of the filter's blocks. Its duplicates are
+//! removed in a core's cache, and its hashes are filled next to those of its neighbours. Memory has
+//! a budget. Hashes beyond it go to a temporary file without a name, which the system removes when
+//! the process ends.
 //!
 //! | module | does |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The newest earlier day's filter, to compare a day with. What stands in the way is a warning, never
-//! silence: the other gates go on judging.
+//! Compares a day with the newest earlier filter. A failure is a warning in the report; the other
+//! gates still apply.
 
 use bloomsday_common::blob;
 use bloomsday_common::hash::IdHash;
@@ -13,31 +13,32 @@ use crate::job::Job;
 use crate::partition::Distinct;
 use crate::verify;
 
-/// How many earlier days' pointers are tried, the newest first, until one leads to a sound filter.
+/// The most earlier days that are tried, from the newest, until one has a sound filter.
 const MAX_TRIED: usize = 8;
-/// A store that does not answer so often is asked no more: each time may take a minute.
+/// After this many timeouts of the store no further day is tried: each may take a minute.
 const MAX_UNREACHABLE: usize = 2;
-/// An earlier filter of twice this day's size is fetched whatever the budget: a day of half the IDs can
-/// be honest, and with room for itself and its copy there is room for that one too.
+/// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have
+/// half the IDs, and the memory for the filter and its copy also fits the earlier one.
 const HONEST_RATIO: u64 = 2;
-/// Small filters are never in the way.
+/// An earlier filter of this size is fetched with any budget.
 const SMALL_BYTES: u64 = 8 << 20;
 
-/// What an earlier day tells.
+/// The result of the comparison with an earlier day.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// The share of the day's IDs that the earlier filter holds, and its standard deviation.
+    /// The share of the day's IDs that the earlier filter contains, and its standard deviation.
     pub(crate) overlap: Option<(f64, f64)>,
-    /// The earlier filter, and how many IDs it holds.
+    /// The blob of the earlier filter, and its number of IDs.
     pub(crate) ids: Option<(BlobKey, u64)>,
     /// What could not be compared, and why.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Asks a day's IDs of the newest earlier filter that can be had, however old within
+/// Looks the day's IDs up in the newest earlier filter that is not older than
 /// [`MAX_BASELINE_AGE_DAYS`].
 ///
-/// `own` is the size of the day's own blob. Cost: a listing of the pointers, a fetch, and a question an ID.
+/// `own` is the size of the day's own blob. Cost: a listing of the pointers, a fetch, and a lookup
+/// per ID.
 pub(crate) async fn compare<H: IdHash>(
     job: &Job,
     store: &Store,
@@ -88,7 +89,7 @@ pub(crate) async fn compare<H: IdHash>(
             Err(error) => {
                 unreachable += usize::from(error.is_transient());
                 skip(error.to_string());
-                // What the record says is better than nothing.
+                // The pointer has the number of IDs, too.
                 let ids = pointer.ids.map(|ids| (pointer.blob.clone(), ids));
                 compared.ids = compared.ids.or(ids);
                 continue;
@@ -113,7 +114,7 @@ pub(crate) async fn compare<H: IdHash>(
     compared
 }
 
-/// The largest blob that is fetched to compare with, beside a day's own filter.
+/// The largest earlier blob that is fetched, in addition to the day's own filter.
 fn max_fetch_bytes(memory: u64, own: u64) -> u64 {
     let honest = own.saturating_mul(HONEST_RATIO).saturating_add(SMALL_BYTES);
     let budget = memory.saturating_sub(own).max(honest);

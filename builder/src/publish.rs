@@ -1,4 +1,5 @@
-//! Filter → store: upload, read back, and let the protocol decide about the pointer.
+//! Filter → store: uploads the blob, reads it back, and moves the pointer if the protocol permits
+//! it.
 
 use std::time::Duration;
 
@@ -15,18 +16,19 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 
-/// How often a blob that reads back damaged is uploaded again before the build gives up.
+/// The most uploads of one blob: a blob that reads back damaged is uploaded again.
 const MAX_UPLOADS: u32 = 2;
-/// How often a blob is read back that somebody replaces while it is read, and the pause between.
+/// The most attempts to read a blob back while other builds replace it, and the pause between them.
 const MAX_READ_BACKS: u32 = 20;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Brings a blob into the store and reads it back whole.
+/// Uploads a blob and reads all of it back.
 ///
-/// What already lies under its name is used if it is sound, and uploaded over if it is not.
+/// If the store already has a sound blob with this key, nothing is uploaded. A damaged one is
+/// replaced.
 ///
 /// # Errors
-/// The store's; or why the bytes that came back were refused.
+/// The store fails, or the bytes that were read back are damaged.
 pub async fn upload(
     store: &Store,
     encoded: &EncodedBlob<'_>,
@@ -59,11 +61,11 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
     let fetched = loop {
         tries += 1;
         match store.fetch(key, u64::MAX).await {
-            // Other builds of the same IDs upload the same blob over it, each of them once.
+            // Other builds of the same IDs may replace it with the same blob, each of them once.
             Err(error) if error.was_replaced() && tries < MAX_READ_BACKS => {
                 tokio::time::sleep(READ_BACK_PAUSE).await;
             }
-            // A body that breaks off is not read again by the store's client.
+            // The store's client does not retry a body that breaks off.
             Err(error) if error.is_transient() && tries == 1 => {}
             other => break other?,
         }
@@ -72,27 +74,27 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
     blob::open(fetched, key)
 }
 
-/// How the attempt to move a pointer ended.
+/// The result of the attempt to move a pointer.
 pub struct PointerUpdate {
     /// `Published`, `Unchanged` or `Superseded`.
     pub outcome: Outcome,
-    /// What the pointer named before.
+    /// The blob that the pointer named before.
     pub previous: Option<BlobKey>,
-    /// Why it did not move, and how to move it by hand.
+    /// Why the pointer did not move, and how to move it by hand.
     pub reason: Option<String>,
 }
 
-/// The pointer of a day as it was when the build began.
+/// A day's pointer at the start of the build.
 pub struct PointerSnapshot {
     /// The filter.
     pub filter: FilterName,
     /// The day.
     pub day: Day,
-    /// What the pointer said.
+    /// The content and version of the pointer.
     pub read: Versioned<Pointer>,
 }
 
-/// What may be done to a day's pointer, and what that follows from.
+/// What a build may do with a day's pointer, and the facts behind it.
 pub struct Decision {
     /// The decision.
     pub publish: Publish,
@@ -102,7 +104,8 @@ pub struct Decision {
     now: Versioned<Pointer>,
 }
 
-/// Reads the pointer again, and the history, and asks the protocol what a build may do with `blob`.
+/// Reads the pointer again and the history, and lets the protocol decide what a build may do with
+/// `blob`.
 ///
 /// # Errors
 /// The store's.
@@ -122,10 +125,10 @@ pub async fn decide(
 }
 
 impl Decision {
-    /// How acting on it would end, if nobody else acts meanwhile.
+    /// The result of this decision if nobody else moves the pointer at the same time.
     ///
     /// # Errors
-    /// [`StoreError::Record`] for a pointer that cannot be read, which a build does not overwrite.
+    /// [`StoreError::Record`] for an unreadable pointer: a build does not overwrite it.
     pub fn preview(&self, start: &PointerSnapshot, blob: &BlobKey) -> Result<PointerUpdate, Error> {
         let PointerSnapshot { filter, day, .. } = start;
         Ok(match &self.publish {
@@ -155,13 +158,14 @@ impl Decision {
     }
 }
 
-/// Moves the day's pointer to a verified blob, if that was decided.
+/// Moves the day's pointer to a verified blob, if `decision` says so.
 ///
-/// `act` is the history record to be: it is written before the pointer moves, so that a crash in
-/// between cannot hide which blobs the day has had; the caller writes it again with the outcome.
+/// `act` is the history record of the build. It is written before the pointer moves, so a crash in
+/// between cannot hide a blob of the day. The caller writes it again with the outcome.
 ///
 /// # Errors
-/// The store's, with the pointer as it was or, when the outcome is unknown, as a second look tells.
+/// The store fails. The pointer is then unchanged; if the result of the write is unknown, the store
+/// has read the pointer again.
 pub async fn advance(
     store: &Store,
     start: &PointerSnapshot,
@@ -179,7 +183,7 @@ pub async fn advance(
     let previous = match decision.publish {
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
-            // An earlier run was cut off right after it had pointed: this is what it did not get to say.
+            // An earlier build ended right after it had moved the pointer: record its outcome now.
             let act = HistoryEvent { outcome: Outcome::Unchanged, ..act.clone() };
             if let Err(error) = store.append_event(filter, &act).await {
                 tracing::warn!("the history lacks this build: {error}");
@@ -214,8 +218,8 @@ pub async fn advance(
     }
 }
 
-/// Makes sure that prune does not delete a blob that is about to be pointed at: one that is missing
-/// by now, or so old that it may go within a day, is uploaded again.
+/// Protects a blob from prune before the pointer moves to it: a blob that is missing, or old enough
+/// to be deleted within a day, is uploaded again.
 async fn keep_from_prune(
     store: &Store,
     blob: &EncodedBlob<'_>,

@@ -1,4 +1,4 @@
-//! [`Report`]: what came of a build, for whoever ran it and for the history. Decides nothing.
+//! [`Report`]: the result of a build, for its caller and for the history. Makes no decisions.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -10,81 +10,82 @@ use serde::Serialize;
 use crate::gates::{self, Baseline, Counts, Gates, Verdict};
 use crate::source::Input;
 
-/// What came of it. Its JSON is the command's report.
+/// The result of a build or an import. It serializes to the JSON report of the program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The filter.
+    /// The filter that was built.
     pub filter: FilterName,
-    /// The day.
+    /// The day that the filter is for.
     pub day: Day,
-    /// `published`, `unchanged`, `superseded` or `refused`.
+    /// Whether the pointer moved: `published`, `unchanged`, `superseded` or `refused`.
     pub outcome: Outcome,
-    /// Whether a pin holds the fleet on another blob meanwhile.
+    /// Whether a pin makes the servers serve another blob.
     pub pinned: bool,
-    /// The blob; none when there was nothing to build.
+    /// The blob; `None` if there was no ID to build from.
     pub blob: Option<BlobKey>,
-    /// Its digest.
+    /// The digest of the blob.
     pub digest: Option<Digest>,
-    /// How bits are arranged.
+    /// How the filter arranges its bits.
     pub layout: &'static str,
-    /// Distinct IDs.
+    /// The number of distinct IDs.
     pub ids: u64,
-    /// Files read.
+    /// The number of files read.
     pub files: u64,
-    /// Files left out because their name, or that of a folder they lie in, is hidden.
+    /// The number of files that were not read because their name, or the name of a folder above, is
+    /// hidden.
     pub files_passed_over: u64,
-    /// The first of these.
+    /// Some of their names.
     pub passed_over: Vec<String>,
-    /// The size of the files read.
+    /// The size of the files read, in bytes.
     pub input_bytes: u64,
-    /// How many days' inputs were read together.
+    /// How many days of input the filter covers.
     pub window_days: u32,
-    /// Those of them that had none.
+    /// The days of these without input.
     pub window_missing: Vec<Day>,
-    /// Rows read.
+    /// The number of rows read.
     pub rows: u64,
     /// Rows without an ID.
     pub nulls: u64,
     /// Rows whose ID was empty or longer than 1,024 bytes.
     pub invalid: u64,
-    /// The size of the blob.
+    /// The size of the blob, in bytes.
     pub bytes: u64,
-    /// Bits of the filter for each distinct ID.
+    /// The bits of the filter per distinct ID.
     pub bits_per_id: f64,
-    /// The rate asked for.
+    /// The false-positive probability that the filter was sized for.
     pub fpp_target: f64,
-    /// The rate measured.
+    /// The false-positive probability that was measured.
     pub fpp_measured: f64,
-    /// The share of these IDs that the newest earlier day also held, if one could be asked.
+    /// The share of the IDs that the newest earlier filter contains, if there is such a filter.
     pub overlap: Option<f64>,
-    /// What the gates made of the day's numbers.
+    /// The results of the gates.
     pub gates: Vec<Verdict>,
-    /// What somebody should know, although it stopped nothing.
+    /// Problems that did not stop the build.
     pub warnings: Vec<String>,
-    /// Where the time went.
+    /// The duration of each step.
     pub seconds: Seconds,
-    /// Why it was not published, and what to do.
+    /// Why the pointer did not move, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Nothing was written.
+    /// Whether this was a dry run, which writes nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
-/// Where a build's time went, in seconds.
+/// The duration of each step of a build, in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Seconds {
-    /// Reading, decoding, hashing, partitioning.
+    /// Read, decode, hash and partition.
     pub scan: f64,
-    /// Removing duplicates.
+    /// Remove duplicates.
     pub count: f64,
-    /// Setting bits and measuring the rate.
+    /// Set bits and measure the rate of false positives.
     pub fill: f64,
-    /// Digest, upload and reading back.
+    /// Compute the digest, upload, and read back.
     pub publish: f64,
-    /// Asking every ID.
+    /// Look up every ID in the bytes read back, and compare with the earlier filter.
     pub verify: f64,
-    /// All of it.
+    /// The whole build.
     pub total: f64,
 }
 
@@ -121,7 +122,7 @@ impl Report {
         }
     }
 
-    /// Takes note of what the input holds.
+    /// Adds the numbers of the input.
     pub(crate) fn read_from(&mut self, input: &Input) {
         self.files = input.files.len() as u64;
         self.files_passed_over = input.passed_over;
@@ -131,13 +132,13 @@ impl Report {
         input.warnings.iter().for_each(|warning| self.warn(warning.clone()));
     }
 
-    /// Says at once, and in the end, what somebody should know.
+    /// Logs a warning and adds it to the report.
     pub(crate) fn warn(&mut self, warning: String) {
         tracing::warn!("{warning}");
         self.warnings.push(warning);
     }
 
-    /// Puts the day's numbers to the gates; returns what failed, in words.
+    /// Evaluates the gates. Returns the failed ones as text, which is empty if all passed.
     pub(crate) fn evaluate(
         &mut self,
         overlap: Option<(f64, f64)>,
@@ -152,6 +153,7 @@ impl Report {
         failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")
     }
 
+    /// The reason of a refusal, with the remedy.
     pub(crate) fn refusal(&self, failed: &str, blob: &BlobKey) -> String {
         let Report { filter, day, .. } = self;
         let kept = match self.dry_run {
@@ -165,7 +167,7 @@ impl Report {
         )
     }
 
-    /// The history record with everything the report knows.
+    /// Returns `act` with the outcome and the numbers of this report.
     pub(crate) fn to_event(&self, act: HistoryEvent) -> HistoryEvent {
         HistoryEvent {
             outcome: self.outcome,

@@ -1,39 +1,41 @@
-//! [`Sample`]: a random, bounded choice of the day's raw IDs, kept to be asked of the published bytes.
+//! [`Sample`]: a random, bounded choice of the day's raw IDs, which are looked up in the published
+//! bytes.
 //!
-//! Hashes alone could not show that an ID's bytes reach the right bit; these are asked from scratch.
+//! Lookups by hash would not detect a wrong hash; the sampled IDs are hashed again.
 
 use bloomsday_common::hash::IdHash;
 
-/// Of all rows together about so many are chosen.
+/// About this many rows of the day are chosen.
 const TARGET_ROWS: u64 = 1 << 20;
 
-/// The IDs of rows that lie a random number of rows apart: every row with an ID is as likely as any other.
+/// The IDs of rows that are a random number of rows apart: each row with an ID has the same
+/// probability.
 ///
-/// Rows rather than distinct IDs, which would have to be told apart: that was a miss of the cache for each
-/// that was kept, and a fifth of all that a build of 40 million rows took.
+/// It samples rows, not distinct IDs: to detect duplicates here would cost a cache miss for each
+/// ID.
 pub struct Sample {
-    /// How much memory it may take.
+    /// The most bytes of memory.
     max_bytes: usize,
-    /// One row in so many is chosen.
+    /// One row in this many is chosen, on average.
     stride: u64,
-    /// Rows to pass over before the next.
+    /// The number of rows to skip before the next choice.
     skip: u64,
-    /// Random as long as the IDs kept so far are: it depends on all of them. On the last one alone, rows that
-    /// come again in the same order would lead to the same choice again.
+    /// A random number that depends on all IDs chosen so far. If it depended on the last ID only,
+    /// rows that repeat in the same order would lead to the same choices.
     random: u64,
     lengths: Vec<u16>,
     bytes: Vec<u8>,
 }
 
 impl Sample {
-    /// An empty sample, which will take `max_bytes` at most. Of all `rows`, here and elsewhere, about a
-    /// million is enough.
+    /// An empty sample, which takes at most `max_bytes`. `rows` is the number of rows of all
+    /// threads; all samples together choose about a million of them.
     pub fn new(max_bytes: usize, rows: u64) -> Sample {
         let stride = (rows / TARGET_ROWS).max(1);
         Sample { max_bytes, stride, skip: 0, random: 0, lengths: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Considers a row's ID. Cost: a subtraction for nearly all.
+    /// Considers a row's ID. Cost: a subtraction for nearly all rows.
     #[inline]
     pub fn consider<H: IdHash>(&mut self, id: &[u8], hash: H) {
         match self.skip.checked_sub(1) {
@@ -42,29 +44,29 @@ impl Sample {
         }
     }
 
-    /// The chosen IDs; one that many rows have may be among them more than once.
+    /// The chosen IDs. An ID that many rows have may be among them more than once.
     pub fn ids(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
-        self.lengths
-            .iter()
-            .map(move |len| rest.split_off(..usize::from(*len)).expect("all are there"))
+        self.lengths.iter().map(move |len| {
+            rest.split_off(..usize::from(*len)).expect("the lengths add up to the bytes")
+        })
     }
 
     #[cold]
     fn keep(&mut self, id: &[u8], hash: u64) {
-        // An ID is short.
+        // The length of an ID fits 16 bits.
         self.lengths.push(id.len() as u16);
         self.bytes.extend_from_slice(id);
         while self.lengths.len() * size_of::<u16>() + self.bytes.len() > self.max_bytes {
             self.halve();
         }
         self.random = (self.random ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        // Any number below 2 × stride − 1, by Lemire's fast range: stride − 1 in the mean.
+        // A number below 2 × stride − 1, by Lemire's fast range; its mean is stride − 1.
         let numbers = u128::from(self.stride.saturating_mul(2) - 1);
         self.skip = ((u128::from(self.random) * numbers) >> u64::BITS) as u64;
     }
 
-    /// Drops every second one, the first among them; the others move up, in order.
+    /// Drops every second ID, beginning with the first; the others move up, in order.
     fn halve(&mut self) {
         self.stride = self.stride.saturating_mul(2);
         let (mut from, mut end, mut stays) = (0, 0, true);

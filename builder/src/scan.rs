@@ -48,25 +48,28 @@ use self::workers::Workers;
 use crate::error::Error;
 use crate::source::InputFile;
 
-/// Calls a sink for each valid ID in `column` of `files`, and returns the totals and the sinks' outputs.
+/// Calls a sink for each valid ID in `column` of `files`, and returns the totals and the sinks'
+/// outputs.
 ///
-/// The scan reads all footers first, so a file without the column fails the scan before any sink gets an
-/// ID. Then each thread creates its own sink with `sink`, whose argument is the number of rows of all
-/// files. It is not defined which sink gets an ID, nor in what order. This future calls `progress`: after
-/// the footers, then about every 65,536 rows of each thread (or after a longer page), and at the end.
+/// The scan reads all footers first, so a file without the column fails the scan before any sink
+/// gets an ID. Then each thread creates its own sink with `sink`, whose argument is the number of
+/// rows of all files. It is not defined which sink gets an ID, nor in what order. This future calls
+/// `progress`: after the footers, then about every 65,536 rows of each thread (or after a longer
+/// page), and at the end.
 ///
-/// Cost: `threads` threads, and the memory of `budget`. A thread typically unpacks two pages of 1 MB. A
-/// page that claims more than the budget is refused before it is unpacked, so a small file cannot take
-/// all memory.
+/// Cost: `threads` threads, and the memory of `budget`. A thread typically unpacks two pages of 1
+/// MB. A page that claims more than the budget is refused before it is unpacked, so a small file
+/// cannot take all memory.
 ///
-/// The first error stops all threads and ends the scan. Dropping the future does the same; a thread may
-/// unpack one more page first. A panic of a sink is passed on to the caller.
+/// The first error stops all threads and ends the scan. Dropping the future does the same; a thread
+/// may unpack one more page first. A panic of a sink is passed on to the caller.
 ///
 /// # Errors
 /// [`Error::NotParquet`], [`Error::Corrupt`]: the file is not Parquet, or is damaged.
-/// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: the file is sound, but does not have
-/// these IDs. [`Error::Replaced`]: a file changed during the scan. [`Error::Input`]: the store failed.
-/// [`Error::TooMany`]: a footer is larger than its limit, or footers or pages exceed `budget`.
+/// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: the file is sound, but does not
+/// have these IDs. [`Error::Replaced`]: a file changed during the scan. [`Error::Input`]: the store
+/// failed. [`Error::TooMany`]: a footer is larger than its limit, or footers or pages exceed
+/// `budget`.
 ///
 /// # Panics
 /// If `threads` is 0 and there is a row to read.

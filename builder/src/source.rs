@@ -1,7 +1,8 @@
 //! Inputs → files: finds the files of a day's build with one listing per input.
 //!
-//! Nothing is skipped silently: each file is read, refused by name, or reported in [`Input`]. This module
-//! does not read the content of a file; [`scan`](crate::scan) detects files that are not Parquet.
+//! Nothing is skipped silently: each file is read, refused by name, or reported in [`Input`]. This
+//! module does not read the content of a file; [`scan`](crate::scan) detects files that are not
+//! Parquet.
 //!
 //! | module | does |
 //! |---|---|

@@ -11,6 +11,7 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../server/src/http/blocks.rs"]
 mod blocks;
 #[path = "../../server/src/http/ids.rs"]
+#[allow(dead_code)]
 mod ids;
 
 static FILTER: LazyLock<Filter> = LazyLock::new(|| {

@@ -89,7 +89,7 @@ fn a_bomb_in_any_codec_is_read_or_refused_within_the_memory() {
             let ran = build(&backend, &file);
             // Read to its end, and then refused for what it holds.
             assert_eq!(ran.code, Some(6), "{name} {encoding}: {}", ran.stderr);
-            assert!(ran.stderr.contains("duplicates: rows a distinct ID"), "{}", ran.stderr);
+            assert!(ran.stderr.contains("duplicates: rows per distinct ID"), "{}", ran.stderr);
             assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name}: {} MiB", ran.touched_kib >> 10);
         }
     }

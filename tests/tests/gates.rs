@@ -61,7 +61,7 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
             (many, vec!["ids: distinct IDs 11500", "2500 to 10000"]),
             (null, vec!["nulls: share of rows without an ID 0.0741", "0 to 0.0100"]),
             (empty, vec!["invalid: ", "0.0040", "0 to 0.0010"]),
-            (copied, vec!["duplicates: rows a distinct ID 4 ", "0 to 3", "normal: 1"]),
+            (copied, vec!["duplicates: rows per distinct ID 4 ", "0 to 3", "normal: 1"]),
             (strange, vec!["overlap: ", "to 1 (normal: 0."]),
         ];
         for (input, says) in &cases {

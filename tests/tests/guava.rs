@@ -258,6 +258,7 @@ fn a_rate_that_guava_itself_misses_with_so_few_ids_is_published_with_a_warning()
     let built = build(&backend, 1_000, "1e-9").expect(0);
     let built = built.complains(&["measured fpp", "above the target", "lower --fpp"]);
     assert!(built.json()["fpp_measured"].as_f64().unwrap() > 1e-8);
+    assert!(built.json()["warnings"].to_string().contains("above the target"));
     let file = backend.folder.path().join("real.guava");
     fs::write(&file, guava(&["write", "1000", "1e-9"], &lines((0..1_000).map(user)))).unwrap();
     let absent = lines((1_000_000..2_000_000).map(user));

@@ -62,7 +62,7 @@ fn a_history_that_is_lost_leaves_the_gates_on_and_is_told() {
     build(&backend, 9, 5_000).expect(0);
     lose_history(&backend);
     let run = build(&backend, 0, 10).expect(6);
-    assert!(warnings(&run.json()).contains("the history tells of no accepted build"));
+    assert!(warnings(&run.json()).contains("the history has no accepted build"));
     run.complains(&["ids: distinct IDs 10", "normal: 5000", "was the history deleted?"]);
     // Records that cannot be read are none.
     let histories = Path::new(&backend.store).join("rt/history");

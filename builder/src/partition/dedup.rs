@@ -1,8 +1,8 @@
 //! Removes the duplicates of one partition, exactly and in place.
 //!
-//! Two passes over the partition find the candidates: hashes that share a bit of a bitmap with another hash.
-//! If there are few candidates, only they are compared, and only the positions of duplicates are filled
-//! again. A partition with many candidates is compared completely.
+//! Two passes over the partition find the candidates: hashes that share a bit of a bitmap with
+//! another hash. If there are few candidates, only they are compared, and only the positions of
+//! duplicates are filled again. A partition with many candidates is compared completely.
 //!
 //! | module | does |
 //! |---|---|
@@ -16,13 +16,13 @@ use bloomsday_common::memory::prefetch_all;
 use self::table::Table;
 use super::slab::{HASHES_PER_CHUNK, PARTITION_BITS, sum_of};
 
-/// The fewest bits of the bitmap for each hash. At most one hash in 16 then shares a bit by chance, and the
-/// bitmap of 50,000 hashes has 128 KiB.
+/// The fewest bits of the bitmap for each hash. At most one hash in 16 then shares a bit by chance,
+/// and the bitmap of 50,000 hashes has 128 KiB.
 const BITS_PER_HASH: usize = 16;
 /// With more than one candidate in this many hashes all hashes are compared.
 const MIN_HASHES_PER_CANDIDATE: usize = 8;
-/// How many hashes are processed between two prefetches of as many hashes of the next chunk. A prefetch of a
-/// full chunk at once would be slower.
+/// How many hashes are processed between two prefetches of as many hashes of the next chunk. A
+/// prefetch of a full chunk at once would be slower.
 const PREFETCH_HASHES: usize = 32;
 const WORD: usize = u64::BITS as usize;
 
@@ -86,8 +86,8 @@ impl<H: IdHash> Dedup<H> {
         Deduplicated { len, sum_before, sum }
     }
 
-    /// Finds the candidates. Gives the sum of all `len` hashes, and whether there are so few that none of them
-    /// is missing.
+    /// Finds the candidates. Gives the sum of all `len` hashes, and whether there are so few that
+    /// none of them is missing.
     fn find_candidates(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
         let bits = (BITS_PER_HASH * len).next_power_of_two().max(WORD);
         let shift = u64::BITS - bits.ilog2();
@@ -131,8 +131,8 @@ impl<H: IdHash> Dedup<H> {
         (sum, true)
     }
 
-    /// Removes the duplicates among the candidates; `None` when they cannot be told apart. Gives how many of
-    /// `len` hashes are left, and the sum of the others.
+    /// Removes the duplicates among the candidates; `None` when they cannot be told apart. Gives
+    /// how many of `len` hashes are left, and the sum of the others.
     fn distinct_of_few(&mut self, chunks: &mut [Chunk<'_, H>], len: usize) -> Option<(usize, u64)> {
         let end = chunks.last().map_or(0, |last| (chunks.len() - 1) * HASHES_PER_CHUNK + last.len);
         self.free.clear();
@@ -208,8 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// Lays hashes out as feeders do, in chunks that have as many as `lens` says in turn, and removes the
-    /// duplicates; twice, since memory is used again.
+    /// Lays hashes out as feeders do, in chunks that have as many as `lens` says in turn, and
+    /// removes the duplicates; twice, since memory is used again.
     fn assert_a_set_is_left(hashes: &[Xxh3], lens: &[usize]) {
         let mut dedup = Dedup::new();
         for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! [`Distinct`]: the distinct hashes of a day. Removes the duplicates of all partitions, in memory or in
-//! the temporary file.
+//! [`Distinct`]: the distinct hashes of a day. Removes the duplicates of all partitions, in memory
+//! or in the temporary file.
 
 use std::io;
 use std::sync::Mutex;
@@ -16,16 +16,16 @@ use super::spill::{Extent, Spill};
 use crate::error::Error;
 use crate::parallel::parallel_map;
 
-/// The least average size of a partition's extents. Smaller extents are written again as one: later steps
-/// read the partition two or three times, and small reads are slow.
+/// The least average size of a partition's extents. Smaller extents are written again as one: later
+/// steps read the partition two or three times, and small reads are slow.
 const MIN_MEAN_EXTENT_BYTES: u64 = if cfg!(test) { 512 } else { 32 << 10 };
 
 impl<H: IdHash> Partitions<H> {
     /// Removes the duplicates of all partitions on `threads` threads.
     ///
     /// # Errors
-    /// [`Error::Spill`]: the temporary file cannot be read or written. [`Error::Changed`]: the hashes in
-    /// memory or in the file are not those that the writers wrote.
+    /// [`Error::Spill`]: the temporary file cannot be read or written. [`Error::Changed`]: the
+    /// hashes in memory or in the file are not those that the writers wrote.
     pub fn distinct(self, threads: usize) -> Result<Distinct<H>, Error> {
         let mut all = self.written.into_inner().expect("no writer panics with the lock");
         let has_spilled = |partition: &Partition| !partition.spilled.is_empty();
@@ -51,9 +51,9 @@ impl<H: IdHash> Partitions<H> {
     }
 }
 
-/// Removes the duplicates of each partition in new memory and leaves the result in the file. A partition
-/// without duplicates stays where it is, unless its extents are small. This saves one pass over the file for
-/// a day without duplicates.
+/// Removes the duplicates of each partition in new memory and leaves the result in the file. A
+/// partition without duplicates stays where it is, unless its extents are small. This saves one
+/// pass over the file for a day without duplicates.
 fn distinct_in_file<H: IdHash>(
     all: &[WrittenPartitions<H>],
     spill: &Spill,
@@ -84,8 +84,8 @@ fn distinct_in_file<H: IdHash>(
     parallel_map(threads, PARTITIONS, Dedup::new, in_turn)
 }
 
-/// Removes the duplicates of each partition within its own chunks, without more memory. Afterwards the chunk
-/// numbers count through the slabs of all writers.
+/// Removes the duplicates of each partition within its own chunks, without more memory. Afterwards
+/// the chunk numbers count through the slabs of all writers.
 fn distinct_in_place<'a, H: IdHash>(
     all: &'a mut [WrittenPartitions<H>],
     threads: usize,
@@ -97,8 +97,8 @@ fn distinct_in_place<'a, H: IdHash>(
         gathered.push((first_chunk, std::mem::take(&mut written.partitions)));
         slabs_before += written.slabs.len();
     }
-    // Each chunk belongs to one partition, whose thread takes it from here. To assign all chunks in advance
-    // would keep the other threads waiting.
+    // Each chunk belongs to one partition, whose thread takes it from here. To assign all chunks in
+    // advance would keep the other threads waiting.
     let slabs = all.iter_mut().flat_map(|written| &mut written.slabs);
     let memory: Vec<Mutex<&mut [H]>> = slabs
         .flat_map(|slab| slab.hashes_mut().chunks_exact_mut(HASHES_PER_CHUNK))
@@ -145,8 +145,9 @@ impl<H: IdHash> Distinct<H> {
         self.sum
     }
 
-    /// Calls `visit` with all hashes, some at a time and in any order, on `threads` threads. Returns the
-    /// results in the order of the partitions, which is the order of the filter's blocks.
+    /// Calls `visit` with all hashes, some at a time and in any order, on `threads` threads.
+    /// Returns the results in the order of the partitions, which is the order of the filter's
+    /// blocks.
     ///
     /// # Errors
     /// The system's, if a spilled partition cannot be read.
@@ -164,8 +165,9 @@ impl<H: IdHash> Distinct<H> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Calls `visit` with the hashes of some partitions, one partition after the other: those for which
-    /// `overlaps` returns true. Its arguments are the first and the last hash that the partition can have.
+    /// Calls `visit` with the hashes of some partitions, one partition after the other: those for
+    /// which `overlaps` returns true. Its arguments are the first and the last hash that the
+    /// partition can have.
     ///
     /// # Errors
     /// The system's, if a spilled partition cannot be read.

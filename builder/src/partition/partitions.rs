@@ -29,9 +29,9 @@ pub(super) struct WrittenPartitions<H> {
 }
 
 impl<H: IdHash> Partitions<H> {
-    /// Starts without hashes. About `budget` bytes of hashes stay in memory, but each writer needs at least
-    /// one slab: 8 MiB (16 MiB for the layout `guava`). The rest goes to a temporary file in
-    /// `spill_folder`, which is created when it is needed.
+    /// Starts without hashes. About `budget` bytes of hashes stay in memory, but each writer needs
+    /// at least one slab: 8 MiB (16 MiB for the layout `guava`). The rest goes to a temporary file
+    /// in `spill_folder`, which is created when it is needed.
     pub fn new(budget: u64, spill_folder: &Path) -> Partitions<H> {
         Partitions {
             written: Mutex::new(Vec::new()),

@@ -1,4 +1,5 @@
-//! The memory of partitions: slabs, which are divided into chunks of hashes. Knows no files or threads.
+//! The memory of partitions: slabs, which are divided into chunks of hashes. Knows no files or
+//! threads.
 
 use std::io;
 use std::marker::PhantomData;
@@ -8,16 +9,19 @@ use bloomsday_common::memory::Buffer;
 
 use super::spill::Extent;
 
-/// 2^12 partitions: of 100 million IDs each partition fits one table of the deduplication. The lines of all
-/// partitions together, 512 KiB, fit a second-level cache of 1 MiB next to the decoder's data.
+/// 2^12 partitions: of 100 million IDs each partition fits one table of the deduplication. The
+/// lines of all partitions together, 512 KiB, fit a second-level cache of 1 MiB next to the
+/// decoder's data.
 pub(super) const PARTITION_BITS: u32 = 12;
 pub(super) const PARTITIONS: usize = 1 << PARTITION_BITS;
-/// The hashes of a chunk, by which a partition grows. Tests use small chunks, so that few hashes spill.
+/// The hashes of a chunk, by which a partition grows. Tests use small chunks, so that few hashes
+/// spill.
 pub(super) const HASHES_PER_CHUNK: usize = if cfg!(test) { 32 } else { 256 };
-/// The chunks of a slab, one for each partition: 8 MiB of 64-bit hashes. A writer allocates whole slabs.
+/// The chunks of a slab, one for each partition: 8 MiB of 64-bit hashes. A writer allocates whole
+/// slabs.
 pub(super) const CHUNKS_PER_SLAB: usize = PARTITIONS;
-/// The hashes of one partition from one writer: chunks in its slabs, of which only the last may be partly
-/// filled, and extents of the temporary file.
+/// The hashes of one partition from one writer: chunks in its slabs, of which only the last may be
+/// partly filled, and extents of the temporary file.
 #[derive(Default)]
 pub(super) struct Partition {
     pub(super) chunks: Vec<u32>,
@@ -26,8 +30,8 @@ pub(super) struct Partition {
     pub(super) spilled: Vec<Extent>,
 }
 
-/// Memory for [`CHUNKS_PER_SLAB`] chunks, in huge pages. All partitions grow at the same time: with small
-/// pages nearly every line would miss the TLB, and the first touch would cost more.
+/// Memory for [`CHUNKS_PER_SLAB`] chunks, in huge pages. All partitions grow at the same time: with
+/// small pages nearly every line would miss the TLB, and the first touch would cost more.
 pub(super) struct Slab<H> {
     pub(super) memory: Buffer,
     of: PhantomData<H>,
@@ -59,8 +63,8 @@ impl<H: IdHash> Slab<H> {
     }
 }
 
-/// The sum of hashes, with which each step checks that it reads what the step before wrote. A hash that is
-/// lost, doubled or changed on its way through memory or the file changes the sum.
+/// The sum of hashes, with which each step checks that it reads what the step before wrote. A hash
+/// that is lost, doubled or changed on its way through memory or the file changes the sum.
 ///
 /// Cost: little, if the hashes are read anyway.
 pub(crate) fn sum_of<H: IdHash>(hashes: &[H]) -> u64 {

@@ -99,8 +99,8 @@ fn a_large_partition_is_split_and_stays_exact() {
     assert_a_set_is_left(hashes, 2);
 }
 
-/// Feeds so many hashes so many times with memory for so many slabs, which must not be enough. Gives how many
-/// distinct ones there are, and how many hashes were written to the file in the end.
+/// Feeds so many hashes so many times with memory for so many slabs, which must not be enough.
+/// Gives how many distinct ones there are, and how many hashes were written to the file in the end.
 fn spilled(n: u64, times: u64, slabs: u64) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let budget = slabs * Slab::<Xxh3>::BYTES as u64;
@@ -145,7 +145,8 @@ fn more_hashes_in_one_list_than_a_table_has_places_for_are_still_counted_exactly
 
 #[test]
 fn what_several_feeders_bring_in_whole_lines_without_duplicates_is_joined() {
-    // One and a half chunks of each: nothing is padded and nothing dropped, and yet there is a gap to close.
+    // One and a half chunks of each: nothing is padded and nothing dropped, and yet there is a gap
+    // to close.
     let hashes = (0..3 * HASHES_PER_CHUNK as u64 / 2 * 3).map(|i| Xxh3(1 + (i << 20))).collect();
     assert_a_set_is_left(hashes, 3);
 }

@@ -1,8 +1,9 @@
 //! [`PartitionWriter`]: writes the hashes of one thread to their partitions.
 //!
-//! A hash first goes to its partition's line; all lines together fit a core's cache. A full line goes to the
-//! partition's chunk with non-temporal stores, so the caches stay free for the lines and for the decoder. The
-//! last hash of a line is never stored in it: a read right after a write would wait for that write.
+//! A hash first goes to its partition's line; all lines together fit a core's cache. A full line
+//! goes to the partition's chunk with non-temporal stores, so the caches stay free for the lines
+//! and for the decoder. The last hash of a line is never stored in it: a read right after a write
+//! would wait for that write.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,8 +17,8 @@ use super::slab::{
 };
 use super::spill::Extent;
 
-/// 16 64-bit hashes. The branch for a full line is unpredictable, and shorter lines take it more often. Longer
-/// lines no longer fit the cache next to the decoder's data.
+/// 16 64-bit hashes. The branch for a full line is unpredictable, and shorter lines take it more
+/// often. Longer lines no longer fit the cache next to the decoder's data.
 const LINE_WORDS: usize = 16;
 type Line = [u64; LINE_WORDS];
 
@@ -33,11 +34,11 @@ pub struct PartitionWriter<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>
     line_len: Box<[u8; PARTITIONS]>,
     /// How many positions of each partition's last line have no hash: only full lines are written.
     tail_padding: Box<[u8; PARTITIONS]>,
-    /// The position of each partition's next line, counted in lines from the start of the slabs. At the
-    /// start of a chunk the partition has no chunk for it yet.
+    /// The position of each partition's next line, counted in lines from the start of the slabs. At
+    /// the start of a chunk the partition has no chunk for it yet.
     next: Box<[u32; PARTITIONS]>,
-    /// For each chunk in use the previous chunk of its partition, or [`FIRST`]. It is written in order; one
-    /// list per partition would cost one more cache miss.
+    /// For each chunk in use the previous chunk of its partition, or [`FIRST`]. It is written in
+    /// order; one list per partition would cost one more cache miss.
     prev_chunk: Vec<u32>,
     slabs: Vec<LineWriter>,
     /// The hash of the last line of each partition that had one hash only.
@@ -109,7 +110,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> PartitionWriter<H, P
             }
         }
         if self.over_budget && self.failed.is_none() {
-            // The budget did not have the one slab that a writer needs: its hashes do not stay in memory.
+            // The budget did not have the one slab that a writer needs: its hashes do not stay in
+            // memory.
             self.failed = self.spill().err();
             self.slabs.clear();
         }
@@ -140,8 +142,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> PartitionWriter<H, P
         }
     }
 
-    /// Whether the last line with one hash only had this hash, too. Without this check an ID that half of all
-    /// rows have, such as all zeros, would take half of the memory.
+    /// Whether the last line with one hash only had this hash, too. Without this check an ID that
+    /// half of all rows have, such as all zeros, would take half of the memory.
     #[cold]
     fn is_repeated(&mut self, index: usize, hash: H) -> bool {
         self.repeated[index].replace(hash) == Some(hash)
@@ -184,7 +186,8 @@ impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> PartitionWriter<H, P
         self.failed.is_none()
     }
 
-    /// Assigns another chunk to a partition. If the budget is used up, all hashes go to the file first.
+    /// Assigns another chunk to a partition. If the budget is used up, all hashes go to the file
+    /// first.
     #[cold]
     fn grow(&mut self, index: usize) -> io::Result<()> {
         if self.prev_chunk.len() == self.slabs.len() * CHUNKS_PER_SLAB {

@@ -1,7 +1,7 @@
 //! [`BufferPool`]: reuses the memory of a decoded piece for the next one.
 //!
-//! The first touch of new memory costs more than reading a cached file into it, above all on a virtual
-//! machine.
+//! The first touch of new memory costs more than reading a cached file into it, above all on a
+//! virtual machine.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -29,7 +29,8 @@ impl BufferPool {
         let unused = {
             let mut all = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
             let fitting = all.iter().position(|buffer| buffer.fits(bytes));
-            // If none fits, one is replaced by a new one: so the pool follows the sizes that are needed.
+            // If none fits, one is replaced by a new one: so the pool follows the sizes that are
+            // needed.
             fitting.or(all.len().checked_sub(1)).map(|at| all.swap_remove(at))
         };
         let memory = unused.map_or_else(|| Buffer::zeroed(bytes), |buffer| buffer.reuse(bytes))?;

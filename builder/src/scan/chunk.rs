@@ -34,7 +34,8 @@ pub(super) fn range_len(range: &Range<u64>) -> u64 {
 /// Complete pages of a column chunk, with the chunk's dictionary in front of them.
 pub(super) struct Piece {
     pub(super) bytes: Bytes,
-    /// The number of rows: the sum of the page headers, or in the last piece the rest of the footer's number.
+    /// The number of rows: the sum of the page headers, or in the last piece the rest of the
+    /// footer's number.
     pub(super) rows: u64,
     /// Where its pages lie in the file, without the dictionary.
     pub(super) range: Range<u64>,

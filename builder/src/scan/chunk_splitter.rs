@@ -1,9 +1,9 @@
-//! [`ChunkSplitter`]: a column chunk → pieces of complete pages. A writer may put a whole day into one row
-//! group; its column may exceed a small budget, and one thread should not decode all of it.
+//! [`ChunkSplitter`]: a column chunk → pieces of complete pages. A writer may put a whole day into
+//! one row group; its column may exceed a small budget, and one thread should not decode all of it.
 //!
-//! No I/O: the splitter says what to fetch next, and the caller supplies the bytes. Each piece begins with
-//! the chunk's dictionary, which is fetched again. So a piece reads like a chunk of its own, and nothing
-//! stays in memory between two pieces.
+//! No I/O: the splitter says what to fetch next, and the caller supplies the bytes. Each piece
+//! begins with the chunk's dictionary, which is fetched again. So a piece reads like a chunk of its
+//! own, and nothing stays in memory between two pieces.
 
 use std::ops::Range;
 
@@ -57,7 +57,8 @@ impl<'a> ChunkSplitter<'a> {
     pub(super) fn next_range(&self) -> Option<FetchRange> {
         let dictionary = self.dictionary.clone();
         let dictionary_bytes = range_len(&dictionary);
-        // At least as many bytes of pages as of the dictionary, which is fetched and unpacked again.
+        // At least as many bytes of pages as of the dictionary, which is fetched and unpacked
+        // again.
         let max =
             self.max_piece_bytes.saturating_sub(dictionary_bytes).max(dictionary_bytes).max(1);
         let left = self.chunk.range.end - self.position;
@@ -66,8 +67,8 @@ impl<'a> ChunkSplitter<'a> {
         (!self.is_done).then_some(FetchRange { dictionary, pages })
     }
 
-    /// Splits the bytes of [`Self::next_range`] after their last complete page. `None` if no page is
-    /// complete; the next range is then longer.
+    /// Splits the bytes of [`Self::next_range`] after their last complete page. `None` if no page
+    /// is complete; the next range is then longer.
     ///
     /// # Errors
     /// The chunk has more rows than the footer promised, or a page that is not worth fetching.
@@ -104,8 +105,8 @@ impl<'a> ChunkSplitter<'a> {
         Ok(Some(Piece { bytes, rows: complete.rows, range: start..self.position }))
     }
 
-    /// How many bytes to fetch for a page, if its claims can be true and it fits the budget when it is
-    /// unpacked. So the budget also bounds the bytes that are fetched for it.
+    /// How many bytes to fetch for a page, if its claims can be true and it fits the budget when it
+    /// is unpacked. So the budget also bounds the bytes that are fetched for it.
     fn worth_fetching(&self, page: PartialPage) -> Result<u64, ChunkError> {
         let PartialPage { bytes, unpacked } = page;
         let damaged =

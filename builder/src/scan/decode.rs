@@ -66,7 +66,8 @@ pub(super) fn run<S: Sink>(
     (counts, output)
 }
 
-/// Catches the panics of the decoder, which a forged file can cause. A panic of the sink passes through.
+/// Catches the panics of the decoder, which a forged file can cause. A panic of the sink passes
+/// through.
 fn decode_catching_panics<S: Sink>(
     work: &Work,
     sink: &mut S,
@@ -97,7 +98,8 @@ fn decode_catching_panics<S: Sink>(
 /// Decodes a piece and calls `push` for each valid ID.
 ///
 /// # Errors
-/// [`Error::Corrupt`]: the piece contradicts itself or the footer. [`Error::TooMany`]: it exceeds the budget.
+/// [`Error::Corrupt`]: the piece contradicts itself or the footer. [`Error::TooMany`]: it exceeds
+/// the budget.
 pub(super) fn decode(
     work: &Work,
     push: &mut impl FnMut(&[u8]),

@@ -14,13 +14,14 @@ use crate::error::Error;
 
 /// The fewest bytes that a piece counts in the budget, which bounds the number of pieces in flight.
 const MIN_PERMIT_BYTES: u32 = 1 << 20;
-/// More threads do not make pieces smaller than this: each piece fetches the page that it ends in again.
+/// More threads do not make pieces smaller than this: each piece fetches the page that it ends in
+/// again.
 const MIN_PIECE_BYTES: u32 = 4 << 20;
 /// How many footers or column chunks are fetched at the same time.
 pub(super) const FETCHES_AT_ONCE: usize = 16;
 
-/// Fetches all column chunks and sends their pieces to `work`. The channel closes when all are sent,
-/// which ends the threads.
+/// Fetches all column chunks and sends their pieces to `work`. The channel closes when all are
+/// sent, which ends the threads.
 pub(super) async fn fetch_chunks(
     plans: Vec<Arc<Plan>>,
     ScanBudget { in_flight, unpacked, .. }: ScanBudget,
@@ -63,7 +64,8 @@ struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fetches a chunk and sends its pieces. The error is `None` if a thread has already reported one.
+    /// Fetches a chunk and sends its pieces. The error is `None` if a thread has already reported
+    /// one.
     async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
         let named = |error| plan.chunk_error(group, error, self.max_page_bytes);
         let chunk = &plan.chunks[group];

@@ -63,7 +63,8 @@ impl Plan {
         let (footer, _permit, tag, fetched) = fetch_footer(&file, budget).await?;
         let (column, name) = (column.to_owned(), file.name.clone());
         let budget = Arc::clone(budget);
-        // The parser reads untrusted bytes: a panic must not spread, and it must not block the runtime.
+        // The parser reads untrusted bytes: a panic must not spread, and it must not block the
+        // runtime.
         let parsed = tokio::task::spawn_blocking(move || {
             let plan = Plan::of(file, &footer, &column, &budget)?;
             Ok(Plan { footer_bytes: fetched, tag, ..plan })
@@ -390,7 +391,8 @@ fn place(column_meta: &Group, end: u64) -> Result<Range<u64>, String> {
     })
 }
 
-/// The codec of a column, or `None` if no codec has its number. Refuses what is valid but not supported.
+/// The codec of a column, or `None` if no codec has its number. Refuses what is valid but not
+/// supported.
 fn readable(
     file: &InputFile,
     name: &str,

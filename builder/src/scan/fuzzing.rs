@@ -1,4 +1,5 @@
-//! A scan of one file in memory, on the caller's thread: `fuzz/` runs it thousands of times per second.
+//! A scan of one file in memory, on the caller's thread: `fuzz/` runs it thousands of times per
+//! second.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;

@@ -1,9 +1,9 @@
 //! The security boundary: all checks of bytes that a stranger may have written.
 //!
-//! A file's footer, page headers and pages pass through here before the parquet crate decodes them. The
-//! parquet crate gets a schema, and pages whose counts, levels, lengths and values agree; it never gets a
-//! header or a compressed byte of a file. Each claim of a file about a size is bounded before memory is
-//! taken for it.
+//! A file's footer, page headers and pages pass through here before the parquet crate decodes them.
+//! The parquet crate gets a schema, and pages whose counts, levels, lengths and values agree; it
+//! never gets a header or a compressed byte of a file. Each claim of a file about a size is bounded
+//! before memory is taken for it.
 //!
 //! | module | does |
 //! |---|---|

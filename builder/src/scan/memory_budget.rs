@@ -1,5 +1,5 @@
-//! [`ScanBudget`]: how much memory a scan takes besides its sinks. A thread waits for a permit before it
-//! unpacks pages, and a footer waits for one before it is fetched.
+//! [`ScanBudget`]: how much memory a scan takes besides its sinks. A thread waits for a permit
+//! before it unpacks pages, and a footer waits for one before it is fetched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,9 +11,9 @@ use crate::ids::Column;
 /// How much memory a scan may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScanBudget {
-    /// The bytes of compressed column chunks in memory. The scan splits large chunks into pieces: two for
-    /// each thread, or fewer if a piece would be smaller than 4 MiB. A page or a dictionary that exceeds
-    /// this number is in memory alone.
+    /// The bytes of compressed column chunks in memory. The scan splits large chunks into pieces:
+    /// two for each thread, or fewer if a piece would be smaller than 4 MiB. A page or a dictionary
+    /// that exceeds this number is in memory alone.
     pub in_flight: u32,
     /// The bytes that all threads together may unpack at the same time.
     pub unpacked: u64,
@@ -30,8 +30,8 @@ const BYTES_PER_COLUMN: u64 = 8 << 10;
 /// The most different schemas that files share. The files of a day have one, or a few.
 const MAX_SHARED_SCHEMAS: usize = 16;
 
-/// [`ScanBudget::footers`]: half of it for the bytes of footers, a quarter for schemas, which are parsed
-/// one after the other, and a quarter for what the scan keeps.
+/// [`ScanBudget::footers`]: half of it for the bytes of footers, a quarter for schemas, which are
+/// parsed one after the other, and a quarter for what the scan keeps.
 pub(super) struct FooterBudget {
     permits: u32,
     fetching: Arc<Semaphore>,
@@ -52,8 +52,8 @@ impl FooterBudget {
         }
     }
 
-    /// Returns the equal column of another file if there is one, and the bytes that this one adds. So a
-    /// million files keep their chunks, but only a few schemas.
+    /// Returns the equal column of another file if there is one, and the bytes that this one adds.
+    /// So a million files keep their chunks, but only a few schemas.
     pub(super) fn share_column(&self, column: Column) -> (Arc<Column>, u64) {
         let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = columns.iter().find(|known| known.is_like(&column)) {

@@ -1,14 +1,14 @@
-//! PLAIN pages of byte arrays → their values: a length, then as many bytes, and so on.
+//! PLAIN pages of byte arrays → their values. Each value is a length and as many bytes.
 //!
-//! That is how nearly all IDs are written: no dictionary helps where each row has another. Made into an
-//! array first they take a fifth longer.
+//! Nearly all IDs are written so, since a dictionary does not help if each row has another ID. To
+//! read the values without an Arrow array is faster.
 
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
 use super::limits::page_source::{Layout, PageSource};
 
-/// The last pages of a piece, all of them PLAIN.
+/// The PLAIN pages at the end of a piece.
 pub(super) struct PlainPages {
     source: PageSource,
     text: bool,
@@ -16,7 +16,7 @@ pub(super) struct PlainPages {
 }
 
 impl PlainPages {
-    /// Reads no page yet. `text` is what must be UTF-8.
+    /// Reads no page yet. With `text`, the values must be UTF-8.
     ///
     /// # Errors
     /// Why the pages cannot be read, as text.
@@ -24,10 +24,10 @@ impl PlainPages {
         Ok(PlainPages { source: PageSource::new(pages, layout)?, text, number: 0 })
     }
 
-    /// Calls `take` with each value of the next page. Gives how many rows the page has, or `None` after the
-    /// last.
+    /// Calls `take` with each value of the next page. Returns the number of its rows, or `None`
+    /// after the last page.
     ///
-    /// Cost: unpacking it; its values are not copied.
+    /// Cost: the decompression; values are not copied.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -51,7 +51,7 @@ fn each_value(
     text: bool,
     mut take: impl FnMut(&[u8]),
 ) -> Result<(), &'static str> {
-    // At once for nearly all pages: short lengths are ASCII, too.
+    // One check is enough for nearly all pages: the bytes of short lengths are ASCII, too.
     let checked = !text || values.is_ascii();
     for _ in 0..present {
         let (length, rest) = values.split_first_chunk().ok_or("ends before its last value")?;

@@ -64,8 +64,8 @@ impl<T: Send + 'static> Workers<T> {
         Ok(Workers { threads: handles, stop })
     }
 
-    /// Waits for all threads and returns their counts and the outputs of their sinks. A panic of a sink
-    /// goes on here.
+    /// Waits for all threads and returns their counts and the outputs of their sinks. A panic of a
+    /// sink goes on here.
     pub(super) fn join(self) -> (Vec<Counts>, Vec<Option<T>>) {
         let joined = self.threads.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,

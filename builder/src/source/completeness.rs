@@ -1,4 +1,5 @@
-//! Is a day's input complete? Its markers say so, each for the files of its folder.
+//! [`check_complete`]: whether markers say that a day's input is complete. A marker covers its
+//! folder.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,30 +16,31 @@ use super::objects::{below, modified};
 use super::pattern::InputPattern;
 use crate::error::Error;
 
-/// What a look at one input of one day says of it.
+/// Whether one input of one day is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completeness {
-    /// Tells these files, and what lies hidden beside them, from others; `None`: there is no file.
+    /// A fingerprint of the files and of the hidden names next to them; `None` if there is no file.
     pub files: Option<u64>,
-    /// Why it is not known to be complete, for people; `None`: it is.
+    /// Why the input may be incomplete, for people; `None` if it is complete.
     pub lacks: Option<String>,
 }
 
-/// Looks at one input of a day, and whether markers say that all of it is there.
+/// Lists one input of a day and checks whether markers say that it is complete.
 ///
-/// Every folder in which files may lie needs its marker: for an input without a glob in its folders that
-/// is one folder; for `dt={day}/hour=*/*.parquet` each `hour=…` that is there. A marker further up counts
-/// for all below it, but not above the day's own folder: it would count for every day. For `**` the
-/// folders that hold files count, and those with no folder in them.
+/// Every folder that may contain files needs a marker. If the input has no glob in its folders,
+/// that is one folder; for `dt={day}/hour=*/*.parquet` it is each folder `hour=…`. A marker in a
+/// folder above also covers the folders below, but not a marker above the day's own folder, which
+/// would cover every day. For `**`, folders with files need a marker, and folders without
+/// subfolders.
 ///
-/// With `settle` a marker speaks only for files that are no newer than itself by more than that, and for
-/// none while a writer has unfinished ones beside them: one that an earlier append left says nothing of
-/// this one. Without, its being there is enough.
+/// With `settle`, a marker does not cover files that are newer than the marker by more than
+/// `settle`, nor any file while a writer has unfinished files there: such a marker may be from an
+/// earlier write. Without `settle`, its presence is enough.
 ///
-/// Cost: as the listing of the input.
+/// Cost: one listing of the input.
 ///
 /// # Errors
-/// As [`super::find_window`]; an input that matches nothing is no error.
+/// As [`super::find_window`]. An input that matches nothing is not an error here.
 pub async fn check_complete(
     template: &str,
     day: Day,
@@ -55,7 +57,7 @@ pub async fn check_complete(
         });
     }
     let lacks = match &found.listed {
-        // A single file: the marker lies beside it.
+        // A single file: the marker is in the same folder.
         None => {
             let folder = input.rsplit_once('/').map_or(".", |(folder, _)| folder);
             let beside = at_path(&below(folder, marker), None).await?;
@@ -75,7 +77,7 @@ pub async fn check_complete(
     Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.told(marker) })
 }
 
-/// The folders that need a marker: each with the newest marker that counts for it, and its newest file.
+/// The folders that need a marker: the newest marker that covers each folder, and its newest file.
 type Needed = Vec<(String, Option<Timestamp>, Option<Timestamp>)>;
 
 fn needed(found: &Found, highest: usize) -> Needed {
@@ -117,7 +119,7 @@ fn needed(found: &Found, highest: usize) -> Needed {
         .collect()
 }
 
-/// The folder that the first names of a path are.
+/// The folder that the first `names` names of a path form.
 fn first_names(folder: &str, names: usize) -> &str {
     match folder.match_indices('/').nth(names.saturating_sub(1)) {
         _ if names == 0 => "",
@@ -126,14 +128,14 @@ fn first_names(folder: &str, names: usize) -> &str {
     }
 }
 
-/// How many names of an input lie before the one that its day ends in.
+/// The number of names of an input before the name in which its day ends.
 fn day_level(template: &str, day: Day) -> Result<usize, Error> {
     let Some(last) = template.rfind("{day") else { return Ok(0) };
     let end = template[last..].find('}').map_or(template.len(), |at| last + at + 1);
     Ok(day.expand(&template[..end])?.matches('/').count())
 }
 
-/// Which folders lack a marker.
+/// The folders without a valid marker.
 struct Lacks {
     of: usize,
     without: Vec<String>,
@@ -177,14 +179,14 @@ impl Lacks {
     }
 }
 
-/// Tells files from other files, by name, size, tag and time.
+/// A fingerprint of the files: their names, sizes, tags and times.
 fn fingerprint(found: Found) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (_, file) in &found.files {
         (&file.name, file.meta.size, &file.meta.e_tag).hash(&mut hasher);
         modified(&file.meta).as_microsecond().hash(&mut hasher);
     }
-    // What a writer has not finished lies under hidden names.
+    // A writer keeps unfinished files under hidden names.
     found.passed_over.numbers().hash(&mut hasher);
     hasher.finish()
 }

@@ -16,7 +16,22 @@ use crate::error::Error;
 /// How many inputs and days are listed at the same time.
 const LISTINGS_AT_ONCE: usize = 8;
 
-/// The files of `inputs` for `day` alone; see [`find_window`].
+/// Finds the files of `inputs` for one day; see [`find_window`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// for name in ["a.parquet", "b.parquet", "_SUCCESS"] {
+///     std::fs::write(folder.path().join(name), b"content")?;
+/// }
+/// let inputs = [format!("{}/*.parquet", folder.path().display())];
+/// let files = bloomsday_builder::source::find(&inputs, "2026-11-19".parse()?).await?;
+/// assert_eq!(files.len(), 2);
+/// assert!(files[0].name.ends_with("/a.parquet"));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// As [`find_window`].
@@ -26,25 +41,25 @@ pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> 
 
 /// Finds the files of `inputs` for `day` and the days of its window.
 ///
-/// An input is a file, a folder (read with every folder below it) or a glob, as a local path or a
-/// URL, and may hold `{day}` templates. In a glob, `*` and `?` stay within one name, `**` stands
-/// for any folders, `[ab]` for one character, and `[[]` for a bracket itself. Where a store has an
-/// object beside the folder of its name, an input without a `/` at its end means both.
+/// An input is a file, a folder (with all folders below it) or a glob, as a local path or a URL. It
+/// may contain `{day}` templates. In a glob, `*` and `?` match within one name, `**` matches any
+/// folders, `[ab]` matches one character, and `[[]` matches a bracket. If a store has an object and
+/// a folder of the same name, an input without a `/` at its end means both.
 ///
-/// Below a folder or a glob's fixed part, hidden names are passed over and counted: those that begin
-/// with `.`, and those that begin with `_` unless they hold a `=`, as in `_hour=07`. Spark does the
-/// same. The empty objects that some tools leave in place of folders are neither read nor counted.
+/// Below a folder or a glob's fixed part, files with hidden names are counted, but not read: names
+/// that begin with `.`, and names that begin with `_` and contain no `=`. Spark does the same.
+/// Empty objects that some tools create in place of folders are neither read nor counted.
 ///
-/// Cost: one listing for a folder or a glob, and one request for a file; for an input and a day each.
-/// Some more requests to see whether the folder is a part of a table.
+/// Cost: per input and day one listing for a folder or a glob, or one request for a file, and a few
+/// requests to detect a table around the folder.
 ///
 /// # Errors
-/// [`Error::NoFiles`]: an input matches nothing. An input that matches nothing is never ignored.
-/// [`Error::NoDays`]: the same of earlier days of the window.
-/// [`Error::NotAFile`]: something that is wanted can be no file, such as a link that leads nowhere.
-/// [`Error::Glob`]: not a glob that can be used. [`Error::Window`]: see [`Window::check`].
-/// [`Error::TooMany`]: more than [`MAX_FILES`], [`MAX_LISTED`], [`MAX_FOLDERS`] or [`MAX_DEPTH`].
-/// [`Error::Input`]: the store is unreachable, or refuses.
+/// [`Error::NoFiles`]: an input matches nothing on `day`. [`Error::NoDays`]: on an earlier day of
+/// the window. [`Error::NotAFile`]: an input matches something that is not a file, such as a broken
+/// link. [`Error::Glob`]: the glob is invalid. [`Error::Window`]: see [`Window::check`].
+/// [`Error::TooMany`]: the input exceeds [`MAX_FILES`], [`MAX_LISTED`](super::MAX_LISTED),
+/// [`MAX_FOLDERS`](super::MAX_FOLDERS) or [`MAX_DEPTH`](super::MAX_DEPTH). [`Error::Input`]: the
+/// store is unreachable, or refuses access.
 pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<Input, Error> {
     window.check(inputs)?;
     let mut wanted = Vec::new();
@@ -57,7 +72,7 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
         .map(|(of, input)| look_at_day(of, input, day))
         .buffered(LISTINGS_AT_ONCE);
     let mut all = Input::default();
-    // By identity, so that overlapping inputs give each object once.
+    // By identity, so overlapping inputs read each object once.
     let (mut files, mut missing) = (BTreeMap::new(), BTreeSet::new());
     let mut passed_over = PassedOver::default();
     while let Some((of, input, found, tables)) = looks.try_next().await? {
@@ -90,7 +105,8 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     Ok(all)
 }
 
-/// Looks at one input on one day of a window, and whether it belongs to a table if that is `day`.
+/// Finds the files of one input on the day `of` of a window. For the build's own day, also detects
+/// tables.
 async fn look_at_day(
     of: Day,
     input: String,

@@ -9,23 +9,37 @@ use object_store::{ObjectMeta, ObjectStore};
 use super::limits::MAX_WINDOW_DAYS;
 use crate::error::Error;
 
-/// A file to read, as it was when it was listed.
+/// A file to read, as it was listed.
 #[derive(Clone, Debug)]
 pub struct InputFile {
-    /// Its path or URL, for messages.
+    /// Its path or URL, for messages; without passwords.
     pub name: String,
     /// The store that has it.
     pub objects: Arc<dyn ObjectStore>,
-    /// Where in that store it lies, and its size.
+    /// Its place in that store, and its size.
     pub meta: ObjectMeta,
 }
 
-/// The days whose inputs a build reads: so many, up to and with its own.
+/// The days whose inputs a build reads: a number of days that ends with the build's own day.
+///
+/// ```
+/// use bloomsday_builder::Window;
+/// use bloomsday_common::day::Day;
+///
+/// let week = Window { days: 7, may_lack_days: true };
+/// let day: Day = "2026-11-19".parse().unwrap();
+/// let days: Vec<String> = week.days_up_to(day).map(|day| day.to_string()).collect();
+/// assert_eq!((days.len(), days[0].as_str(), days[6].as_str()), (7, "2026-11-19", "2026-11-13"));
+///
+/// // Without `{day}` the input would be the same on each day.
+/// assert!(week.check(&["ids/dt={day}/*.parquet".into()]).is_ok());
+/// assert!(week.check(&["ids/*.parquet".into()]).is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// How many; 1 is the day alone.
+    /// The number of days; 1 is the day alone.
     pub days: u32,
-    /// Whether the days before its own may have no input.
+    /// Whether earlier days of the window may lack input.
     pub may_lack_days: bool,
 }
 
@@ -36,10 +50,10 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Says whether these inputs can have such a window.
+    /// Checks that the window is possible for these inputs.
     ///
     /// # Errors
-    /// [`Error::Window`]: no days or too many, or an input that is the same on every day.
+    /// [`Error::Window`]: the window has no days or too many, or an input is the same on every day.
     pub fn check(self, inputs: &[String]) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Window { days: self.days, why });
         if self.days == 0 || self.days > MAX_WINDOW_DAYS {
@@ -55,24 +69,26 @@ impl Window {
         }
     }
 
-    /// Its days, the newest first.
+    /// The days of the window that ends with `day`, from the newest to the oldest.
     pub fn days_up_to(self, day: Day) -> impl Iterator<Item = Day> {
         (0..self.days).map(move |back| day.minus(back))
     }
 }
 
-/// What the inputs of a day hold, or of a window of days.
+/// The files of a day, or of a window of days.
 #[derive(Debug, Default)]
 pub struct Input {
-    /// The files to read, sorted by name, each of them once.
+    /// The files to read, sorted by name, without duplicates.
     pub files: Vec<InputFile>,
-    /// How many files were passed over because their name, or that of a folder they lie in, is hidden.
+    /// The number of files that are not read because their name, or the name of a folder above, is
+    /// hidden.
     pub passed_over: u64,
-    /// At most [`MAX_NAMED`] of these, first those that look least like what other programs leave.
+    /// At most [`MAX_NAMED`](super::MAX_NAMED) of their names. Names that other programs usually
+    /// leave come last.
     pub passed_over_names: Vec<String>,
-    /// Days of the window for which an input matched nothing, oldest first.
+    /// Days of the window for which an input matched nothing, from the oldest to the newest.
     pub missing: Vec<Day>,
-    /// What somebody should know of the input, although it can be read.
+    /// Problems of the input that do not prevent the build.
     pub warnings: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! What lies below one folder of an input, entry by entry: files to read, names passed over, folders,
-//! and the marks of tables whose files alone do not tell which rows are deleted.
+//! [`Listing`]: the entries below one folder of an input: files to read, hidden files, folders, and
+//! signs of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,48 +18,48 @@ use crate::error::Error;
 
 /// The folder of a Delta table's log.
 pub(super) const DELTA_LOG: &str = "_delta_log";
-/// The folder of an Iceberg table's metadata, and how the files in it that tell of it end.
+/// The folder of an Iceberg table's metadata, and the suffix of its files.
 pub(super) const ICEBERG_METADATA: &str = "metadata";
 pub(super) const ICEBERG_TABLE: &str = ".metadata.json";
-/// The folder in which Spark and Hadoop write what is not yet finished.
+/// The folder for unfinished files of Spark and Hadoop.
 pub(super) const UNFINISHED: &str = "_temporary";
-/// How the empty object ends that Hadoop leaves in place of a folder.
+/// The suffix of the empty object that Hadoop creates in place of a folder.
 const FOLDER_MARK: &str = "_$folder$";
-/// The most marked tables that are kept: each is a line in the report.
+/// The most tables that are reported.
 const MAX_TABLES: usize = 20;
 
-/// What a listing found. Paths are from the folder that was listed.
+/// What a listing found. Paths are relative to the listed folder.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// What of it is wanted.
+    /// The names that the input matches.
     pub(super) pattern: InputPattern,
     /// The input, for messages.
     input: String,
-    /// What the folder is called.
+    /// The name of the folder.
     base: String,
-    /// The name of the file that says that a folder is whole, if anybody asks.
+    /// The name of the file that marks a folder as complete, if the caller needs it.
     marker: Option<String>,
-    /// Files to read.
+    /// The files to read.
     pub(super) files: Vec<(String, ObjectMeta)>,
-    /// InputPattern, but for a hidden name.
+    /// Files that match, but have a hidden name.
     pub(super) passed_over: PassedOver,
-    /// The folders that were seen, but for hidden ones; the one that was listed is empty text.
+    /// All folders that are not hidden. The listed folder itself is the empty path.
     pub(super) folders: BTreeSet<String>,
-    /// By folder, when its marker was written.
+    /// When the marker of each folder was written.
     pub(super) markers: BTreeMap<String, Timestamp>,
-    /// Folders that are tables of Delta or Iceberg.
+    /// The folders that are tables.
     pub(super) tables: BTreeSet<(String, Table)>,
-    /// Whether a writer has unfinished files where wanted ones will be.
+    /// Whether a writer has unfinished files where matching files will be.
     pub(super) unfinished: bool,
     listed: usize,
 }
 
-/// Files that were passed over: all of them by number, and some by name.
+/// Hidden files: a hash of each name, and some names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PassedOver {
-    /// A number for each, the same for the same name: millions of names would take too much memory.
+    /// A hash of each name: millions of names would take too much memory.
     numbers: Vec<u64>,
-    /// First those that look least like what other programs leave.
+    /// Names that other programs usually leave come last.
     names: BTreeSet<(bool, String)>,
 }
 
@@ -68,7 +68,7 @@ impl PassedOver {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         self.numbers.push(hasher.finish());
-        self.names.insert((is_short(name), single_line(name, MAX_NAME_CHARS)));
+        self.names.insert((is_common(name), single_line(name, MAX_NAME_CHARS)));
         if self.names.len() > MAX_NAMED {
             self.names.pop_last();
         }
@@ -82,7 +82,7 @@ impl PassedOver {
         }
     }
 
-    /// All of them, whatever the order they were found in.
+    /// The distinct hashes, sorted.
     pub(super) fn numbers(mut self) -> Vec<u64> {
         self.numbers.sort_unstable();
         self.numbers.dedup();
@@ -94,8 +94,8 @@ impl PassedOver {
     }
 }
 
-/// Whether a hidden name is what programs leave beside the files they write.
-fn is_short(name: &str) -> bool {
+/// Whether a hidden name is one that programs usually leave next to their files.
+fn is_common(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
     let beside = ["_SUCCESS", "_metadata", "_common_metadata", ".DS_Store"].contains(&last)
         || last.ends_with(".crc")
@@ -104,7 +104,7 @@ fn is_short(name: &str) -> bool {
     beside || name.split('/').any(|folder| [UNFINISHED, DELTA_LOG].contains(&folder))
 }
 
-/// Whose table it is.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Delta,
@@ -133,7 +133,7 @@ impl Listing {
         }
     }
 
-    /// Lists everything below a place in a store.
+    /// Lists everything below a location of a store.
     pub(super) async fn of_store(mut self, location: &Location) -> Result<Listing, Error> {
         let prefix = (location.path != Path::default()).then_some(&location.path);
         let mut listing = location.objects.list(prefix);
@@ -155,8 +155,8 @@ impl Listing {
         Ok(self.finish())
     }
 
-    /// A key that ends with `/` is the folder's own: usually an empty mark. With bytes it is a file that no
-    /// request for its name without the `/` would give.
+    /// Refuses an object with bytes whose key ends with `/`. Such a key usually is an empty mark of
+    /// the folder, and a request for its name without the `/` would not return it.
     fn refuse_bytes_in_the_folders_place(
         &self,
         location: &Location,
@@ -172,7 +172,7 @@ impl Listing {
         })
     }
 
-    /// Takes note of a file.
+    /// Adds a file.
     pub(super) fn take(&mut self, relative: String, meta: ObjectMeta) -> Result<(), Error> {
         self.count()?;
         let (folder, name) = relative.rsplit_once('/').unwrap_or(("", &relative));
@@ -194,12 +194,12 @@ impl Listing {
         check_count(&self.input, "files", self.files.len(), MAX_FILES, "write fewer, larger files")
     }
 
-    /// Takes note of a file that is wanted, but for its name.
+    /// Adds a file that matches, but is hidden.
     pub(super) fn pass_over(&mut self, relative: &str) {
         self.passed_over.add(&below(&self.base, relative));
     }
 
-    /// Takes note of a folder, and of those above it.
+    /// Adds a folder and the folders above it.
     pub(super) fn take_folder(&mut self, folder: &str) -> Result<(), Error> {
         let mut folder = folder;
         while !has_hidden(folder) && !self.folders.contains(folder) {
@@ -210,14 +210,14 @@ impl Listing {
         check_count(&self.input, "folders", got, MAX_FOLDERS, remedy)
     }
 
-    /// Counts an entry, whether it is wanted or not.
+    /// Counts an entry, whether it matches or not.
     pub(super) fn count(&mut self) -> Result<(), Error> {
         self.listed += 1;
         let remedy = "begin the glob in a folder further down";
         check_count(&self.input, "names below it", self.listed, MAX_LISTED, remedy)
     }
 
-    /// Notices what is left of a table's own bookkeeping.
+    /// Detects the metadata of a table.
     pub(super) fn note_table(&mut self, folder: &str, name: &str) {
         let parent = |path: &str, inner: &str| match path.strip_suffix(inner) {
             Some("") => Some(String::new()),
@@ -234,7 +234,7 @@ impl Listing {
         }
     }
 
-    /// Notices the folder of a writer at work.
+    /// Detects the folder of a writer that has not finished.
     pub(super) fn note_unfinished(&mut self, folder: &str) {
         let mut names = folder.split('/');
         if self.marker.is_none() || !names.any(|name| name == UNFINISHED) {
@@ -244,7 +244,7 @@ impl Listing {
         self.unfinished |= self.pattern.may_contain(&beside.join("/"));
     }
 
-    /// Sorts, and drops the empty objects that some tools leave in place of folders.
+    /// Sorts the files and drops the empty objects that some tools create in place of folders.
     pub(super) fn finish(mut self) -> Listing {
         let folders = &self.folders;
         self.files.retain(|(name, meta)| meta.size > 0 || !folders.contains(name));

@@ -18,8 +18,8 @@ use crate::error::Error;
 
 /// Identifies an object, so that overlapping inputs read it once.
 ///
-/// For a URL it is the text as typed: only that distinguishes two accounts or containers for certain. If an
-/// object is spelled in two ways, the build reads it twice, which does no harm.
+/// For a URL it is the text as typed: only that distinguishes two accounts or containers for
+/// certain. If an object is spelled in two ways, the build reads it twice, which does no harm.
 pub(super) type Identity = String;
 
 /// What one input matches on one day.
@@ -54,7 +54,8 @@ impl Found {
     }
 }
 
-/// Finds the files of one input, whose day is filled in. With `marker`, also finds the markers of that name.
+/// Finds the files of one input, whose day is filled in. With `marker`, also finds the markers of
+/// that name.
 pub(super) async fn look_at(input: &str, marker: Option<&str>) -> Result<Found, Error> {
     if input.contains(['*', '?', '[']) {
         in_glob(input, marker).await
@@ -111,7 +112,8 @@ pub(super) async fn at_path(input: &str, marker: Option<&str>) -> Result<Found, 
             }
         }
     };
-    // Some tools mark a folder with an empty object. It counts as a file only if nothing lies below it.
+    // Some tools mark a folder with an empty object. It counts as a file only if nothing lies below
+    // it.
     if let Some((identity, file)) = own
         && (file.meta.size > 0 || found.files.is_empty())
     {

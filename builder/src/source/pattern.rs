@@ -1,36 +1,36 @@
-//! Which names below a folder an input means. Knows names; never looks anything up.
+//! [`InputPattern`]: which names below a folder an input matches. Knows names only.
 
 use glob::{MatchOptions, Pattern, PatternError};
 
-/// Stars stay within a name.
+/// `*` matches within one name.
 const ONE_NAME_EACH: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
 
-/// What of a folder is wanted.
+/// Which files below a folder an input matches.
 #[derive(Clone, Debug)]
 pub(super) enum InputPattern {
-    /// All of it, to its depths.
+    /// All files, at any depth.
     All,
-    /// What matches a glob.
+    /// The files that match a glob.
     Glob(Glob),
 }
 
-/// A glob below its fixed part.
+/// The part of a glob after its fixed folder.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
-    whole: Pattern,
-    /// What the folders of a file must match, name by name; `None` when a character class holds a `/`,
-    /// which cuts it into parts that mean nothing.
+    path: Pattern,
+    /// The pattern of each folder; `None` if a character class contains a `/`, since the parts then
+    /// have no meaning.
     folders: Option<Vec<Part>>,
     any_depth: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// `**`: any folders, or none.
+    /// `**`: any number of folders.
     Any,
     One(Pattern),
 }
@@ -39,7 +39,7 @@ impl InputPattern {
     /// # Errors
     /// What is wrong with the glob.
     pub(super) fn glob(pattern: &str) -> Result<InputPattern, PatternError> {
-        let whole = Pattern::new(pattern)?;
+        let path = Pattern::new(pattern)?;
         let parts = pattern.split('/').map(|part| match part {
             "**" => Some(Part::Any),
             part => Pattern::new(part).ok().map(Part::One),
@@ -52,28 +52,29 @@ impl InputPattern {
         }
         let any = |parts: &Vec<Part>| parts.iter().any(|part| matches!(part, Part::Any));
         let any_depth = folders.as_ref().is_none_or(any);
-        Ok(InputPattern::Glob(Glob { whole, folders, any_depth }))
+        Ok(InputPattern::Glob(Glob { path, folders, any_depth }))
     }
 
-    /// Whether a file is wanted.
+    /// Whether a file matches.
     pub(super) fn matches(&self, relative: &str) -> bool {
         match self {
             InputPattern::All => true,
-            InputPattern::Glob(glob) => glob.whole.matches_with(relative, ONE_NAME_EACH),
+            InputPattern::Glob(glob) => glob.path.matches_with(relative, ONE_NAME_EACH),
         }
     }
 
-    /// Whether something in or below a folder could be wanted.
+    /// Whether a file in or below a folder could match.
     pub(super) fn may_contain(&self, folder: &str) -> bool {
         self.matches_folder(folder, true)
     }
 
-    /// Whether a file directly in the folder could be wanted.
+    /// Whether a file directly in the folder could match.
     pub(super) fn may_hold_file(&self, folder: &str) -> bool {
         self.matches_folder(folder, false)
     }
 
-    /// Whether wanted files may lie at several depths, so that a folder above others may hold none.
+    /// Whether matching files may be at several depths, so a folder with subfolders may have no
+    /// file.
     pub(super) fn any_depth(&self) -> bool {
         matches!(self, InputPattern::Glob(Glob { any_depth: true, .. }))
     }
@@ -85,7 +86,7 @@ impl InputPattern {
     }
 }
 
-/// Whether the names match the parts; or, if so asked, the first of them.
+/// Whether the names match the parts, or with `or_prefix` the first parts.
 fn match_names(parts: &[Part], names: &[&str], or_prefix: bool) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, names) => names.is_none(),
@@ -106,7 +107,7 @@ pub(super) fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// Whether a path has a hidden name in it.
+/// Whether a path contains a hidden name.
 pub(super) fn has_hidden(relative: &str) -> bool {
     relative.split('/').any(is_hidden)
 }

@@ -1,5 +1,5 @@
-//! Is the input a part of a table of Delta or Iceberg? Such a table deletes rows by no longer naming their
-//! files, so whoever reads all files reads deleted rows as well.
+//! Detects Delta and Iceberg tables around an input. Such a table deletes rows by removing their
+//! files from its metadata, so a build that reads all files also reads deleted rows.
 
 use bloomsday_common::store::Location;
 use futures::StreamExt;
@@ -11,15 +11,16 @@ use super::lookup::{Found, fixed_part, open};
 use super::objects::below;
 use super::walk;
 
-/// How far above an input its table is looked for: a day's folder lies a few levels below it.
+/// The most folders above an input that are checked: a day's folder is a few levels below its
+/// table.
 const MAX_LEVELS_ABOVE: usize = 8;
-/// How many names of a folder `metadata` are looked at: Iceberg's begin with a number or a `v`.
+/// The most names of a folder `metadata` that are read: Iceberg's begin with a digit or a `v`.
 const MAX_PEEKED: usize = 1000;
 
-/// A warning for each table that the files of an input may belong to.
+/// Returns a warning for each table that the files of an input may belong to.
 ///
-/// Cost: two short listings for each folder above the input. A store that refuses them is asked no more:
-/// this is a kindness, and the input itself could be read.
+/// Cost: two short listings for each folder above the input. If the store refuses one, the search
+/// ends: the input itself is readable, and this check is optional.
 pub(super) async fn warnings(input: &str, found: &Found) -> Vec<String> {
     let mut tables: Vec<(String, Table)> = Vec::new();
     if let Some((location, _, listing)) = &found.listed {
@@ -48,7 +49,7 @@ fn warning(table: &str, whose: Table) -> String {
     )
 }
 
-/// The nearest folder above an input, or its own, that is a table.
+/// The nearest folder above an input that is a table.
 async fn nearest_above(input: &str) -> Option<(String, Table)> {
     let is_glob = input.contains(['*', '?', '[']);
     let folder = if is_glob { fixed_part(input).ok()?.0 } else { input };
@@ -57,8 +58,8 @@ async fn nearest_above(input: &str) -> Option<(String, Table)> {
         return None;
     }
     let names: Vec<String> = location.path.parts().map(|part| part.as_ref().to_owned()).collect();
-    // What lies in the folder itself was in the listing; and a whole bucket is no table, which a role that
-    // may list the input alone need not ask.
+    // The listing has already covered the folder itself. A bucket is never a table, and the rights
+    // to the input may not include a listing of it.
     for up in 1..=MAX_LEVELS_ABOVE.min(names.len().saturating_sub(1)) {
         let path: Path = names[..names.len() - up].iter().map(String::as_str).collect();
         match table_at(&location, &path).await {
@@ -78,7 +79,7 @@ async fn table_at(location: &Location, path: &Path) -> Result<Option<Table>, obj
     if location.folder.is_some() {
         let at = |path: &Path| walk::path(&Location { path: path.clone(), ..location.clone() });
         let is_delta = at(&delta).is_dir();
-        let is_iceberg = || walk::tells_of_iceberg(&at(&iceberg));
+        let is_iceberg = || walk::has_iceberg_metadata(&at(&iceberg));
         return Ok(match is_delta {
             true => Some(Table::Delta),
             false => is_iceberg().then_some(Table::Iceberg),
@@ -96,7 +97,7 @@ async fn table_at(location: &Location, path: &Path) -> Result<Option<Table>, obj
     Ok(None)
 }
 
-/// What people call the folder so many levels above a location.
+/// The name of the folder `up` levels above a location.
 fn shown(location: &Location, names: &[String], up: usize) -> String {
     if location.folder.is_some() {
         return format!("/{}", names[..names.len() - up].join("/"));

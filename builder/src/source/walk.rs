@@ -1,5 +1,5 @@
-//! A local folder, looked through with nothing left out in silence: a link that leads nowhere, a pipe,
-//! and a name that the store's client would hide are refused by name.
+//! Lists a local folder. Nothing is skipped silently: a broken link, a pipe, and a name that the
+//! store's client would hide are refused by name.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -17,24 +17,24 @@ use super::objects::{below, input_error};
 use super::pattern::is_hidden;
 use crate::error::Error;
 
-/// The most folders in each other; links can make them deeper than the disk has them.
+/// The deepest nesting of folders; links can make them deeper than they are on disk.
 pub const MAX_DEPTH: usize = 100;
-/// How many entries of a folder named `metadata` that is not wanted are looked at.
+/// The most entries that are read of a folder `metadata` that does not match the input.
 const MAX_PEEKED: usize = 1000;
 
-/// Where the file system has a place.
+/// The path of a location in the file system.
 pub(super) fn path(location: &Location) -> PathBuf {
     FilePath::new("/").join(location.path.as_ref())
 }
 
-/// Lists everything below a folder that is there.
+/// Lists everything below an existing folder.
 pub(super) fn walk(location: &Location, listing: Listing) -> Result<Listing, Error> {
     let mut walk = Walk { location, listing, names: LocalFileSystem::new(), above: Vec::new() };
     walk.folder(&path(location), "", false)?;
     Ok(walk.listing.finish())
 }
 
-/// What a single file is, as a listing would show it.
+/// The entry of a single file, as a listing would show it.
 pub(super) fn file(location: &Location, metadata: &Metadata) -> Result<ObjectMeta, Error> {
     let path = path(location);
     if !metadata.is_file() {
@@ -47,7 +47,7 @@ struct Walk<'a> {
     location: &'a Location,
     listing: Listing,
     names: LocalFileSystem,
-    /// The folders that this one lies in, links followed, by device and number.
+    /// The folders above, with links followed, by device and inode.
     above: Vec<(u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Walk<'_> {
         let remedy = "name the folders that are meant with a glob";
         check_count(&self.name(relative), "folders above it", self.above.len(), MAX_DEPTH, remedy)?;
         let entries = match fs::read_dir(path) {
-            // What nobody asked for may be closed to us.
+            // A hidden folder may be unreadable.
             Err(_) if hidden => return Ok(()),
             entries => entries.map_err(failed)?,
         };
@@ -95,12 +95,12 @@ impl Walk<'_> {
         let name = relative.rsplit('/').next().unwrap_or(&relative);
         let hidden = hidden || is_hidden(name);
         if hidden && is_link {
-            // Not followed: what lies behind it is not meant to be read.
+            // A hidden link is not followed: its target is not part of the input.
             return self.pass_over(relative);
         }
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            // Deleted since it was listed, as a temporary file of a writer is.
+            // It was deleted after the listing, as a writer's temporary file is.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_link => return Ok(()),
             Err(_) if hidden => return self.pass_over(relative),
             Err(error) if is_link => return self.refuse_link(path, relative, &error),
@@ -130,7 +130,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A link that leads nowhere could be a file that is wanted, or a folder of such files.
+    /// Refuses a broken link that could be a matching file, or a folder with matching files.
     fn refuse_link(
         &mut self,
         path: &FilePath,
@@ -156,11 +156,11 @@ impl Walk<'_> {
         self.listing.count()
     }
 
-    /// Looks into a folder only as far as it takes to know whether it tells of a table.
+    /// Reads as much of a folder as shows whether it is the metadata of a table.
     fn note_table(&mut self, path: &FilePath, relative: &str) {
         match relative.rsplit('/').next() {
             Some(DELTA_LOG) => self.listing.note_table(relative, ""),
-            Some(ICEBERG_METADATA) if tells_of_iceberg(path) => {
+            Some(ICEBERG_METADATA) if has_iceberg_metadata(path) => {
                 self.listing.note_table(relative, ICEBERG_TABLE);
             }
             _ => {}
@@ -187,13 +187,13 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a folder holds the metadata of an Iceberg table.
-pub(super) fn tells_of_iceberg(metadata: &FilePath) -> bool {
+/// Whether a folder contains the metadata of an Iceberg table.
+pub(super) fn has_iceberg_metadata(metadata: &FilePath) -> bool {
     let entries = fs::read_dir(metadata).into_iter().flatten().flatten().take(MAX_PEEKED);
     entries.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(ICEBERG_TABLE))
 }
 
-/// A file as the store's client would show it; `None` when it would hide it, or call it otherwise.
+/// A file as the store's client would list it; `None` if the client would hide or rename it.
 fn meta(names: &LocalFileSystem, path: &FilePath, metadata: &Metadata) -> Option<ObjectMeta> {
     let location = Path::from_absolute_path(path).ok()?;
     if names.path_to_filesystem(&location).ok()? != path {
@@ -201,7 +201,7 @@ fn meta(names: &LocalFileSystem, path: &FilePath, metadata: &Metadata) -> Option
     }
     let modified = metadata.modified().unwrap_or(std::time::SystemTime::UNIX_EPOCH);
     let since = modified.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // As the client makes them, so that a file can be told from another in its place.
+    // The same tag as the client makes, so a replaced file is detected.
     let tag = format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), since.as_micros(), metadata.len());
     Some(ObjectMeta {
         location,

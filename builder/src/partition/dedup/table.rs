@@ -5,20 +5,23 @@ use bloomsday_common::memory::prefetch_all;
 
 use crate::partition::slab::PARTITION_BITS;
 
-/// The most hashes of a table. With eight slots of two bytes each it has at most 512 KiB. Fewer slots would
-/// collide more often, and slots with hashes instead of positions would not fit the cache.
+/// The most hashes of a table. With eight slots of two bytes each it has at most 512 KiB. Fewer
+/// slots would collide more often, and slots with hashes instead of positions would not fit the
+/// cache.
 const TABLE_HASHES: usize = 1 << 15;
 const SLOTS_PER_HASH: usize = 8;
 /// The most bits by which a large partition is split: writing 2^10 lists still stays in cache.
 const MAX_SPLIT_BITS: u32 = 10;
-/// The most slots that are probed for a hash. Only forged hashes need more; they are sorted instead.
+/// The most slots that are probed for a hash. Only forged hashes need more; they are sorted
+/// instead.
 const MAX_PROBES: usize = 256;
 
 /// A hash table. Its memory is reused for each partition.
 pub(super) struct Table<H> {
     /// The distinct hashes so far.
     kept: Vec<H>,
-    /// For each slot the position of its hash among those kept of a list, from 1; 0 if the slot is free.
+    /// For each slot the position of its hash among those kept of a list, from 1; 0 if the slot is
+    /// free.
     slots: Vec<u16>,
     /// The hashes of a large partition, list by list, and where each list ends.
     lists: Vec<H>,
@@ -51,8 +54,8 @@ impl<H: IdHash> Table<H> {
         &self.kept
     }
 
-    /// Calls `repeated` with the index of each hash that an earlier index has, too. Returns false if it could
-    /// not find all: there were too many hashes, or they were forged to collide.
+    /// Calls `repeated` with the index of each hash that an earlier index has, too. Returns false
+    /// if it could not find all: there were too many hashes, or they were forged to collide.
     #[must_use]
     pub(super) fn find_repeats(&mut self, hashes: &[H], repeated: impl FnMut(usize)) -> bool {
         self.kept.clear();
@@ -71,7 +74,8 @@ impl<H: IdHash> Table<H> {
         for end in &mut self.ends {
             before += std::mem::replace(end, before);
         }
-        // Each entry of `ends` is the next free position of its list, and in the end the list's end.
+        // Each entry of `ends` is the next free position of its list, and in the end the list's
+        // end.
         self.lists.clear();
         self.lists.resize(n, H::zeroed());
         for piece in pieces {
@@ -108,8 +112,8 @@ impl<H: IdHash> Table<H> {
         self.kept.truncate(first + distinct);
     }
 
-    /// Keeps the distinct hashes of a list and calls `repeated` with the indices of the others, counted through
-    /// all its pieces. Returns false if it could not, and then some are missing.
+    /// Keeps the distinct hashes of a list and calls `repeated` with the indices of the others,
+    /// counted through all its pieces. Returns false if it could not, and then some are missing.
     #[inline(always)]
     fn dedup_into(&mut self, list: &[&[H]], bits: u32, mut repeated: impl FnMut(usize)) -> bool {
         let n = list.iter().map(|piece| piece.len()).sum::<usize>();

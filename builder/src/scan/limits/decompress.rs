@@ -1,7 +1,7 @@
-//! The body of a page → its bytes: as many as its header says, or an error.
+//! Security boundary: decompresses a page's body to exactly as many bytes as its header says.
 //!
-//! Every decoder writes into memory of that size. The lengths that a compressed body claims for itself are
-//! never believed.
+//! Each decoder writes into memory of that size. The lengths in a compressed body are never
+//! trusted.
 
 use std::io::{Cursor, Read};
 
@@ -19,13 +19,14 @@ pub(in crate::scan) enum Codec {
     Brotli,
 }
 
-/// What each decoder says of a body that it cannot unpack.
+/// The error of a decoder that cannot unpack a body.
 fn damaged(e: impl std::fmt::Display) -> String {
     format!("does not unpack: {e}")
 }
 
 impl Codec {
-    /// What Brotli needs beside the page: its window, which grows with the page up to 16 MiB, and tables.
+    /// The memory that a decoder needs besides the page. Brotli has a window, which grows with the
+    /// page up to 16 MiB, and tables.
     pub(in crate::scan) fn scratch(codec: Compression, page: u64) -> u64 {
         match codec {
             Compression::BROTLI(_) => (4 * page).min(32 << 20) + (6 << 20),
@@ -51,7 +52,7 @@ impl Codec {
         matches!(self, Codec::None)
     }
 
-    /// Appends to `to`, which has `front` bytes, what `packed` unpacks to: exactly `bytes` more.
+    /// Returns `front` followed by what `packed` unpacks to, which must be `bytes` bytes.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -64,7 +65,7 @@ impl Codec {
         let all = front.len() + bytes;
         let mut to = Vec::with_capacity(all);
         to.extend_from_slice(front);
-        // A page of nulls alone has no values, and some writers no compressed nothing either.
+        // A page of nulls has no values, and some writers then write no compressed body.
         if bytes == 0 {
             return Ok(to);
         }
@@ -89,7 +90,7 @@ impl Codec {
             Codec::Gzip => fill(flate2::read::MultiGzDecoder::new(packed), place)?,
             Codec::Lz4Raw => lz4_block(packed, place)?,
             Codec::Lz4 => {
-                // Of three formats that were written under this name only one can be meant.
+                // Writers used this name for three formats, of which only one can fit.
                 hadoop(packed, place)
                     .or_else(|_| fill(lz4_flex::frame::FrameDecoder::new(packed), place))
                     .or_else(|_| lz4_block(packed, place))?;
@@ -97,7 +98,7 @@ impl Codec {
             Codec::Brotli => {
                 const BUFFER_BYTES: usize = 4096;
                 let mut stream = Decompressor::new(packed, BUFFER_BYTES);
-                // Windows of a gigabyte are an extension that no writer of Parquet uses.
+                // No writer of Parquet uses the extension for windows of a gigabyte.
                 let large = BrotliDecoderParameter::BROTLI_DECODER_PARAM_LARGE_WINDOW;
                 stream.set_parameter(large, 0);
                 fill(stream, place)?;
@@ -114,7 +115,7 @@ fn is_all(got: usize, claimed: usize) -> Result<(), String> {
     Err(format!("unpacks to {got} bytes, and its header claims {claimed}"))
 }
 
-/// Fills the place with what a stream gives, which must be all of it.
+/// Fills `place` from a stream, which must end there.
 fn fill(mut stream: impl Read, place: &mut [u8]) -> Result<(), String> {
     stream.read_exact(place).map_err(damaged)?;
     match stream.read(&mut [0]) {
@@ -129,7 +130,7 @@ fn lz4_block(packed: &[u8], place: &mut [u8]) -> Result<(), String> {
     is_all(got, place.len())
 }
 
-/// Hadoop's own frames: two lengths in front of each block, that of its bytes unpacked first.
+/// Hadoop's frames: each block has two lengths before it, first the unpacked one.
 fn hadoop(mut packed: &[u8], mut place: &mut [u8]) -> Result<(), String> {
     const TORN: &str = "has LZ4 frames that do not add up";
     while !packed.is_empty() {

@@ -1,27 +1,28 @@
-//! DELTA_BINARY_PACKED: numbers as differences, in blocks of smaller blocks, each with bits of its own.
+//! Security boundary: checks DELTA_BINARY_PACKED lists, which are differences in blocks of
+//! miniblocks, each with its own width.
 //!
-//! Only lengths are decoded here, and only to be checked. The parquet crate believes the counts of such a
-//! list before it looks for the values, and a few bytes can claim billions.
+//! Only lengths are decoded here, and only for checks. The parquet crate trusts the count of such a
+//! list before it reads the values, and a few bytes can claim billions.
 
 use super::levels::varint;
 
-/// A list's values, one after the other, and what is behind them.
+/// A decoder for the values of a list and the bytes after it.
 pub(in crate::scan) struct Deltas<'a> {
     bytes: &'a [u8],
     in_part: u32,
     parts: usize,
-    /// Values not yet given.
+    /// The values that are not returned yet.
     left: u32,
     value: i32,
     is_first: bool,
-    /// Of the block: its least difference, and the bits of the parts to come.
+    /// Of the block: its least difference, and the widths of the next parts.
     least: i32,
     widths: &'a [u8],
-    /// Of the part: its bytes to come, the bits of a value, and how many values.
+    /// Of the part: its next bytes, the width of a value, and the number of values.
     packed: &'a [u8],
     width: u32,
     left_in_part: u32,
-    /// Bits read, but not used yet.
+    /// Bits that are read, but not used yet.
     window: u64,
     bits: u32,
 }
@@ -43,7 +44,7 @@ impl<'a> Deltas<'a> {
         if claims != u64::from(count) {
             return Err(format!("has a list that claims {claims} numbers for its {count} values"));
         }
-        // As the format has it; what no block can be says nothing of where a value lies.
+        // The rules of the format. Without them the positions of values are undefined.
         let in_part = block.checked_div(parts).ok_or(UNREADABLE)?;
         let is_right = block.is_multiple_of(128)
             && block.is_multiple_of(parts)
@@ -69,7 +70,7 @@ impl<'a> Deltas<'a> {
         })
     }
 
-    /// The next value, as the parquet crate adds them: 32 bits, and around.
+    /// The next value. Additions wrap at 32 bits, as in the parquet crate.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -112,13 +113,13 @@ impl<'a> Deltas<'a> {
         Some(())
     }
 
-    /// What is behind the values, all of which were given.
+    /// The bytes after the list. All values must have been returned.
     pub(in crate::scan) fn rest(self) -> &'a [u8] {
         debug_assert_eq!(self.left, 0);
         self.bytes
     }
 
-    /// Passes over the list, and gives what is behind it.
+    /// Skips the list and returns the bytes after it.
     ///
     /// # Errors
     /// What is wrong with it, as text.

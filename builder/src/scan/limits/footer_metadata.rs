@@ -1,38 +1,38 @@
-//! [`Footer`]: a file's last structure, read once and in one way.
+//! Security boundary: [`Footer`], a file's metadata, parsed once.
 //!
-//! The parquet crate gets the list of schema elements, and no other byte: it knows how types become
-//! columns. What is told of row groups is read here, of one column, so that nothing is kept of a thousand
-//! others.
+//! The parquet crate gets the list of schema elements only, because it knows how types become
+//! columns. The row groups are read here, for one column, so the other columns take no memory.
 
 use std::ops::Range;
 
 use super::parquet_thrift;
 use super::thrift::{Event, Name, Thrift};
 
-/// The groups within groups of a schema. Real ones have ten; each takes stack of the parquet crate.
+/// The deepest nesting of a schema. Real ones have about ten; each level takes stack in the parquet
+/// crate.
 const MAX_NESTING: usize = 100;
 
-/// What a schema takes when it is a tree, for each of its elements, beside names.
+/// The memory of a parsed schema element, without its name.
 const BYTES_PER_ELEMENT: u64 = 1 << 10;
 
-/// What each part of a leaf's path takes, beside its name.
+/// The memory of each part of a leaf's path, without its name.
 const BYTES_PER_PATH_PART: u64 = 48;
 
-/// A footer that has been looked through from end to end.
+/// A footer that was checked from its start to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::scan) struct Footer<'a> {
     bytes: &'a [u8],
-    /// Where the list of schema elements lies.
+    /// The range of the list of schema elements.
     schema: Range<usize>,
-    /// How many rows the file claims.
+    /// The number of rows that the file claims.
     pub(in crate::scan) rows: i64,
-    /// How many row groups there are.
+    /// The number of row groups.
     pub(in crate::scan) groups: usize,
-    /// How much memory the schema takes as a tree, at most.
+    /// The most memory that the parsed schema takes.
     pub(in crate::scan) schema_bytes: u64,
 }
 
-/// What a row group says of one column. All of it is as claimed.
+/// What a row group says of one column. All numbers are claims of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::scan) struct Group {
     pub(in crate::scan) rows: i64,
@@ -49,7 +49,7 @@ pub(in crate::scan) struct Group {
 }
 
 impl Footer<'_> {
-    /// Looks through a whole footer.
+    /// Checks a footer.
     ///
     /// Cost: one pass over its bytes; no memory.
     ///
@@ -86,14 +86,14 @@ impl Footer<'_> {
         Ok(footer)
     }
 
-    /// A footer with this schema and nothing else.
+    /// Returns a footer with this schema only.
     pub(in crate::scan) fn schema_alone(&self) -> Vec<u8> {
         // Version 1 in field 1; the list in field 2; no rows in field 3; no row groups in field 4.
         let schema = &self.bytes[self.schema.clone()];
         [&[0x15, 2, 0x19][..], schema, &[0x16, 0, 0x19, 0x0c, 0]].concat()
     }
 
-    /// Calls `take` with what each row group says of its column number `leaf`.
+    /// Calls `take` for each row group with the metadata of its leaf column number `leaf`.
     ///
     /// Cost: one pass over the footer's bytes.
     pub(in crate::scan) fn for_each_group<E>(
@@ -134,10 +134,10 @@ impl Footer<'_> {
     }
 }
 
-/// How deep the elements of a schema nest, which come one behind the other.
+/// Computes the nesting and the memory of a schema from its list of elements.
 #[derive(Default)]
 struct Nesting {
-    /// Of each open group how many children it still lacks, and the bytes of names so far.
+    /// For each open group the number of missing children, and the length of its path.
     open: Vec<(i64, u64)>,
     deepest: usize,
     bytes: u64,
@@ -147,7 +147,7 @@ struct Nesting {
 
 impl Nesting {
     fn add(&mut self, children: i64, name: u64) -> Option<()> {
-        // What is deeper is refused in the end.
+        // The schema is refused at the end.
         if self.deepest > MAX_NESTING {
             return Some(());
         }

@@ -1,10 +1,10 @@
-//! What a page begins with: definition levels, which say of each row whether it has a value.
+//! Security boundary: definition levels, which say for each row whether it has a value.
 
-/// How many of `rows` rows have a value, as levels in the run-length encoding say; `None` where they say it
-/// of fewer rows or of more, or what no level can be.
+/// How many of `rows` rows have a value, from levels in the run-length encoding. `None` if the
+/// levels are for fewer or more rows, or invalid.
 ///
-/// Cost: nearly none where all rows or none have one. Where that changes from one to the next, 0.04 ns a row,
-/// or a ns and more in nested structs, whose levels take more than a bit.
+/// Cost: a few operations per run, or a popcount for single bits; more in nested structs, whose
+/// levels have several bits.
 pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u32) -> Option<u32> {
     let (bits, max_level) = (bits_of(max_level), max_level as u32);
     let (mut left, mut present) = (rows, 0);
@@ -15,8 +15,7 @@ pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u3
             continue;
         }
         if packed {
-            // Groups of eight levels, each of which begins where the one before it ends. Some writers leave out
-            // what the last group has behind the last row.
+            // Groups of eight levels without gaps. Some writers omit the bytes after the last row.
             let bytes = groups(&mut levels, n, bits, left)?;
             let n = left.min(n.saturating_mul(8));
             let level = |at: u32| {
@@ -54,8 +53,8 @@ pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u3
     levels.is_empty().then_some(present)
 }
 
-/// The bytes of a run of `n` groups of eight numbers, of which `left` are wanted. Writers fill up the last
-/// group, and DuckDB the last 32.
+/// The bytes of a run of `n` groups of eight numbers, of which `left` are used. Writers pad the
+/// last group, and DuckDB the last 32 groups.
 pub(in crate::scan) fn groups<'a>(
     from: &mut &'a [u8],
     n: u32,
@@ -74,7 +73,7 @@ pub(in crate::scan) fn groups<'a>(
     from.split_off(..there as usize)
 }
 
-/// How many of the first `n` bits are set.
+/// The number of set bits among the first `n`.
 fn ones(bytes: &[u8], n: u32) -> u32 {
     let (whole, rest) = bytes.split_at(n as usize / 8);
     let last = rest.first().map_or(0, |byte| byte & ((1 << (n % 8)) - 1));
@@ -85,7 +84,7 @@ pub(in crate::scan) fn bits_of(max_level: i16) -> u32 {
     i16::BITS - max_level.leading_zeros()
 }
 
-/// A number of seven bits a byte, the lowest first, that has no more than 32.
+/// A varint of at most 32 bits.
 pub(in crate::scan) fn varint(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0_u32;
     for shift in (0..u32::BITS).step_by(7) {
@@ -107,7 +106,8 @@ mod tests {
 
     #[test]
     fn runs_and_groups_are_counted_as_far_as_there_are_rows() {
-        // Five of level 1, three of level 0; then eight levels, a bit each, of which rows are left for six.
+        // Five of level 1, three of level 0; then eight levels, a bit each, of which rows are left
+        // for six.
         let levels = [5 << 1, 1, 3 << 1, 0, 1 << 1 | 1, 0b1110_0101];
         assert_eq!(count_present(&levels, 1, 14), Some(5 + 3));
         assert_eq!(count_present(&levels, 1, 16), Some(5 + 5));

@@ -1,5 +1,5 @@
-//! [`Header`]: what a page claims of itself, read once and in one way. The parquet crate never sees the
-//! bytes of a header, so that it cannot read them otherwise.
+//! Security boundary: [`Header`], the claims of a page, parsed once. The parquet crate never gets
+//! the bytes of a header, so it cannot interpret them differently.
 
 use parquet::basic::Encoding;
 
@@ -9,7 +9,7 @@ use super::thrift::{Event, Name, Thrift};
 /// The most bytes that one page may unpack to.
 pub(in crate::scan) const MAX_PAGE_BYTES: u64 = 1 << 30;
 
-/// A page's header. All of it is as claimed, and no number is negative.
+/// A page's header. All its numbers are claims of the file; none is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scan) struct Header {
     pub(in crate::scan) uncompressed: u32,
@@ -18,7 +18,7 @@ pub(in crate::scan) struct Header {
     pub(in crate::scan) page: Kind,
 }
 
-/// What is in a page.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scan) enum Kind {
     Index,
@@ -26,17 +26,17 @@ pub(in crate::scan) enum Kind {
     Data { values: u32, encoding: Encoding, levels: Levels },
 }
 
-/// Where the levels of a data page are.
+/// The place of a data page's levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scan) enum Levels {
-    /// Packed with its values, in an encoding of their own: the first version of a data page.
+    /// Compressed together with the values, in an encoding of their own: data page version 1.
     Packed { encoding: Encoding },
-    /// In front of them: the second version.
+    /// Before the values and never compressed: data page version 2.
     InFront { repetition: u32, definition: u32, nulls: u32, rows: u32, is_compressed: bool },
 }
 
 impl Header {
-    /// Reads the header at the front of `bytes`, and how long it is.
+    /// Parses the header at the start of `bytes`. Returns it with its length.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -51,12 +51,12 @@ impl Header {
                 Event::Number(Name::Page, field, number) => {
                     outer[usize::try_from(field).ok()?] = Some(number);
                 }
-                // One of each number, and so of each struct; but one struct in all.
+                // A second struct is refused. The reader has refused repeated fields.
                 Event::Begin(name @ (Name::DataPage | Name::DictionaryPage | Name::DataPageV2)) => {
                     of.replace(name).is_none().then_some(())?;
                 }
                 Event::Number(_, field, number) if of.is_some() => {
-                    // Those of statistics come later, and nobody needs them.
+                    // The first number counts; numbers of statistics come later and are not used.
                     let place = inner.get_mut(usize::try_from(field).ok()? - 1)?;
                     place.get_or_insert(number);
                 }
@@ -93,7 +93,7 @@ impl Header {
                     rows: number("rows", inner[2])?,
                     definition: number("bytes of levels", inner[4])?,
                     repetition: number("bytes of levels", inner[5])?,
-                    // It was not always there.
+                    // Old writers do not have this field.
                     is_compressed: inner[6] != Some(0),
                 },
             },

@@ -1,4 +1,4 @@
-//! Part of the security boundary: bounds the memory that the pages of a piece may need, from their headers.
+//! Security boundary: bounds the memory that the pages of a piece may need, from their headers.
 //!
 //! Nothing is unpacked here.
 
@@ -20,8 +20,8 @@ const MAX_BATCH_ROWS: u64 = 8192;
 /// What a decoder keeps of each value in a dictionary besides its bytes: a view.
 const BYTES_PER_VIEW: u64 = 16;
 
-/// What a decoder keeps of each value of a page that begins with lists of lengths: two lengths, and the
-/// old list while it makes its list larger.
+/// What a decoder keeps of each value of a page that begins with lists of lengths: two lengths, and
+/// the old list while it makes its list larger.
 const BYTES_PER_LENGTH: u64 = 12;
 
 /// The sums of the page headers of a piece.
@@ -40,8 +40,9 @@ pub(in crate::scan) struct Pages {
 
 /// Walks the page headers of a piece of a column chunk.
 ///
-/// After this check, decoding batches of `batch_rows` takes at most `unpacked` bytes: the dictionary page,
-/// the page at each end of a batch, and the rows between them, which take at most a quarter of `budget`.
+/// After this check, decoding batches of `batch_rows` takes at most `unpacked` bytes: the
+/// dictionary page, the page at each end of a batch, and the rows between them, which take at most
+/// a quarter of `budget`.
 ///
 /// Cost: one header per page.
 ///
@@ -132,8 +133,8 @@ pub(in crate::scan) struct PartialPage {
     pub(in crate::scan) unpacked: u64,
 }
 
-/// Finds the complete pages at the front of a chunk of which only the first bytes are fetched. Checks
-/// nothing.
+/// Finds the complete pages at the front of a chunk of which only the first bytes are fetched.
+/// Checks nothing.
 pub(in crate::scan) fn complete_pages(front: &[u8]) -> CompletePages {
     let mut complete = CompletePages { bytes: 0, rows: 0, dictionary: None, next: None };
     while let Ok((header, length)) = Header::read(&front[complete.bytes..]) {

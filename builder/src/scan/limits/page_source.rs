@@ -1,7 +1,7 @@
-//! [`PageSource`]: a piece of a column chunk → its pages, unpacked and looked through.
+//! Security boundary: [`PageSource`], a piece of a column chunk → its pages, unpacked and checked.
 //!
-//! It stands between the file and the parquet crate, which gets pages from here and nothing else: no
-//! header, no compressed byte, no page whose levels, counts and bytes contradict each other.
+//! The parquet crate gets all pages from here: no header, no compressed byte, and no page whose
+//! levels, counts and bytes contradict each other.
 
 use std::sync::Arc;
 
@@ -17,37 +17,38 @@ use super::levels;
 use super::page_header::{Header, Kind, Levels};
 use super::values::Values;
 
-/// What must be known of a column to look through its pages.
+/// What the checks need to know of a column.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::scan) struct Layout {
     pub(in crate::scan) codec: Compression,
-    /// The level of a row with a value; 0 where every row has one, and then there are no levels.
+    /// The definition level of a row with a value; 0 if each row has one, and then there are no
+    /// levels.
     pub(in crate::scan) max_level: i16,
     pub(in crate::scan) values: Values,
 }
 
-/// A data page that has a row.
+/// A data page.
 pub(in crate::scan) struct DataPage {
     pub(in crate::scan) page: Page,
     pub(in crate::scan) encoding: Encoding,
     pub(in crate::scan) rows: u32,
-    /// How many rows have a value.
+    /// The number of rows with a value.
     pub(in crate::scan) present: u32,
-    /// Where the values begin.
+    /// The start of the values.
     pub(in crate::scan) values_at: usize,
 }
 
-/// Gives the pages of a piece, one after the other.
+/// Returns the pages of a piece, one after the other.
 pub(in crate::scan) struct PageSource {
     bytes: Bytes,
     at: usize,
     layout: Layout,
     codec: Codec,
-    /// How many values the dictionary has, once it was there.
+    /// The number of values of the dictionary, after its page.
     dictionary: Option<u32>,
     data_seen: bool,
     number: u64,
-    /// Read, but not asked for yet.
+    /// A page that was peeked at.
     next: Option<Page>,
 }
 
@@ -55,7 +56,7 @@ impl PageSource {
     /// Reads no page yet.
     ///
     /// # Errors
-    /// A codec that nobody here knows, as text.
+    /// The codec is not supported, as text.
     pub(in crate::scan) fn new(bytes: Bytes, layout: Layout) -> Result<PageSource, String> {
         Ok(PageSource {
             bytes,
@@ -69,7 +70,7 @@ impl PageSource {
         })
     }
 
-    /// The next data page that has a row. Its values may contradict it still.
+    /// The next data page with a row. The caller must check its values.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -83,13 +84,13 @@ impl PageSource {
             if page.rows > 0 {
                 return Ok(Some(page));
             }
-            // No reader knows what to do with it, so that nobody sees it.
+            // Readers differ in how they treat a page without rows, so it is only checked.
             self.check_values(&page)?;
         }
         Ok(None)
     }
 
-    /// Looks through the values of a page that this gave.
+    /// Checks the values of a page.
     ///
     /// # Errors
     /// What is wrong with them, as text.
@@ -121,7 +122,7 @@ impl PageSource {
         Ok(None)
     }
 
-    /// The next page that is no index: its header, and its body as it is in the file.
+    /// The header and the compressed body of the next page that is not an index.
     fn next_body(&mut self) -> Result<Option<(Header, Bytes)>, String> {
         while self.at < self.bytes.len() {
             self.number += 1;
@@ -147,7 +148,7 @@ impl PageSource {
     }
 
     fn named(&self, why: impl std::fmt::Display) -> String {
-        // As a person counts who looks through a file: the first page is page 0.
+        // Tools for Parquet count pages from 0.
         format!("page {} {why}", self.number.saturating_sub(1))
     }
 
@@ -190,7 +191,7 @@ impl PageSource {
                 let (present, values_at) = if max_level == 0 {
                     (values, 0)
                 } else if levels != Encoding::RLE {
-                    // Two orders of its bits are about, and nobody can tell which it has.
+                    // Writers used two different bit orders, which cannot be distinguished.
                     return Err(format!("has levels in the deprecated encoding {levels}"));
                 } else {
                     let (length, rest) = buf.split_first_chunk().ok_or("ends in its levels")?;
@@ -216,7 +217,7 @@ impl PageSource {
                 let front = usize::try_from(front).ok().and_then(|front| body.get(..front));
                 let front = front.ok_or("ends in its levels")?;
                 let (repeats, defines) = front.split_at(repeated);
-                // Of what is not repeated there are no such levels, or as many that say so in no bits.
+                // A column that is not repeated has no repetition levels, or levels of zero bits.
                 if !repeats.is_empty() && levels::count_present(repeats, 0, values).is_none() {
                     return Err("has repetition levels, and its column is not repeated".to_owned());
                 }
@@ -247,7 +248,7 @@ impl PageSource {
         }
     }
 
-    /// A page's bytes: `front`, which is never compressed, and the rest of its body unpacked.
+    /// The bytes of a page: `front`, which is never compressed, and its unpacked body.
     fn unpack(
         &mut self,
         header: &Header,
@@ -299,7 +300,7 @@ impl PageReader for PageSource {
     }
 }
 
-/// The pages of one piece, for the parquet crate: all that there is of a file.
+/// The pages of one piece as a file for the parquet crate.
 pub(in crate::scan) struct OnePiece {
     pub(in crate::scan) bytes: Bytes,
     pub(in crate::scan) layout: Layout,

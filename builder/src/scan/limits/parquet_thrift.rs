@@ -1,6 +1,7 @@
-//! The tables of Parquet's structures, as `parquet.thrift` has them: footers and page headers.
+//! Security boundary: the tables of Parquet's Thrift structures, for footers and page headers.
 //!
-//! Only what the parquet crate, or this one, would read is there; the rest is passed over.
+//! The source is `parquet.thrift`. Fields that neither the parquet crate nor this one reads are
+//! skipped.
 
 use super::thrift::{Field, I32, I64, Kind, Name, Struct};
 
@@ -16,7 +17,7 @@ const fn union(fields: &'static [Field]) -> Struct {
     Struct { name: Name::Other, fields, is_union: true }
 }
 
-/// What a file ends with.
+/// The structure of a footer.
 pub(in crate::scan) static FILE: Struct = named(
     Name::File,
     &[
@@ -150,7 +151,7 @@ static STATISTICS: Struct = plain(&[
     (9, false, Kind::I64),
 ]);
 
-/// What a page begins with.
+/// The structure of a page header.
 pub(in crate::scan) static PAGE: Struct = named(
     Name::Page,
     &[

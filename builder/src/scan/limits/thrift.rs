@@ -1,10 +1,11 @@
-//! Thrift's compact protocol, read in one way only: a value is what its structure's table says, or it is
-//! not read at all. Never deeper than a limit, never past the end.
+//! Security boundary: reads Thrift's compact protocol in exactly one way. A field has the type of
+//! its structure's table, or the structure is refused. The nesting is limited, and no read passes
+//! the end.
 //!
-//! Readers differ in what they make of a field with another type, or of two of the same number. Whoever
-//! forges a file lives on such differences, so nothing is left for another reader to read otherwise.
+//! Other readers differ in how they treat a field of another type, or a repeated field. Forged
+//! files exploit such differences, so everything ambiguous is refused.
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(in crate::scan) enum Kind {
     Bool,
@@ -19,23 +20,23 @@ pub(in crate::scan) enum Kind {
     Numbers(u8),
     /// A list of byte strings.
     Strings,
-    /// A struct of which nothing is used.
+    /// A struct whose content is not used.
     Opaque,
 }
 
-/// A structure: its known fields in the order of their numbers.
+/// The table of a structure: its known fields, sorted by number.
 pub(in crate::scan) struct Struct {
-    /// Tells it from others, in events.
+    /// Identifies the structure in events.
     pub(in crate::scan) name: Name,
     pub(in crate::scan) fields: &'static [Field],
-    /// Of a union exactly one field is there.
+    /// A union has exactly one field.
     pub(in crate::scan) is_union: bool,
 }
 
-/// Number, whether it must be there, and what it holds.
+/// A field: its number, whether it is required, and its type.
 pub(in crate::scan) type Field = (i16, bool, Kind);
 
-/// The structures whose values somebody needs.
+/// The structures whose values are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::scan) enum Name {
     File,
@@ -50,13 +51,13 @@ pub(in crate::scan) enum Name {
     Other,
 }
 
-/// What is met on the way.
+/// What the reader reports.
 pub(in crate::scan) enum Event {
     /// A struct begins.
     Begin(Name),
-    /// A field of numbers, true and false among them.
+    /// A number or a bool.
     Number(Name, i16, i64),
-    /// A field of any other kind has ended; how many bytes it has, and where it begins.
+    /// The end of any other field: its length in bytes, and its start.
     Bytes(Name, i16, usize, usize),
     /// A struct has ended.
     End(Name),
@@ -68,20 +69,20 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// Structs within structs that nobody here knows.
+/// The deepest nesting of unknown structs.
 const MAX_DEPTH: u8 = 16;
 
-/// Structs in one list: a byte of a file is enough for one.
+/// The most structs in one list: a forged file needs only one byte for each.
 const MAX_STRUCTS: u64 = 1 << 20;
 
-/// A reader. `None` is what cannot be read in exactly one way, or the end.
+/// A reader. Its methods return `None` at the end, or if the bytes are invalid or ambiguous.
 pub(in crate::scan) struct Thrift<'a> {
     pub(in crate::scan) bytes: &'a [u8],
     pub(in crate::scan) at: usize,
 }
 
 impl Thrift<'_> {
-    /// Reads a whole struct, and tells of all that is known in it.
+    /// Reads a struct and calls `tell` for everything known in it.
     pub(in crate::scan) fn read<F: FnMut(Event) -> Option<()>>(
         &mut self,
         of: &'static Struct,
@@ -109,7 +110,7 @@ impl Thrift<'_> {
         tell(Event::End(of.name))
     }
 
-    /// The number and type of the next field; nothing behind the last.
+    /// The number and type of the next field; `Some(None)` after the last.
     fn field(&mut self, before: i16) -> Option<Option<(i16, u8)>> {
         let byte = self.byte()?;
         if byte == 0 {
@@ -166,13 +167,13 @@ impl Thrift<'_> {
         tell(Event::Number(name, field, number))
     }
 
-    /// How many elements of this type a list has.
+    /// The number of elements of a list, which must have this type.
     fn list(&mut self, of: u8) -> Option<u64> {
         let byte = self.byte()?;
         let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
-        // Some writers give a list without elements no type.
+        // Some writers write an empty list without a type.
         let is_right = byte & 15 == of || byte == 0;
-        // Each element has a byte at least.
+        // Each element has at least one byte.
         let fits = size <= (self.bytes.len() - self.at) as u64;
         let fits = fits && (of != STRUCT || size <= MAX_STRUCTS);
         (is_right && fits).then_some(size)
@@ -181,7 +182,7 @@ impl Thrift<'_> {
     fn skip(&mut self, wire: u8, depth: u8) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match wire {
-            // A bool is in its field's type.
+            // The value of a bool is in its field's type.
             1 | 2 => Some(()),
             3 => self.byte().map(|_| ()),
             4..=6 => self.varint().map(|_| ()),
@@ -216,7 +217,8 @@ impl Thrift<'_> {
         }
     }
 
-    /// In a list each bool takes a byte, so every element takes one, and a long list ends soon.
+    /// In a list a bool has a byte of its own. So each element has at least one byte, which bounds
+    /// the loop.
     fn skip_element(&mut self, wire: u8, depth: u8) -> Option<()> {
         if matches!(wire, 1 | 2) { self.forward(1) } else { self.skip(wire, depth) }
     }
@@ -236,7 +238,7 @@ impl Thrift<'_> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
-            // Of the tenth byte one bit is left.
+            // The tenth byte has one bit only.
             if shift == 63 && byte > 1 {
                 return None;
             }

@@ -1,21 +1,20 @@
-//! The values of a page, looked through before anybody decodes them: as many as its levels say, and not a
-//! byte more.
+//! Security boundary: checks that a page has as many values as its levels say, and no other byte.
 //!
-//! The decoders of the parquet crate take what they are asked for and leave the rest, so that a flipped bit
-//! in a level would lose an ID without a word.
+//! The decoders of the parquet crate read the number of values that the levels say and ignore the
+//! rest, so a flipped bit in a level would silently lose an ID.
 
 use parquet::basic::{Encoding, Type as Physical};
 
 use super::delta::Deltas;
 use super::levels::{groups, varint};
 
-/// What the values of a column are.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::scan) struct Values {
     pub(in crate::scan) physical: Physical,
-    /// Bytes of each, where all have as many.
+    /// The bytes of each value, if all have the same number.
     pub(in crate::scan) width: usize,
-    /// Whether there are none at all: the column of a writer that saw nothing but nulls.
+    /// Whether the column has nulls only.
     pub(in crate::scan) none: bool,
 }
 
@@ -23,7 +22,7 @@ const LEFT_OVER: &str = "has bytes behind its last value";
 const TOO_SHORT: &str = "ends before its last value";
 
 impl Values {
-    /// Checks the `present` values of a data page. `dictionary` is how many values the dictionary has.
+    /// Checks the `present` values of a data page. `dictionary` is the dictionary's size.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -37,7 +36,7 @@ impl Values {
         if self.none && present > 0 {
             return Err(format!("has {present} values in a column of nulls alone"));
         }
-        // A page of nulls alone may leave its values out altogether, or say that there are none.
+        // A page of nulls may have no values at all, or an encoded list of none.
         if body.is_empty() && present == 0 {
             return Ok(());
         }
@@ -62,7 +61,7 @@ impl Values {
         }
     }
 
-    /// Checks a dictionary of so many values.
+    /// Checks a dictionary of `values` values.
     ///
     /// # Errors
     /// What is wrong with it, as text.
@@ -91,7 +90,8 @@ impl Values {
             }
             Physical::FIXED_LEN_BYTE_ARRAY => {
                 let prefixed = (self.width + 4) as u64 * u64::from(values);
-                // A version of arrow-rs gave each its length; the parquet crate reads that, too.
+                // A version of arrow-rs wrote a length before each value; the parquet crate reads
+                // it.
                 let is_prefixed = prefixed == body.len() as u64
                     && body.chunks_exact(self.width + 4).all(|value| {
                         value.first_chunk().map(|n| u32::from_le_bytes(*n))
@@ -108,7 +108,7 @@ impl Values {
         is_all(body, self.width as u64 * u64::from(values))
     }
 
-    /// Lengths, and behind them as many bytes.
+    /// Checks a list of lengths and the bytes after it.
     fn check_lengths(&self, body: &[u8], present: u32) -> Result<(), String> {
         let mut lengths = Deltas::new(body, present)?;
         let mut all = 0;
@@ -118,7 +118,7 @@ impl Values {
         is_all(lengths.rest(), all)
     }
 
-    /// How many bytes each shares with the one before it, and then what follows on them.
+    /// Checks a list of prefix lengths, a list of suffix lengths, and the bytes of the suffixes.
     fn check_prefixes(&self, body: &[u8], present: u32) -> Result<(), String> {
         let mut prefixes = Deltas::new(body, present)?;
         let mut suffixes = Deltas::new(Deltas::new(body, present)?.pass(32)?, present)?;
@@ -156,7 +156,7 @@ fn of_no_use(encoding: Encoding) -> String {
     format!("has the encoding {encoding}, which its values cannot have")
 }
 
-/// Whether what is left is as long as it should be.
+/// Checks that `rest` has `wanted` bytes.
 fn is_all(rest: &[u8], wanted: u64) -> Result<(), String> {
     match (rest.len() as u64).cmp(&wanted) {
         std::cmp::Ordering::Equal => Ok(()),
@@ -165,7 +165,7 @@ fn is_all(rest: &[u8], wanted: u64) -> Result<(), String> {
     }
 }
 
-/// Places in a dictionary, in runs and groups behind a byte that says how many bits they take.
+/// Checks dictionary indexes: the first byte is their width in bits, and then come runs and groups.
 fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> {
     let (bits, mut rest) = body.split_first().ok_or(TOO_SHORT)?;
     let bits = u32::from(*bits);
@@ -180,7 +180,7 @@ fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> 
             continue;
         }
         if packed {
-            // The decoder looks at each.
+            // The decoder checks each index.
             groups(&mut rest, n, bits, left)
                 .ok_or("has places that do not add up to its values")?;
             left -= left.min(n.saturating_mul(8));

@@ -68,7 +68,8 @@ fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
     })
 }
 
-/// Cuts a chunk into its pieces, each with the length of the dictionary in front. How much was fetched, too.
+/// Cuts a chunk into its pieces, each with the length of the dictionary in front. How much was
+/// fetched, too.
 fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), ChunkError> {
     let chunk = &plan.chunks[0];
     let mut splitter = ChunkSplitter::new(chunk, most, BUDGET.unpacked - 1);
@@ -107,7 +108,8 @@ proptest! {
         }
         prop_assert!(together == bytes);
         prop_assert_eq!(rows, 20_000);
-        // Again come the page that a piece ends in, what was too little for one, and the dictionary.
+        // Again come the page that a piece ends in, what was too little for one, and the
+        // dictionary.
         prop_assert!(fetched <= 4 * bytes.len() as u64, "{fetched} of {}", bytes.len());
     }
 }
@@ -174,7 +176,8 @@ fn a_page_without_room_or_that_claims_too_little_is_refused_before_it_is_fetched
     }
 }
 
-/// The ordinary room of a small budget, more threads than chunks, and a page that is larger than the room.
+/// The ordinary room of a small budget, more threads than chunks, and a page that is larger than
+/// the room.
 #[test]
 fn pieces_of_many_chunks_at_once_are_all_there() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +230,8 @@ fn a_file_written_to_in_place_between_two_pieces_is_an_error() {
         let middle = start.midpoint(end);
         fetch(&plan, start..middle).await.unwrap();
         let before = modified();
-        // The same bytes: what a writer is halfway through nobody knows. A clock may tick only now and then.
+        // The same bytes: what a writer is halfway through nobody knows. A clock may tick only now
+        // and then.
         while modified() == before {
             std::fs::write(&path, &bytes).unwrap();
         }
