@@ -115,7 +115,9 @@ impl Gates {
                 return Err(format!("gates.{name}: band is {band}, and must be at least 1"));
             }
             if !(0.0 <= floor && floor <= cap) {
-                return Err(format!("gates.{name}: floor {floor} and cap {cap} leave no room"));
+                return Err(format!(
+                    "gates.{name}: floor is {floor} and cap is {cap}, and must be 0 <= floor <= cap"
+                ));
             }
         }
         Ok(())
@@ -556,7 +558,7 @@ mod tests {
         let limits = |floor, band, cap| Limits { floor, band, cap };
         assert_eq!(Gates::default().check(), Ok(()));
         assert!(with(limits(1.0, 0.5, 2.0)).unwrap_err().contains("gates.ids: band"));
-        assert!(with(limits(3.0, 2.0, 2.0)).unwrap_err().contains("leave no room"));
+        assert!(with(limits(3.0, 2.0, 2.0)).unwrap_err().contains("0 <= floor <= cap"));
         assert!(
             with(limits(f64::NAN, 2.0, 2.0)).is_err() && with(limits(0.0, f64::NAN, 1.0)).is_err()
         );

@@ -86,8 +86,8 @@ impl<H: IdHash> Dedup<H> {
         Deduplicated { len, sum_before, sum }
     }
 
-    /// Finds the candidates. Gives the sum of all `len` hashes, and whether there are so few that
-    /// none of them is missing.
+    /// Finds the candidates. Returns the sum of all `len` hashes, and whether the candidates are few:
+    /// only then the list is complete.
     fn find_candidates(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
         let bits = (BITS_PER_HASH * len).next_power_of_two().max(WORD);
         let shift = u64::BITS - bits.ilog2();
@@ -131,8 +131,8 @@ impl<H: IdHash> Dedup<H> {
         (sum, true)
     }
 
-    /// Removes the duplicates among the candidates; `None` when they cannot be told apart. Gives
-    /// how many of `len` hashes are left, and the sum of the others.
+    /// Removes the duplicates among the candidates. Returns how many of `len` hashes are left, and the
+    /// sum of the duplicates; `None` if the table cannot hold the candidates.
     fn distinct_of_few(&mut self, chunks: &mut [Chunk<'_, H>], len: usize) -> Option<(usize, u64)> {
         let end = chunks.last().map_or(0, |last| (chunks.len() - 1) * HASHES_PER_CHUNK + last.len);
         self.free.clear();
@@ -208,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Lays hashes out as feeders do, in chunks that have as many as `lens` says in turn, and
+    /// Lays hashes out as writers do, in chunks that have as many as `lens` says in turn, and
     /// removes the duplicates; twice, since memory is used again.
     fn assert_a_set_is_left(hashes: &[Xxh3], lens: &[usize]) {
         let mut dedup = Dedup::new();

@@ -137,7 +137,7 @@ impl Plan {
         Ok(Bytes::from_owner(memory))
     }
 
-    /// What must be known to look through the pages of a chunk.
+    /// What the checks need to know of a chunk.
     pub(super) fn layout(&self, chunk: &ColumnChunk) -> Layout {
         let column = self.column.schema().column(0);
         let values = Values {
@@ -170,7 +170,7 @@ impl Plan {
         Ok(ParquetMetaData::new(file, vec![group]))
     }
 
-    /// What reading an open local file failed with.
+    /// The error for a failed read of an open local file.
     fn unread(&self, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return replaced(&self.file);
@@ -228,7 +228,7 @@ async fn fetch_footer(
         return Err(unsupported(file, "its footer is encrypted"));
     }
     let length = end.metadata_length() as u64;
-    // The file begins with four bytes of its own.
+    // The file begins with four bytes of magic.
     if length + 12 > size {
         let why = format!("its footer claims {length} bytes of the {size} that the file has");
         return Err(corrupt(file, why));
@@ -381,7 +381,7 @@ fn parse(
 
 /// Where a chunk lies. The file claims its start and length; it must end before the footer.
 fn place(column_meta: &Group, end: u64) -> Result<Range<u64>, String> {
-    // Some writers leave 0, or the place of a data page, where they have no dictionary.
+    // Without a dictionary some writers leave 0, or the position of a data page.
     let dictionary = column_meta.dictionary_at.filter(|&at| 0 < at && at < column_meta.data_at);
     let (start, length) = (dictionary.unwrap_or(column_meta.data_at), column_meta.compressed);
     let range = u64::try_from(start).ok().zip(u64::try_from(length).ok());
