@@ -14,7 +14,7 @@ use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
-use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
+use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -101,8 +101,7 @@ impl Settings {
             refuse_pointers_on_hdfs(address)?;
             return Ok(store);
         };
-        let template = self.file.pointers_key.as_deref().unwrap_or(DEFAULT_TEMPLATE);
-        Ok(store.with_pointers(&pointers, template)?)
+        in_redis(store, &pointers, self.file.pointers_key.as_deref())
     }
 
     /// The Redis that holds the pointers; with its password, so not for messages.
@@ -204,6 +203,26 @@ fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     Err(Error::Usage(format!(
         "{} cannot hold pointers: HDFS has no conditional write over a record, so none could be \
          changed safely. Keep the blobs there and the pointers in Redis: `pointers = \"redis://HOST\"`",
+        redact_url(address)
+    )))
+}
+
+/// How the key of a pointer in Redis is made when the configuration does not say.
+#[cfg(feature = "redis")]
+const DEFAULT_KEY: &str = bloomsday_common::store::DEFAULT_TEMPLATE;
+#[cfg(not(feature = "redis"))]
+const DEFAULT_KEY: &str = "none";
+
+/// The store, with its pointers in the Redis at `address`.
+#[cfg(feature = "redis")]
+fn in_redis(store: Store, address: &str, template: Option<&str>) -> Result<Store, Error> {
+    Ok(store.with_pointers(address, template.unwrap_or(DEFAULT_KEY))?)
+}
+
+#[cfg(not(feature = "redis"))]
+fn in_redis(_: Store, address: &str, _: Option<&str>) -> Result<Store, Error> {
+    Err(Error::Usage(format!(
+        "pointers cannot be kept in {}: this program was compiled without the feature `redis`",
         redact_url(address)
     )))
 }
@@ -336,10 +355,10 @@ impl Settings {
         if let Some(pointers) = self.pointers() {
             let template = self.file.pointers_key.as_deref();
             let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
-            let opened = scratch.with_pointers(&pointers, template.unwrap_or(DEFAULT_TEMPLATE))?;
+            let opened = in_redis(scratch, &pointers, template)?;
             let shown = opened.pointers_name().unwrap_or_default().to_owned();
             let from = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
-            let key = template.unwrap_or(DEFAULT_TEMPLATE).to_owned();
+            let key = template.unwrap_or(DEFAULT_KEY).to_owned();
             let key_from = if template.is_some() { "file" } else { "default" };
             values.insert(0, Value { name: "pointers_key".into(), value: key, from: key_from });
             values.insert(0, Value { name: "pointers".into(), value: shown, from });
