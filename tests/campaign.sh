@@ -11,9 +11,10 @@ export BLOOMSDAY_CAMPAIGN="${BLOOMSDAY_CAMPAIGN:-full}"
 
 # What there is: a name, the file without which it is passed over, and the command. A campaign prints
 # lines `CAMPAIGN what | how much | what came of it | seconds`; to add one is to add a line here.
-release="cargo test --locked --workspace --exclude bloomsday-bench --release --test"
+tests="cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration"
+release="$tests --release --test"
 # Places to stop at exist only without --release; and what waits for a store gains nothing from it.
-debug="cargo test --locked --workspace --exclude bloomsday-bench --test"
+debug="$tests --test"
 alone="-- --nocapture --test-threads 1"
 campaigns=(
   "crash      | tests/tests/crash.rs      | $debug crash $alone"

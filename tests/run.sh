@@ -33,6 +33,8 @@ install_tools() {
   command -v mandoc >/dev/null || need+=(mandoc)
   command -v systemd-analyze >/dev/null || need+=(systemd)
   command -v valgrind >/dev/null || need+=(valgrind)
+  command -v curl >/dev/null || need+=(curl)
+  command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
   if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then
@@ -56,11 +58,28 @@ say "formatting"
 cargo fmt --all --check
 say "lints"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+say "each feature alone"
+# `alone CRATE FEATURE…`: without any feature, then with each one and no other.
+alone() {
+  local crate=$1 feature
+  shift
+  for feature in "" "$@"; do
+    cargo check --locked --quiet --package "$crate" --no-default-features --features "$feature" ||
+      { echo "$crate does not compile with the features \"$feature\""; exit 1; }
+  done
+}
+alone bloomsday-common aws azure gcp hdfs http redis
+alone bloomsday-builder
+alone bloomsday-server http aws azure gcp hdfs
+alone bloomsday-jobs aws azure gcp hdfs http redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
-cargo test --locked --workspace --exclude bloomsday-bench --quiet
+tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
+"${tests[@]}"
+# Counted by valgrind, so ignored by a plain `cargo test`.
+"${tests[@]}" --lib -- --ignored instructions
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --exclude bloomsday-bench --no-deps --quiet
 say "a short run of every fuzz target"

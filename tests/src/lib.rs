@@ -21,6 +21,12 @@
 
 #![forbid(unsafe_code)]
 
+/// Whether servers and tools are there: S3, Azure, Redis, nginx, Chromium, Java, Python, promtool and the like.
+///
+/// `tests/run.sh` installs them and turns the feature `integration` on. Without it, `cargo test` needs Rust
+/// and a C compiler only: tests that need more are ignored, and the others leave those parts out.
+pub const INTEGRATION: bool = cfg!(feature = "integration");
+
 pub mod azure;
 pub mod backend;
 pub mod browser;

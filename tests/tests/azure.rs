@@ -17,6 +17,7 @@ fn words(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Vec<Strin
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn days_are_built_served_rolled_back_and_explained() {
     let azure = Azure::start();
     let backend = azure.backend("ads");
@@ -60,6 +61,7 @@ fn until_told(backend: &Backend, digest: &serde_json::Value) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_server_that_may_only_read_says_so_once_and_follows() {
     let azure = Azure::start();
     let backend = azure.backend("readers");

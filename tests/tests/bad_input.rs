@@ -507,6 +507,7 @@ fn of_two_builds_of_one_day_at_once_the_pointer_names_a_whole_one() {
 // ---- the store ---------------------------------------------------------------------------------
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_store_that_cannot_be_reached_is_said_to_be_so_within_two_minutes() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut backend = Backend::s3();
@@ -530,6 +531,7 @@ fn a_store_that_cannot_be_reached_is_said_to_be_so_within_two_minutes() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
     let gate = Gate::open();
     let good = Good::on(gate.backend());
@@ -552,6 +554,7 @@ fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_listing_that_is_forbidden_is_not_called_a_passing_trouble() {
     let gate = Gate::open();
     let (backend, local) = (gate.backend(), Good::local());
@@ -569,6 +572,7 @@ fn a_listing_that_is_forbidden_is_not_called_a_passing_trouble() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_daemon_outlives_its_store() {
     let gate = Gate::open();
     let good = Good::on(gate.backend());

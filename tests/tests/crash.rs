@@ -168,7 +168,11 @@ impl Scene {
 }
 
 fn scenes() -> Vec<Scene> {
-    vec![Scene::new(Backend::local(), true), Scene::new(Backend::s3(), false)]
+    let scene = |backend: Backend| {
+        let local = backend.env.is_empty();
+        Scene::new(backend, local)
+    };
+    Backend::all().into_iter().map(scene).collect()
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn a_build_killed_anywhere_reaches_the_same_blob_and_pointer_when_it_runs_again(
         });
         kills += places.len() as u64 * times;
     }
-    let size = format!("{kills} kills: {} steps × {times}, local and S3", BUILD.len());
+    let size = format!("{kills} kills: {} steps × {times}, on each kind of store", BUILD.len());
     campaign.held(&size, "same blob, same pointer, nothing left over");
 }
 
@@ -218,7 +222,8 @@ fn a_build_killed_at_any_time_reaches_the_same_blob_and_pointer_when_it_runs_aga
             scene.mends(&store, large, &format!("killed after {after:?} on {store}"));
         });
     }
-    campaign.held(&format!("{} kills, local and S3", 2 * kills), "same blob, same pointer");
+    let size = format!("{} kills, on each kind of store", scenes.len() as u64 * kills);
+    campaign.held(&size, "same blob, same pointer");
 }
 
 /// Two days of users in S3, and a daemon with a cache.
@@ -289,6 +294,7 @@ impl Served {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_daemon_killed_anywhere_starts_on_a_verified_filter_or_says_not_ready() {
     let campaign = Campaign::new("`kill -9` of a daemon at every named step");
     let served = Served::new();
@@ -331,6 +337,7 @@ fn a_daemon_killed_anywhere_starts_on_a_verified_filter_or_says_not_ready() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_daemon_killed_at_any_time_starts_on_a_verified_filter() {
     let campaign = Campaign::new("`kill -9` of a daemon at random times");
     let random = Random::new();

@@ -52,6 +52,7 @@ fn a_first_day_can_be_rehearsed_where_the_folder_is_not_there_yet() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_first_day_can_be_rehearsed_in_an_empty_bucket() {
     rehearse(&Backend::s3());
     let azure = Azure::start();
@@ -59,6 +60,7 @@ fn a_first_day_can_be_rehearsed_in_an_empty_bucket() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn the_configuration_of_a_server_over_plain_http_passes() {
     let backend = Backend::local();
     fs::create_dir_all(&backend.store).unwrap();
@@ -69,6 +71,7 @@ fn the_configuration_of_a_server_over_plain_http_passes() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_bucket_that_is_not_there_is_not_found_at_once() {
     let azure = Azure::start();
     let (s3, blobs) = (Backend::s3(), azure.backend("there"));

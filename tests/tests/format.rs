@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use bloomsday_common::blob::digest_of;
+use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::program::bloomsday;
@@ -111,6 +112,7 @@ fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_reader_written_from_the_page_agrees_on_headers_and_answers() {
     let day = today().to_string();
     let present = lines((0..5_000).map(user));
@@ -145,6 +147,7 @@ fn a_reader_written_from_the_page_agrees_on_headers_and_answers() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn the_bytes_of_an_id_are_those_of_the_page() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet");
     let expected = fs::read_to_string(fixtures.join("expected.json")).unwrap();
@@ -173,6 +176,7 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn both_readers_refuse_a_flipped_bit_anywhere() {
     for layout in ["blocked", "guava"] {
         let backend = Backend::local();
@@ -199,6 +203,7 @@ fn both_readers_refuse_a_flipped_bit_anywhere() {
 
 /// The digest is sound, so only the check that each change is meant for can refuse it.
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn both_readers_refuse_a_false_header_under_a_good_digest() {
     let backend = Backend::local();
     let good = fs::read(build(&backend, &today().to_string(), 1_000, &[])).unwrap();
@@ -275,7 +280,7 @@ fn the_same_ids_still_give_the_bytes_of_the_golden_blobs() {
 }
 
 #[test]
-fn golden_blobs_still_answer_yes_to_every_id() {
+fn golden_blobs_still_contain_every_id() {
     let present = lines((0..GOLDEN_IDS).map(user));
     let absent = lines((GOLDEN_IDS..20_000).map(user));
     for (name, layout, _) in GOLDENS {
@@ -294,9 +299,11 @@ fn golden_blobs_still_answer_yes_to_every_id() {
         fs::copy(golden(name), &path).unwrap();
         fs::write(pointer, blob).unwrap();
         assert!(program_answers(&backend, &present).iter().all(|yes| *yes), "{name}");
-        let (header, answers) = python_reads(&golden(name), &absent);
-        assert_same_header(&golden(name), &header);
-        assert_eq!(answers, program_answers(&backend, &absent), "{name}");
+        if INTEGRATION {
+            let (header, answers) = python_reads(&golden(name), &absent);
+            assert_same_header(&golden(name), &header);
+            assert_eq!(answers, program_answers(&backend, &absent), "{name}");
+        }
     }
 }
 

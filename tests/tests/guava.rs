@@ -98,6 +98,7 @@ fn files(backend: &Backend) -> BTreeSet<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_exported_day_is_byte_for_byte_what_guava_writes_and_answers_the_same() {
     let present = lines((0..5_000).map(user));
     let absent = lines((1_000_000..1_005_000).map(user));
@@ -126,6 +127,7 @@ fn an_exported_day_is_byte_for_byte_what_guava_writes_and_answers_the_same() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_imported_day_answers_as_guava_does_and_says_that_its_ids_are_estimated() {
     let backend = Backend::local();
     // Beside plain IDs, some whose UTF-8 is longer than their characters, and one with a CR.
@@ -165,6 +167,7 @@ fn an_imported_day_answers_as_guava_does_and_says_that_its_ids_are_estimated() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn importing_the_same_file_again_changes_nothing() {
     let backend = Backend::local();
     let file = backend.folder.path().join("rt.guava");
@@ -198,6 +201,7 @@ fn a_blocked_blob_cannot_be_exported_and_the_remedy_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn what_guava_did_not_write_is_refused_and_nothing_is_published() {
     let good = guava(&["write", "1000", "0.03"], &lines((0..1_000).map(user)));
     let with = |at: usize, byte: u8| {
@@ -253,6 +257,7 @@ fn one_in_a_billion_is_built_in_the_layout_guava_and_no_absent_id_hits() {
 /// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits: real Guava
 /// itself has false positives among a million IDs where one in a billion was the target.
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_rate_that_guava_itself_misses_with_so_few_ids_is_published_with_a_warning() {
     let backend = Backend::local();
     let built = build(&backend, 1_000, "1e-9").expect(0);

@@ -28,6 +28,7 @@ fn only_gets(nginx: &Nginx) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
     let backend = Backend::local();
     build(&backend, 2, 0..3_000);
@@ -58,6 +59,7 @@ fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn whatever_lists_or_writes_says_that_a_store_over_http_is_only_read() {
     let backend = Backend::local();
     build(&backend, 2, 0..1_000);

@@ -151,6 +151,7 @@ fn the_report_for_people_names_files_bytes_and_what_was_passed_over() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_object_beside_the_folder_of_its_name_is_read_too() {
     let backend = Backend::s3();
     put(&backend, "in/dt=1", &parquet(&backend, 0..100));
@@ -169,6 +170,7 @@ fn an_object_beside_the_folder_of_its_name_is_read_too() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn empty_marks_of_folders_fail_no_build() {
     let backend = Backend::s3();
     put(&backend, "in/hour=00/a.parquet", &parquet(&backend, 0..100));
@@ -186,6 +188,7 @@ fn empty_marks_of_folders_fail_no_build() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_number_sign_in_an_address_is_a_character_like_others() {
     let backend = Backend::s3();
     put(&backend, "in", &parquet(&backend, 0..10));

@@ -20,6 +20,7 @@ fn publish(backend: &Backend, users: std::ops::Range<u64>) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_start_without_the_store_answers_from_the_cache_within_seconds() {
     let mut backend = Backend::s3();
     publish(&backend, 0..5_000);

@@ -40,6 +40,7 @@ fn picture(browser: &Browser, name: &str) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     let backend = Backend::local();
     (2..=9).rev().for_each(|back| {
@@ -116,6 +117,7 @@ fn reload(daemon: &Daemon) -> (u16, String) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_phone_in_the_dark_shows_all_of_it_and_the_keyboard_reaches_everything() {
     let backend = Backend::local();
     build(&backend, 2, 0..3_000);

@@ -68,6 +68,7 @@ fn refused(backend: &Backend, remedy: &[&str]) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_store_that_holds_its_pointers_refuses_a_redis_on_every_kind_of_store() {
     let (azure, redis) = (Azure::start(), Redis::start());
     for backend in [Backend::local(), Backend::s3(), azure.backend("marked")] {
@@ -82,6 +83,7 @@ fn a_store_that_holds_its_pointers_refuses_a_redis_on_every_kind_of_store() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store() {
     let (azure, redis) = (Azure::start(), Redis::start());
     for backend in [Backend::local(), Backend::s3(), azure.backend("elsewhere")] {
@@ -101,6 +103,7 @@ fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn another_key_template_is_another_place() {
     let redis = Redis::start();
     let backend = told(&Backend::local(), Some(&redis));
@@ -142,6 +145,7 @@ fn a_store_without_a_marker_goes_on_and_gets_one() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_command_without_the_setting_does_not_mark_a_store_it_knows_nothing_of() {
     let redis = Redis::start();
     let backend = told(&Backend::local(), Some(&redis));
@@ -170,6 +174,7 @@ fn a_marker_that_cannot_be_understood_stops_everybody() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
     let redis = Redis::start();
     let backend = Backend::local();
@@ -191,6 +196,7 @@ fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_running_server_keeps_what_answers_once_the_store_disagrees() {
     let redis = Redis::start();
     let backend = Backend::local();
@@ -224,6 +230,7 @@ fn age(backend: &Backend, days: u64) -> usize {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn prune_without_one_pointer_deletes_no_blob() {
     let redis = Redis::start();
     for with_redis in [false, true] {

@@ -142,6 +142,7 @@ impl Policy {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     let backend = Backend::s3();
     let bucket = backend.store.split('/').nth(2).unwrap().to_owned();

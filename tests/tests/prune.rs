@@ -189,6 +189,7 @@ fn what_a_killed_upload_left_in_a_folder_goes_after_a_day() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn prune_on_s3_deletes_nothing_young() {
     let backend = Backend::s3();
     let blob = build(&backend, 0, 0..1_000);

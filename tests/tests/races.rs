@@ -68,17 +68,20 @@ fn one_of_eight_builders_wins_on_a_local_folder() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn one_of_eight_builders_wins_on_s3() {
     race_on(&Backend::s3(), "S3", 6);
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn one_of_eight_builders_wins_on_azure() {
     let azure = Azure::start();
     race_on(&azure.backend("races"), "Azure", 6);
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn one_of_eight_builders_wins_with_pointers_in_redis() {
     let redis = Redis::start();
     let mut backend = Backend::local();

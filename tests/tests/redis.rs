@@ -39,6 +39,7 @@ fn key(back: u32) -> String {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     let redis = Redis::start();
     let backend = backend(&redis);
@@ -73,6 +74,7 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn builds_that_race_for_a_day_end_published_or_superseded() {
     let redis = Redis::start();
     let backend = backend(&redis);
@@ -103,6 +105,7 @@ fn builds_that_race_for_a_day_end_published_or_superseded() {
 /// The builds above look once more before they write, which hides a write that does not compare. Here
 /// every writer has seen the same, and nothing but the script stands between them.
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn of_writers_that_saw_the_same_exactly_one_writes() {
     const WRITERS: u8 = 16;
     let redis = Redis::start();
@@ -144,6 +147,7 @@ fn of_writers_that_saw_the_same_exactly_one_writes() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn whatever_becomes_of_redis_the_last_good_filter_answers() {
     let mut redis = Redis::start();
     let backend = backend(&redis);
@@ -189,6 +193,7 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_password_is_used_and_never_shown() {
     let mut redis = Redis::start();
     redis.kill();

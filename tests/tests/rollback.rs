@@ -211,6 +211,7 @@ fn a_day_that_prune_may_have_dropped_is_built_as_if_it_were_new() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn in_redis_it_is_the_same() {
     let redis = Redis::start();
     let mut backend = Backend::local();

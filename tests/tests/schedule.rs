@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::{Bloomsday, bloomsday};
@@ -198,9 +199,12 @@ fn an_impossible_schedule_is_refused_and_a_good_one_is_explained() {
     bloomsday(&["schedule", "--store", &backend.store]).run().expect(2).complains(&["schedule = "]);
 }
 
-/// Puts the page to Prometheus's own checker.
+/// Has Prometheus's own checker read the page, where it is installed.
 fn promtool_accepts(page: &str) {
     use std::io::Write;
+    if !INTEGRATION {
+        return;
+    }
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

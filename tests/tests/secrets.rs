@@ -68,6 +68,7 @@ fn users(folder: &Path) -> String {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn no_command_says_a_secret_however_much_it_logs() {
     let mut ear = Ear::new();
     let input = users(ear.folder());
@@ -106,6 +107,7 @@ fn no_command_says_a_secret_however_much_it_logs() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_address_that_cannot_be_used_is_shown_without_its_password() {
     let ear = Ear::new();
     for address in [
@@ -134,6 +136,7 @@ fn an_address_that_cannot_be_used_is_shown_without_its_password() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn the_configuration_and_the_help_show_addresses_without_their_passwords() {
     let ear = Ear::new();
     let file = ear.folder().join("bloomsday.toml");
@@ -239,6 +242,7 @@ impl Drop for Logged {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_daemon_says_no_secret_in_its_log_its_status_or_its_errors() {
     let mut ear = Ear::new();
     let (day, input) = (today().to_string(), users(ear.folder()));

@@ -39,6 +39,7 @@ fn a_local_folder_keeps_the_promises_of_a_store() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn s3_keeps_the_promises_of_a_store() {
     run_on(&Backend::s3());
 }

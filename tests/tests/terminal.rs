@@ -53,6 +53,7 @@ fn without_colours(text: &str) -> String {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn states_are_coloured_on_a_terminal_and_never_told_by_colour_alone() {
     let backend = store();
     let at = format!("--store {}", backend.store);
@@ -72,6 +73,7 @@ fn states_are_coloured_on_a_terminal_and_never_told_by_colour_alone() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn errors_are_coloured_on_a_terminal_too() {
     let backend = store();
     let shown = on_a_terminal(&format!("$b status none --store {}/none", backend.store), &[]);
@@ -85,6 +87,7 @@ fn errors_are_coloured_on_a_terminal_too() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn whoever_pipes_or_asks_for_json_or_for_no_colour_gets_none() {
     let backend = store();
     let line = format!("status rt --store {}", backend.store);
