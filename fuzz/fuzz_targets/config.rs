@@ -11,9 +11,13 @@ extern crate self as bloomsday_builder;
 #[allow(dead_code)]
 pub mod gates;
 
-#[path = "../../jobs/src/schedule/expression.rs"]
+#[path = "../../jobs/src/scheduling/cron.rs"]
 #[allow(dead_code)]
-mod schedule;
+mod cron;
+
+mod scheduling {
+    pub use crate::cron;
+}
 
 #[path = "../../jobs/src/config/file.rs"]
 #[allow(dead_code)]

@@ -1,59 +1,58 @@
-//! Configuration: flags beat the environment, which beats the file, which beats defaults. Unknown keys
-//! are refused. `bloomsday config check` shows each value and where it came from.
+//! [`Settings`]: what the flags, the environment and the configuration file say. Flags beat the
+//! environment, which beats the file, which beats the defaults. Unknown keys are refused.
+//!
+//! Commands read settings; nothing here knows a command.
 
 mod file;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
-use bloomsday_builder::Window;
-use bloomsday_builder::gates::{Gates, Limits};
-use bloomsday_common::error::Error as StoreError;
-use bloomsday_common::filter::{Layout, Shape};
+use bloomsday_builder::{Job, Window};
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
-use clap::Subcommand;
-use jiff::Timestamp;
-use serde::Serialize;
 
 pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, WindowMissing, poll_interval};
+use crate::defaults;
 use crate::error::Error;
-use crate::output::{self, Output};
-use crate::schedule::Rules;
+use crate::output::who;
+use crate::resources::Resources;
+use crate::scheduling::rules::Rules;
 
-/// Where a configuration file is looked for when none is named.
+/// The configuration files that are tried when none is named.
 const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
 
-/// Overrides `pointers` of the file, so that a password need not be in it.
+/// Overrides `pointers` of the file, so that the file needs no password.
 const POINTERS: &str = "BLOOMSDAY_POINTERS";
 
-/// Everything a job can be told beside its own flags.
+/// What every job can be given besides its own flags.
 pub(crate) struct Settings {
     store: Option<(String, &'static str)>,
     path: Option<PathBuf>,
     file: File,
 }
 
-/// How many days back a server follows a pointer.
-pub(crate) const MAX_AGE_DAYS: u32 = 3;
-/// The false-positive probability of a filter whose target nobody stated.
-pub(crate) const FPP: f64 = 0.03;
-/// A run builds the day before its own.
-const DAY_OFFSET: u32 = 1;
-/// Runs missed on so many days before today's are made up for: what a server would still follow.
-const CATCH_UP_DAYS: u32 = MAX_AGE_DAYS;
-/// When a day that was due is late.
-const DEADLINE: Duration = Duration::from_secs(6 * 3600);
-/// How long input must hold still.
-const SETTLE: Duration = Duration::from_secs(300);
-/// How many of the next runs `config check` shows.
-const SHOWN_RUNS: usize = 3;
+/// What a command line says of a build; what it leaves out comes from the file, or is a default.
+#[derive(Default)]
+pub(crate) struct BuildOverrides {
+    pub(crate) inputs: Vec<String>,
+    pub(crate) column: Option<String>,
+    pub(crate) fpp: Option<f64>,
+    pub(crate) layout: Option<Layout>,
+    pub(crate) window_days: Option<u32>,
+    pub(crate) window_missing: Option<WindowMissing>,
+    pub(crate) resources: Resources,
+    pub(crate) accept_change: Option<String>,
+    pub(crate) dry_run: bool,
+}
 
 impl Settings {
+    /// Reads the configuration file, and takes the store's address from the first that names one.
     pub(crate) fn load(
         path: Option<PathBuf>,
         store: Option<String>,
@@ -83,13 +82,22 @@ impl Settings {
         }
     }
 
-    /// The store, opened; a local folder is made if `create`.
-    pub(crate) fn open_store(&self, create: bool) -> Result<Store, Error> {
-        let address = self.store()?;
-        self.with_pointers(if create { Store::create(address)? } else { Store::open(address)? })
+    /// The store's address, and where it came from.
+    pub(crate) fn store_and_source(&self) -> Option<(&str, &'static str)> {
+        self.store.as_ref().map(|(store, source)| (store.as_str(), *source))
     }
 
-    /// The store of a command that writes: made if need be, but only looked at when it is a `dry_run`.
+    /// The configuration file that was read.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Opens the store. A local folder must exist.
+    pub(crate) fn open_store(&self) -> Result<Store, Error> {
+        self.with_pointers(Store::open(self.store()?)?)
+    }
+
+    /// Opens the store of a command that writes. A local folder is created, but not in a `dry_run`.
     pub(crate) fn store_to_write(&self, dry_run: bool) -> Result<Store, Error> {
         let address = self.store()?;
         self.with_pointers(if dry_run { Store::preview(address)? } else { Store::create(address)? })
@@ -104,7 +112,17 @@ impl Settings {
         in_redis(store, &pointers, self.file.pointers_key.as_deref())
     }
 
-    /// The Redis that holds the pointers; with its password, so not for messages.
+    /// The Redis with the pointers, as a name without its password; and where it came from.
+    pub(crate) fn pointers_name(&self) -> Result<Option<(String, &'static str)>, Error> {
+        let Some(pointers) = self.pointers() else { return Ok(None) };
+        // Only a store knows how the address is written without its password. This one is never used.
+        let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
+        let opened = in_redis(scratch, &pointers, self.file.pointers_key.as_deref())?;
+        let source = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
+        Ok(Some((opened.pointers_name().unwrap_or_default().to_owned(), source)))
+    }
+
+    /// The address of the Redis with the pointers; with its password, so never for a message.
     fn pointers(&self) -> Option<String> {
         std::env::var(POINTERS).ok().or_else(|| self.file.pointers.clone())
     }
@@ -113,7 +131,7 @@ impl Settings {
         &self.file
     }
 
-    /// What the file says of a filter, which may be nothing.
+    /// The file's section of a filter; the empty section if there is none.
     pub(crate) fn filter(&self, name: &FilterName) -> FilterFile {
         self.file.filters.get(name).cloned().unwrap_or_default()
     }
@@ -122,7 +140,7 @@ impl Settings {
     pub(crate) fn rules(&self, name: &FilterName) -> Result<Rules, Error> {
         let filter = self.filter(name);
         let wrong = |what: &str| Error::Usage(format!("[filters.{name}] {what}"));
-        let catch_up_days = filter.catch_up_days.unwrap_or(CATCH_UP_DAYS);
+        let catch_up_days = filter.catch_up_days.unwrap_or(defaults::CATCH_UP_DAYS);
         if filter.marker.as_ref().is_some_and(|m| m.is_empty() || m.contains(['/', '*', '?', '[']))
         {
             return Err(wrong("marker is the name of one file, such as _SUCCESS"));
@@ -132,16 +150,16 @@ impl Settings {
         })?;
         Ok(Rules {
             expression,
-            day_offset: filter.day_offset.unwrap_or(DAY_OFFSET),
+            day_offset: filter.day_offset.unwrap_or(defaults::DAY_OFFSET),
             catch_up_days,
-            deadline: filter.deadline.unwrap_or(DEADLINE),
-            settle: filter.settle.unwrap_or(SETTLE).max(Duration::from_millis(1)),
+            deadline: filter.deadline.unwrap_or(defaults::DEADLINE),
+            settle: filter.settle.unwrap_or(defaults::SETTLE).max(Duration::from_millis(1)),
             marker_only: filter.marker.is_some(),
         })
     }
 
     pub(crate) fn max_age_days(&self, name: &FilterName) -> u32 {
-        self.filter(name).max_age_days.unwrap_or(MAX_AGE_DAYS)
+        self.filter(name).max_age_days.unwrap_or(defaults::MAX_AGE_DAYS)
     }
 
     pub(crate) fn retention(&self, name: &FilterName) -> Retention {
@@ -150,12 +168,58 @@ impl Settings {
         Retention { keep_days, max_age_days: self.max_age_days(name) }
     }
 
+    /// The build of one day: what `overrides` says, else the file, else the defaults.
+    ///
+    /// # Errors
+    /// No input or no column is named, or a value of the file is impossible.
+    pub(crate) fn build_job(
+        &self,
+        filter: FilterName,
+        day: Day,
+        overrides: BuildOverrides,
+    ) -> Result<Job, Error> {
+        let configured = self.filter(&filter);
+        let retention = self.retention(&filter);
+        let wrong = |why| Error::Usage(format!("filters.{filter}.{why}"));
+        configured.gates.check().map_err(wrong)?;
+        let missing = |what: &str| {
+            Error::Usage(format!(
+                "no {what} is named: give --{what}, or write `{what}` under [filters.{filter}] in \
+                 bloomsday.toml"
+            ))
+        };
+        let window = window(&configured, overrides.window_days, overrides.window_missing);
+        let inputs = if overrides.inputs.is_empty() { configured.input } else { overrides.inputs };
+        if inputs.is_empty() {
+            return Err(missing("input"));
+        }
+        window.check(&inputs)?;
+        let column = overrides.column.or(configured.column).ok_or_else(|| missing("column"))?;
+        Ok(Job {
+            day,
+            inputs,
+            window,
+            column,
+            fpp: overrides.fpp.or(configured.fpp).unwrap_or(defaults::FPP),
+            layout: overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked),
+            memory: overrides.resources.memory(configured.memory),
+            spill_folder: overrides.resources.spill_folder(),
+            threads: overrides.resources.threads(),
+            by: who(),
+            gates: configured.gates,
+            accept_change: overrides.accept_change,
+            retention,
+            dry_run: overrides.dry_run,
+            filter,
+        })
+    }
+
     /// How a server follows a filter.
     pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
         let file = self.filter(&name);
         let defaults = FilterConfig::new(name);
         FilterConfig {
-            max_age_days: file.max_age_days.unwrap_or(MAX_AGE_DAYS),
+            max_age_days: file.max_age_days.unwrap_or(defaults::MAX_AGE_DAYS),
             guard: file.guard.unwrap_or(defaults.guard),
             guard_max_hold: file.guard_max_hold.unwrap_or(defaults.guard_max_hold),
             ..defaults
@@ -172,30 +236,8 @@ fn read(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// `bloomsday config …`
-#[derive(Subcommand)]
-pub(crate) enum ConfigJob {
-    /// Show every value and where it came from; refuse what is unknown or impossible.
-    ///
-    /// Also tries on a scratch key whether the store honours conditional writes.
-    ///
-    /// Example: bloomsday config check --store s3://ads-filters/prod
-    Check {
-        /// Do not write the scratch key.
-        #[arg(long)]
-        dry_run: bool,
-    },
-}
-
-#[derive(Serialize)]
-struct Value {
-    name: String,
-    value: String,
-    from: &'static str,
-}
-
-/// HDFS cannot replace a pointer only if it is what was read, and the client refuses to pretend: the first
-/// rollback or second build of a day would fail. Better to say so before the first.
+/// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback or the
+/// second build of a day would fail. So this fails before the first.
 fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());
@@ -209,9 +251,9 @@ fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
 
 /// How the key of a pointer in Redis is made when the configuration does not say.
 #[cfg(feature = "redis")]
-const DEFAULT_KEY: &str = bloomsday_common::store::DEFAULT_TEMPLATE;
+pub(crate) const DEFAULT_KEY: &str = bloomsday_common::store::DEFAULT_TEMPLATE;
 #[cfg(not(feature = "redis"))]
-const DEFAULT_KEY: &str = "none";
+pub(crate) const DEFAULT_KEY: &str = "none";
 
 /// The store, with its pointers in the Redis at `address`.
 #[cfg(feature = "redis")]
@@ -227,147 +269,9 @@ fn in_redis(_: Store, address: &str, _: Option<&str>) -> Result<Store, Error> {
     )))
 }
 
-fn is_hdfs(address: &str) -> bool {
+/// Whether a store's address is one of HDFS.
+pub(crate) fn is_hdfs(address: &str) -> bool {
     address.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("hdfs:"))
-}
-
-impl ConfigJob {
-    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let ConfigJob::Check { dry_run } = self;
-        let values = settings.values()?;
-        for value in &values {
-            output.show(value, String::new);
-        }
-        let rows: Vec<Vec<String>> = values
-            .iter()
-            .map(|value| vec![value.name.clone(), value.value.clone(), value.from.into()])
-            .collect();
-        if !output.is_json() {
-            output::print(&output::table(&["name", "value", "from"], &rows));
-        }
-        if settings.store.is_some() {
-            let writes = if dry_run {
-                "not tried (--dry-run)"
-            } else {
-                settings.check_conditional_writes().await?
-            };
-            let result = Value {
-                name: "conditional writes".into(),
-                value: writes.into(),
-                from: "tried on a scratch key",
-            };
-            output.show(&result, || format!("\nconditional writes: {writes}\n"));
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Settings {
-    /// Whether the store honours conditional writes, in words.
-    async fn check_conditional_writes(&self) -> Result<&'static str, Error> {
-        let store = match self.open_store(false) {
-            Err(Error::Common(StoreError::NoStore { .. })) => {
-                return Ok("not tried: the folder is not there yet; the first build makes it");
-            }
-            store => store?,
-        };
-        match store.check_conditional_writes().await {
-            Err(StoreError::ReadOnly { .. }) => {
-                Ok("none: over plain HTTP a store can only be read, which is enough for servers")
-            }
-            Ok(()) if is_hdfs(self.store()?) => {
-                Ok("honoured by Redis; a pin on HDFS cannot be replaced: unpin first")
-            }
-            checked => Ok(checked.map(|()| "honoured")?),
-        }
-    }
-
-    fn values(&self) -> Result<Vec<Value>, Error> {
-        let mut values = Vec::new();
-        let mut add = |name: String, value: Option<String>, default: &str| {
-            let from = if value.is_some() { "file" } else { "default" };
-            values.push(Value { name, value: value.unwrap_or_else(|| default.to_owned()), from });
-        };
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let file = &self.file;
-        add("listen".into(), file.listen.map(|a| a.to_string()), "127.0.0.1:8642");
-        add("admin".into(), file.admin.map(|a| a.to_string()), "127.0.0.1:8643");
-        add("admin_token_file".into(), path(&file.admin_token_file), "none");
-        add("tls_cert".into(), path(&file.tls_cert), "none");
-        add("tls_key".into(), path(&file.tls_key), "none");
-        let interval = file.poll_interval.map(|d| humantime::format_duration(d).to_string());
-        add("poll_interval".into(), interval, "10m");
-        add("heartbeats".into(), file.heartbeats.map(|on| on.to_string()), "true");
-        add("cache_dir".into(), path(&file.cache_dir), "none");
-        for (name, filter) in &file.filters {
-            let key = |field: &str| format!("filters.{name}.{field}");
-            let input = (!filter.input.is_empty())
-                .then(|| filter.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
-            add(key("input"), input, "none (--input)");
-            add(key("column"), filter.column.clone(), "none (--column)");
-            add(key("fpp"), filter.fpp.map(|fpp| fpp.to_string()), "0.03");
-            add(key("layout"), filter.layout.map(|layout| layout.to_string()), "blocked");
-            add(key("window_days"), filter.window_days.map(|days| days.to_string()), "1");
-            let missing = filter.window_missing.map(|missing| missing.name().to_owned());
-            add(key("window_missing"), missing, WindowMissing::default().name());
-            window(filter, None, None)
-                .check(&filter.input)
-                .map_err(|error| Error::Usage(format!("filters.{name}.window_days: {error}")))?;
-            add(
-                key("memory"),
-                filter.memory.map(|memory| memory.to_string()),
-                "3/4 of what is left",
-            );
-            add(key("max_age_days"), filter.max_age_days.map(|days| days.to_string()), "3");
-            add(key("keep_days"), filter.keep_days.map(|days| days.to_string()), "14");
-            filter.gates.check().map_err(|why| Error::Usage(format!("filters.{name}.{why}")))?;
-            add_gates(&mut add, &key("gates"), &filter.gates);
-            add(key("schedule"), filter.schedule.as_ref().map(ToString::to_string), "none");
-            if filter.schedule.is_some() {
-                let rules = self.rules(name)?;
-                let days = |days: Option<u32>| days.map(|days| days.to_string());
-                let time =
-                    |t: Option<Duration>| t.map(|t| humantime::format_duration(t).to_string());
-                let next = rules.upcoming(Timestamp::now()).take(SHOWN_RUNS);
-                let next: Vec<String> =
-                    next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
-                add(key("day_offset"), days(filter.day_offset), "1");
-                add(key("catch_up_days"), days(filter.catch_up_days), "3");
-                add(key("deadline"), time(filter.deadline), "6h");
-                add(key("settle"), time(filter.settle), "5m");
-                add(key("marker"), filter.marker.clone(), "_SUCCESS, or files that hold still");
-                add(key("next runs"), None, &next.join(", "));
-            }
-            let guard = filter.guard.map(|guard| format!("{guard:?}").to_lowercase());
-            add(key("guard"), guard, "warn");
-            let hold = filter.guard_max_hold.map(|d| humantime::format_duration(d).to_string());
-            add(key("guard_max_hold"), hold, "6h");
-            // Impossible together, whatever the number of IDs.
-            let (layout, fpp) =
-                (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(FPP));
-            let impossible = |e| Error::Usage(format!("filters.{name}.fpp: {e}"));
-            Shape::for_ids(layout, 1_000_000, fpp).map_err(impossible)?;
-        }
-        let (store, from) = match &self.store {
-            Some((store, from)) => (Store::preview(store)?.name().to_owned(), *from),
-            None => ("none".to_owned(), "default"),
-        };
-        if let Some(pointers) = self.pointers() {
-            let template = self.file.pointers_key.as_deref();
-            let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
-            let opened = in_redis(scratch, &pointers, template)?;
-            let shown = opened.pointers_name().unwrap_or_default().to_owned();
-            let from = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
-            let key = template.unwrap_or(DEFAULT_KEY).to_owned();
-            let key_from = if template.is_some() { "file" } else { "default" };
-            values.insert(0, Value { name: "pointers_key".into(), value: key, from: key_from });
-            values.insert(0, Value { name: "pointers".into(), value: shown, from });
-        }
-        values.insert(0, Value { name: "store".into(), value: store, from });
-        let file = self.path.as_ref().map_or("none".into(), |path| path.display().to_string());
-        values.insert(0, Value { name: "configuration file".into(), value: file, from: "" });
-        Ok(values)
-    }
 }
 
 /// The window of a filter, as a command says, or the file.
@@ -381,28 +285,6 @@ pub(crate) fn window(
     Window {
         days: days.or(filter.window_days).unwrap_or(default.days),
         may_lack_days: missing == WindowMissing::Allow,
-    }
-}
-
-/// The limits of every gate, in the file's own spelling.
-fn add_gates(add: &mut impl FnMut(String, Option<String>, &str), key: &str, gates: &Gates) {
-    let Gates { ids, nulls, invalid, duplicates, overlap, files, input_bytes } = *gates;
-    let default = Gates::default();
-    let all = [
-        ("ids", ids, default.ids),
-        ("nulls", nulls, default.nulls),
-        ("invalid", invalid, default.invalid),
-        ("duplicates", duplicates, default.duplicates),
-        ("overlap", overlap, default.overlap),
-        ("files", files, default.files),
-        ("input_bytes", input_bytes, default.input_bytes),
-    ];
-    for (name, limits, default) in all {
-        let show = |Limits { floor, band, cap }: Limits| {
-            format!("{{ floor = {floor}, band = {band}, cap = {cap} }}")
-        };
-        let own = (limits != default).then(|| show(limits));
-        add(format!("{key}.{name}"), own, &show(default));
     }
 }
 

@@ -16,7 +16,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::config::FPP;
+use crate::defaults::{self, FPP};
 use crate::error::Error;
 use crate::output::{Output, print, state, thousands, who};
 use crate::repoint::repoint;
@@ -41,7 +41,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where questions are answered.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8642")]
+    #[arg(long, value_name = "ADDRESS", default_value_t = defaults::LISTEN)]
     listen: SocketAddr,
     /// Stop at the end instead of going on serving.
     #[arg(long)]
@@ -93,7 +93,8 @@ impl Demo {
         let mut config = Config::new(&story.address, vec![FilterConfig::new(story.filter.clone())]);
         config.cache_dir = Some(dir.join("cache"));
         let bloomsday = start(config).await?;
-        let admin = SocketAddr::from(([127, 0, 0, 1], if self.exit { 0 } else { 8643 }));
+        let port = if self.exit { 0 } else { defaults::ADMIN.port() };
+        let admin = SocketAddr::new(defaults::ADMIN.ip(), port);
         let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
         let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
         story.say(&format!(

@@ -21,7 +21,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         store.check_pointers(&self.filter).await?;
         let acts = store.history(&self.filter).await?;
         if acts.is_empty() {

@@ -90,7 +90,7 @@ pub(crate) async fn open(
         let memory = read(path)?;
         (blob::key_of(&memory, text)?, RawBlob::of(memory))
     } else {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let key = key(text, store.roots())?;
         let fetched = store.fetch(&key, u64::MAX).await?;
         (key, fetched)

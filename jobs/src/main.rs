@@ -1,28 +1,35 @@
 //! The program `bloomsday`: reads the command line, runs one job, ends with its exit status.
 //!
-//! A job is a file; what they share is configuration ([`config`]), errors with their exit statuses
-//! ([`error`]) and the way things are shown ([`output`]).
+//! Each command is one file. They share the configuration ([`config`], [`defaults`]), the errors with their
+//! exit statuses ([`error`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
+//! know no command.
 
 #![forbid(unsafe_code)]
 
 mod build;
 mod config;
+mod config_check;
+mod defaults;
 mod demo;
 mod error;
-mod exchange;
+
 mod health;
 mod history;
+mod import_export;
 mod inspect;
-mod manual;
+mod man_pages;
+
 mod output;
 mod pin;
 mod plan;
 mod prune;
 mod query;
 mod repoint;
+mod report;
 mod resources;
 mod sample_data;
 mod schedule;
+mod scheduling;
 mod serve;
 mod status;
 mod trace;
@@ -42,13 +49,13 @@ use config::Settings;
 use error::Error;
 use output::Output;
 
-/// Answers "has this user been in our app before?" from a filter rebuilt every day.
+/// Answers "has this user been in our app before?" from a Bloom filter that is rebuilt every day.
 ///
-/// Try it: `bloomsday demo` runs the whole story on sample data.
+/// Try it: `bloomsday demo` builds, serves and rolls back sample data.
 #[derive(Parser)]
 #[command(name = "bloomsday", version, max_term_width = 100)]
 #[command(
-    after_help = "Exit status: 0 done; 1 failed; 2 usage or configuration; 3 the answer was no; \
+    after_help = "Exit status: 0 done; 1 failed; 2 usage or configuration; 3 no ID was found; \
     4 not found; 5 superseded; 6 refused by a gate; 7 corrupt; 75 try again later."
 )]
 struct Cli {
@@ -58,7 +65,7 @@ struct Cli {
     job: Job,
 }
 
-/// Flags that every job takes, before or after its name.
+/// Flags that every command takes, before or after its name.
 #[derive(Args)]
 struct Global {
     /// Where blobs and pointers live: a URL (s3://bucket/prefix) or a local path.
@@ -68,61 +75,61 @@ struct Global {
     /// The configuration file [default: ./bloomsday.toml, else /etc/bloomsday/bloomsday.toml].
     #[arg(long, global = true, value_name = "FILE", env = "BLOOMSDAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Print one line of JSON an object.
+    /// Print each object as one line of JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// Log only warnings, and show no progress.
+    /// Log only warnings and errors, and show no progress.
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Log more; twice for everything.
+    /// Log more; give it twice to log everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Job {
-    /// Run the whole story on sample data, and go on serving.
+    /// Build, serve, swap and roll back sample data, then keep serving.
     Demo(demo::Demo),
     /// Build one day: read, count, fill, verify, publish, point.
     Build(build::Build),
-    /// Answer questions over HTTP, and follow the pointers.
+    /// Answer lookups over HTTP, and follow the pointers.
     Serve(serve::Serve),
-    /// Show what the store points at, and why.
+    /// Show which blobs the store's pointers name, and why.
     Status(status::Status),
-    /// Show every act on a filter, newest first.
+    /// Show every event of a filter, newest first.
     History(history::History),
-    /// Show what a blob holds, and check all of it.
+    /// Show a blob's header, and verify all of it.
     Inspect(inspect::Inspect),
-    /// Ask IDs, as a server would be asked.
+    /// Look up IDs, as a server does.
     Query(query::Query),
-    /// Show which of the last days hold an ID, and how sure that is.
+    /// Show which of the last days contain an ID, and how likely a false positive is.
     #[command(alias = "why")]
     Trace(trace::Trace),
     /// Roll a day back or forward, for the whole fleet.
     Repoint(repoint::Repoint),
-    /// Hold the whole fleet on one blob.
+    /// Keep the whole fleet on one blob.
     Pin(pin::Pin),
-    /// Release the fleet from a pin.
+    /// Remove a pin: the fleet follows the pointers again.
     Unpin(pin::Unpin),
-    /// Delete what nothing reachable needs.
+    /// Delete old pointers, and blobs that nothing needs.
     Prune(prune::Prune),
     /// Run every filter's build by its cron expression.
     Schedule(schedule::Schedule),
-    /// Write a blob as another system's file.
-    Export(exchange::Export),
-    /// Publish another system's file as a day.
-    Import(exchange::Import),
+    /// Export a blob in another system's format.
+    Export(import_export::Export),
+    /// Import a file in another system's format as a day.
+    Import(import_export::Import),
     /// Show size, probes and memory for each layout, before building anything.
     Plan(plan::Plan),
-    /// Ask a running server or scheduler whether it lives.
+    /// Check a running server or scheduler.
     Health(health::Health),
-    /// Print the completions of a shell.
-    Completions(manual::Completions),
+    /// Print shell completions.
+    Completions(man_pages::Completions),
     /// Write the man pages.
-    Man(manual::Man),
-    /// Work with the configuration.
+    Man(man_pages::Man),
+    /// Check the configuration.
     #[command(subcommand)]
-    Config(config::ConfigJob),
+    Config(config_check::ConfigJob),
 }
 
 fn main() -> ExitCode {
@@ -174,7 +181,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            // Our own messages may have several lines; what they quote has been made to have one.
+            // A message of this program may have several lines. Values in it have been made single lines.
             let lines: Vec<String> =
                 error.to_string().lines().map(|line| single_line(line, MAX_LINE_CHARS)).collect();
             output::complain("error", &lines.join("\n"));
@@ -186,7 +193,7 @@ fn main() -> ExitCode {
 /// The most characters of a line of an error, and of one value in a log line.
 const MAX_LINE_CHARS: usize = 4000;
 
-/// Writes one value of a log line so that nothing in it can begin a line of its own.
+/// Writes one value of a log line. No value can begin a new line.
 fn one_line(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     let text = single_line(&format!("{value:?}"), MAX_LINE_CHARS);
     match field.name() {
@@ -202,7 +209,7 @@ fn start_logging(global: &Global) {
         (false, 1) => "debug",
         (false, _) => "trace",
     };
-    // Libraries speak up only when asked for everything; RUST_LOG overrides all of it.
+    // Dependencies log below `warn` only at the level `trace`; RUST_LOG overrides all of this.
     let default = match level {
         "trace" => "trace".to_owned(),
         level => {
@@ -216,7 +223,7 @@ fn start_logging(global: &Global) {
         .with_ansi(output::is_coloured(&std::io::stderr()))
         .with_target(false)
         .fmt_fields(format::debug_fn(one_line).delimited(" "))
-        // It would say on stderr that stderr cannot be written to, and panic: a full disk under a log
+        // Otherwise a failed write to stderr is reported on stderr, which panics: a full disk under the log
         // would end the thread that follows the pointers.
         .log_internal_errors(false)
         .init();

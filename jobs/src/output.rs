@@ -1,5 +1,5 @@
-//! How things are shown: data on stdout, people's tables or one line of JSON an object; progress on
-//! stderr, and only on a terminal. What a colour says, the word beside it says too.
+//! Output: data on stdout, as tables for people or as one line of JSON for each object; progress on stderr,
+//! and only on a terminal. A colour never says more than the word that has it.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +11,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::AnsiColor;
 use bloomsday_builder::Progress;
 use bloomsday_common::redact::single_line;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 /// The most characters of a value in a table.
@@ -28,12 +28,12 @@ impl Output {
         Output { json, quiet }
     }
 
-    /// Whether JSON was asked for.
+    /// Whether `--json` was given.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Shows an object: as a line of JSON, or as what `people` makes of it.
+    /// Prints an object: as a line of JSON, or as the text that `people` returns.
     pub(crate) fn show(&self, object: &impl Serialize, people: impl FnOnce() -> String) {
         if self.json {
             let line =
@@ -44,7 +44,7 @@ impl Output {
         }
     }
 
-    /// A bar for a build, which shows itself on a terminal only.
+    /// The progress bar of a build; hidden unless stderr is a terminal.
     pub(crate) fn build_progress(&self) -> impl Fn(Progress) + Sync + use<> {
         let bar = ProgressBar::with_draw_target(None, self.target());
         bar.set_style(style(""));
@@ -88,41 +88,37 @@ fn style(unit: &str) -> ProgressStyle {
         "bytes" => "{msg:>8} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
         _ => "{msg:>8} {spinner} {elapsed}",
     };
-    let style =
-        ProgressStyle::with_template(template).expect("the templates above are well formed");
-    style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // A bar that cannot be written is no reason to stop.
-        let _ = write!(out, "{:.1} M/s", state.per_sec() / 1e6);
-    })
+    ProgressStyle::with_template(template).expect("the templates above are well formed")
 }
 
-/// Writes to stdout; a reader that closed the pipe has seen enough.
+/// Writes to stdout. Ends the program if the reader has closed the pipe.
 pub(crate) fn print(text: &str) {
     if io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
         std::process::exit(0);
     }
 }
 
-/// Writes `WORD: TEXT` to stderr, the word in its colour when a person looks there.
+/// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal.
 pub(crate) fn complain(word: &str, text: &str) {
     eprintln!("{}: {text}", paint("outcome", word, is_coloured(&io::stderr())));
 }
 
-/// Whether a stream shows colours: a terminal that has them, and nobody said `NO_COLOR`.
+/// Whether a stream shows colours: it is a terminal that has them, and `NO_COLOR` is not set.
 pub(crate) fn is_coloured<S: RawStream>(stream: &S) -> bool {
-    // Forced colours are for terminals too: what is piped is for programs.
+    // `CLICOLOR_FORCE` colours no pipe: a program reads what is piped.
     stream.is_terminal() && AutoStream::choice(stream) != ColorChoice::Never
 }
 
-/// A state in a sentence on stdout.
+/// The word of a state, in its colour, for stdout.
 pub(crate) fn state(word: &str) -> String {
     paint("state", word, is_coloured(&io::stdout()))
 }
 
-/// The rows and columns that tell a state.
-const TELL_STATES: [&str; 5] = ["gates", "note", "outcome", "standing", "state"];
-/// All is as it should be; somebody or something decided otherwise; somebody should look.
+/// The rows and columns whose values are states.
+const STATE_NAMES: [&str; 5] = ["gates", "note", "outcome", "standing", "state"];
+/// States that need no attention, in green.
 const GOOD: &[&str] = &["done", "ok", "passed", "published", "released", "unchanged"];
+/// States that differ from the usual one, in yellow.
 const NOTABLE: &[&str] = &[
     "empty",
     "held",
@@ -134,11 +130,12 @@ const NOTABLE: &[&str] = &[
     "stale",
     "superseded",
 ];
+/// States that a person should look at, in red.
 const BAD: &[&str] = &["error", "failed", "failing", "given up", "late", "refused"];
 
-/// Colours the word of `text` that tells a state, if the row or column `name` has one.
+/// Colours the state in `text`, if values of the row or column `name` are states.
 fn paint(name: &str, text: &str, is_coloured: bool) -> String {
-    if !is_coloured || !TELL_STATES.contains(&name) {
+    if !is_coloured || !STATE_NAMES.contains(&name) {
         return text.to_owned();
     }
     let style = |colour: AnsiColor| colour.on_default();
@@ -161,7 +158,7 @@ fn is_word_at_start(text: &str, word: &str) -> bool {
     text.strip_prefix(word).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }
 
-/// What a cell shows of a text, which somebody may have written to drive a terminal.
+/// The text of a cell, without control characters: a value may be written to attack a terminal.
 fn cell(text: &str) -> String {
     single_line(text, MAX_CELL_CHARS)
 }
@@ -189,7 +186,7 @@ fn coloured_table(head: &[&str], rows: &[Vec<String>], is_coloured: bool) -> Str
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    // Painted once it is padded: what colours a terminal has no width.
+    // Coloured after padding: colour codes have no width.
     let line = |cells: Vec<&str>, is_coloured: bool| {
         let padded: Vec<String> = cells
             .iter()
@@ -222,23 +219,23 @@ pub(crate) fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Something that may not be known.
+/// The value, or a dash if there is none.
 pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-/// Who acts, for the records: user@host. The user is the system's name of whoever runs this process, so
-/// that a cron job or a container without `$USER` is named too.
+/// The author of an event, user@host. The user comes from the system, so that a cron job or a container
+/// without `$USER` has one too.
 pub(crate) fn who() -> String {
     let user = whoami::username().ok().filter(|user| !user.is_empty());
     let user = user.or_else(|| std::env::var("USER").ok());
     format!("{}@{}", user.unwrap_or_else(|| "unknown".to_owned()), host())
 }
 
-/// The most characters of a reason: a record holds it, and is read by people.
+/// The most characters of a reason.
 const MAX_REASON_CHARS: usize = 2000;
 
-/// Reads why somebody does something: without words there is no reason.
+/// Parses a reason, which must not be empty.
 pub(crate) fn reason(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it is empty: say why in a few words".to_owned()),

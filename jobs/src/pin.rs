@@ -55,7 +55,7 @@ pub(crate) struct Unpin {
 
 impl Pin {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let (filter, now) = (&self.filter, Timestamp::now());
         if let Some(until) = self.until.filter(|until| *until <= now) {
             return Err(Error::Usage(format!("--until {until} is in the past")));
@@ -111,7 +111,7 @@ impl Pin {
 
 impl Unpin {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let filter = &self.filter;
         store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;

@@ -1,7 +1,7 @@
 //! `bloomsday plan`: size, probes and memory for each layout, and what a build takes here, before any day
 //! is built.
 
-mod forecast;
+mod estimate;
 
 use std::process::ExitCode;
 
@@ -11,8 +11,8 @@ use bloomsday_common::filter::{Layout, Shape};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::forecast::{Forecast, Question};
-use crate::config::FPP;
+use self::estimate::{Estimate, Workload};
+use crate::defaults::FPP;
 use crate::error::Error;
 use crate::output::{Output, table, thousands};
 use crate::resources::Resources;
@@ -84,15 +84,15 @@ impl Plan {
             (Layout::Blocked, Ok(shape)) => *shape,
             _ => guava,
         };
-        let forecast = match self.sizes_only {
+        let estimate = match self.sizes_only {
             true => None,
-            false => Some(forecast::forecast(self.question(chosen)).await?),
+            false => Some(estimate::estimate(self.workload(chosen)).await?),
         };
         let report: Vec<Value> = rows.iter().map(|row| row.json(ids)).collect();
         let report = json!({
             "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": report,
             "recommended": choice.name(), "because": why,
-            "build": forecast.as_ref().map(Forecast::json),
+            "build": estimate.as_ref().map(Estimate::json),
         });
         output.show(&report, || {
             let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits an ID", "fpp"];
@@ -109,13 +109,13 @@ impl Plan {
                 page += &format!("\nblocked: {error}\n");
             }
             page += &format!("\nchoose --layout {choice}: {why}\n");
-            page + &forecast.map_or(String::new(), |forecast| forecast.page())
+            page + &estimate.map_or(String::new(), |estimate| estimate.page())
         });
         Ok(ExitCode::SUCCESS)
     }
 
-    fn question(self, shape: Shape) -> Question {
-        Question {
+    fn workload(self, shape: Shape) -> Workload {
+        Workload {
             rows: self.rows.unwrap_or(self.ids).saturating_mul(u64::from(self.window_days)),
             ids: self.ids,
             shape,

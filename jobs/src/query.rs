@@ -37,7 +37,7 @@ pub(crate) struct Query {
 
 impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let filter = followed(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
         let mut out = BufWriter::new(io::stdout().lock());
         let system = |source| Error::System { doing: "read IDs or write answers".into(), source };

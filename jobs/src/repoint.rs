@@ -41,7 +41,7 @@ pub(crate) struct Repoint {
 
 impl Repoint {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let Repoint { filter, day, to, reason, dry_run } = self;
         let newest = newest_buildable(Timestamp::now());
         if day > newest {

@@ -1,4 +1,4 @@
-//! What of this machine a build may take.
+//! [`Resources`]: the memory, disk and threads that a build may use.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use clap::Args;
 /// Options of every command that builds.
 #[derive(Args, Default)]
 pub(crate) struct Resources {
-    /// How much memory the build may take; what does not fit goes to disk [default: three quarters of
+    /// How much memory the build may use; what does not fit is spilled to disk [default: three quarters of
     /// what the machine or its cgroup has left].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Where it goes then [default: the system's folder for temporary files].
+    /// The folder for spilled data [default: the system's folder for temporary files].
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
-    /// How many threads work [default: one a core].
+    /// How many threads to use [default: one for each core].
     #[arg(long)]
     threads: Option<usize>,
 }
 
 impl Resources {
-    /// Bytes of memory, as the command says, or the configuration.
+    /// Bytes of memory: the flag, else the configuration, else the default.
     pub(crate) fn memory(&self, configured: Option<ByteSize>) -> u64 {
         self.memory.or(configured).map_or_else(default_memory, |memory| memory.as_u64())
     }

@@ -1,12 +1,10 @@
-//! `bloomsday schedule`: every filter's build by its cron expression, with retries and catch-up.
+//! `bloomsday schedule`: runs every filter's build by its cron expression, with retries and catch-up.
 //!
-//! What to do next is decided by [`decide`], a pure function; here are the clock, the store and the
+//! The rules ([`crate::scheduling::rules`]) decide what to do next; here are the clock, the store and the
 //! builds. Within this program one build runs at a time, whatever the filter: each may use all of its
 //! memory budget. Two schedulers of one store do no harm: both would build the same bytes, the
 //! pointer's compare-and-set lets one of them move it, and the other ends `unchanged`.
 
-mod decide;
-mod expression;
 mod input;
 mod metrics;
 
@@ -31,28 +29,26 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use crate::build::Build;
-use crate::config::{MAX_CATCH_UP_DAYS, Settings};
+use self::input::{Reason, Waits};
+use self::metrics::Metrics;
+use crate::config::{BuildOverrides, MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
 use crate::output::{Output, table};
-pub(crate) use decide::Rules;
-use decide::{Found, Known, Next, Standing};
-pub(crate) use expression::Expression;
-use input::{Reason, Waits};
-use metrics::Metrics;
+use crate::report::describe;
+use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
 
-/// The longest sleep: a clock that was set, or a machine that slept, is noticed after it.
-const LONGEST_SLEEP: Duration = Duration::from_secs(600);
-/// How long after a store that could not be looked at it is looked at again.
-const STORE_PAUSE: Duration = Duration::from_secs(60);
-/// How long this program remembers what it did, should the history lack it.
-const REMEMBER_DAYS: u32 = MAX_CATCH_UP_DAYS + 1;
+/// The longest sleep. A change of the clock, or a machine that was suspended, is noticed after it.
+const MAX_SLEEP: Duration = Duration::from_secs(600);
+/// How long to wait after a failed read of the store.
+const STORE_RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// How many days this program keeps its own events, in case the history lacks them.
+const KEEP_EVENTS_DAYS: u32 = MAX_CATCH_UP_DAYS + 1;
 
 /// Run every filter's build by its cron expression (UTC), with retries and catch-up.
 ///
-/// A run waits for its day's input: until a success marker lies beside the files, or two looks find
-/// them the same. Failures are tried again. Missed days are caught up, the newest first. To run a day
-/// again: bloomsday build.
+/// A run waits for its day's input: for a success marker next to the files, or until two checks find the
+/// same files. Failures are retried. Missed days are caught up, the newest first. To run a day again:
+/// bloomsday build.
 ///
 /// Example: bloomsday schedule --config /etc/bloomsday/bloomsday.toml --metrics 127.0.0.1:8644
 #[derive(Args)]
@@ -60,16 +56,16 @@ pub(crate) struct Schedule {
     /// A filter to build; may repeat [default: every filter with a `schedule`].
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
-    /// Build what is due now and can be built, and end: for timers and CronJobs.
+    /// Build what is due and ready now, then end: for timers and CronJobs.
     #[arg(long)]
     once: bool,
-    /// Where GET /metrics and /livez are answered [default: nowhere].
+    /// The address that answers GET /metrics and /livez [default: none].
     #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_SCHEDULE_METRICS")]
     metrics: Option<SocketAddr>,
-    /// A file to keep the metrics in, for node_exporter's textfile collector.
+    /// A file to write the metrics to, for node_exporter's textfile collector.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_SCHEDULE_METRICS_FILE")]
     metrics_file: Option<PathBuf>,
-    /// Show what is due and when the next runs are, and build nothing.
+    /// Show what is due and when the next runs are, but build nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -96,11 +92,15 @@ impl Schedule {
             Ok(Runner {
                 rules: settings.rules(&filter)?,
                 marker: settings.filter(&filter).marker,
-                job: Build::of(filter.clone(), Day::of(Timestamp::now())).job(settings)?,
+                job: settings.build_job(
+                    filter.clone(),
+                    Day::of(Timestamp::now()),
+                    BuildOverrides::default(),
+                )?,
                 filter,
                 store: store.clone(),
-                known: Known::default(),
-                own: Vec::new(),
+                observed: Observed::default(),
+                own_events: Vec::new(),
                 waits: BTreeMap::new(),
                 metrics: metrics.clone(),
                 metrics_file: self.metrics_file.clone(),
@@ -125,7 +125,7 @@ impl Schedule {
     }
 }
 
-/// Waits for every runner, which without `--once` is for ever, or for SIGTERM or Ctrl-C.
+/// Waits for every runner, or for SIGTERM or Ctrl-C. Without `--once` runners do not end.
 async fn until_done(mut tasks: JoinSet<Result<u8, Error>>) -> Result<ExitCode, Error> {
     let listen = |kind: SignalKind| {
         let doing = "listen for signals".to_owned();
@@ -145,23 +145,23 @@ async fn until_done(mut tasks: JoinSet<Result<u8, Error>>) -> Result<ExitCode, E
             _ = interrupt.recv() => break,
         }
     }
-    // A build that is under way dies with the process, which is safe at any moment: the next start
-    // builds the same blob.
+    // A running build ends with the process. That is safe at any moment: the next start builds the same
+    // blob.
     tracing::info!("stopping");
     std::process::exit(0);
 }
 
-/// One filter's schedule, being kept.
+/// Runs one filter's schedule.
 struct Runner {
     filter: FilterName,
     rules: Rules,
     marker: Option<String>,
     job: Job,
     store: Store,
-    known: Known,
-    /// What this program did, also when the history could not take it.
-    own: Vec<HistoryEvent>,
-    /// What each day's input was waiting for when it was last looked at.
+    observed: Observed,
+    /// The events of this program, also those that could not be written to the history.
+    own_events: Vec<HistoryEvent>,
+    /// What each day's input lacked at its last check.
     waits: BTreeMap<Day, Waits>,
     metrics: Metrics,
     metrics_file: Option<PathBuf>,
@@ -170,8 +170,8 @@ struct Runner {
 }
 
 impl Runner {
-    /// Acts when something is due. With `once` until there is nothing left to do now; then the exit
-    /// status that says how it stands.
+    /// Acts when something is due. With `once`, returns when nothing is left to do now, with the exit status
+    /// of that state.
     async fn run(mut self, once: bool) -> Result<u8, Error> {
         let mut worst = 0;
         loop {
@@ -181,43 +181,44 @@ impl Runner {
                 Err(error) => {
                     tracing::warn!(filter = %self.filter, "{error}");
                     self.gauge(&self.metrics.up, 0.0);
-                    Some(STORE_PAUSE)
+                    Some(STORE_RETRY_PAUSE)
                 }
             };
             self.report();
             let Some(pause) = pause else { continue };
             if once && !self.is_settling() {
                 let now = Timestamp::now();
-                let open = self.rules.open(now, &self.known).into_iter();
+                let open = self.rules.open(now, &self.observed).into_iter();
                 let pending =
                     open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
                 for (day, ..) in pending {
-                    let why = self.because(day).map_or("it was not looked at".into(), |w| w.why);
+                    let why =
+                        self.because(day).map_or("its input was not checked".into(), |w| w.why);
                     tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
                     worst = worst.max(exit::TRY_AGAIN);
                 }
                 return Ok(worst);
             }
-            tokio::time::sleep(pause.min(LONGEST_SLEEP)).await;
+            tokio::time::sleep(pause.min(MAX_SLEEP)).await;
         }
     }
 
-    /// Does the next thing; how long to sleep after it, or not at all.
+    /// Does the next action. Returns how long to sleep after it, if at all.
     async fn step(&mut self, worst: &mut u8) -> Result<Option<Duration>, Error> {
         let now = Timestamp::now();
-        self.look_at_pointers(now).await?;
+        self.read_pointers(now).await?;
         self.gauge(&self.metrics.up, 1.0);
-        match self.rules.next(now, &self.known) {
-            Next::Wait(until) => {
+        match self.rules.next(now, &self.observed) {
+            Action::Wait(until) => {
                 let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
                 return Ok(Some(pause.max(Duration::from_millis(10))));
             }
-            Next::Look(day) => self.look(day, now).await?,
-            Next::Build(day) => {
-                // Somebody may have built it by hand, or another scheduler, since it was last read.
+            Action::CheckInput(day) => self.check_input(day, now).await?,
+            Action::Build(day) => {
+                // A person or another scheduler may have built it since the last read.
                 self.read_history().await?;
-                self.look_at_pointers(now).await?;
-                if self.rules.next(now, &self.known) == Next::Build(day) {
+                self.read_pointers(now).await?;
+                if self.rules.next(now, &self.observed) == Action::Build(day) {
                     *worst = (*worst).max(self.build(day).await);
                 }
             }
@@ -225,16 +226,16 @@ impl Runner {
         Ok(None)
     }
 
-    /// Looks at a day's input, and says once what it waits for.
-    async fn look(&mut self, day: Day, now: Timestamp) -> Result<(), Error> {
+    /// Checks a day's input, and logs once what it waits for.
+    async fn check_input(&mut self, day: Day, now: Timestamp) -> Result<(), Error> {
         let (inputs, window, settle) = (&self.job.inputs, self.job.window, self.rules.settle);
-        let looked = input::look(inputs, self.marker.as_deref(), settle, window, day).await;
-        // Noted before it may fail: or else it would be looked at again without a pause.
-        let found = looked.as_ref().map_or(Found::Nothing, |looked| looked.found);
-        self.known.looked(day, now, found);
-        tracing::debug!(filter = %self.filter, %day, ?found, "looked at the input");
-        let waits = match &looked {
-            Ok(looked) => looked.waits.clone(),
+        let checked = input::check_input(inputs, self.marker.as_deref(), settle, window, day).await;
+        // Recorded before a failure is returned: otherwise the next check would follow without a pause.
+        let found = checked.as_ref().map_or(Found::Nothing, |checked| checked.found);
+        self.observed.checked(day, now, found);
+        tracing::debug!(filter = %self.filter, %day, ?found, "checked the input");
+        let waits = match &checked {
+            Ok(checked) => checked.waits.clone(),
             Err(error) => Some(Waits { reason: Reason::Store, why: error.to_string() }),
         };
         let before = match &waits {
@@ -245,43 +246,43 @@ impl Runner {
             let reason = reason.name();
             tracing::info!(filter = %self.filter, %day, reason, "not ready yet: {why}");
         }
-        looked?;
+        checked?;
         Ok(())
     }
 
-    /// Why a due day is not built yet, as far as is known.
+    /// Why a due day is not built yet, if that is known.
     fn because(&self, day: Day) -> Option<Waits> {
-        let failed = |act: &&HistoryEvent| {
-            let of_day = act.day == Some(day) && act.act == EventKind::Build;
-            of_day && act.outcome == Outcome::Failed
+        let failed = |event: &&HistoryEvent| {
+            let of_day = event.day == Some(day) && event.act == EventKind::Build;
+            of_day && event.outcome == Outcome::Failed
         };
-        let last = self.known.acts.iter().filter(failed).max_by_key(|act| act.at);
-        let looked = self.known.looks.get(&day).map(|look| look.at);
+        let last = self.observed.events.iter().filter(failed).max_by_key(|event| event.at);
+        let checked = self.observed.checks.get(&day).map(|check| check.at);
         match (last, self.waits.get(&day)) {
-            // Something else has come in the way since.
-            (Some(act), Some(waits)) if looked > Some(act.at) => Some(waits.clone()),
-            (Some(act), _) => {
-                let told = act.reason.as_deref().unwrap_or("no reason is recorded");
-                let told = told.lines().next().unwrap_or_default();
-                let why = format!("the last build failed and will be tried again: {told}");
+            // The input has failed a check since.
+            (Some(event), Some(waits)) if checked > Some(event.at) => Some(waits.clone()),
+            (Some(event), _) => {
+                let reason = event.reason.as_deref().unwrap_or("no reason is recorded");
+                let reason = reason.lines().next().unwrap_or_default();
+                let why = format!("the last build failed and will be retried: {reason}");
                 Some(Waits { reason: Reason::Failed, why })
             }
             (None, waits) => waits.cloned(),
         }
     }
 
-    /// Reads the pointers of days that still look undone; and once, if there are any, the history.
-    async fn look_at_pointers(&mut self, now: Timestamp) -> Result<(), Error> {
-        for (day, _, _) in self.rules.open(now, &self.known) {
-            if self.known.acts.is_empty() {
+    /// Reads the pointers of days that are not done; and once, if there are such days, the history.
+    async fn read_pointers(&mut self, now: Timestamp) -> Result<(), Error> {
+        for (day, _, _) in self.rules.open(now, &self.observed) {
+            if self.observed.events.is_empty() {
                 self.read_history().await?;
             }
             match self.store.pointer(&self.filter, day).await?.state {
-                RecordState::Absent => self.known.pointers.remove(&day),
-                // Something is there that somebody meant: as if written by hand, which it may be.
-                RecordState::Unreadable(_) => self.known.pointers.insert(day, None),
+                RecordState::Absent => self.observed.pointers.remove(&day),
+                // It may be written by hand, so it counts as an operator's decision.
+                RecordState::Unreadable(_) => self.observed.pointers.insert(day, None),
                 RecordState::Found(pointer) => {
-                    self.known.pointers.insert(day, pointer.published_at)
+                    self.observed.pointers.insert(day, pointer.published_at)
                 }
             };
         }
@@ -289,31 +290,32 @@ impl Runner {
     }
 
     async fn read_history(&mut self) -> Result<(), Error> {
-        let mut acts = self.store.history(&self.filter).await?;
-        let oldest = Day::of(Timestamp::now()).minus(REMEMBER_DAYS);
-        self.own.retain(|act| Day::of(act.at) >= oldest);
-        acts.retain(|act| Day::of(act.at) >= oldest);
-        let missing = self.own.iter().filter(|own| acts.iter().all(|act| act.at != own.at));
+        let mut events = self.store.history(&self.filter).await?;
+        let oldest = Day::of(Timestamp::now()).minus(KEEP_EVENTS_DAYS);
+        self.own_events.retain(|event| Day::of(event.at) >= oldest);
+        events.retain(|event| Day::of(event.at) >= oldest);
+        let missing =
+            self.own_events.iter().filter(|own| events.iter().all(|event| event.at != own.at));
         let missing: Vec<HistoryEvent> = missing.cloned().collect();
-        acts.extend(missing);
-        self.known.acts = acts;
+        events.extend(missing);
+        self.observed.events = events;
         Ok(())
     }
 
-    /// Whether a due day's files are there and only have to hold still.
+    /// Whether a due day's files are there, and it only remains to see that they do not change.
     fn is_settling(&self) -> bool {
         let now = Timestamp::now();
-        let open = self.rules.open(now, &self.known);
+        let open = self.rules.open(now, &self.observed);
         open.iter().any(|(day, standing, _)| {
-            let look = self.known.looks.get(day);
-            let files = look.is_some_and(|look| matches!(look.found, Found::Files(_)));
+            let check = self.observed.checks.get(day);
+            let files = check.is_some_and(|check| matches!(check.found, Found::Files(_)));
             let can_run = matches!(standing, Standing::Pending(not_before) if *not_before <= now);
             files && !self.rules.marker_only && can_run
         })
     }
 
-    /// Builds a day, and reports it: a line in the log, a record in the history, the metrics, and the
-    /// report on stdout. Returns the exit status that the run alone would have had.
+    /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the exit status
+    /// of this run alone.
     async fn build(&mut self, day: Day) -> u8 {
         let began = Timestamp::now();
         let built = {
@@ -325,7 +327,7 @@ impl Runner {
         };
         self.gauge(&self.metrics.running, 0.0);
         let seconds = Timestamp::now().duration_since(began).as_secs_f64();
-        let mut act = HistoryEvent {
+        let mut event = HistoryEvent {
             day: Some(day),
             seconds: Some(seconds),
             ..HistoryEvent::new(EventKind::Build, Outcome::Failed, began, &self.job.by)
@@ -334,9 +336,9 @@ impl Runner {
         let mut ended = None;
         let status = match built {
             Ok(report) => {
-                act.outcome = report.outcome;
-                act.blob.clone_from(&report.blob);
-                act.ids = Some(report.ids);
+                event.outcome = report.outcome;
+                event.blob.clone_from(&report.blob);
+                event.ids = Some(report.ids);
                 let (ids, rows, overlap) = (report.ids, report.rows, report.overlap);
                 let (outcome, reason) = (report.outcome.name(), report.reason.as_deref());
                 tracing::info!(
@@ -353,24 +355,24 @@ impl Runner {
             }
             Err(why) => {
                 tracing::error!(filter, %day, outcome = "failed", seconds, reason = why, "run");
-                act.reason = Some(why);
-                // Whether it will be tried again is decided later; then this is said once more.
+                event.reason = Some(why);
+                // The rules decide later whether to retry; the reason is logged again then.
                 0
             }
         };
         self.gauge(&self.metrics.duration, seconds);
-        self.metrics.runs.with_label_values(&[filter, act.outcome.name()]).inc();
-        // The builder records every other end itself.
-        let told = matches!(act.outcome, Outcome::Unchanged | Outcome::Failed);
-        if told && let Err(error) = self.store.append_event(&self.filter, &act).await {
+        self.metrics.runs.with_label_values(&[filter, event.outcome.name()]).inc();
+        // The builder records every other outcome itself.
+        let unrecorded = matches!(event.outcome, Outcome::Unchanged | Outcome::Failed);
+        if unrecorded && let Err(error) = self.store.append_event(&self.filter, &event).await {
             tracing::warn!(filter, "the history lacks this run: {error}");
         }
-        self.own.push(act.clone());
-        self.known.acts.push(act);
-        // Last: who reads the report finds history and metrics that say the same.
+        self.own_events.push(event.clone());
+        self.observed.events.push(event);
+        // Last, so that history and metrics agree with the report that a reader sees.
         self.report();
         if let Some(report) = ended {
-            self.output.show(&report, || format!("{}\n", crate::build::describe(&report)));
+            self.output.show(&report, || format!("{}\n", describe(&report)));
         }
         status
     }
@@ -379,10 +381,10 @@ impl Runner {
         gauge.with_label_values(&[self.filter.as_str()]).set(value);
     }
 
-    /// Brings the metrics up to date.
+    /// Updates the metrics.
     fn report(&self) {
         let now = Timestamp::now();
-        let open = self.rules.open(now, &self.known);
+        let open = self.rules.open(now, &self.observed);
         let count = |of: &dyn Fn(&(Day, Standing, bool)) -> bool| {
             open.iter().filter(|day| of(day)).count() as f64
         };
@@ -401,11 +403,12 @@ impl Runner {
         if let Some((run, _)) = self.rules.upcoming(now).next() {
             self.gauge(&self.metrics.next_run, run.as_second() as f64);
         }
-        let ended_well =
-            |act: &&HistoryEvent| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
-        let builds = self.known.acts.iter().filter(|act| act.act == EventKind::Build);
-        let built = builds.filter(ended_well).map(|act| act.at);
-        let pointed = self.known.pointers.values().flatten().copied();
+        let ended_well = |event: &&HistoryEvent| {
+            matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
+        };
+        let builds = self.observed.events.iter().filter(|event| event.act == EventKind::Build);
+        let built = builds.filter(ended_well).map(|event| event.at);
+        let pointed = self.observed.pointers.values().flatten().copied();
         if let Some(last) = built.chain(pointed).max() {
             self.gauge(&self.metrics.last_success, last.as_second() as f64);
         }
@@ -417,14 +420,14 @@ impl Runner {
     }
 }
 
-/// Builds on a thread of its own, so that scrapes and other filters' looks go on meanwhile.
+/// Builds on a separate thread, so that scrapes and the checks of other filters go on.
 async fn on_a_thread(job: Job, store: Store) -> Result<Report, String> {
     let (send, receive) = oneshot::channel();
     let runtime = tokio::runtime::Handle::current();
     let name = format!("build {} {}", job.filter, job.day);
     let run = move || {
         let built = runtime.block_on(build(&job, &store, &|_| {}));
-        // Whoever waited may be gone, with the whole program.
+        // The receiver is gone if the program is stopping.
         let _ = send.send(built.map_err(|error| error.to_string()));
     };
     match std::thread::Builder::new().name(name).spawn(run) {
@@ -434,21 +437,21 @@ async fn on_a_thread(job: Job, store: Store) -> Result<Report, String> {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ScheduleReport {
     filter: FilterName,
     schedule: String,
     /// Due days that are not done.
-    open: Vec<Open>,
+    open: Vec<OpenDay>,
     /// The next three runs.
     next: Vec<Upcoming>,
 }
 
 #[derive(Serialize)]
-struct Open {
+struct OpenDay {
     day: Day,
     standing: &'static str,
     late: bool,
-    /// What a day that is to be built waits for.
+    /// What the day waits for, if it is to be built.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
 }
@@ -459,22 +462,22 @@ struct Upcoming {
     day: Day,
 }
 
-/// What is due and what comes next, of every filter.
+/// Prints what is due and the next runs of every filter.
 async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> {
     let now = Timestamp::now();
     let mut rows = Vec::new();
     for mut runner in runners {
         runner.read_history().await?;
-        runner.look_at_pointers(now).await?;
-        for (day, standing, _) in runner.rules.open(now, &runner.known) {
-            // An input that cannot be looked at is told as what the day waits for.
+        runner.read_pointers(now).await?;
+        for (day, standing, _) in runner.rules.open(now, &runner.observed) {
+            // A failed check is reported as what the day waits for.
             if matches!(standing, Standing::Pending(_))
-                && let Err(error) = runner.look(day, now).await
+                && let Err(error) = runner.check_input(day, now).await
             {
                 tracing::debug!("{error}");
             }
         }
-        let open = runner.rules.open(now, &runner.known).into_iter();
+        let open = runner.rules.open(now, &runner.observed).into_iter();
         let open = open.map(|(day, standing, late)| {
             let is_pending = matches!(standing, Standing::Pending(_));
             let because = runner.because(day).filter(|_| is_pending).map(|waits| waits.why);
@@ -484,24 +487,24 @@ async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> 
                 Standing::Refused => "refused",
                 Standing::GaveUp => "given up",
             };
-            Open { day, standing, late, because }
+            OpenDay { day, standing, late, because }
         });
         let next = runner.rules.upcoming(now).take(3).map(|(at, day)| Upcoming { at, day });
-        let shown = Shown {
+        let report = ScheduleReport {
             filter: runner.filter.clone(),
             schedule: runner.rules.expression.to_string(),
             open: open.collect(),
             next: next.collect(),
         };
-        output.show(&shown, String::new);
-        let name = shown.filter.to_string();
-        for open in &shown.open {
+        output.show(&report, String::new);
+        let name = report.filter.to_string();
+        for open in &report.open {
             let late = if open.late { ", late" } else { "" };
             let what = format!("{}{late}", open.standing);
             let because = open.because.clone().unwrap_or_default();
             rows.push(vec![name.clone(), "due".into(), open.day.to_string(), what, because]);
         }
-        for next in &shown.next {
+        for next in &report.next {
             let at = format!("{:.0}", next.at);
             let (day, empty) = (next.day.to_string(), String::new());
             rows.push(vec![name.clone(), at, day, empty.clone(), empty]);

@@ -92,7 +92,7 @@ impl Serve {
         let signals = Signals::new()?;
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
-        let bloomsday = start_on(settings.open_store(false)?, config, false)?;
+        let bloomsday = start_on(settings.open_store()?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
         let at = json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
         output.show(&at, || {

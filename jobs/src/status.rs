@@ -60,7 +60,7 @@ struct PointerReport {
 
 impl Status {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let store = settings.open_store(false)?;
+        let store = settings.open_store()?;
         let filters = match self.filter {
             Some(filter) => vec![filter],
             None => store.filters().await?,

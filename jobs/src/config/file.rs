@@ -1,5 +1,5 @@
 //! The file `bloomsday.toml`: its keys, their types, and its errors. The fuzz targets include this
-//! file, so of the builder it names only the limits of gates.
+//! file, so it uses only the limits of gates from the builder.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use bloomsday_common::redact::{redact_urls, single_line};
 use bloomsday_server::{Guard, limits};
 use serde::{Deserialize, Deserializer};
 
-use crate::schedule::Expression;
+use crate::scheduling::cron::Expression;
 
-/// The most days that can be caught up.
+/// The largest `catch_up_days`.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
-/// The largest `day_offset`: a run builds a day at most so many days back.
+/// The largest `day_offset`: how many days before its own date a run may build.
 const MAX_DAY_OFFSET: u32 = 366;
 
 /// The file `bloomsday.toml`.
@@ -30,7 +30,7 @@ pub(crate) struct File {
     /// A Redis that holds the pointers instead of the store.
     pub(crate) pointers: Option<String>,
     pub(crate) pointers_key: Option<String>,
-    /// Whether servers tell the store from what they answer; they do unless told otherwise.
+    /// Whether servers write heartbeats to the store; by default they do.
     pub(crate) heartbeats: Option<bool>,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin: Option<SocketAddr>,
@@ -54,7 +54,7 @@ pub(crate) struct FilterFile {
     pub(crate) fpp: Option<f64>,
     #[serde(default, deserialize_with = "layout")]
     pub(crate) layout: Option<Layout>,
-    /// How many days' inputs a day's filter is built from.
+    /// From how many days' inputs a day's filter is built.
     pub(crate) window_days: Option<u32>,
     pub(crate) window_missing: Option<WindowMissing>,
     pub(crate) memory: Option<bytesize::ByteSize>,
@@ -67,7 +67,7 @@ pub(crate) struct FilterFile {
     pub(crate) guard: Option<Guard>,
     #[serde(default, deserialize_with = "hold")]
     pub(crate) guard_max_hold: Option<Duration>,
-    /// When it is built, in UTC.
+    /// When the filter is built, in UTC.
     pub(crate) schedule: Option<Expression>,
     #[serde(default, deserialize_with = "days::<0, MAX_DAY_OFFSET, _>")]
     pub(crate) day_offset: Option<u32>,
@@ -77,11 +77,11 @@ pub(crate) struct FilterFile {
     pub(crate) deadline: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) settle: Option<Duration>,
-    /// The file without which the input is not whole.
+    /// The name of the success marker: input without it is incomplete.
     pub(crate) marker: Option<String>,
 }
 
-/// What becomes of a build when days of its window have no input.
+/// What a build does when days of its window have no input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WindowMissing {
@@ -111,8 +111,8 @@ impl FromStr for WindowMissing {
     }
 }
 
-/// Reads the text of a file; says what is wrong with it, where, without repeating its values at length:
-/// an address may hold a password.
+/// Parses the text of a file. An error names the line and the key, but redacts addresses: one may contain a
+/// password.
 pub(crate) fn parse(text: &str) -> Result<File, String> {
     toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
@@ -138,10 +138,10 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
     })
 }
 
-/// The longest time that anything here may take: more is a slip of the hand, and no sum of it is a date.
+/// The longest duration of any key: a longer one is a typing error, and could overflow a date.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Reads a time of at most so much.
+/// Parses a duration of at most `most`.
 fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
     if time > most {
@@ -150,7 +150,7 @@ fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Reads the time from one look at the pointers to the next.
+/// Parses the interval between two polls of the pointers.
 pub(crate) fn poll_interval(text: &str) -> Result<Duration, String> {
     let interval = time_up_to(text, limits::MAX_POLL_INTERVAL)?;
     if interval.is_zero() { Err("it must be longer than zero".into()) } else { Ok(interval) }

@@ -1,4 +1,5 @@
-//! Is a day's input there, and whole? One look, which [`super::decide`] compares with the one before.
+//! Checks whether a day's input is there and complete. The rules ([`crate::scheduling::rules`]) compare one
+//! check with the previous one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -8,14 +9,14 @@ use bloomsday_builder::{Window, source};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Kind;
 
-use super::decide::Found;
+use crate::scheduling::rules::Found;
 
 /// The file that Spark, Hadoop and many others write last.
 pub(super) const MARKER: &str = "_SUCCESS";
 
-/// What a look found, and what it is that the day waits for.
+/// What a check found, and what the day waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct InputState {
     pub(super) found: Found,
     pub(super) waits: Option<Waits>,
 }
@@ -24,11 +25,11 @@ pub(super) struct Looked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waits {
     pub(super) reason: Reason,
-    /// For people.
+    /// The reason as a sentence, for people.
     pub(super) why: String,
 }
 
-/// In a word, for metrics.
+/// The reason in a word, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// An input matches nothing.
@@ -37,11 +38,11 @@ pub(super) enum Reason {
     Marker,
     /// An earlier day of the window has no input.
     Window,
-    /// Something in the input can be no file.
+    /// Something in the input is not a file.
     Unreadable,
-    /// The input could not be looked at.
+    /// The input's store could not be read.
     Store,
-    /// A build failed, and will be tried again.
+    /// A build failed and will be retried.
     Failed,
 }
 
@@ -67,23 +68,23 @@ impl Reason {
     }
 }
 
-/// Looks at every input of a day, and whether the other days of its window have any.
+/// Checks every input of a day, and whether the other days of its window have any.
 ///
-/// The usual marker must not be older than files beside it by more than `settle`. Whoever names a marker
-/// says that its being there is enough.
+/// The default marker must not be more than `settle` older than the files next to it. A marker that the
+/// configuration names need only exist.
 ///
-/// Cost: a listing an input, for each day of the window.
+/// Cost: one listing for each input and day of the window.
 ///
 /// # Errors
-/// The store is unreachable, or refuses; an input that is not there is no error.
-pub(super) async fn look(
+/// The store is unreachable or refuses. Input that is not there is not an error.
+pub(super) async fn check_input(
     inputs: &[String],
     marker: Option<&str>,
     settle: Duration,
     window: Window,
     day: Day,
-) -> Result<Looked, BuilderError> {
-    match look_at_all(inputs, marker, settle, window, day).await {
+) -> Result<InputState, BuilderError> {
+    match check_all(inputs, marker, settle, window, day).await {
         Ok(looked) => Ok(looked),
         Err(error) => {
             let reason = match &error {
@@ -93,18 +94,18 @@ pub(super) async fn look(
                 _ => return Err(error),
             };
             let waits = Some(Waits { reason, why: error.to_string() });
-            Ok(Looked { found: Found::Nothing, waits })
+            Ok(InputState { found: Found::Nothing, waits })
         }
     }
 }
 
-async fn look_at_all(
+async fn check_all(
     inputs: &[String],
     marker: Option<&str>,
     settle: Duration,
     window: Window,
     day: Day,
-) -> Result<Looked, BuilderError> {
+) -> Result<InputState, BuilderError> {
     let (mut hasher, mut lacks) = (DefaultHasher::new(), None);
     for input in inputs {
         let settle = marker.is_none().then_some(settle);
@@ -112,7 +113,7 @@ async fn look_at_all(
         let Some(files) = whole.files else {
             let why = whole.lacks.unwrap_or_default();
             let waits = Some(Waits { reason: Reason::Input, why });
-            return Ok(Looked { found: Found::Nothing, waits });
+            return Ok(InputState { found: Found::Nothing, waits });
         };
         files.hash(&mut hasher);
         lacks = lacks.or(whole.lacks);
@@ -121,10 +122,10 @@ async fn look_at_all(
         source::find_window(inputs, day, window).await?;
     }
     Ok(match lacks {
-        None => Looked { found: Found::Complete, waits: None },
+        None => InputState { found: Found::Complete, waits: None },
         Some(why) => {
             let waits = Some(Waits { reason: Reason::Marker, why });
-            Looked { found: Found::Files(hasher.finish()), waits }
+            InputState { found: Found::Files(hasher.finish()), waits }
         }
     })
 }

@@ -1,8 +1,7 @@
-//! What monitoring sees of the schedule: `bloomsday_build_*`, over HTTP or as a file that
-//! node_exporter picks up.
+//! The metrics of the schedule, `bloomsday_build_*`: over HTTP, or as a file for node_exporter.
 //!
-//! Both, because a scheduler that stays is scraped, while a run from a timer (`--once`) is gone before
-//! anybody could: its file stays.
+//! Both, because Prometheus can scrape a scheduler that keeps running, while a run from a timer (`--once`)
+//! ends before a scrape: its file remains.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -24,10 +23,10 @@ use crate::error::Error;
 
 /// How many scrapes are served at once.
 const MAX_CONNECTIONS: usize = 16;
-/// How long a scraper may take to ask, and how long an idle connection is kept.
+/// How long a scraper may take to send a request, and how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The numbers of all filters.
+/// The metrics of all filters.
 #[derive(Clone)]
 pub(super) struct Metrics {
     registry: Registry,
@@ -39,9 +38,9 @@ pub(super) struct Metrics {
     pub(super) pending: GaugeVec,
     /// Those of them past their deadline.
     pub(super) late: GaugeVec,
-    /// Days that a gate refused or that failed too often: they wait for a person.
+    /// Days that a gate refused or that failed too often: a person must act.
     pub(super) stuck: GaugeVec,
-    /// Days that are to be built, by what each waits for.
+    /// Days that are to be built, by the reason that each waits.
     pub(super) waiting: GaugeVec,
     /// When a day was last published, or found unchanged.
     pub(super) last_success: GaugeVec,
@@ -51,7 +50,7 @@ pub(super) struct Metrics {
     pub(super) ids: GaugeVec,
     /// When the next run is due.
     pub(super) next_run: GaugeVec,
-    /// Whether store and input could be looked at.
+    /// Whether the store and the input could be read.
     pub(super) up: GaugeVec,
 }
 
@@ -64,15 +63,15 @@ impl Metrics {
         };
         let waiting = Opts::new(
             "bloomsday_build_waiting",
-            "Days that were due and are to be built, by what they wait for.",
+            "Days that were due and are to be built, by the reason that they wait.",
         );
-        let runs = Opts::new("bloomsday_build_runs_total", "Builds that were run, by outcome.");
+        let runs = Opts::new("bloomsday_build_runs_total", "Builds, by outcome.");
         Metrics {
             runs: register(&registry, IntCounterVec::new(runs, &["filter", "outcome"])),
             running: gauge("running", "1 while a build runs."),
             pending: gauge("pending", "Days that were due and are not published."),
             late: gauge("late", "Days past their deadline that are not published."),
-            stuck: gauge("stuck", "Days refused or given up, which wait for a person."),
+            stuck: gauge("stuck", "Days refused or given up: a person must act."),
             waiting: register(&registry, GaugeVec::new(waiting, &["filter", "reason"])),
             last_success: gauge(
                 "last_success_timestamp_seconds",
@@ -81,12 +80,12 @@ impl Metrics {
             duration: gauge("duration_seconds", "How long the last build took."),
             ids: gauge("ids", "Distinct IDs of the last build."),
             next_run: gauge("next_run_timestamp_seconds", "When the next run is due."),
-            up: gauge("up", "1 if the store and the input could be looked at, else 0."),
+            up: gauge("up", "1 if the store and the input could be read, else 0."),
             registry,
         }
     }
 
-    /// Prometheus text.
+    /// The metrics in Prometheus's text format.
     pub(super) fn text(&self) -> Vec<u8> {
         let mut page = Vec::new();
         let encoded = TextEncoder::new().encode(&self.registry.gather(), &mut page);
@@ -94,7 +93,7 @@ impl Metrics {
         page
     }
 
-    /// Replaces the file, so that a reader sees the old or the new one, whole.
+    /// Replaces the file atomically: a reader sees the old or the new one.
     pub(super) fn write(&self, file: &Path) -> Result<(), Error> {
         let doing = || format!("write the metrics to {}", file.display());
         let system = |source| Error::System { doing: doing(), source };
@@ -105,7 +104,7 @@ impl Metrics {
         std::fs::rename(&temporary, file).map_err(system)
     }
 
-    /// Listens, and answers scrapes for as long as the program runs; returns where it listens.
+    /// Answers scrapes for as long as the program runs. Returns the address it listens on.
     pub(super) async fn serve(self, address: SocketAddr) -> Result<SocketAddr, Error> {
         let doing = format!("listen on {address} (is another one running there?)");
         let bind = async {
@@ -125,7 +124,7 @@ async fn accept(listener: TcpListener, metrics: Metrics) {
         let permit = connections.clone().acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: give connections time to end.
+            // Probably out of file descriptors: wait until connections end.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -138,7 +137,7 @@ async fn accept(listener: TcpListener, metrics: Metrics) {
         builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
         let connection = builder.serve_connection(TokioIo::new(stream), answer);
         tokio::spawn(async move {
-            // A scraper that breaks off is its own business.
+            // An error here is the scraper's: it has closed the connection.
             let _ = connection.await;
             drop(permit);
         });

@@ -5,22 +5,22 @@ use super::*;
 const DAY: &str = "2026-11-19";
 const SETTLE: Duration = Duration::from_secs(300);
 
-fn looked(dir: &tempfile::TempDir, inputs: &[&str], marker: Option<&str>) -> Looked {
+fn checked(dir: &tempfile::TempDir, inputs: &[&str], marker: Option<&str>) -> InputState {
     let root = dir.path().display().to_string();
     let inputs: Vec<String> = inputs.iter().map(|input| format!("{root}/{input}")).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime
-        .block_on(look(&inputs, marker, SETTLE, Window::default(), DAY.parse().unwrap()))
+        .block_on(check_input(&inputs, marker, SETTLE, Window::default(), DAY.parse().unwrap()))
         .unwrap()
 }
 
 fn found(dir: &tempfile::TempDir, inputs: &[&str], marker: Option<&str>) -> Found {
-    looked(dir, inputs, marker).found
+    checked(dir, inputs, marker).found
 }
 
 /// What it waits for, without the folder of the test.
 fn waits(dir: &tempfile::TempDir, input: &str, marker: Option<&str>) -> String {
-    let waits = looked(dir, &[input], marker).waits.unwrap();
+    let waits = checked(dir, &[input], marker).waits.unwrap();
     waits.why.replace(&dir.path().display().to_string(), "")
 }
 
@@ -153,9 +153,9 @@ fn what_can_be_no_file_is_waited_for_by_name() {
     let dir = tempfile::tempdir().unwrap();
     write(&dir, "dt=2026-11-19/a.parquet", b"1");
     std::os::unix::fs::symlink("/gone", dir.path().join("dt=2026-11-19/b.parquet")).unwrap();
-    let looked = looked(&dir, &["dt={day}/"], None);
-    let waits = looked.waits.unwrap();
-    assert_eq!((looked.found, waits.reason), (Found::Nothing, Reason::Unreadable));
+    let checked = checked(&dir, &["dt={day}/"], None);
+    let waits = checked.waits.unwrap();
+    assert_eq!((checked.found, waits.reason), (Found::Nothing, Reason::Unreadable));
     assert!(waits.why.contains("b.parquet") && waits.why.contains("/gone"), "{}", waits.why);
 }
 
@@ -168,12 +168,12 @@ fn the_other_days_of_a_window_must_be_there_unless_they_may_be_missing() {
         write(&dir, &format!("dt={day}/a.parquet"), b"1");
     }
     write(&dir, "dt=2026-11-19/_SUCCESS", b"");
-    let look = |may_lack_days| {
+    let check = |may_lack_days| {
         let window = Window { days: 3, may_lack_days };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(look(&inputs, None, SETTLE, window, DAY.parse().unwrap())).unwrap()
+        runtime.block_on(check_input(&inputs, None, SETTLE, window, DAY.parse().unwrap())).unwrap()
     };
-    let strict = look(false);
+    let strict = check(false);
     let waits = strict.waits.unwrap();
     assert_eq!((strict.found, waits.reason), (Found::Nothing, Reason::Window));
     assert!(
@@ -181,5 +181,5 @@ fn the_other_days_of_a_window_must_be_there_unless_they_may_be_missing() {
         "{}",
         waits.why
     );
-    assert_eq!(look(true).found, Found::Complete, "the marker of the day itself is what counts");
+    assert_eq!(check(true).found, Found::Complete, "the marker of the day itself is what counts");
 }

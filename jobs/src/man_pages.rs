@@ -1,4 +1,4 @@
-//! `bloomsday completions` and `bloomsday man`: made from the very definition that reads the command line.
+//! `bloomsday completions` and `bloomsday man`: generated from the definition that parses the command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::error::Error;
 
-/// Print the completions of a shell.
+/// Print shell completions.
 ///
 /// Example: bloomsday completions bash > /etc/bash_completion.d/bloomsday
 #[derive(Args)]
@@ -26,15 +26,15 @@ impl Completions {
     }
 }
 
-/// Write the man pages: bloomsday.1, and one a command.
+/// Write the man pages: bloomsday.1, and one for each command.
 ///
 /// Example: bloomsday man --dir /usr/local/share/man/man1
 #[derive(Args)]
 pub(crate) struct Man {
-    /// Where to; it must be there.
+    /// The folder to write to; it must exist.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Say what would be written, and write nothing.
+    /// Print the names of the files, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -1,7 +1,7 @@
-//! [`Expression`]: when a filter is built. Five fields of crontab, in UTC.
+//! [`Expression`]: five fields of crontab, in UTC.
 //!
-//! The `cron` crate reads more, and some of it otherwise than crontab does: what would silently mean
-//! another time is refused here, with the reason.
+//! The `cron` crate accepts more, and gives some of it another meaning than crontab does. Whatever would
+//! silently mean another time is refused here, with the reason.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use cron::Schedule;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// A cron expression that means what crontab would make of it, in UTC.
+/// A cron expression with the meaning that it has in crontab, in UTC.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Expression {

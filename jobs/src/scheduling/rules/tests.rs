@@ -25,40 +25,40 @@ fn nightly() -> Rules {
 /// A world in which the scheduler acts: what is found when, and how builds end.
 struct World<F, B> {
     now: Timestamp,
-    known: Known,
+    observed: Observed,
     found: F,
     build: B,
     built: Vec<(Timestamp, Day, Outcome)>,
-    looks: u32,
+    checks: u32,
 }
 
 impl<F: Fn(Timestamp, Day) -> Found, B: Fn(Day, usize) -> Outcome> World<F, B> {
     fn new(now: &str, found: F, build: B) -> World<F, B> {
-        let known = Known::default();
-        World { now: at(now), known, found, build, built: Vec::new(), looks: 0 }
+        let observed = Observed::default();
+        World { now: at(now), observed, found, build, built: Vec::new(), checks: 0 }
     }
 
     /// Lets the scheduler act until `end`; every build takes a minute.
     fn run(&mut self, rules: &Rules, end: &str) {
         let end = at(end);
         for _ in 0..100_000 {
-            match rules.next(self.now, &self.known) {
-                Next::Look(day) => {
-                    self.looks += 1;
-                    self.known.looked(day, self.now, (self.found)(self.now, day));
+            match rules.next(self.now, &self.observed) {
+                Action::CheckInput(day) => {
+                    self.checks += 1;
+                    self.observed.checked(day, self.now, (self.found)(self.now, day));
                 }
-                Next::Build(day) => {
+                Action::Build(day) => {
                     let before = self.built.iter().filter(|(_, d, _)| *d == day).count();
                     let outcome = (self.build)(day, before);
                     self.built.push((self.now, day, outcome));
-                    self.known.acts.push(HistoryEvent {
+                    self.observed.events.push(HistoryEvent {
                         day: Some(day),
                         seconds: Some(60.0),
                         ..HistoryEvent::new(EventKind::Build, outcome, self.now, "test")
                     });
                     self.now = later(self.now, Duration::from_secs(60));
                 }
-                Next::Wait(until) => {
+                Action::Wait(until) => {
                     assert!(until > self.now, "a wait that does not end: {until} at {}", self.now);
                     if until > end {
                         self.now = end;
@@ -98,7 +98,7 @@ fn a_stopped_scheduler_catches_up_the_newest_day_first_and_not_for_ever() {
     let whole = |_, _| Found::Complete;
     let mut world = World::new("2026-11-20T12:00:00Z", whole, |_, _| Outcome::Published);
     // Down since the first; the third was built by hand meanwhile.
-    world.known.pointers.insert(day("2026-11-17"), Some(at("2026-11-19T08:00:00Z")));
+    world.observed.pointers.insert(day("2026-11-17"), Some(at("2026-11-19T08:00:00Z")));
     world.run(&nightly(), "2026-11-20T13:00:00Z");
     assert_eq!(world.days(), ["2026-11-19", "2026-11-18", "2026-11-16"]);
     let none = Rules { catch_up_days: 0, ..nightly() };
@@ -123,7 +123,7 @@ fn files_count_as_whole_when_two_looks_apart_find_the_same() {
     let mut world = World::new("2026-11-20T02:00:00Z", growing, |_, _| Outcome::Published);
     world.run(&strict, "2026-11-20T23:00:00Z");
     assert_eq!(world.built, []);
-    assert!((200..300).contains(&world.looks), "{} looks in 21 hours", world.looks);
+    assert!((200..300).contains(&world.checks), "{} checks in 21 hours", world.checks);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn input_that_never_comes_holds_no_other_day_up_and_is_late() {
     let mut world = World::new("2026-11-20T02:00:00Z", found, |_, _| Outcome::Published);
     world.run(&nightly(), "2026-11-20T05:59:00Z");
     let late = |world: &World<_, _>| {
-        let open = nightly().open(world.now, &world.known);
+        let open = nightly().open(world.now, &world.observed);
         open.iter().filter(|(_, _, late)| *late).map(|(day, _, _)| *day).collect::<Vec<Day>>()
     };
     assert_eq!(late(&world), []);
@@ -157,11 +157,11 @@ fn failures_are_tried_again_ever_more_rarely_and_then_given_up() {
     let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| Outcome::Failed);
     world.run(&rules, "2026-11-20T23:59:00Z");
     assert_eq!(world.built.len(), MAX_TRIES);
-    let open = rules.open(world.now, &world.known);
+    let open = rules.open(world.now, &world.observed);
     assert_eq!(open, [(day("2026-11-19"), Standing::GaveUp, true)]);
     // A restart remembers the failures from the history, and the next night is a new run.
     let mut restarted = World::new("2026-11-20T23:59:00Z", whole, |_, _| Outcome::Published);
-    restarted.known.acts = world.known.acts;
+    restarted.observed.events = world.observed.events;
     restarted.run(&rules, "2026-11-21T03:00:00Z");
     assert_eq!(restarted.days(), ["2026-11-20"]);
 }
@@ -174,11 +174,11 @@ fn what_a_gate_refused_or_an_operator_decided_is_not_run_again() {
         let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| outcome);
         world.run(&rules, "2026-11-20T23:00:00Z");
         assert_eq!(world.days(), ["2026-11-19"], "{outcome:?}");
-        let open = rules.open(world.now, &world.known);
+        let open = rules.open(world.now, &world.observed);
         assert_eq!(open.len(), usize::from(outcome == Outcome::Refused), "{outcome:?}");
     }
     let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| Outcome::Published);
-    world.known.pointers.insert(day("2026-11-19"), None);
+    world.observed.pointers.insert(day("2026-11-19"), None);
     world.run(&rules, "2026-11-20T23:00:00Z");
     assert_eq!(world.built, []);
 }

@@ -1,4 +1,4 @@
-//! `bloomsday export` and `bloomsday import`: other systems' files, out and in.
+//! `bloomsday export` and `bloomsday import`: blobs as files of other systems, and back.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,53 +11,53 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
 use clap::{Args, ValueEnum};
 
-use crate::build::describe;
 use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
 use crate::output::{Output, complain, who};
+use crate::report::describe;
 
-/// Another system's form of a filter.
+/// Another system's file format.
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
     /// What Guava's BloomFilter.writeTo writes, with stringFunnel(UTF_8).
     Guava,
 }
 
-/// Write a blob as another system's file.
+/// Export a blob in another system's format.
 ///
 /// Example: bloomsday export rt/blobs/2026-11-19-9c41….bloom --format guava --output rt.guava
 #[derive(Args)]
 pub(crate) struct Export {
     /// A local file, a key in the store, or a URL.
     blob: String,
-    /// The form to write.
+    /// The format to write.
     #[arg(long)]
     format: Format,
     /// The file to write [default: stdout].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Check that it could be written, but write nothing.
+    /// Check that the blob can be exported, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Publish another system's file as a day.
+/// Import a file in another system's format as a day.
 ///
 /// Example: bloomsday import rt --day 2026-11-19 --format guava rt.guava
 #[derive(Args)]
 pub(crate) struct Import {
     /// The filter.
     filter: FilterName,
-    /// The UTC day whose IDs the file holds.
+    /// The UTC day whose IDs the file contains.
     #[arg(long)]
     day: Day,
-    /// The form it has.
+    /// The format of the file.
     #[arg(long)]
     format: Format,
-    /// The file.
+    /// The file to import.
     file: PathBuf,
-    /// Check it, but write nothing.
+    /// Check the file, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }

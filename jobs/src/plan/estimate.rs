@@ -23,7 +23,7 @@ const FEW: u64 = 1_000_000;
 const MANY: u64 = 8_000_000;
 
 /// What to foretell.
-pub(super) struct Question {
+pub(super) struct Workload {
     pub(super) rows: u64,
     pub(super) ids: u64,
     pub(super) shape: Shape,
@@ -34,8 +34,8 @@ pub(super) struct Question {
 }
 
 /// The answer.
-pub(super) struct Forecast {
-    question: Question,
+pub(super) struct Estimate {
+    workload: Workload,
     needs: Needs,
     seconds: Seconds,
     /// Why the day would not fit, if so.
@@ -46,20 +46,20 @@ pub(super) struct Forecast {
 ///
 /// # Errors
 /// When the trial builds fail, for want of space for temporary files.
-pub(super) async fn forecast(question: Question) -> Result<Forecast, Error> {
-    let Question { memory, shape, fpp, threads, .. } = question;
+pub(super) async fn estimate(workload: Workload) -> Result<Estimate, Error> {
+    let Workload { memory, shape, fpp, threads, .. } = workload;
     let budget = Budget::of(memory, shape.layout(), fpp, threads)?;
-    let needs = budget.needs(question.rows, question.shape);
+    let needs = budget.needs(workload.rows, workload.shape);
     // A budget of nothing spills everything, in pieces so small that it is written twice, as a day with
     // duplicates is.
     let memory = if needs.spilled > 0 { 0 } else { u64::MAX };
     // The first one warms up what both need.
-    let (few, many) = (question.trial(FEW, memory).await?, question.trial(MANY, memory).await?);
+    let (few, many) = (workload.trial(FEW, memory).await?, workload.trial(MANY, memory).await?);
     let at = |few: f64, many: f64, n: u64| {
         let each = (many - few).max(0.0) / (MANY - FEW) as f64;
         (few + each * (n as f64 - FEW as f64)).max(0.0)
     };
-    let (rows, ids) = (question.rows, question.ids);
+    let (rows, ids) = (workload.rows, workload.ids);
     let mut seconds = Seconds {
         scan: at(few.scan, many.scan, rows),
         count: at(few.count, many.count, rows),
@@ -70,11 +70,11 @@ pub(super) async fn forecast(question: Question) -> Result<Forecast, Error> {
     };
     let Seconds { scan, count, fill, publish, verify, .. } = seconds;
     seconds.total = scan + count + fill + publish + verify;
-    let trouble = question.trouble(&needs);
-    Ok(Forecast { question, needs, seconds, trouble })
+    let trouble = workload.trouble(&needs);
+    Ok(Estimate { workload, needs, seconds, trouble })
 }
 
-impl Question {
+impl Workload {
     /// Builds so many IDs from a file of their own into a store of their own.
     async fn trial(&self, ids: u64, memory: u64) -> Result<Seconds, Error> {
         let doing = format!("try a small build in {}", self.spill_folder.display());
@@ -118,25 +118,25 @@ impl Question {
     }
 }
 
-impl Forecast {
+impl Estimate {
     pub(super) fn json(&self) -> Value {
         json!({
-            "threads": self.question.threads, "rows": self.question.rows,
-            "memory_budget": self.question.memory, "memory_bytes": self.needs.memory,
+            "threads": self.workload.threads, "rows": self.workload.rows,
+            "memory_budget": self.workload.memory, "memory_bytes": self.needs.memory,
             "spilled_bytes": self.needs.spilled, "fits": self.trouble.is_none(),
             "because": self.trouble, "seconds": self.seconds,
         })
     }
 
     pub(super) fn page(&self) -> String {
-        let Forecast { question, needs, seconds, trouble } = self;
+        let Estimate { workload, needs, seconds, trouble } = self;
         let spilled = match needs.spilled {
             0 => "nothing is spilled".to_owned(),
             bytes => {
                 format!(
                     "up to {} are spilled to {}",
                     mebibytes(bytes),
-                    question.spill_folder.display()
+                    workload.spill_folder.display()
                 )
             }
         };
@@ -144,8 +144,8 @@ impl Forecast {
             "\nbuilt here, {} rows with {} thread(s): about {:.0} s, by a trial of {} (input at hand)\n  \
              scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}\n  \
              up to {} of memory; {spilled}\n",
-            thousands(question.rows),
-            question.threads,
+            thousands(workload.rows),
+            workload.threads,
             seconds.total,
             thousands(MANY),
             seconds.scan,

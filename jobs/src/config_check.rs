@@ -1,0 +1,227 @@
+//! `bloomsday config check`: every value, where it came from, and whether the store honours conditional
+//! writes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bloomsday_builder::gates::{Gates, Limits};
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::filter::{Layout, Shape};
+use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::Retention;
+use bloomsday_common::redact::redact_url;
+use bloomsday_common::store::Store;
+use bloomsday_server::{Config, FilterConfig};
+use clap::Subcommand;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::config::{self, FilterFile, Settings, WindowMissing};
+use crate::defaults;
+use crate::error::Error;
+use crate::output::{self, Output};
+
+/// How many of the next runs are shown.
+const SHOWN_RUNS: usize = 3;
+
+/// `bloomsday config …`
+#[derive(Subcommand)]
+pub(crate) enum ConfigJob {
+    /// Show every value and where it came from; refuse unknown keys and impossible values.
+    ///
+    /// Also tries on a scratch key whether the store honours conditional writes.
+    ///
+    /// Example: bloomsday config check --store s3://ads-filters/prod
+    Check {
+        /// Do not write the scratch key.
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// One value, and where it came from.
+#[derive(Serialize)]
+struct Value {
+    name: String,
+    value: String,
+    from: &'static str,
+}
+
+impl ConfigJob {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let ConfigJob::Check { dry_run } = self;
+        let values = values(settings)?;
+        for value in &values {
+            output.show(value, String::new);
+        }
+        let rows: Vec<Vec<String>> = values
+            .iter()
+            .map(|value| vec![value.name.clone(), value.value.clone(), value.from.into()])
+            .collect();
+        if !output.is_json() {
+            output::print(&output::table(&["name", "value", "from"], &rows));
+        }
+        if settings.store_and_source().is_some() {
+            let writes = if dry_run {
+                "not tried (--dry-run)"
+            } else {
+                check_conditional_writes(settings).await?
+            };
+            let result = Value {
+                name: "conditional writes".into(),
+                value: writes.into(),
+                from: "tried on a scratch key",
+            };
+            output.show(&result, || format!("\nconditional writes: {writes}\n"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether the store honours conditional writes, in words.
+async fn check_conditional_writes(settings: &Settings) -> Result<&'static str, Error> {
+    let store = match settings.open_store() {
+        Err(Error::Common(StoreError::NoStore { .. })) => {
+            return Ok("not tried: the folder is not there yet; the first build makes it");
+        }
+        store => store?,
+    };
+    match store.check_conditional_writes().await {
+        Err(StoreError::ReadOnly { .. }) => {
+            Ok("none: over plain HTTP a store can only be read, which is enough for servers")
+        }
+        Ok(()) if config::is_hdfs(settings.store()?) => {
+            Ok("honoured by Redis; a pin on HDFS cannot be replaced: unpin first")
+        }
+        checked => Ok(checked.map(|()| "honoured")?),
+    }
+}
+
+/// Every value in the order of the documentation.
+fn values(settings: &Settings) -> Result<Vec<Value>, Error> {
+    let mut rows = Rows::default();
+    let file = settings.path().map_or("none".into(), |path| path.display().to_string());
+    rows.0.push(Value { name: "configuration file".into(), value: file, from: "" });
+    let (store, from) = match settings.store_and_source() {
+        Some((store, source)) => (Store::preview(store)?.name().to_owned(), source),
+        None => ("none".to_owned(), "default"),
+    };
+    rows.0.push(Value { name: "store".into(), value: store, from });
+    if let Some((name, from)) = settings.pointers_name()? {
+        rows.0.push(Value { name: "pointers".into(), value: name, from });
+        rows.add("pointers_key", settings.file().pointers_key.as_ref(), config::DEFAULT_KEY);
+    }
+    add_server(&mut rows, settings);
+    for (name, filter) in &settings.file().filters {
+        add_filter(&mut rows, settings, name, filter)?;
+    }
+    Ok(rows.0)
+}
+
+/// The values so far.
+#[derive(Default)]
+struct Rows(Vec<Value>);
+
+impl Rows {
+    /// A value of the file, or the default.
+    fn add(&mut self, name: &str, value: Option<impl ToString>, default: impl ToString) {
+        let from = if value.is_some() { "file" } else { "default" };
+        let value = value.map_or_else(|| default.to_string(), |value| value.to_string());
+        self.0.push(Value { name: name.to_owned(), value, from });
+    }
+}
+
+fn add_server(rows: &mut Rows, settings: &Settings) {
+    let file = settings.file();
+    rows.add("listen", file.listen, defaults::LISTEN);
+    rows.add("admin", file.admin, defaults::ADMIN);
+    rows.add("admin_token_file", path(&file.admin_token_file), "none");
+    rows.add("tls_cert", path(&file.tls_cert), "none");
+    rows.add("tls_key", path(&file.tls_key), "none");
+    let interval = Config::new("", Vec::new()).poll_interval;
+    rows.add("poll_interval", file.poll_interval.map(time), time(interval));
+    rows.add("heartbeats", file.heartbeats, defaults::HEARTBEATS);
+    rows.add("cache_dir", path(&file.cache_dir), "none");
+}
+
+fn add_filter(
+    rows: &mut Rows,
+    settings: &Settings,
+    name: &FilterName,
+    filter: &FilterFile,
+) -> Result<(), Error> {
+    let wrong = |why: String| Error::Usage(format!("filters.{name}.{why}"));
+    let key = |field: &str| format!("filters.{name}.{field}");
+    let input = (!filter.input.is_empty())
+        .then(|| filter.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
+    rows.add(&key("input"), input, "none (--input)");
+    rows.add(&key("column"), filter.column.as_ref(), "none (--column)");
+    rows.add(&key("fpp"), filter.fpp, defaults::FPP);
+    rows.add(&key("layout"), filter.layout, Layout::Blocked);
+    let window = config::window(filter, None, None);
+    rows.add(&key("window_days"), filter.window_days, window.days);
+    let missing = filter.window_missing.map(WindowMissing::name);
+    rows.add(&key("window_missing"), missing, WindowMissing::default().name());
+    window.check(&filter.input).map_err(|error| wrong(format!("window_days: {error}")))?;
+    rows.add(&key("memory"), filter.memory, "3/4 of what is left");
+    rows.add(&key("max_age_days"), filter.max_age_days, defaults::MAX_AGE_DAYS);
+    rows.add(&key("keep_days"), filter.keep_days, Retention::default().keep_days);
+    filter.gates.check().map_err(wrong)?;
+    add_gates(rows, &key("gates"), &filter.gates);
+    rows.add(&key("schedule"), filter.schedule.as_ref(), "none");
+    if filter.schedule.is_some() {
+        rows.add(&key("day_offset"), filter.day_offset, defaults::DAY_OFFSET);
+        rows.add(&key("catch_up_days"), filter.catch_up_days, defaults::CATCH_UP_DAYS);
+        rows.add(&key("deadline"), filter.deadline.map(time), time(defaults::DEADLINE));
+        rows.add(&key("settle"), filter.settle.map(time), time(defaults::SETTLE));
+        let marker = "_SUCCESS, or files that stay unchanged";
+        rows.add(&key("marker"), filter.marker.as_ref(), marker);
+        let rules = settings.rules(name)?;
+        let next = rules.upcoming(Timestamp::now()).take(SHOWN_RUNS);
+        let next: Vec<String> = next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
+        rows.add(&key("next runs"), None::<String>, next.join(", "));
+    }
+    let default = FilterConfig::new(name.clone());
+    let guard = |guard| format!("{guard:?}").to_lowercase();
+    rows.add(&key("guard"), filter.guard.map(guard), guard(default.guard));
+    rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
+    // Some layouts cannot reach some rates, whatever the number of IDs.
+    let (layout, fpp) =
+        (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(defaults::FPP));
+    Shape::for_ids(layout, 1_000_000, fpp).map_err(|error| wrong(format!("fpp: {error}")))?;
+    Ok(())
+}
+
+/// The limits of every gate, spelt as in the file.
+fn add_gates(rows: &mut Rows, key: &str, gates: &Gates) {
+    let Gates { ids, nulls, invalid, duplicates, overlap, files, input_bytes } = *gates;
+    let default = Gates::default();
+    let all = [
+        ("ids", ids, default.ids),
+        ("nulls", nulls, default.nulls),
+        ("invalid", invalid, default.invalid),
+        ("duplicates", duplicates, default.duplicates),
+        ("overlap", overlap, default.overlap),
+        ("files", files, default.files),
+        ("input_bytes", input_bytes, default.input_bytes),
+    ];
+    for (name, limits, default) in all {
+        let text = |Limits { floor, band, cap }: Limits| {
+            format!("{{ floor = {floor}, band = {band}, cap = {cap} }}")
+        };
+        rows.add(
+            &format!("{key}.{name}"),
+            (limits != default).then(|| text(limits)),
+            text(default),
+        );
+    }
+}
+
+fn path(path: &Option<PathBuf>) -> Option<String> {
+    path.as_ref().map(|path| path.display().to_string())
+}
+
+fn time(time: Duration) -> String {
+    humantime::format_duration(time).to_string()
+}

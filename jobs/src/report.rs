@@ -1,0 +1,108 @@
+//! A build's or an import's report, as people read it.
+
+use bloomsday_builder::Report;
+use bloomsday_common::day::Day;
+
+use crate::output::{mebibytes, or_dash, pairs, thousands};
+
+/// How many names of files a line for people shows; the JSON has more.
+const SHOWN_NAMES: usize = 3;
+/// How many days a line for people shows.
+const SHOWN_DAYS: usize = 20;
+
+/// The lines of a report.
+pub(crate) fn describe(report: &Report) -> String {
+    let mut outcome = report.outcome.name().to_owned();
+    if report.dry_run {
+        outcome = format!("{outcome} (dry run: nothing was written)");
+    }
+    if report.pinned {
+        outcome += " (pinned: servers stay on the pin until it is removed or expires)";
+    }
+    let gates = report.gates.iter().map(|verdict| verdict.gate);
+    let evaluated: Vec<&str> = gates.collect();
+    let mut lines = vec![
+        ("outcome", outcome),
+        ("filter", report.filter.to_string()),
+        ("day", report.day.to_string()),
+        ("blob", or_dash(report.blob.as_ref())),
+        ("files", files(report)),
+        (
+            "rows",
+            format!(
+                "{} ({} null, {} empty or too long)",
+                thousands(report.rows),
+                thousands(report.nulls),
+                thousands(report.invalid)
+            ),
+        ),
+        ("IDs", format!("{} distinct", thousands(report.ids))),
+        (
+            "size",
+            format!(
+                "{}, {:.2} bits per ID, {}",
+                mebibytes(report.bytes),
+                report.bits_per_id,
+                report.layout
+            ),
+        ),
+        ("fpp", format!("{:.6} measured, {} target", report.fpp_measured, report.fpp_target)),
+        (
+            "overlap",
+            report.overlap.map_or("– (no earlier day to compare with)".into(), |share| {
+                format!("{:.1} % of these IDs were there the day before", share * 100.0)
+            }),
+        ),
+        (
+            "gates",
+            match report.gates.iter().filter(|verdict| !verdict.passed).count() {
+                _ if evaluated.is_empty() => "– (not evaluated)".into(),
+                0 => format!("passed: {}", evaluated.join(", ")),
+                failed => format!("{failed} of {} failed", evaluated.len()),
+            },
+        ),
+        (
+            "seconds",
+            format!(
+                "{:.1}: scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}",
+                report.seconds.total,
+                report.seconds.scan,
+                report.seconds.count,
+                report.seconds.fill,
+                report.seconds.publish,
+                report.seconds.verify
+            ),
+        ),
+    ];
+    if report.window_days > 1 {
+        lines.insert(3, ("window", window_of(report)));
+    }
+    lines.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
+    pairs(&lines)
+}
+
+/// How many files were read, and which were passed over.
+fn files(report: &Report) -> String {
+    let read = format!("{}, {}", thousands(report.files), mebibytes(report.input_bytes));
+    if report.files_passed_over == 0 {
+        return read;
+    }
+    let named: Vec<&str> =
+        report.passed_over.iter().take(SHOWN_NAMES).map(String::as_str).collect();
+    let more = if report.files_passed_over > named.len() as u64 { ", …" } else { "" };
+    let count = thousands(report.files_passed_over);
+    format!("{read}; {count} passed over for a hidden name: {}{more}", named.join(", "))
+}
+
+fn window_of(report: &Report) -> String {
+    let days = format!("{} days", report.window_days);
+    match report.window_missing.len() {
+        0 => days,
+        missing => {
+            let named = report.window_missing.iter().take(SHOWN_DAYS).map(Day::to_string);
+            let named: Vec<String> = named.collect();
+            let more = if missing > SHOWN_DAYS { ", …" } else { "" };
+            format!("{days}, {missing} of them without input: {}{more}", named.join(", "))
+        }
+    }
+}
