@@ -2,17 +2,17 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`program`] | runs `bloomsday` once and keeps what it said |
-//! | [`daemon`] | runs `bloomsday serve` and asks it over HTTP |
+//! | [`program`] | runs `bloomsday` once and keeps its output |
+//! | [`daemon`] | runs `bloomsday serve` and sends it requests |
 //! | [`backend`] | the stores every test runs against: a local folder, and S3 (moto) |
 //! | [`azure`] | an Azure Blob server (azurite) |
 //! | [`browser`] | a real Chromium without a window |
 //! | [`input`] | Parquet and IDs |
-//! | [`made`] | blobs without Parquet |
-//! | [`measured`] | a build with a limit on its memory, and what it took |
+//! | [`blobs`] | blobs without Parquet |
+//! | [`measured`] | a build with a limit on its memory, and measures it |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
-//! | [`liar`] | a store that lies |
-//! | [`victim`] | programs that are killed at a named place |
+//! | [`faulty_store`] | a store that fails in a chosen way |
+//! | [`kill_point`] | runs that are killed at a named place |
 //! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
 //! | [`wire`] | HTTP as no proper client sends it |
@@ -29,15 +29,15 @@ pub const INTEGRATION: bool = cfg!(feature = "integration");
 
 pub mod azure;
 pub mod backend;
+pub mod blobs;
 pub mod browser;
 pub mod campaign;
 pub mod daemon;
+pub mod faulty_store;
 pub mod input;
-pub mod liar;
-pub mod made;
+pub mod kill_point;
 pub mod measured;
 pub mod nginx;
 pub mod program;
 pub mod redis;
-pub mod victim;
 pub mod wire;

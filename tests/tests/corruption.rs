@@ -12,10 +12,10 @@ use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::Pointer;
 use bloomsday_server::{Config, FilterConfig, ReloadOutcome, start_on};
+use bloomsday_tests::blobs::{TestBlob, buffer, id};
 use bloomsday_tests::campaign::{Campaign, Random, on_threads, size};
+use bloomsday_tests::faulty_store::FaultyStore;
 use bloomsday_tests::input::today;
-use bloomsday_tests::liar::Liar;
-use bloomsday_tests::made::{Made, buffer, id};
 
 fn day() -> Day {
     "2026-11-19".parse().unwrap()
@@ -24,9 +24,9 @@ fn day() -> Day {
 /// Small ones of each layout, and one whose body is many times its header.
 fn good() -> Vec<(BlobKey, Vec<u8>)> {
     let made = [
-        Made::of(day(), Layout::Blocked, 0..100),
-        Made::of(day(), Layout::Guava, 0..100),
-        Made::of(day(), Layout::Blocked, 0..20_000),
+        TestBlob::of(day(), Layout::Blocked, 0..100),
+        TestBlob::of(day(), Layout::Guava, 0..100),
+        TestBlob::of(day(), Layout::Blocked, 0..20_000),
     ];
     made.iter().map(|made| (made.encoded().key().clone(), made.bytes())).collect()
 }
@@ -209,10 +209,10 @@ fn every_prefix_of_a_blob_is_rejected() {
 fn a_filter_that_is_empty_full_or_half_filled_is_rejected_whatever_its_digest() {
     for layout in [Layout::Blocked, Layout::Guava] {
         let n_ids = 20_000;
-        let whole = Made::of(day(), layout, 0..n_ids);
+        let whole = TestBlob::of(day(), layout, 0..n_ids);
         // As many IDs in a filter of the same shape as would make it so.
         for inserted in [1, n_ids / 2, n_ids * 2, n_ids * 100] {
-            let mut made = Made::shaped(day(), whole.header.shape, 0..inserted);
+            let mut made = TestBlob::shaped(day(), whole.header.shape, 0..inserted);
             made.header.ids = n_ids;
             let opened = open(made.encoded().key(), &made.bytes()).map(|_| ());
             let kind = opened.map_err(|e| e.kind());
@@ -230,10 +230,10 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let opened = runtime.block_on(async {
         let (yesterday, now) = (today().minus(1), today());
-        let before = Made::of(yesterday, Layout::Blocked, 0..3_000);
-        let next = Made::of(now, Layout::Blocked, 0..3_100);
+        let before = TestBlob::of(yesterday, Layout::Blocked, 0..3_000);
+        let next = TestBlob::of(now, Layout::Blocked, 0..3_100);
         let (key, whole) = (next.encoded().key().clone(), next.bytes());
-        let liar = Liar::default();
+        let liar = FaultyStore::default();
         before.publish(&liar.store()).await;
         let mut config =
             Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);

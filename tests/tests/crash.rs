@@ -11,7 +11,7 @@ use bloomsday_tests::backend::{Backend, s3_server};
 use bloomsday_tests::campaign::{Campaign, Random, full, on_threads, size};
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_rows, write_users};
-use bloomsday_tests::victim::Victim;
+use bloomsday_tests::kill_point::KillableRun;
 use serde_json::Value;
 
 /// How many kills run at once: they wait for the disk and for each other's fsync most of the time.
@@ -80,7 +80,7 @@ impl Scene {
         format!("{}/{}", self.backend.store, self.stores.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn build(&self, store: &str, large: bool, place: Option<&str>) -> Victim {
+    fn build(&self, store: &str, large: bool, place: Option<&str>) -> KillableRun {
         let input = self.input(large);
         let (day, file) = (today().to_string(), input.file.display().to_string());
         let spill = self.spill().display().to_string();
@@ -88,7 +88,7 @@ impl Scene {
         words.extend(["--threads", "2", "--spill", &spill, "--input", &file, "--store", store]);
         words.extend(&input.more);
         let command = bloomsday_tests::program::bloomsday(&words).envs(&self.backend.env);
-        Victim::start(command.into_command(), place)
+        KillableRun::start(command.into_command(), place)
     }
 
     /// An object of one of the stores.
@@ -248,12 +248,12 @@ impl Served {
         self.backend.bloomsday(&words).run().expect(0);
     }
 
-    fn serve(&self, cache: &Path, place: &str) -> Victim {
+    fn serve(&self, cache: &Path, place: &str) -> KillableRun {
         let cache = cache.display().to_string();
         let words =
             ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let words = [&words[..], &["--poll-interval", "1h", "--cache-dir", &cache]].concat();
-        Victim::start(self.backend.bloomsday(&words).into_command(), Some(place))
+        KillableRun::start(self.backend.bloomsday(&words).into_command(), Some(place))
     }
 
     /// Starts a daemon as it comes after a crash; with its store out of reach if `down`. Checks that

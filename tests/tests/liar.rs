@@ -14,10 +14,10 @@ use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::{RecordState, Retention};
 use bloomsday_common::store::Store;
+use bloomsday_tests::blobs::{TestBlob, buffer};
 use bloomsday_tests::campaign::{Campaign, full, on_threads};
+use bloomsday_tests::faulty_store::{Fault, FaultyStore};
 use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::liar::{Fault, Liar};
-use bloomsday_tests::made::{Made, buffer};
 use tempfile::TempDir;
 
 /// More calls than any build makes: past that, "until a run is clean" was never reached.
@@ -69,7 +69,7 @@ async fn run(job: &Job, store: &Store) -> Result<Report, bloomsday_builder::erro
 /// Where a build starts from, and where it must end.
 struct Story {
     name: &'static str,
-    liar: Liar,
+    liar: FaultyStore,
     job: Job,
     /// What today's pointer names when all went well.
     ends_at: BlobKey,
@@ -81,7 +81,7 @@ struct Story {
 }
 
 impl Story {
-    async fn pointer(&self, liar: &Liar) -> Option<Vec<u8>> {
+    async fn pointer(&self, liar: &FaultyStore) -> Option<Vec<u8>> {
         let key = format!("rt/pointers/{}", self.job.day);
         liar.stored(&key).await.map(|bytes| bytes.to_vec())
     }
@@ -156,7 +156,7 @@ impl Story {
     }
 
     /// What today's pointer names, which must be complete and hold the users of its own day.
-    async fn whole_blob(&self, liar: &Liar, case: &str) -> BlobKey {
+    async fn whole_blob(&self, liar: &FaultyStore, case: &str) -> BlobKey {
         let bytes = self.pointer(liar).await.unwrap_or_else(|| panic!("{case}: no pointer"));
         let pointer = Pointer::parse(&bytes, &rt(), &[]);
         let key = pointer.unwrap_or_else(|e| panic!("{case}: torn pointer: {e}")).blob;
@@ -198,7 +198,7 @@ fn inputs() -> Inputs {
 /// The situations in which a day is built.
 async fn stories(inputs: &Inputs) -> Vec<Story> {
     let (day, yesterday) = (today(), today().minus(1));
-    let liar = Liar::default();
+    let liar = FaultyStore::default();
     let store = liar.store();
     let before = run(&job(&inputs.yesterday, yesterday), &store).await.unwrap();
     let first = liar.fork();
@@ -288,14 +288,14 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
 #[test]
 fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
     let campaign = Campaign::new("a store that lies, to an upload in parts");
-    let made = Made::of(today(), Layout::Blocked, 0..10_000_000);
+    let made = TestBlob::of(today(), Layout::Blocked, 0..10_000_000);
     let encoded = made.encoded();
     let key = encoded.key().clone();
     let mut cases = 0;
     block_on(async {
         for fault in BUILD_FAULTS {
             for at in 0.. {
-                let liar = Liar::default();
+                let liar = FaultyStore::default();
                 let store = liar.store();
                 liar.lie_about("/blobs/", fault, at, 1);
                 let read_back = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
@@ -340,7 +340,7 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
             })
         }) {
             for at in 0..MANY {
-                let liar = Liar::default();
+                let liar = FaultyStore::default();
                 let store = liar.store();
                 let write = async |digit| -> Result<(), Error> {
                     if pins {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bloomsday_common::filter::Layout;
 use bloomsday_server::{Bloomsday, Config, FilterConfig, ReloadOutcome, start_on};
+use bloomsday_tests::blobs::{TestBlob, id};
 use bloomsday_tests::campaign::{Campaign, full, on_threads};
+use bloomsday_tests::faulty_store::{Fault, FaultyStore};
 use bloomsday_tests::input::today;
-use bloomsday_tests::liar::{Fault, Liar};
-use bloomsday_tests::made::{Made, id};
 
 /// More calls than a look and a load make.
 const MANY: u64 = 200;
@@ -17,18 +17,18 @@ const MANY: u64 = 200;
 const ASKED: u64 = 6_000;
 
 struct Days {
-    before: Made,
-    now: Made,
+    before: TestBlob,
+    now: TestBlob,
     /// The store with the day before, and with both.
-    one: Liar,
-    two: Liar,
+    one: FaultyStore,
+    two: FaultyStore,
 }
 
 impl Days {
     async fn new() -> Days {
-        let before = Made::of(today().minus(1), Layout::Blocked, 0..3_000);
-        let now = Made::of(today(), Layout::Blocked, 1_000..4_000);
-        let one = Liar::default();
+        let before = TestBlob::of(today().minus(1), Layout::Blocked, 0..3_000);
+        let now = TestBlob::of(today(), Layout::Blocked, 1_000..4_000);
+        let one = FaultyStore::default();
         before.publish(&one.store()).await;
         let two = one.fork();
         now.publish(&two.store()).await;
@@ -144,7 +144,7 @@ impl Days {
     }
 }
 
-fn serve(liar: &Liar) -> Bloomsday {
+fn serve(liar: &FaultyStore) -> Bloomsday {
     let mut config = Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);
     // Only a reload looks again.
     config.poll_interval = Duration::from_secs(3_600);

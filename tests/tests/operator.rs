@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::victim::Victim;
+use bloomsday_tests::kill_point::KillableRun;
 
 fn words(backend: &Backend, back: u32, users: u64) -> Vec<String> {
     let folder = backend.folder.path().join(format!("in-{users}"));
@@ -28,7 +28,7 @@ fn a_builder_that_stands_still_under_the_lock_does_not_block_a_rollback_for_ever
         backend.bloomsday(&words(&backend, back, users)).run().expect(0);
     }
     let command = backend.bloomsday(&words(&backend, 0, 1_200)).into_command();
-    let mut builder = Victim::start(command, Some("pointer-locked"));
+    let mut builder = KillableRun::start(command, Some("pointer-locked"));
     assert!(builder.paused(), "{}", builder.said());
     let clock = Instant::now();
     let repoint = ["repoint", "rt", &day, "--to", &before];
@@ -59,7 +59,7 @@ fn a_pin_whose_blob_is_gone_puts_the_earlier_pin_back() {
         let go = backend.folder.path().join("go");
         let mut command = backend.bloomsday(&["pin", "rt", "--to", &blobs[1]]).into_command();
         command.env("BLOOMSDAY_PAUSE_UNTIL", &go);
-        let mut pinning = Victim::start(command, Some("pinned"));
+        let mut pinning = KillableRun::start(command, Some("pinned"));
         assert!(pinning.paused(), "{}", pinning.said());
         // As a prune does that looked a moment before.
         fs::remove_file(&target).unwrap();
@@ -77,7 +77,7 @@ fn a_pin_whose_blob_is_gone_puts_the_earlier_pin_back() {
 fn a_builder_that_is_stopped_by_a_signal_is_named_too() {
     let backend = Backend::local();
     let command = backend.bloomsday(&words(&backend, 0, 1_000)).into_command();
-    let mut builder = Victim::start(command, Some("pointer-staged"));
+    let mut builder = KillableRun::start(command, Some("pointer-staged"));
     assert!(builder.paused(), "{}", builder.said());
     let id = builder.id().to_string();
     assert!(Command::new("kill").args(["-STOP", &id]).status().unwrap().success());

@@ -19,9 +19,9 @@ use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::{Campaign, size};
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::redis::Redis;
-use bloomsday_tests::victim::Victim;
 
 const BUILDERS: usize = 8;
 /// How many IDs a builder has; its neighbours share half of them.
@@ -201,7 +201,7 @@ fn one_of_eight_processes_wins_and_the_others_exit_5() {
             let go = backend.folder.path().join(format!("go-{round}"));
             let store = format!("{}/{round}", backend.store);
             let day = today().to_string();
-            let mut race: Vec<Victim> = (0..BUILDERS)
+            let mut race: Vec<KillableRun> = (0..BUILDERS)
                 .map(|n| {
                     let file = input(backend.folder.path(), n).display().to_string();
                     let words = ["build", "rt", "--day", &day, "--input", &file];
@@ -209,15 +209,15 @@ fn one_of_eight_processes_wins_and_the_others_exit_5() {
                         [&words[..], &["--column", "device_id", "--store", &store]].concat();
                     let mut command = bloomsday(&words).envs(&backend.env).into_command();
                     command.env("BLOOMSDAY_PAUSE_UNTIL", &go);
-                    Victim::start(command, Some("scanned"))
+                    KillableRun::start(command, Some("scanned"))
                 })
                 .collect();
             for builder in &mut race {
                 assert!(builder.paused(), "{}", builder.said());
             }
             std::fs::write(&go, "").unwrap();
-            race.iter_mut().for_each(Victim::finish);
-            let codes: Vec<_> = race.into_iter().map(Victim::wait).collect();
+            race.iter_mut().for_each(KillableRun::finish);
+            let codes: Vec<_> = race.into_iter().map(KillableRun::wait).collect();
             let with = |code| codes.iter().filter(|c| **c == Some(code)).count();
             assert_eq!((with(0), with(5)), (1, BUILDERS - 1), "{codes:?}");
         }
@@ -247,7 +247,7 @@ fn a_build_that_is_stopped_and_continued_does_not_overwrite_what_came_later() {
             };
             let mut command = build(0).into_command();
             command.env("BLOOMSDAY_PAUSE_UNTIL", &go);
-            let mut stopped = Victim::start(command, Some(place));
+            let mut stopped = KillableRun::start(command, Some(place));
             assert!(stopped.paused(), "{place}: {}", stopped.said());
             let later = build(1).run().expect(0).json();
             std::fs::write(&go, "").unwrap();

@@ -5,9 +5,9 @@
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::program::Run;
 use bloomsday_tests::redis::Redis;
-use bloomsday_tests::victim::Victim;
 use serde_json::Value;
 
 /// The users of a good run, of a bad one, and of one that is mended.
@@ -169,7 +169,7 @@ fn a_build_killed_once_it_had_pointed_is_remembered_by_the_next() {
     blob(build(&backend, 0, GOOD));
     let saved = backend.read(&pointer(0)).unwrap();
     let command = backend.bloomsday(&words(&backend, 0, BAD)).into_command();
-    let mut victim = Victim::start(command, Some("pointed"));
+    let mut victim = KillableRun::start(command, Some("pointed"));
     assert!(victim.paused(), "{}", victim.said());
     drop(victim);
     // What was cut off is run again: nothing is left to do, but to say so.
@@ -190,7 +190,7 @@ fn a_mended_build_killed_before_it_pointed_is_run_again_after_a_rollback_by_hand
             false => backend.write(&pointer(0), &saved),
         }
         let command = backend.bloomsday(&words(&backend, 0, MENDED)).into_command();
-        let mut victim = Victim::start(command, Some("told"));
+        let mut victim = KillableRun::start(command, Some("told"));
         assert!(victim.paused(), "{}", victim.said());
         drop(victim);
         stands(&backend, "while a mended build was cut off");

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use bloomsday_common::filter::Layout;
 use bloomsday_common::store::Store;
 use bloomsday_server::{Bloomsday, Config, FilterConfig, FilterHandle, ReloadOutcome, start};
+use bloomsday_tests::blobs::{TestBlob, id};
 use bloomsday_tests::campaign::{Campaign, Random, size};
 use bloomsday_tests::input::today;
-use bloomsday_tests::made::{Made, id};
 
 /// How many IDs are asked, again and again; a power of two.
 const ASKED: usize = 1 << 20;
@@ -20,7 +20,7 @@ const RATE: u64 = 400_000;
 
 /// Two filters, and what each answers to every ID that is asked.
 struct Oracle {
-    made: [Made; 2],
+    made: [TestBlob; 2],
     /// The asked IDs, and their right answers: bit 0 by the one filter, bit 1 by the other.
     asked: Vec<(u64, u8)>,
     shared: u64,
@@ -30,7 +30,7 @@ impl Oracle {
     /// Filters of `n_ids` IDs, 90 % of them in both.
     fn new(n_ids: u64) -> Oracle {
         let apart = n_ids / 10;
-        let make = |first: u64| Made::of(today(), Layout::Blocked, first..first + n_ids);
+        let make = |first: u64| TestBlob::of(today(), Layout::Blocked, first..first + n_ids);
         let made = std::thread::scope(|scope| {
             let other = scope.spawn(|| make(apart));
             [make(0), other.join().unwrap()]

@@ -1,4 +1,4 @@
-//! [`Victim`]: a run of the program that is stopped at a named place, and killed there.
+//! [`KillableRun`]: a run of the program that is stopped at a named place, and killed there.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,15 +9,15 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A running program whose stderr is read.
-pub struct Victim {
+pub struct KillableRun {
     process: Child,
     lines: Receiver<String>,
     said: String,
 }
 
-impl Victim {
+impl KillableRun {
     /// Starts it, to stop at `place` (`name`, or `name:n` for the `n`th time).
-    pub fn start(mut command: Command, place: Option<&str>) -> Victim {
+    pub fn start(mut command: Command, place: Option<&str>) -> KillableRun {
         if let Some(place) = place {
             command.env("BLOOMSDAY_PAUSE_AT", place);
         }
@@ -32,7 +32,7 @@ impl Victim {
         std::thread::spawn(move || {
             stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Victim { process, lines, said: String::new() }
+        KillableRun { process, lines, said: String::new() }
     }
 
     /// Waits until it stands still at the place; false when it ended before.
@@ -82,7 +82,7 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for KillableRun {
     /// `kill -9`.
     fn drop(&mut self) {
         // Already ended is as good.

@@ -1,4 +1,4 @@
-//! [`Liar`]: a store that fails, delays, cuts bodies short, tears uploads, or does what it was asked and
+//! [`FaultyStore`]: a store that fails, delays, cuts bodies short, tears uploads, or does what it was asked and
 //! then reports an error, at the `n`th call.
 //!
 //! The only place outside `common/src/store` that names object_store, so that tests need not.
@@ -106,7 +106,7 @@ enum Call {
 
 /// A store in memory that lies when it is told to.
 #[derive(Clone)]
-pub struct Liar {
+pub struct FaultyStore {
     inner: Arc<InMemory>,
     plan: Arc<Mutex<Plan>>,
 }
@@ -123,20 +123,20 @@ struct Plan {
     befell: Vec<String>,
 }
 
-impl Default for Liar {
-    fn default() -> Liar {
-        Liar::over(InMemory::new())
+impl Default for FaultyStore {
+    fn default() -> FaultyStore {
+        FaultyStore::over(InMemory::new())
     }
 }
 
-impl Liar {
-    fn over(inner: InMemory) -> Liar {
-        Liar { inner: Arc::new(inner), plan: Arc::default() }
+impl FaultyStore {
+    fn over(inner: InMemory) -> FaultyStore {
+        FaultyStore { inner: Arc::new(inner), plan: Arc::default() }
     }
 
     /// A copy of everything stored, honest until told otherwise.
-    pub fn fork(&self) -> Liar {
-        Liar::over(self.inner.fork())
+    pub fn fork(&self) -> FaultyStore {
+        FaultyStore::over(self.inner.fork())
     }
 
     /// From now on the calls `at`, `at + 1`, … of those the fault can befall go wrong, `times` of them.
@@ -144,7 +144,7 @@ impl Liar {
         self.lie_about("", fault, at, times);
     }
 
-    /// [`Liar::lie`], but only calls on keys that contain `only` count.
+    /// [`FaultyStore::lie`], but only calls on keys that contain `only` count.
     pub fn lie_about(&self, only: &'static str, fault: Fault, at: u64, times: u64) {
         let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
         *plan = Plan { fault: Some(fault), at, times, only, ..Plan::default() };
@@ -235,7 +235,7 @@ fn half(payload: PutPayload) -> PutPayload {
 }
 
 #[async_trait]
-impl ObjectStore for Liar {
+impl ObjectStore for FaultyStore {
     async fn put_opts(
         &self,
         path: &Path,
@@ -243,7 +243,7 @@ impl ObjectStore for Liar {
         options: PutOptions,
     ) -> Result<PutResult> {
         let fault = self.strikes(Call::Put, path);
-        Liar::before(fault, path).await?;
+        FaultyStore::before(fault, path).await?;
         if fault == Some(Fault::Torn) {
             payload = half(payload);
         }
@@ -257,7 +257,7 @@ impl ObjectStore for Liar {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        Liar::before(self.strikes(Call::Open, path), path).await?;
+        FaultyStore::before(self.strikes(Call::Open, path), path).await?;
         let upload = self.inner.put_multipart_opts(path, options).await?;
         Ok(Box::new(LyingUpload { upload, path: path.clone(), liar: self.clone() }))
     }
@@ -265,7 +265,7 @@ impl ObjectStore for Liar {
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let call = if options.head { Call::Head } else { Call::Get };
         let fault = self.strikes(call, path);
-        Liar::before(fault, path).await?;
+        FaultyStore::before(fault, path).await?;
         let got = self.inner.get_opts(path, options).await?;
         if !matches!(fault, Some(Fault::Short | Fault::Broken)) {
             return Ok(got);
@@ -292,7 +292,7 @@ impl ObjectStore for Liar {
             async move {
                 let path = path?;
                 let fault = liar.strikes(Call::Delete, &path);
-                Liar::before(fault, &path).await?;
+                FaultyStore::before(fault, &path).await?;
                 liar.inner.delete(&path).await?;
                 after(fault, &path, None, path.clone())
             }
@@ -305,7 +305,7 @@ impl ObjectStore for Liar {
         let fault = self.strikes(Call::List, &path);
         let listed = self.inner.list(prefix);
         let begin = async move {
-            match Liar::before(fault, &path).await {
+            match FaultyStore::before(fault, &path).await {
                 Ok(()) => listed,
                 Err(error) => stream::iter([Err(error)]).boxed(),
             }
@@ -315,12 +315,12 @@ impl ObjectStore for Liar {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let path = prefix.cloned().unwrap_or_default();
-        Liar::before(self.strikes(Call::List, &path), &path).await?;
+        FaultyStore::before(self.strikes(Call::List, &path), &path).await?;
         self.inner.list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        Liar::before(self.strikes(Call::Copy, to), to).await?;
+        FaultyStore::before(self.strikes(Call::Copy, to), to).await?;
         self.inner.copy_opts(from, to, options).await
     }
 }
@@ -329,7 +329,7 @@ impl ObjectStore for Liar {
 struct LyingUpload {
     upload: Box<dyn MultipartUpload>,
     path: Path,
-    liar: Liar,
+    liar: FaultyStore,
 }
 
 #[async_trait]
@@ -341,7 +341,7 @@ impl MultipartUpload for LyingUpload {
         }
         let (part, path) = (self.upload.put_part(data), self.path.clone());
         let call = async move {
-            Liar::before(fault, &path).await?;
+            FaultyStore::before(fault, &path).await?;
             part.await?;
             after(fault, &path, None, ())
         };
@@ -350,7 +350,7 @@ impl MultipartUpload for LyingUpload {
 
     async fn complete(&mut self) -> Result<PutResult> {
         let fault = self.liar.strikes(Call::Complete, &self.path);
-        Liar::before(fault, &self.path).await?;
+        FaultyStore::before(fault, &self.path).await?;
         let done = self.upload.complete().await?;
         after(fault, &self.path, None, done)
     }
@@ -366,14 +366,14 @@ impl fmt::Debug for LyingUpload {
     }
 }
 
-impl fmt::Debug for Liar {
+impl fmt::Debug for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Liar")
+        f.write_str("FaultyStore")
     }
 }
 
-impl fmt::Display for Liar {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Liar")
+        f.write_str("FaultyStore")
     }
 }

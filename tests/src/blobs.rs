@@ -1,4 +1,4 @@
-//! [`Made`]: blobs made of counted IDs, without Parquet, for tests of what comes after a build.
+//! [`TestBlob`]: blobs made of counted IDs, without Parquet, for tests of what comes after a build.
 
 use std::ops::Range;
 
@@ -17,22 +17,22 @@ pub fn id(n: u64) -> [u8; 8] {
 }
 
 /// A filter and what its blob says of it.
-pub struct Made {
+pub struct TestBlob {
     /// The blob's header.
     pub header: Header,
     /// The filter.
     pub filter: Filter,
 }
 
-impl Made {
+impl TestBlob {
     /// The filter `rt` of a day, with these IDs and an fpp of 0.03.
-    pub fn of(day: Day, layout: Layout, ids: Range<u64>) -> Made {
+    pub fn of(day: Day, layout: Layout, ids: Range<u64>) -> TestBlob {
         let shape = Shape::for_ids(layout, ids.end - ids.start, 0.03).expect("a shape");
-        Made::shaped(day, shape, ids)
+        TestBlob::shaped(day, shape, ids)
     }
 
     /// The filter `rt` of a day, with these IDs, in a shape that may be too small or too large.
-    pub fn shaped(day: Day, shape: Shape, ids: Range<u64>) -> Made {
+    pub fn shaped(day: Day, shape: Shape, ids: Range<u64>) -> TestBlob {
         let n_ids = ids.end - ids.start;
         let mut filter = FilterMut::new(shape).expect("memory");
         for n in ids {
@@ -53,7 +53,7 @@ impl Made {
             fpp_asked: 100,
             ones: filter.count_ones(),
         };
-        Made { header, filter }
+        TestBlob { header, filter }
     }
 
     /// As it is published.

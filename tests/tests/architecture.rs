@@ -1,0 +1,280 @@
+//! The architecture: which crate may depend on which, which file may name what, no import circles, and the
+//! limits on files and unsafe code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The names of all crates that `package` links with these features.
+fn tree(package: &str, features: &str) -> BTreeSet<String> {
+    let tree = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .current_dir(root())
+        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(["--package", package, "--features", features])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(tree.stdout).unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn builder_and_server_never_meet() {
+    assert!(!tree("bloomsday-builder", "").contains("bloomsday-server"));
+    assert!(!tree("bloomsday-server", "http").contains("bloomsday-builder"));
+    let common = tree("bloomsday-common", "");
+    assert!(!common.contains("bloomsday-builder") && !common.contains("bloomsday-server"));
+}
+
+#[test]
+fn a_bidder_links_no_parquet_and_by_default_no_cloud() {
+    let server = tree("bloomsday-server", "");
+    for heavy in ["parquet", "arrow-array", "arrow-schema", "cron", "reqwest", "hyper", "clap"] {
+        assert!(!server.contains(heavy), "the server links {heavy}");
+    }
+    assert!(tree("bloomsday-server", "aws").contains("reqwest"), "the check sees no cloud at all");
+}
+
+/// Every Rust file of ours, with its path from the root.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = ["common", "builder", "server", "jobs", "tests", "bench"]
+        .map(|name| root().join(name))
+        .into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((name, fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 30, "the sources are somewhere else");
+    found
+}
+
+/// The files that mention `word` in code, comments aside.
+fn naming(word: &str) -> BTreeSet<String> {
+    let mentions = |text: &str| {
+        text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(word))
+    };
+    let named = sources().into_iter().filter(|(_, text)| mentions(text));
+    named.map(|(name, _)| name).filter(|name| name != "tests/tests/architecture.rs").collect()
+}
+
+#[test]
+fn one_file_names_bincode_and_one_names_xxhash() {
+    assert_eq!(naming("bincode"), BTreeSet::from(["common/src/blob.rs".to_owned()]));
+    assert_eq!(naming("xxhash_rust"), BTreeSet::from(["common/src/hash.rs".to_owned()]));
+}
+
+#[test]
+fn unsafe_code_stays_in_the_kernels_the_cache_hints_and_the_hash_of_short_ids() {
+    let files = naming("unsafe {");
+    assert!(!files.is_empty());
+    for file in files {
+        let among_kernels = file.starts_with("common/src/filter/kernel/");
+        let others = ["common/src/memory/cache.rs", "common/src/hash/xxh3_short.rs"];
+        assert!(among_kernels || others.contains(&&*file), "{file} has unsafe code");
+    }
+    for (name, text) in sources().iter().filter(|(name, _)| name.ends_with("src/lib.rs")) {
+        let guard = if name.starts_with("common") {
+            "#![deny(unsafe_code)]"
+        } else {
+            "#![forbid(unsafe_code)]"
+        };
+        assert!(text.contains(guard), "{name} does not say {guard}");
+    }
+}
+
+#[test]
+fn only_the_follower_swaps_and_only_the_store_touches_objects() {
+    let swaps = naming("served.swap(").into_iter().filter(|file| !file.ends_with("/tests.rs"));
+    assert_eq!(swaps.collect::<Vec<_>>(), ["server/src/follower.rs"]);
+    for file in naming("object_store::") {
+        let may = [
+            "common/src/store/",
+            "common/src/error.rs",
+            "builder/src/source",
+            "builder/src/scan",
+            "builder/src/error.rs",
+            // A store in memory that is ill on purpose, for the server's own tests alone.
+            "server/src/simulation/flaky_store.rs",
+            "tests/src/faulty_store.rs",
+        ];
+        assert!(may.iter().any(|place| file.starts_with(place)), "{file} names object_store");
+    }
+}
+
+#[test]
+fn one_file_of_the_server_asks_for_the_time_of_day() {
+    let asks = naming("Timestamp::now").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(asks.collect::<Vec<_>>(), ["server/src/clock.rs"]);
+    let asks = naming("SystemTime").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(asks.count(), 0, "the clock that steps has one reader");
+}
+
+#[test]
+fn every_file_says_what_it_is_and_is_one_thing() {
+    for (name, text) in sources() {
+        // What rustdoc includes into an example cannot begin with an inner comment.
+        let begins = text.starts_with("//! ") || name.starts_with("server/doctest/");
+        assert!(begins, "{name} does not begin with what lives there");
+        let lines = text.lines().count();
+        assert!(lines <= 600, "{name} has {lines} lines: is it two things?");
+    }
+}
+
+/// Crates that still have import circles.
+const CIRCLES_ALLOWED: &[&str] = &["common", "builder", "server"];
+
+#[test]
+fn no_file_imports_itself_through_others() {
+    let sources = sources();
+    for name in ["common", "builder", "server", "jobs", "tests", "bench"] {
+        let modules = modules(name, &sources);
+        assert!(modules.len() > 3, "{name} has its sources somewhere else");
+        let imports: BTreeMap<&String, BTreeSet<String>> =
+            modules.iter().map(|(path, text)| (path, imports(path, text, &modules))).collect();
+        let edges: usize = imports.values().map(BTreeSet::len).sum();
+        assert!(edges > 3, "no imports are found in {name}");
+        if let Some(circle) = circle(&imports) {
+            let circle = circle.join(" -> ");
+            assert!(CIRCLES_ALLOWED.contains(&name), "an import circle in {name}: {circle}");
+        }
+    }
+}
+
+/// The modules of a crate without its root, by path (`filter::kernel`), with their code. Tests and what
+/// only tests use are left out.
+fn modules(name: &str, sources: &[(String, String)]) -> BTreeMap<String, String> {
+    let within = format!("{name}/src/");
+    let files = sources.iter().filter_map(|(file, text)| Some((file.strip_prefix(&within)?, text)));
+    let modules = files.filter_map(|(file, text)| {
+        let path = file.strip_suffix(".rs")?;
+        let path = path.strip_suffix("/mod").unwrap_or(path).replace('/', "::");
+        let is_test = path.split("::").any(|part| part == "tests" || part == "simulation");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code: Vec<&str> = lines.collect();
+        (!is_test && path != "lib" && path != "main").then(|| (path, code.join("\n")))
+    });
+    modules.collect()
+}
+
+/// The modules that this one names. A re-export (`pub use`) of a module's own child is no import.
+fn imports(path: &str, code: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    // Groups are written out: `crate::{a, b}` becomes `crate::a` and `crate::b`.
+    for statement in code.split(';') {
+        let statement = statement.trim_start();
+        let attributes = statement.rfind("]\n").map_or(0, |at| at + 2);
+        let line = statement[attributes..].trim_start();
+        if let Some(tree) = line.strip_prefix("use ") {
+            for used in written_out(tree) {
+                found.extend(resolve(path, &used, modules));
+            }
+        } else if !(line.starts_with("pub") && line.contains(" use ")) {
+            for (at, _) in
+                statement.match_indices("crate::").chain(statement.match_indices("super::"))
+            {
+                let before = statement[..at].chars().next_back();
+                if !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                    let end = statement[at..]
+                        .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+                    let used = &statement[at..end.map_or(statement.len(), |end| at + end)];
+                    found.extend(resolve(path, used, modules));
+                }
+            }
+        }
+    }
+    found.remove(path);
+    found
+}
+
+/// Every path of a `use` tree.
+fn written_out(tree: &str) -> Vec<String> {
+    let tree: String = tree.chars().filter(|c| !c.is_whitespace()).collect();
+    let Some((prefix, group)) = tree.split_once('{') else { return vec![tree] };
+    let group = group.strip_suffix('}').unwrap_or(group);
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[start..]);
+    parts.iter().flat_map(|part| written_out(&format!("{prefix}{part}"))).collect()
+}
+
+/// The module that a path leads to, seen from the module `from`.
+fn resolve(from: &str, used: &str, modules: &BTreeMap<String, String>) -> Option<String> {
+    let mut base: Vec<&str> = from.split("::").collect();
+    let mut parts = used.split("::").peekable();
+    match parts.peek().copied() {
+        Some("crate") => {
+            base.clear();
+            parts.next();
+        }
+        Some("self") => drop(parts.next()),
+        Some("super") => {
+            while parts.peek() == Some(&"super") {
+                base.pop();
+                parts.next();
+            }
+        }
+        // Without a prefix it is a child, or another crate.
+        Some(child) if modules.contains_key(&format!("{from}::{child}")) => {}
+        _ => return None,
+    }
+    let mut module = base.join("::");
+    for part in parts {
+        let longer = if module.is_empty() { part.to_owned() } else { format!("{module}::{part}") };
+        if !modules.contains_key(&longer) {
+            break;
+        }
+        module = longer;
+    }
+    modules.contains_key(&module).then_some(module)
+}
+
+/// A way from a module back to itself, if there is one.
+fn circle(imports: &BTreeMap<&String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn visit(
+        module: &String,
+        imports: &BTreeMap<&String, BTreeSet<String>>,
+        way: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> Option<Vec<String>> {
+        if let Some(at) = way.iter().position(|other| other == module) {
+            return Some([&way[at..], &[module.clone()]].concat());
+        }
+        if !done.contains(module) {
+            way.push(module.clone());
+            for next in imports.get(module).into_iter().flatten() {
+                if let Some(circle) = visit(next, imports, way, done) {
+                    return Some(circle);
+                }
+            }
+            way.pop();
+            done.insert(module.clone());
+        }
+        None
+    }
+    let mut done = BTreeSet::new();
+    imports.keys().find_map(|module| visit(module, imports, &mut Vec::new(), &mut done))
+}
