@@ -20,12 +20,14 @@ impl Sequence {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GOLDEN);
-        mix(self.0)
+        next_random(&mut self.0)
     }
 }
 
-fn mix(mut z: u64) -> u64 {
+/// The next number of a sequence, whose state is one integer.
+pub(crate) fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(GOLDEN);
+    let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

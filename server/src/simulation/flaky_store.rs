@@ -1,4 +1,4 @@
-//! [`FlakyStore`]: an object store in memory that is as well or as ill as a test wants.
+//! [`FlakyStore`]: an object store in memory, with the faults that a test sets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use object_store::{
     PutResult, Result,
 };
 
-/// What the store does to those who read from it.
+/// What the store does to a read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     None,
@@ -41,15 +41,15 @@ pub(crate) enum Fault {
     Panics,
 }
 
-/// A store under a sky.
+/// A store with a fault, or with none.
 #[derive(Debug)]
 pub(crate) struct FlakyStore {
     objects: InMemory,
     fault: Mutex<Fault>,
-    /// The filters that have a sky of their own.
+    /// Faults of single filters.
     own: Mutex<BTreeMap<String, Fault>>,
     reads: AtomicU64,
-    /// How often each filter's pin was looked for.
+    /// How often each filter's pin was read.
     pins: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -59,7 +59,7 @@ impl FlakyStore {
         FlakyStore { objects: InMemory::new(), fault: Mutex::new(Fault::None), own, reads, pins }
     }
 
-    /// From now on all others' weather is not this filter's.
+    /// Sets the fault of one filter. It overrides that of the store.
     pub(crate) fn set_fault_of(&self, filter: &str, fault: Fault) {
         self.own.lock().unwrap().insert(filter.to_owned(), fault);
     }
@@ -72,12 +72,12 @@ impl FlakyStore {
         *self.fault.lock().unwrap()
     }
 
-    /// How often a blob, or a part of one, was asked for.
+    /// How often a blob, or a part of one, was read.
     pub(crate) fn blob_reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// How often a pin was looked for, which each look does once.
+    /// How often a pin was read, which each poll does once.
     pub(crate) fn polls(&self) -> u64 {
         self.pins.lock().unwrap().values().sum()
     }
@@ -86,24 +86,24 @@ impl FlakyStore {
         self.pins.lock().unwrap().get(filter).copied().unwrap_or_default()
     }
 
-    /// Writes past the weather: what others do to the store.
+    /// Writes without a fault, as others write to the store.
     pub(crate) async fn write(&self, key: &str, bytes: impl Into<Bytes>) {
         self.objects.put(&Path::from(key), bytes.into().into()).await.unwrap();
     }
 
     pub(crate) async fn remove(&self, key: &str) {
-        // What is not there need not go.
+        // The object may be missing already.
         let _ = self.objects.delete(&Path::from(key)).await;
     }
 }
 
 fn failure(what: &str) -> Error {
-    Error::Generic { store: "weather", source: what.into() }
+    Error::Generic { store: "flaky", source: what.into() }
 }
 
 impl fmt::Display for FlakyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("weather")
+        f.write_str("flaky")
     }
 }
 

@@ -1,8 +1,8 @@
-//! Whole months of a server, with everything going wrong that goes wrong: the store, the clock, the
-//! data, the operators. After every step an oracle says whether what answers may.
+//! Complete months of a server, with faults of the store, the clock, the data and the operators.
+//! After every step an oracle tells whether the live filter is allowed to be live.
 //!
-//! Some months here at each run of the tests; with `BLOOMSDAY_CAMPAIGN=full` 10,000 of them.
-//! `BLOOMSDAY_SEED=n` plays the one that failed again, and in a campaign all from there on.
+//! A test run plays a few months; `BLOOMSDAY_CAMPAIGN=full` plays 10,000. `BLOOMSDAY_SEED=n` plays
+//! the month with this seed, and in a campaign all months from it on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -355,7 +355,7 @@ impl Month {
         self.oracle = Oracle::new(cached, max_hold(&self.config));
         // A server with a cache knows the day it followed last, whatever its clock says.
         if let Some(folder) = &self.config.cache_dir {
-            let store = Store::over(self.store.clone(), "weather");
+            let store = Store::over(self.store.clone(), "flaky");
             let record = Cache::open(folder, &store).unwrap().record(&rt());
             self.oracle.last_followed = record.map(|blob| blob.day);
         }

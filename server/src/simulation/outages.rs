@@ -1,5 +1,5 @@
-//! One promise at a time: a store that is down, slow, cut, forbidding or lying; reloads in a crowd;
-//! a guard that holds; clocks that step; a cache that is damaged, slow or cannot be written.
+//! One promise at a time: a store that is down, slow, cut, forbidden or wrong; many reloads at
+//! once; a guard that holds; clocks that step; a cache that is damaged, slow or read-only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -464,7 +464,7 @@ async fn until_cached(folder: &std::path::Path) {
 
 /// Where the cache keeps a copy.
 fn copy_of(scene: &Scene, made: &Made) -> std::path::PathBuf {
-    let store = Store::over(scene.store.clone(), "weather");
+    let store = Store::over(scene.store.clone(), "flaky");
     let folder = scene.config.cache_dir.as_deref().unwrap();
     Cache::open(folder, &store).unwrap().path_of(&made.key).unwrap()
 }

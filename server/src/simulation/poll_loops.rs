@@ -1,4 +1,4 @@
-//! Each filter has its own pace: what others do to one, or what ails it, delays no other.
+//! Each filter has its own loop: no reload of one filter, and no fault of it, delays another.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{FilterConfig, Guard, Verdict};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The scene with a filter beside `rt`, under this sky.
+/// The scene with a second filter next to `rt`, with this fault.
 fn beside(mut scene: Scene, fault: Fault) -> Scene {
     scene.config.filters.push(FilterConfig::new("beside".parse().unwrap()));
     scene.store.set_fault_of("beside", fault);

@@ -1,4 +1,4 @@
-//! [`Process`]: one simulated server, the very rounds that run in a bidder, on a paused clock.
+//! [`Process`]: one simulated server. It runs the rounds of a real one, on a paused clock.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,23 +18,15 @@ use crate::generation::Generation;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::memory_check::MemoryCheck;
 use crate::poller::{PollLoops, PollerHandle, ReloadRequest};
+pub(crate) use crate::random::next_random;
 use crate::status::{FilterStatus, Reloaded};
 
 thread_local! {
-    /// Where the jitter of this thread's simulation comes from.
+    /// The seed of the jitter in this thread's simulation.
     static JITTER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Splitmix64: small, and the same everywhere.
-pub(crate) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// Begins this thread's jitter anew.
+/// Sets the seed of this thread's jitter.
 pub(crate) fn seed_jitter(seed: u64) {
     JITTER.set(seed);
 }
@@ -46,7 +38,7 @@ fn jitter() -> u64 {
     random
 }
 
-/// Plays on a clock that goes on only when everybody waits: a month takes no time.
+/// Runs on a clock that advances only while every task waits: a month takes no time.
 pub(crate) fn on_a_paused_clock(play: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -68,37 +60,37 @@ impl FakeClock {
         FakeClock { start: (Instant::now(), from), skew_seconds: Arc::default() }
     }
 
-    /// The time it really is.
+    /// The true time.
     pub(crate) fn truth(&self) -> Timestamp {
         let elapsed = SignedDuration::try_from(self.start.0.elapsed()).unwrap();
         self.start.1 + elapsed
     }
 
-    /// The time the machine believes it is.
+    /// The time of the machine's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.truth() + SignedDuration::from_secs(self.skew_seconds.load(Ordering::Relaxed))
     }
 
-    /// Moves the machine's clock this far from the truth.
+    /// Sets the machine's clock this far from the true time.
     pub(crate) fn step(&self, seconds: i64) {
         self.skew_seconds.store(seconds, Ordering::Relaxed);
     }
 }
 
-/// One server process; where nothing else is said, its first filter is meant.
+/// One server process. Its methods are about its first filter, unless they name another.
 pub(crate) struct Process {
     served: Arc<ServedFilter>,
     handle: PollerHandle,
     running: JoinHandle<()>,
-    /// What is available, for a test that takes memory away.
+    /// The available memory, which a test may lower.
     pub(crate) memory: Arc<AtomicU64>,
     generations: Vec<Weak<Generation>>,
 }
 
 impl Process {
-    /// Starts on this store; needs a `LocalSet`.
+    /// Starts with this store; needs a `LocalSet`.
     pub(crate) fn start(store: &Arc<FlakyStore>, clock: &FakeClock, config: &Config) -> Process {
-        let store = Store::over(store.clone(), "weather");
+        let store = Store::over(store.clone(), "flaky");
         let told = clock.clone();
         let clock = Clock::of(move || told.now());
         let served =
@@ -126,7 +118,7 @@ impl Process {
         self.served.status()
     }
 
-    /// Asks at once, whether or not anybody waits for the answer.
+    /// Requests a reload at once; the caller need not wait for the result.
     pub(crate) fn request_reload(
         &self,
         force: bool,
@@ -147,13 +139,13 @@ impl Process {
         !self.running.is_finished()
     }
 
-    /// Lets questions be sampled as a bidder's would be.
+    /// Samples these lookups, as a bidder's are.
     pub(crate) fn ask<T: AsRef<[u8]>>(&self, ids: &[T]) {
         let sample = self.served.sample().expect("the guard is on");
         ids.iter().for_each(|id| sample.offer_one(id.as_ref()));
     }
 
-    /// How many loaded filters there are that this test has ever seen answer.
+    /// How many of the filters that were live during this test are still in memory.
     pub(crate) fn alive(&mut self) -> usize {
         if let Some(current) = self.served.published() {
             let known = self.generations.last().and_then(Weak::upgrade);
@@ -168,7 +160,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // As a kill does: whatever was under way stays undone.
+        // As a kill does: it ends every task in the middle.
         self.running.abort();
     }
 }

@@ -1,4 +1,4 @@
-//! A server that goes on answering from one filter of any size: what measurements ask.
+//! A server with one filter of any size that never changes, for measurements.
 
 use std::sync::Arc;
 use std::time::Duration;
