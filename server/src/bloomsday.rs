@@ -18,7 +18,7 @@ use crate::status::{FilterStatus, Reloaded};
 /// the last clone is dropped.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);
@@ -71,7 +71,7 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// `answer_until_loaded`.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);
 /// use bloomsday_server::{Config, FilterConfig, start_unloaded};

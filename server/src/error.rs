@@ -7,7 +7,7 @@ use bloomsday_common::error::Kind;
 /// The error of this crate. [`Error::kind`] tells what can be done about it; do not parse the text.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # fn main() {
 /// # let (_folder, store) = store_with(&[b"alice"]);
 /// use bloomsday_server::{Config, error::Error, start_unloaded};

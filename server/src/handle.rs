@@ -36,7 +36,7 @@ use crate::status::FilterStatus;
 /// Looks IDs up in one filter, from any number of threads. Cheap to clone.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice", b"bob"]);
@@ -184,7 +184,7 @@ impl fmt::Debug for FilterHandle {
 /// comparison for each lookup tells it that there was a swap, or that this lookup is sampled.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);

@@ -29,7 +29,7 @@
 //! # Example
 //!
 //! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (_folder, store) = store_with(&[b"0f8fad5bd9cb469fa16570867728950e"]);

@@ -2,7 +2,7 @@
 //! a program that reads a configuration.
 //!
 //! ```
-//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (_folder, store) = store_with(&[b"alice"]);
 //! use bloomsday_server::{Config, FilterConfig, error::Error, limits, start_unloaded};

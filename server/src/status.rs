@@ -63,7 +63,7 @@ impl State {
 /// The status of one filter in this process.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);

@@ -45,7 +45,7 @@ use crate::error::Error;
 /// [`Error::System`] when an address cannot be opened.
 ///
 /// ```
-/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.rs"));
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (_folder, store) = store_with(&[b"alice"]);
