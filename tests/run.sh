@@ -68,10 +68,10 @@ alone() {
       { echo "$crate does not compile with the features \"$feature\""; exit 1; }
   done
 }
-alone bloomsday-common aws azure gcp hdfs http redis
+alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
 alone bloomsday-server http aws azure gcp hdfs
-alone bloomsday-jobs aws azure gcp hdfs http redis
+alone bloomsday-jobs aws azure gcp hdfs http-store redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 say "tests"
