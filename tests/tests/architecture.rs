@@ -163,7 +163,10 @@ fn modules(name: &str, sources: &[(String, String)]) -> BTreeMap<String, String>
         let path = file.strip_suffix(".rs")?;
         let path = path.strip_suffix("/mod").unwrap_or(path).replace('/', "::");
         let is_test = path.split("::").any(|part| part == "tests" || part == "simulation");
-        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        // Where the tests begin, for this file alone or for others too.
+        let starts = ["mod tests", "pub(in crate::scan) mod tests"];
+        let tests = starts.iter().filter_map(|start| text.find(&format!("#[cfg(test)]\n{start}")));
+        let code = &text[..tests.min().unwrap_or(text.len())];
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let code: Vec<&str> = lines.collect();
         (!is_test && path != "lib" && path != "main").then(|| (path, code.join("\n")))

@@ -138,7 +138,7 @@ fn a_day_without_one_id_is_refused_and_recorded() {
         let report = run.json();
         assert_eq!((&report["outcome"], &report["blob"]), (&"refused".into(), &Value::Null));
         assert!(report["reason"].as_str().unwrap().contains(says), "{report}");
-        run.complains(&["refused: rt", &good.day, says, "the pointer is as it was"]);
+        run.complains(&["refused: rt", &good.day, says, "the pointer is unchanged"]);
         let history = good.backend.bloomsday(&["history", "rt"]).run().expect(0).json();
         assert_eq!((&history["act"], &history["outcome"]), (&"build".into(), &"refused".into()));
         assert_eq!(history["day"], good.day);
