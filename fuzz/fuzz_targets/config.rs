@@ -16,7 +16,7 @@ pub mod gates;
 mod cron;
 
 mod scheduling {
-    pub use crate::cron;
+    pub(crate) use crate::cron;
 }
 
 #[path = "../../jobs/src/config/file.rs"]
