@@ -40,7 +40,7 @@ pub(crate) struct Demo {
     /// Where sample data and store go [default: a new folder for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where questions are answered.
+    /// The address for lookups.
     #[arg(long, value_name = "ADDRESS", default_value_t = defaults::LISTEN)]
     listen: SocketAddr,
     /// Stop at the end instead of going on serving.
@@ -97,10 +97,8 @@ impl Demo {
         let admin = SocketAddr::new(defaults::ADMIN.ip(), port);
         let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
         let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
-        story.say(&format!(
-            "questions at http://{}, admin at http://{}",
-            server.public, server.admin
-        ));
+        story
+            .say(&format!("lookups at http://{}, admin at http://{}", server.public, server.admin));
 
         let (old, new) = (user(USERS_A_DAY / 2), user(USERS_A_DAY + 2 * NEW_A_DAY - 1));
         story.tell("Ask: a user of yesterday, and one who comes for the first time today.");

@@ -232,18 +232,20 @@ pub(crate) fn who() -> String {
     format!("{}@{}", user.unwrap_or_else(|| "unknown".to_owned()), host())
 }
 
-/// The most characters of a reason.
-const MAX_REASON_CHARS: usize = 2000;
+/// The most bytes of a reason as JSON: a record of 64 KiB holds it with everything else.
+const MAX_REASON_BYTES: usize = 60_000;
 
-/// Parses a reason, which must not be empty.
+/// Reads why somebody does something: without words there is no reason.
 pub(crate) fn reason(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("it is empty: say why in a few words".to_owned()),
-        long if long.chars().count() > MAX_REASON_CHARS => {
-            Err(format!("it has more than {MAX_REASON_CHARS} characters"))
-        }
-        reason => Ok(reason.to_owned()),
+    let reason = text.trim();
+    if reason.is_empty() {
+        return Err("it is empty: say why in a few words".to_owned());
     }
+    let bytes = serde_json::to_string(reason).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_REASON_BYTES {
+        return Err(format!("it has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}"));
+    }
+    Ok(reason.to_owned())
 }
 
 /// This machine's name.

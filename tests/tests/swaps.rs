@@ -73,7 +73,7 @@ impl<'a> Served<'a> {
         let address = folder.path().display().to_string();
         let store = Store::create(&address).unwrap();
         let mut config = Config::new(&address, vec![FilterConfig::new("rt".parse().unwrap())]);
-        config.poll_interval = Duration::from_secs(100_000);
+        config.poll_interval = Duration::from_secs(24 * 3600);
         let bloomsday = runtime.block_on(async {
             oracle.made[1].publish(&store).await;
             oracle.made[0].publish(&store).await;
