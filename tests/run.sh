@@ -71,7 +71,7 @@ alone() {
 alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
 alone bloomsday-server http aws azure gcp hdfs
-alone bloomsday-jobs aws azure gcp hdfs http-store redis
+alone bloomsday-jobs aws azure gcp http-store redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 say "tests"
