@@ -123,7 +123,7 @@ pub enum Error {
         why: String,
     },
     /// Something among the input that cannot be a file.
-    #[error("{file} cannot be read: {}; {remedy}", describe_source(.why))]
+    #[error("{} cannot be read: {}; {remedy}", describe_source(.file), describe_source(.why))]
     NotAFile {
         /// Its name.
         file: String,

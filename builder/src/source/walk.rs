@@ -218,9 +218,8 @@ fn neither(file: String) -> Error {
 }
 
 fn unnameable(file: String) -> Error {
-    let why =
-        "its name is not UTF-8, ends with `#` and digits as an unfinished upload's does, or has \
-               a character that no store's key can have"
-            .to_owned();
+    let why = "its name is not UTF-8, ends with `#` and digits as an unfinished upload's does, or \
+               has a character that no store's key can have"
+        .to_owned();
     Error::NotAFile { file, why, remedy: "rename it" }
 }
