@@ -3,7 +3,7 @@
 //!
 //! The rate of a small filter depends on its IDs, and Guava's double hashing misses a low target
 //! with any IDs. A day must not be refused for either. So a rate above the target is compared with
-//! the rates of [`REFERENCES`] filters, each filled with the same number of other IDs.
+//! the rates of 32 filters, each filled with the same number of other IDs.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
@@ -30,7 +30,7 @@ const MAX_REFERENCE_IDS: u64 = 1 << 22;
 /// above the target, but explained.
 ///
 /// Cost: negligible for a filter that meets its target. A small filter that misses it costs
-/// [`REFERENCES`] more filters and measurements.
+/// 32 more filters and measurements.
 ///
 /// # Errors
 /// [`Error::Unsound`], with the numbers.
