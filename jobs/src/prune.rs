@@ -17,7 +17,8 @@ use crate::output::{Output, complain, mebibytes, pairs, who};
 /// Delete the pointers and blobs that nothing reachable needs.
 ///
 /// Pointers go after keep_days, but never the newest max_age_days + 1; blobs go a day later, unless a
-/// pointer, its `previous` or the pin names them. A filter without one pointer keeps every blob. Safe beside builds, rollbacks and another prune.
+/// pointer, its `previous` or the pin names them. A filter without one pointer keeps every blob. It is
+/// safe while builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
