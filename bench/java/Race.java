@@ -1,9 +1,9 @@
-// Guava's BloomFilter as a contestant: it does what the lines on standard input say, and answers each
-// with one line, the nanoseconds that the timed part took.
+// Guava's BloomFilter as a contestant: it does what the lines on standard input say, and prints for each
+// one line, the nanoseconds that the timed part took.
 //
 //   java -cp CLASSES:/usr/share/java/guava.jar Race N FPP
-//     put FIRST COUNT    puts the IDs of the numbers FIRST .. FIRST + COUNT    -> NANOS
-//     ask FIRST COUNT    asks them                                             -> NANOS HITS
+//     put FIRST COUNT      puts the IDs of the numbers FIRST .. FIRST + COUNT    -> NANOS
+//     lookup FIRST COUNT   looks them up                                         -> NANOS HITS
 //
 // The IDs are made before the clock runs, and are those of bench/src/ids.rs.
 
@@ -36,7 +36,7 @@ public final class Race {
             for (long done = 0; done < count; done += CHUNK) {
                 int length = (int) Math.min(CHUNK, count - done);
                 fill(ids, first + done, length);
-                nanos += words[0].equals("put") ? put(filter, ids, length) : ask(filter, ids, length);
+                nanos += words[0].equals("put") ? put(filter, ids, length) : lookUp(filter, ids, length);
             }
             System.out.println(nanos + " " + hits);
             System.out.flush();
@@ -53,7 +53,7 @@ public final class Race {
         for (int round = 0; round < 4; round++) {
             fill(ids, (1L << 62) + (long) round * CHUNK, CHUNK);
             put(small, ids, CHUNK);
-            ask(small, ids, CHUNK);
+            lookUp(small, ids, CHUNK);
         }
     }
 
@@ -67,7 +67,7 @@ public final class Race {
         return System.nanoTime() - start;
     }
 
-    private static long ask(BloomFilter<CharSequence> filter, String[] ids, int length) {
+    private static long lookUp(BloomFilter<CharSequence> filter, String[] ids, int length) {
         int found = 0;
         long start = System.nanoTime();
         for (int i = 0; i < length; i++) {

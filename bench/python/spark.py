@@ -1,9 +1,9 @@
-"""Spark's own Bloom filter as a contestant: it does what the lines on standard input say, and answers
-each with one line of numbers.
+"""Spark's own Bloom filter as a contestant: it does what the lines on standard input say, and prints
+one line of numbers for each.
 
     python3 spark.py FOLDER COLUMN ROWS FPP THREADS
       build           builds a filter from the folder's Parquet   -> NANOS
-      check SAMPLE    asks it IDs of the folder, and others       -> ASKED LOST WRONG BITS
+      check SAMPLE    looks up IDs of the folder, and others      -> LOOKUPS LOST WRONG BITS
 """
 
 import sys
@@ -11,7 +11,7 @@ import time
 
 from pyspark.sql import SparkSession
 
-# Spark would make a filter of no more bits than these, whatever it is asked for, and fill it up.
+# Spark would make a filter of no more bits than these, whatever the size, and fill it up.
 ANY_NUMBER = str(2**36)
 
 

@@ -11,9 +11,9 @@ use bloomsday_common::store::Store;
 use bloomsday_server::http;
 
 use crate::Options;
-use crate::ids::Questions;
+use crate::fixtures::{self, FPP};
+use crate::ids::FreshIds;
 use crate::measure::{Bound, Outcome, contestant, race};
-use crate::ours::{self, FPP};
 
 /// Batches a contestant sends in a round.
 const BATCHES: usize = 64;
@@ -27,9 +27,9 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = runtime.block_on(async {
         let store = Store::create(&folder.path().display().to_string()).expect("a store");
-        let (header, filter) = ours::filter(0, options.ids);
-        ours::publish(&store, &header, &filter).await;
-        let bloomsday = ours::serve(folder.path()).await;
+        let (header, filter) = fixtures::filter(0, options.ids);
+        fixtures::publish(&store, &header, &filter).await;
+        let bloomsday = fixtures::serve(folder.path()).await;
         http::serve(bloomsday, anywhere, anywhere, None, None).await.expect("it listens")
     });
     let redis = Redis::start(options.ids);
@@ -47,18 +47,18 @@ fn at(
     redis: &Result<Redis, String>,
     options: &Options,
 ) -> Outcome {
-    let questions = std::cell::RefCell::new(Questions::absent(size * BATCHES * 4));
+    let fresh_ids = std::cell::RefCell::new(FreshIds::absent(size * BATCHES * 4));
     let each = |clock: Instant| clock.elapsed().as_nanos() as f64 / (size * BATCHES) as f64;
     let mut contestants = Vec::new();
-    let questions = &questions;
+    let fresh_ids = &fresh_ids;
     contestants.push(contestant("bloomsday, POST query", move |_| {
-        let mut questions = questions.borrow_mut();
-        let requests: Vec<Vec<u8>> = (0..BATCHES).map(|_| query(&questions.next(size).1)).collect();
+        let mut fresh_ids = fresh_ids.borrow_mut();
+        let requests: Vec<Vec<u8>> = (0..BATCHES).map(|_| query(&fresh_ids.next(size).1)).collect();
         // A new one each round: the daemon closes a connection that idles while others take turns.
-        let mut ours = Client::open(daemon);
+        let mut client = Client::open(daemon);
         let clock = Instant::now();
         for request in &requests {
-            ours.ask(request, 2 * size);
+            client.send(request, 2 * size);
         }
         each(clock)
     }));
@@ -68,12 +68,12 @@ fn at(
             let mut connection =
                 BufReader::new(TcpStream::connect(redis.address).expect("it runs"));
             contestants.push(contestant("redis, GETBIT a probe, pipelined", move |_| {
-                let mut questions = questions.borrow_mut();
+                let mut fresh_ids = fresh_ids.borrow_mut();
                 let requests: Vec<Vec<u8>> =
-                    (0..BATCHES).map(|_| redis.pipeline(&questions.next(size).1)).collect();
+                    (0..BATCHES).map(|_| redis.pipeline(&fresh_ids.next(size).1)).collect();
                 let clock = Instant::now();
                 for request in &requests {
-                    redis.ask(&mut connection, request, size * redis.probes as usize);
+                    redis.send(&mut connection, request, size * redis.probes as usize);
                 }
                 each(clock)
             }));
@@ -82,9 +82,9 @@ fn at(
     }
     let name = format!("the daemon over loopback, {size} IDs a batch");
     let mut outcome = race(&name, "ns an ID", options.rounds.min(9), contestants);
-    let (redis, ours) = ("redis, GETBIT a probe, pipelined", "bloomsday, POST query");
-    outcome.compare(redis, ours, Bound::AtLeast(20.0));
-    if let Some(samples) = outcome.samples(ours) {
+    let (redis, bloomsday) = ("redis, GETBIT a probe, pipelined", "bloomsday, POST query");
+    outcome.compare(redis, bloomsday, Bound::AtLeast(20.0));
+    if let Some(samples) = outcome.samples(bloomsday) {
         outcome.note(format!("{:.1} million IDs a second, one client", 1e3 / samples.median()));
     }
     outcome.notes.extend(missing);
@@ -116,7 +116,7 @@ impl Client {
         Client { connection: BufReader::new(connection), body: Vec::new() }
     }
 
-    fn ask(&mut self, request: &[u8], expected: usize) {
+    fn send(&mut self, request: &[u8], expected: usize) {
         self.connection.get_mut().write_all(request).expect("it is sent");
         let (mut line, mut length, mut first) = (String::new(), 0, true);
         loop {
@@ -172,7 +172,7 @@ impl Redis {
         // A GETBIT costs the same whatever the bit: the string is only given its size, and each of
         // its pages written once, as a filled one would have been.
         for at in (0..bits).step_by(4096 * 8) {
-            redis.ask(&mut connection, &command(&["SETBIT", "rt", &at.to_string(), "1"]), 1);
+            redis.send(&mut connection, &command(&["SETBIT", "rt", &at.to_string(), "1"]), 1);
         }
         Ok(redis)
     }
@@ -191,7 +191,7 @@ impl Redis {
     }
 
     /// Sends while it reads: neither side's buffers may fill up. Each answer is `:0` or `:1`.
-    fn ask(&self, connection: &mut BufReader<TcpStream>, request: &[u8], answers: usize) {
+    fn send(&self, connection: &mut BufReader<TcpStream>, request: &[u8], answers: usize) {
         let mut writer = connection.get_ref().try_clone().expect("a socket");
         std::thread::scope(|scope| {
             scope.spawn(move || writer.write_all(request).expect("it is sent"));

@@ -8,15 +8,15 @@ use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::Xxh3;
 
 use crate::Options;
-use crate::ids::{ABSENT, Questions, id};
+use crate::fixtures::{FPP, threads};
+use crate::ids::{ABSENT, FreshIds, id};
 use crate::insert;
 use crate::measure::{Outcome, Samples, timed};
-use crate::ours::{FPP, threads};
 use crate::plot::{Plot, Series};
 
 const SIZES: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 300_000_000, 1_000_000_000];
-/// Questions of a round; as many rounds as it takes to see the same lines again are not needed.
-const ASKED: usize = 1 << 20;
+/// Lookups of a round.
+const LOOKUPS: usize = 1 << 20;
 const ROUNDS: usize = 9;
 
 pub(crate) fn run(options: &Options) -> Vec<Outcome> {
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         insert::check(&filter, n);
         let seconds = |clock: usize| partition[clock] + deduplicate[clock] + fill[clock];
         let insertion = seconds(0) * 1e9 / n as f64;
-        let lookup = ask(&filter);
+        let lookup = look_up(&filter);
         let millions = n / 1_000_000;
         outcome.note(format!(
             "{millions:>5} million: {} MiB, {:.2} s to partition, deduplicate and fill \
@@ -69,24 +69,24 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     vec![outcome]
 }
 
-fn ask(filter: &Filter) -> Samples {
-    let mut questions = Questions::absent(ASKED * 4);
+fn look_up(filter: &Filter) -> Samples {
+    let mut fresh_ids = FreshIds::absent(LOOKUPS * 4);
     let mut answers = vec![false; 1024];
     let mut round = |_| {
-        let (_, ids) = questions.next(ASKED);
+        let (_, ids) = fresh_ids.next(LOOKUPS);
         let clock = Instant::now();
         for ids in ids.chunks(answers.len()) {
             black_box(filter.contains_batch(ids, &mut answers));
         }
-        clock.elapsed().as_nanos() as f64 / ASKED as f64
+        clock.elapsed().as_nanos() as f64 / LOOKUPS as f64
     };
     Samples((0..ROUNDS).map(&mut round).collect())
 }
 
 /// On a million absent IDs.
 fn fpp(filter: &Filter) -> f64 {
-    let asked = 1_000_000;
+    let lookups = 1_000_000;
     let hash = |i: u64| <Xxh3 as bloomsday_common::hash::IdHash>::of(&id(3 * ABSENT + i));
-    let wrong = (0..asked).filter(|i| filter.contains_hash(hash(*i))).count();
-    wrong as f64 / asked as f64
+    let wrong = (0..lookups).filter(|i| filter.contains_hash(hash(*i))).count();
+    wrong as f64 / lookups as f64
 }

@@ -39,17 +39,17 @@ pub(crate) fn range(first: u64, count: usize) -> Vec<Id> {
     ids
 }
 
-/// Questions that nobody has asked yet: so what they touch is in no cache.
-pub(crate) struct Questions {
+/// Lookups of IDs that nobody looked up before: the lines that they touch are in no cache.
+pub(crate) struct FreshIds {
     pool: Vec<Id>,
     first: u64,
     next: usize,
 }
 
-impl Questions {
+impl FreshIds {
     /// A pool of absent IDs; it starts again from the front when it is used up.
-    pub(crate) fn absent(count: usize) -> Questions {
-        Questions { pool: range(ABSENT, count), first: ABSENT, next: 0 }
+    pub(crate) fn absent(count: usize) -> FreshIds {
+        FreshIds { pool: range(ABSENT, count), first: ABSENT, next: 0 }
     }
 
     /// The next `count`, and the number of the first.

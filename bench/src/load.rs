@@ -9,8 +9,8 @@ use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::Store;
 
 use crate::Options;
+use crate::fixtures;
 use crate::measure::{Bound, Outcome, contestant, race};
-use crate::ours;
 
 const PLAIN: &str = "plain read, one thread, memory touched before";
 const REUSED: &str = "load, digest and checks, memory used again";
@@ -21,8 +21,8 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let runtime = runtime.expect("a runtime");
     let (store, key) = runtime.block_on(async {
         let store = Store::create(&folder.path().display().to_string()).expect("a store");
-        let (header, filter) = ours::filter(0, options.ids);
-        let key = ours::publish(&store, &header, &filter).await;
+        let (header, filter) = fixtures::filter(0, options.ids);
+        let key = fixtures::publish(&store, &header, &filter).await;
         (store, key)
     });
     let path = folder.path().join(key.to_string());
@@ -68,8 +68,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         }),
     ];
     let mut outcome = race("loads", "ms", options.rounds, contestants);
-    let bound = if ours::threads() > 1 { 1.25 } else { 2.0 };
-    outcome.compare(REUSED, PLAIN, Bound::AtMost(bound));
+    outcome.compare(REUSED, PLAIN, Bound::AtMost(1.3));
     outcome.compare("load, digest and checks, new memory", PLAIN, Bound::None);
     let mib = |bytes: u64| bytes >> 20;
     outcome.note(format!("the blob has {} MiB, in the page cache", mib(bytes)));

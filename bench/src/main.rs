@@ -1,4 +1,4 @@
-//! Races against peers and the machine's limit, side by side in one run, told as ratios.
+//! Races against peers and the machine's limit, side by side in one run, as ratios.
 //!
 //! ```text
 //! cargo run --release -p bloomsday-bench -- all
@@ -9,13 +9,13 @@
 
 mod build;
 mod daemon;
+mod fixtures;
 mod growth;
 mod ids;
 mod insert;
 mod load;
 mod lookup;
 mod measure;
-mod ours;
 mod peers;
 mod plot;
 mod swap;
@@ -70,7 +70,7 @@ enum Race {
 /// Runs a race.
 type Run = fn(&Options) -> Vec<Outcome>;
 
-/// What every race is told.
+/// The options of every race.
 pub(crate) struct Options {
     pub(crate) ids: u64,
     pub(crate) rounds: usize,
@@ -106,7 +106,7 @@ fn main() {
     for (race, run) in races {
         if arguments.race == Race::All || arguments.race == race {
             for outcome in run(&options) {
-                outcome.tell(arguments.json);
+                outcome.print(arguments.json);
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Interleaved rounds, medians, ratios and their spread; and how they are told.
+//! Interleaved rounds, medians, ratios and their spread; and how they are printed.
 //!
 //! Machines are shared and their clocks drift. So contestants take turns, a ratio is taken within a
-//! round, where both saw the same machine, and what is told is the median over rounds with quartiles.
+//! round, where both saw the same machine, and what is printed is the median over rounds with quartiles.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use crate::ids;
 
 /// Runs `work` on all cores: seconds by the clock, and seconds that all threads of this process ran,
 /// divided by the number of cores. On a quiet machine with work well spread they are the same; on a
-/// busy one the second still tells what the work costs. `memory` is how many bytes it touches anew.
+/// busy one the second still shows what the work costs. `memory` is how many bytes it touches anew.
 pub(crate) fn timed<T>(memory: u64, work: impl FnOnce() -> T) -> (T, [f64; 2]) {
     put_at_hand(memory);
     let (clock, cpu) = (Instant::now(), ProcessTime::now());
     let result = work();
-    let cores = crate::ours::threads() as f64;
+    let cores = crate::fixtures::threads() as f64;
     (result, [clock.elapsed().as_secs_f64(), cpu.elapsed().as_secs_f64() / cores])
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Outcome {
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// Told for its own sake.
+    /// Printed without a bound.
     None,
 }
 
@@ -133,7 +133,7 @@ impl Outcome {
         self.rows.iter().find(|(row, _)| row == name).map(|(_, samples)| samples)
     }
 
-    /// Tells how `name` compares with `other`, when both took part.
+    /// Compares `name` with `other` with `other`, when both took part.
     pub(crate) fn compare(&mut self, name: &str, other: &str, bound: Bound) {
         if let (Some(one), Some(two)) = (self.samples(name), self.samples(other)) {
             let ratio = one.over(two);
@@ -150,7 +150,7 @@ impl Outcome {
     }
 
     /// For people, or as one line for machines.
-    pub(crate) fn tell(&self, as_json: bool) {
+    pub(crate) fn print(&self, as_json: bool) {
         if as_json { println!("{}", self.json()) } else { print!("{}", self.text()) }
     }
 

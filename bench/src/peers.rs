@@ -1,6 +1,6 @@
-//! Peers that run in a process of their own: Guava in a Java virtual machine, Spark below Python.
+//! Peers that run in a process of their own: Guava in a Java virtual machine, Spark and DuckDB in Python.
 //!
-//! Both do what a line says and answer it with a line of numbers.
+//! Each does what a line says and prints a line of numbers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -84,10 +84,58 @@ impl Guava {
         nanos as f64 / count as f64
     }
 
-    /// What asking them took, in nanoseconds an ID, and how many were answered "yes".
-    pub(crate) fn ask(&mut self, first: u64, count: u64) -> (f64, u64) {
-        let [nanos, hits] = self.0.say(&format!("ask {first} {count}"));
+    /// The time of their lookups, in nanoseconds an ID, and the number of hits.
+    pub(crate) fn look_up(&mut self, first: u64, count: u64) -> (f64, u64) {
+        let [nanos, hits] = self.0.say(&format!("lookup {first} {count}"));
         (nanos as f64 / count as f64, hits)
+    }
+}
+
+/// A peer in Python. Its packages are looked for in the `python3` that is found first.
+fn start_python(
+    what: &str,
+    package: &str,
+    script: &str,
+    arguments: &[&str],
+) -> Result<Peer, String> {
+    let python = || {
+        let mut python = Command::new("python3");
+        python.stderr(Stdio::null());
+        python
+    };
+    let import = format!("import {package}");
+    let found = python().args(["-c", &import]).status();
+    if !found.map_err(|e| format!("no {what}: python3: {e}"))?.success() {
+        return Err(format!("no {what}: python3 has no {package} (pip install {package})"));
+    }
+    let peer = Peer::start(python().arg(script).args(arguments));
+    peer.map_err(|e| format!("no {what}: {e}"))
+}
+
+/// `python/duck.py`.
+pub(crate) struct DuckDb {
+    peer: Peer,
+    rows: u64,
+}
+
+impl DuckDb {
+    /// Starts it on a folder of Parquet and scans that once, so that its code is warm; or returns what is
+    /// missing.
+    pub(crate) fn start(folder: &Path, column: &str, rows: u64) -> Result<DuckDb, String> {
+        let (folder, threads) =
+            (folder.display().to_string(), crate::fixtures::threads().to_string());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/duck.py");
+        let peer = start_python("DuckDB", "duckdb", script, &[&folder, column, &threads])?;
+        let mut duckdb = DuckDb { peer, rows };
+        duckdb.scan();
+        Ok(duckdb)
+    }
+
+    /// The time to read and hash all IDs, in nanoseconds a row.
+    pub(crate) fn scan(&mut self) -> f64 {
+        let [nanos, rows] = self.peer.say("scan");
+        assert_eq!(rows, self.rows, "DuckDB lost rows: its speed means nothing");
+        nanos as f64 / self.rows as f64
     }
 }
 
@@ -98,31 +146,17 @@ pub(crate) struct Spark {
 }
 
 impl Spark {
-    /// Starts it on a folder of Parquet and has it build once, which it does with cold code; or says what
-    /// is missing.
+    /// Starts it on a folder of Parquet and builds once, so that its code is warm; or returns what is
+    /// missing.
     pub(crate) fn start(folder: &Path, column: &str, rows: u64, fpp: f64) -> Result<Spark, String> {
-        const REMEDY: &str = "(pip install pyspark; apt-get install default-jdk-headless)";
-        let python = || {
-            let mut python = Command::new("python3");
-            python.stderr(Stdio::null());
-            python
-        };
         // Before Python, whose errors nobody sees: without a virtual machine it would end without an answer.
         let java = Command::new("java").arg("-version").stderr(Stdio::null()).status();
-        java.map_err(|e| format!("no Spark: java: {e} {REMEDY}"))?;
-        let there = python().args(["-c", "import pyspark"]).status();
-        if !there.map_err(|e| format!("no Spark: python3: {e}"))?.success() {
-            return Err(format!("no Spark: python3 has no pyspark {REMEDY}"));
-        }
-        let peer = Peer::start(
-            python()
-                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/spark.py"))
-                .arg(folder)
-                .args([column, &rows.to_string(), &fpp.to_string()])
-                .arg(crate::ours::threads().to_string()),
-        );
-        let peer = peer.map_err(|e| format!("no Spark: {e} {REMEDY}"))?;
-        let mut spark = Spark { peer, rows };
+        java.map_err(|e| format!("no Spark: java: {e} (apt-get install default-jdk-headless)"))?;
+        let (folder, threads) =
+            (folder.display().to_string(), crate::fixtures::threads().to_string());
+        let arguments = [&folder, column, &rows.to_string(), &fpp.to_string(), &threads];
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/spark.py");
+        let mut spark = Spark { peer: start_python("Spark", "pyspark", script, &arguments)?, rows };
         spark.build();
         Ok(spark)
     }
@@ -133,13 +167,13 @@ impl Spark {
         nanos as f64 / self.rows as f64
     }
 
-    /// Whether what was built is a filter at all: one that loses IDs or says yes to everybody is not
+    /// Whether what was built is a filter at all: one that loses IDs, or whose every lookup is a hit, is not
     /// raced.
     pub(crate) fn check(&mut self) -> String {
-        let [asked, lost, wrong, bits] = self.peer.say("check 5000");
+        let [lookups, lost, wrong, bits] = self.peer.say("check 5000");
         assert_eq!(lost, 0, "Spark lost IDs: its speed means nothing");
-        let fpp = wrong as f64 / asked as f64;
+        let fpp = wrong as f64 / lookups as f64;
         let each = bits as f64 / self.rows as f64;
-        format!("checked Spark: 0 of {asked} IDs lost, fpp {fpp:.3}, {each:.2} bits an ID")
+        format!("checked Spark: 0 of {lookups} IDs lost, fpp {fpp:.3}, {each:.2} bits an ID")
     }
 }

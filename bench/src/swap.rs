@@ -10,9 +10,9 @@ use bloomsday_common::store::Store;
 use bloomsday_server::FilterHandle;
 
 use crate::Options;
+use crate::fixtures;
 use crate::ids::{ABSENT, range};
 use crate::measure::{Bound, Outcome, Samples};
-use crate::ours;
 use crate::plot::{Plot, Series};
 
 /// Lookups a second.
@@ -31,10 +31,10 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let store = Store::create(&folder.path().display().to_string()).expect("a store");
         let mut keys = Vec::new();
         for first in [0, options.ids / 100] {
-            let (header, filter) = ours::filter(first, options.ids);
-            keys.push(ours::publish(&store, &header, &filter).await);
+            let (header, filter) = fixtures::filter(first, options.ids);
+            keys.push(fixtures::publish(&store, &header, &filter).await);
         }
-        (store, keys, ours::serve(folder.path()).await)
+        (store, keys, fixtures::serve(folder.path()).await)
     });
     let handle = server.filter("rt").expect("rt is served");
 
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         while !stop.load(Ordering::Relaxed) {
             swaps += 1;
             runtime.block_on(async {
-                ours::point(&store, &keys[swaps % 2]).await;
+                fixtures::point(&store, &keys[swaps % 2]).await;
                 let reloaded = server.reload().await.expect("it reloads");
                 assert_eq!(reloaded[0].reason, None);
             });

@@ -92,7 +92,7 @@ pub(crate) async fn point(store: &Store, key: &BlobKey) {
         .expect("the pointer moves");
 }
 
-/// Serves `rt` from a folder, looking at the pointer only when asked.
+/// Serves `rt` from a folder, which reads the pointer only at a reload.
 pub(crate) async fn serve(folder: &Path) -> Bloomsday {
     let filters = vec![FilterConfig::new("rt".parse().expect("a good name"))];
     let mut config = Config::new(&folder.display().to_string(), filters);
