@@ -13,7 +13,9 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::records::{ObjectRecords, Precondition, RecordStore};
+use super::objects::ObjectRecords;
+use super::record::Precondition;
+use super::records::RecordStore;
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;

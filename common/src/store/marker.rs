@@ -16,8 +16,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Store;
-use super::records::{self, Precondition};
+use super::record::Precondition;
+use super::{Store, records};
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome};

@@ -9,6 +9,7 @@
 //! folder, or in Redis), and the operations on them, a file for each kind.
 
 mod blobs;
+mod conditional_writes;
 mod day_lookup;
 mod fetch;
 pub mod heartbeat;
@@ -19,6 +20,7 @@ mod objects;
 mod open;
 mod pointers;
 mod prune;
+mod record;
 mod records;
 #[cfg(feature = "redis")]
 mod redis;
@@ -38,11 +40,11 @@ pub use blobs::MAX_BLOB_BYTES;
 pub use day_lookup::{DayLookup, chance_of_at_least};
 pub use fetch::read_copy;
 use local::LocalRecords;
-use objects::Objects;
+use objects::{ObjectRecords, Objects};
 pub use open::{Location, open_objects};
 pub use prune::Pruned;
-use records::{ObjectRecords, RecordStore};
-pub use records::{Precondition, Versioned};
+pub use record::{Precondition, Versioned};
+use records::RecordStore;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
 
@@ -105,52 +107,6 @@ pub enum Following {
 }
 
 impl Store {
-    /// Opens the store at a URL or local path. Nothing is read or written yet.
-    ///
-    /// Cloud credentials and settings come from `AWS_*`, `AZURE_*` and `GOOGLE_*` in the environment.
-    ///
-    /// # Errors
-    /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
-    /// [`Error::NoStore`] for a local folder that does not exist.
-    pub fn open(address: &str) -> Result<Store, Error> {
-        open::store(address, false)
-    }
-
-    /// Opens a store for writing: as [`Store::open`], but makes a local folder that does not exist.
-    ///
-    /// ```
-    /// use bloomsday_common::store::Store;
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let store = Store::create(folder.path().join("ads").to_str().unwrap())?;
-    /// assert!(folder.path().join("ads").is_dir());
-    /// # tokio::runtime::Runtime::new()?.block_on(async {
-    /// assert!(store.filters().await?.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
-    pub fn create(address: &str) -> Result<Store, Error> {
-        open::store(address, true)
-    }
-
-    /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local folder
-    /// that does not exist reads as an empty store.
-    ///
-    /// # Errors
-    /// As [`Store::open`], except [`Error::NoStore`].
-    pub fn preview(address: &str) -> Result<Store, Error> {
-        match Store::open(address) {
-            Err(Error::NoStore { path }) => {
-                Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
-            }
-            opened => opened,
-        }
-    }
-
     /// A store in any [`ObjectStore`]: for a backend that has no address, and for tests with a backend that
     /// fails or delays.
     ///

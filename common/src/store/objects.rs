@@ -6,15 +6,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{
     MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
-use super::records::{Precondition, Snapshot};
+use super::record::{Precondition, Snapshot};
+use super::records::RecordStore;
+use crate::day::Day;
 use crate::error::Error;
+use crate::key::{self, FilterName};
 use crate::pointer::MAX_RECORD_BYTES;
 
 /// The objects of a store. Cheap to clone.
@@ -192,4 +196,39 @@ impl Objects {
 pub(super) fn uploaded(object: &ObjectMeta) -> Timestamp {
     // A time outside the calendar counts as its end, which is never old.
     Timestamp::from_second(object.last_modified.timestamp()).unwrap_or(Timestamp::MAX)
+}
+
+/// Records as objects of the store, next to the blobs.
+pub(super) struct ObjectRecords(pub(super) Objects);
+
+impl RecordStore for ObjectRecords {
+    fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
+        self.0.read_record(key).boxed()
+    }
+
+    fn try_put_if<'a>(
+        &'a self,
+        key: &'a str,
+        new: Bytes,
+        read: &'a Precondition,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.0.put_if(key, new, read).boxed()
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.0.delete(key).boxed()
+    }
+
+    fn pointer_days<'a>(
+        &'a self,
+        filter: &'a FilterName,
+    ) -> BoxFuture<'a, Result<Vec<Day>, Error>> {
+        let days = async {
+            let names = self.0.names(&key::pointers(filter)).await?;
+            let mut days: Vec<Day> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            days.sort_unstable();
+            Ok(days)
+        };
+        days.boxed()
+    }
 }

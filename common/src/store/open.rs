@@ -15,6 +15,54 @@ use super::objects::Objects;
 use crate::error::Error;
 use crate::redact::{location, redact_url, redact_urls};
 
+impl Store {
+    /// Opens the store at a URL or local path. Nothing is read or written yet.
+    ///
+    /// Cloud credentials and settings come from `AWS_*`, `AZURE_*` and `GOOGLE_*` in the environment.
+    ///
+    /// # Errors
+    /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
+    /// [`Error::NoStore`] for a local folder that does not exist.
+    pub fn open(address: &str) -> Result<Store, Error> {
+        store(address, false)
+    }
+
+    /// Opens a store for writing: as [`Store::open`], but makes a local folder that does not exist.
+    ///
+    /// ```
+    /// use bloomsday_common::store::Store;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let store = Store::create(folder.path().join("ads").to_str().unwrap())?;
+    /// assert!(folder.path().join("ads").is_dir());
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// assert!(store.filters().await?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
+    pub fn create(address: &str) -> Result<Store, Error> {
+        store(address, true)
+    }
+
+    /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local folder
+    /// that does not exist reads as an empty store.
+    ///
+    /// # Errors
+    /// As [`Store::open`], except [`Error::NoStore`].
+    pub fn preview(address: &str) -> Result<Store, Error> {
+        match Store::open(address) {
+            Err(Error::NoStore { path }) => {
+                Ok(Store::over(Arc::new(object_store::memory::InMemory::new()), &path))
+            }
+            opened => opened,
+        }
+    }
+}
+
 /// How often a failed call of a store is retried over a network before it is an error.
 #[cfg(any(
     feature = "aws",

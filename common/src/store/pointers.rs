@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::records::{self, Precondition, Versioned};
-use super::{Following, Store};
+use super::record::{Precondition, Versioned};
+use super::{Following, Store, records};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::objects::uploaded;
-use super::{Precondition, Store, local};
+use super::record::Precondition;
+use super::{Store, local};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};

@@ -18,7 +18,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ErrorKind, IntoConnectionInfo, RedisError, Script};
 use url::Url;
 
-use super::records::{Precondition, RecordStore, Snapshot};
+use super::record::{Precondition, Snapshot};
+use super::records::RecordStore;
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};

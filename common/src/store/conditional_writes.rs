@@ -1,0 +1,68 @@
+//! The check that a store refuses a conditional write that it should refuse.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Store;
+use super::records::{RecordStore, put_if};
+use crate::error::Error;
+
+impl Store {
+    /// Tests on a scratch key whether the store refuses a conditional write that it should refuse. Where
+    /// pointers live in another place, it is tested there, too.
+    ///
+    /// # Errors
+    /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
+    pub async fn check_conditional_writes(&self) -> Result<(), Error> {
+        let key = format!(".bloomsday-check-{}", std::process::id());
+        match Arc::ptr_eq(&self.records, &self.pointers) {
+            true => self.check_writes(&*self.records, &key, true).await,
+            false => {
+                // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do that.
+                self.check_writes(&*self.records, &key, false).await?;
+                // No filter's name begins or ends like this, and the day is long past.
+                let key = "0-bloomsday-check-0/pointers/1970-01-01";
+                self.check_writes(&*self.pointers, key, true).await
+            }
+        }
+    }
+
+    /// Two writers that both read no record; then, with `replace`, two that both read the same one: some
+    /// gateways honour only the former condition.
+    async fn check_writes(
+        &self,
+        records: &dyn RecordStore,
+        key: &str,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
+        let before = records.read(key).await?;
+        put_if(records, key, text(1), &before).await?;
+        let checked = async {
+            self.must_refuse(put_if(records, key, text(2), &before).await)?;
+            if replace {
+                let written = records.read(key).await?;
+                put_if(records, key, text(3), &written).await?;
+                self.must_refuse(put_if(records, key, text(4), &written).await)?;
+            }
+            Ok(())
+        };
+        let checked = checked.await;
+        records.delete(key).await?;
+        checked
+    }
+
+    fn must_refuse(&self, second: Result<(), Error>) -> Result<(), Error> {
+        match second {
+            Err(Error::Changed { .. }) => Ok(()),
+            Err(other) => Err(other),
+            Ok(()) => Err(Error::StoreUrl {
+                url: self.name().to_owned(),
+                why: "it ignores conditional writes, so two builds could overwrite each other's \
+                      pointer: use a store or gateway that honours If-Match and If-None-Match"
+                    .into(),
+            }),
+        }
+    }
+}
