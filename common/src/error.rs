@@ -3,7 +3,7 @@
 //! Each message names the thing, what was expected, what was found, and the remedy.
 
 use crate::digest::Digest;
-use crate::filter::Layout;
+use crate::filter::layout::Layout;
 use crate::redact::describe_source;
 
 /// The error of this crate. [`Error::kind`] says what to do about it; never parse the text.
@@ -37,12 +37,6 @@ pub enum Error {
         template: String,
         /// What is wrong with it.
         why: String,
-    },
-    /// No such layout.
-    #[error("there is no layout `{name}`: choose `blocked` or `guava`")]
-    Layout {
-        /// The text.
-        name: String,
     },
     /// A target rate that the layout cannot be sized for.
     #[error("a `{layout}` filter cannot have an fpp of {fpp}: {remedy}")]
@@ -359,7 +353,6 @@ impl Error {
         match self {
             Error::NotADay { .. }
             | Error::Template { .. }
-            | Error::Layout { .. }
             | Error::Fpp { .. }
             | Error::TooLarge { .. }
             | Error::FilterName { .. }

@@ -3,28 +3,15 @@
 //! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
 //! Both are frozen: after a change, lookups in every published blob would miss.
 
-#[allow(unsafe_code)] // vector intrinsics
-mod xxh3_short;
-
 use std::ops::RangeInclusive;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use xxh3_short::DEVICE_ID_BYTES;
-pub(crate) use xxh3_short::is_short;
-
-use crate::filter::Layout;
+use crate::filter::layout::Layout;
 
 /// How many bytes a valid ID has.
 pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
 
 /// The seed of XXH3-64: "Bloomsda" in ASCII. It is in every blob's header.
 pub const XXH3_SEED: u64 = 0x426c_6f6f_6d73_6461;
-
-/// XXH3's secret, with the seed in it, as far as short IDs need it.
-const SECRET: [[u8; 16]; 4] = {
-    let secret = xxhash_rust::const_xxh3::const_custom_default_secret(XXH3_SEED);
-    *secret.as_chunks().0.first_chunk().expect("XXH3's secret has twelve pairs of words")
-};
 
 /// Whether `id` has a valid length. A lookup of another ID is always a miss.
 ///
@@ -81,9 +68,6 @@ impl IdHash for Xxh3 {
 
     #[inline(always)]
     fn of(id: &[u8]) -> Xxh3 {
-        if is_short(id) {
-            return Xxh3(xxh3_short::hash(id, &SECRET));
-        }
         Xxh3(xxhash_rust::xxh3::xxh3_64_with_seed(id, XXH3_SEED))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use thiserror::Error;
 
 /// How bits are arranged in a filter.
 ///
@@ -13,7 +13,7 @@ use crate::error::Error;
 /// assert_eq!("guava".parse::<Layout>()?, Layout::Guava);
 /// assert_eq!(Layout::Blocked.to_string(), "blocked");
 /// assert!("cuckoo".parse::<Layout>().is_err());
-/// # Ok::<(), bloomsday_common::error::Error>(())
+/// # Ok::<(), bloomsday_common::filter::layout::UnknownLayout>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
@@ -21,6 +21,14 @@ pub enum Layout {
     Blocked,
     /// The classic Bloom filter, byte for byte what Guava's `BloomFilter.writeTo` writes.
     Guava,
+}
+
+/// A text that names no layout.
+#[derive(Debug, Error)]
+#[error("there is no layout `{name}`: choose `blocked` or `guava`")]
+pub struct UnknownLayout {
+    /// The text, or its beginning.
+    pub name: String,
 }
 
 impl Layout {
@@ -40,15 +48,15 @@ impl fmt::Display for Layout {
 }
 
 impl FromStr for Layout {
-    type Err = Error;
+    type Err = UnknownLayout;
 
     /// Reads what [`Layout::name`] returns.
-    fn from_str(text: &str) -> Result<Layout, Error> {
+    fn from_str(text: &str) -> Result<Layout, UnknownLayout> {
         const MAX_CHARS: usize = 40; // of what the message repeats
         match text {
             "blocked" => Ok(Layout::Blocked),
             "guava" => Ok(Layout::Guava),
-            _ => Err(Error::Layout { name: text.chars().take(MAX_CHARS).collect() }),
+            _ => Err(UnknownLayout { name: text.chars().take(MAX_CHARS).collect() }),
         }
     }
 }

@@ -8,7 +8,7 @@ mod fill;
 pub(crate) mod guava;
 #[allow(unsafe_code)] // instruction sets chosen at run time
 pub(crate) mod kernel;
-mod layout;
+pub mod layout;
 pub mod shape;
 
 use std::fmt;

@@ -3,7 +3,7 @@
 //! tests check the others against it.
 //!
 //! All unsafe code of the crate is in this folder, except cache hints and non-temporal stores
-//! (`memory/cache.rs`) and the vector registers of the hash of short IDs (`hash/xxh3_short.rs`).
+//! (`memory/cache.rs`).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -11,7 +11,9 @@ mod avx2;
 mod avx512;
 mod batch;
 mod bits;
+mod inline;
 mod pinned;
+mod prober;
 mod scalar;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bits::{ProbeFn, Prober};
+use super::prober::{ProbeFn, Prober};
 use crate::filter::Filter;
 
 /// A filter that one thread keeps alive: `owner` owns the filter, and next to it lies a copy of what a

@@ -1,29 +1,15 @@
 //! Plain Rust: the definition that the other kernels must agree with.
 
 use super::batch;
-use super::bits::Prober;
+use super::prober::Prober;
 use crate::filter::blocked::{Block, bit_of, block_of};
-use crate::hash::{IdHash, is_short};
+use crate::hash::IdHash;
 
 /// A lookup.
 ///
 /// # Safety
 /// `prober` is of a `blocked` filter whose memory is alive.
 pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
-    if !is_short(id) {
-        // SAFETY: this function's contract is the same.
-        return unsafe { probe_any(prober, id) };
-    }
-    // SAFETY: this function's contract is that of `lookup_valid`.
-    unsafe { prober.lookup_valid(id, |block, hash| test(block, prober.probes(), hash)) }
-}
-
-/// A lookup of an ID that is not short, in a function of its own: most IDs are short.
-///
-/// # Safety
-/// `prober` is of a `blocked` filter whose memory is alive.
-#[inline(never)]
-unsafe fn probe_any(prober: &Prober, id: &[u8]) -> bool {
     // SAFETY: this function's contract is that of `lookup_any`.
     unsafe { prober.lookup_any(id, |block, hash| test(block, prober.probes(), hash)) }
 }
