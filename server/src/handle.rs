@@ -12,10 +12,12 @@
 //! | `current` | the current generation, and one that a thread keeps |
 //! | `thread_slots` | what a shared handle lends to a thread for one lookup |
 //! | `counters` | counts of lookups and hits |
+//! | `step` | a hook for tests between the steps of a swap |
 
 mod counters;
 mod current;
 mod served;
+mod step;
 mod thread_slots;
 
 use std::fmt;
@@ -25,8 +27,9 @@ use std::sync::atomic::Ordering;
 use bloomsday_common::key::FilterName;
 
 use self::current::PinnedGeneration;
+use self::served::ReaderState;
 pub(crate) use self::served::ServedFilter;
-use self::served::{ReaderState, step_done};
+use self::step::step_done;
 use self::thread_slots::SlotState;
 #[cfg(feature = "http")]
 use crate::generation::Generation;

@@ -9,6 +9,7 @@ use bloomsday_common::key::FilterName;
 
 use super::counters::LookupCounters;
 use super::current::Current;
+use super::step::step_done;
 use super::thread_slots::ThreadSlots;
 use crate::clock::Clock;
 use crate::config::FilterConfig;
@@ -52,13 +53,6 @@ pub(super) struct ReaderState {
     /// The epoch of the generation that the reader keeps.
     pub(super) epoch: AtomicU64,
     pub(super) thread: String,
-}
-
-/// Where a test acts, between two steps that other threads may come between.
-#[inline(always)]
-pub(super) fn step_done() {
-    #[cfg(test)]
-    super::tests::at_the_worst_moment();
 }
 
 impl ServedFilter {

@@ -10,6 +10,7 @@ use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::key::BlobKey;
 use jiff::Timestamp;
 
+use super::step::MID_SWAP;
 use super::*;
 use crate::clock::Clock;
 use crate::config::FilterConfig;
@@ -38,18 +39,6 @@ fn with_id(id: &[u8]) -> Arc<Generation> {
     let bytes = filter.memory().len() as u64;
     let loaded_at = Timestamp::UNIX_EPOCH;
     Arc::new(Generation { key, header, filter, bytes, huge_bytes: None, loaded_at })
-}
-
-thread_local! {
-    /// What a test does in the middle of this thread's next swap.
-    static MID_SWAP: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-}
-
-/// Between the two halves of a swap, where no test would get by chance.
-pub(super) fn at_the_worst_moment() {
-    if let Some(act) = MID_SWAP.take() {
-        act();
-    }
 }
 
 /// One that took the new epoch for news of the old generation would stay behind until the next
