@@ -12,6 +12,7 @@ use bloomsday_builder::partition::{PartitionWriter, Partitions};
 use bloomsday_builder::{Job, Report, Seconds, build, scan, source};
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -243,6 +244,7 @@ async fn whole(input: &Path, store: &Store) -> Report {
         by: "bench".to_owned(),
         gates: Default::default(),
         retention: Default::default(),
+        remedy_words: Remedy::to_string,
         accept_change: None,
         dry_run: false,
     };

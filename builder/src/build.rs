@@ -13,6 +13,7 @@ use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::{self, Publish, Step};
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
@@ -40,6 +41,7 @@ use crate::{fill, previous_day, publish, quality, source, verify};
 /// use bloomsday_common::filter::Layout;
 /// use bloomsday_common::pointer::Outcome;
 /// use bloomsday_common::protocol::Retention;
+/// use bloomsday_common::remedy::Remedy;
 /// use bloomsday_common::store::Store;
 /// use parquet::arrow::ArrowWriter;
 ///
@@ -68,6 +70,7 @@ use crate::{fill, previous_day, publish, quality, source, verify};
 ///     gates: Gates::default(),
 ///     accept_change: None,
 ///     retention: Retention::default(),
+///     remedy_words: Remedy::to_string,
 ///     dry_run: false,
 /// };
 /// let store = folder.path().join("store");
@@ -126,7 +129,7 @@ async fn run<H: IdHash>(
              nothing was published and the pointer is unchanged",
             job.filter, job.day
         ));
-        return finish(store, report, act, began).await;
+        return finish(store, report, act, began, job.remedy_words).await;
     };
 
     let clock = Instant::now();
@@ -186,9 +189,8 @@ async fn run<H: IdHash>(
             _ if failed.is_empty() => {}
             Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
             None => {
-                report.outcome = Outcome::Refused;
-                report.reason = Some(report.refusal(&failed, encoded.key()));
-                return finish(store, report, act, began).await;
+                report.refuse(&failed, encoded.key());
+                return finish(store, report, act, began, job.remedy_words).await;
             }
         }
     }
@@ -200,9 +202,9 @@ async fn run<H: IdHash>(
                 .await?
         }
     };
-    report.outcome = update.outcome;
-    report.reason = update.reason;
-    finish(store, report, HistoryEvent { previous: update.previous, ..act }, began).await
+    (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
+    let act = HistoryEvent { previous: update.previous, ..act };
+    finish(store, report, act, began, job.remedy_words).await
 }
 
 /// Refuses a day that cannot have ended yet.
@@ -292,7 +294,11 @@ pub(crate) async fn finish(
     mut report: Report,
     act: HistoryEvent,
     began: Instant,
+    words: fn(&Remedy) -> String,
 ) -> Result<Report, Error> {
+    if let (Some(reason), Some(remedy)) = (&mut report.reason, &report.remedy) {
+        *reason = remedy.reword(reason, words);
+    }
     report.seconds.total = began.elapsed().as_secs_f64();
     report.pinned = match store.pin(&report.filter).await {
         Ok(pin) => !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), Step::Continue),

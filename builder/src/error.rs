@@ -3,6 +3,7 @@
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Kind, is_forbidden, is_missing_bucket};
 use bloomsday_common::redact::describe_source;
+use bloomsday_common::remedy::Remedy;
 
 /// The error of this crate. [`Error::kind`] says what to do about it; do not parse the text.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +51,7 @@ pub enum Error {
     /// Hashes that changed in memory or in the temporary file.
     #[error(
         "the hashes {read} are not those {written}: nothing was pointed at; check this machine's memory \
-         and the disk that --memory spills to, and build again"
+         and the disk with the build's temporary file, and build again"
     )]
     Changed {
         /// The step that wrote them.
@@ -71,7 +72,8 @@ pub enum Error {
     /// A filter that does not fit in memory together with its copy.
     #[error(
         "the filter and the copy that is read back need {needed} bytes of memory, and {available} are \
-         available ({by}): build where there is more, or with a larger --fpp"
+         available ({by}): build where there is more, or {}",
+        Remedy::LargerFpp
     )]
     TooLarge {
         /// The bytes of both.
@@ -82,7 +84,10 @@ pub enum Error {
         by: String,
     },
     /// There is no memory for partitions, or the temporary file failed.
-    #[error("cannot keep partitions: {source}; free some memory or disk space, or change --memory")]
+    #[error(
+        "cannot keep partitions: {source}; free some memory or disk space, or {}",
+        Remedy::OtherMemory
+    )]
     Spill {
         /// The system's error.
         source: std::io::Error,
@@ -102,7 +107,8 @@ pub enum Error {
     /// Earlier days of a window without input.
     #[error(
         "the {of} days up to {day} lack {missing} with any input: {days}; bring their files, or build \
-         without them: --window-missing allow (`window_missing = \"allow\"`)"
+         without them: {}",
+        Remedy::AllowMissingDays
     )]
     NoDays {
         /// The day of the job.
@@ -115,7 +121,7 @@ pub enum Error {
         days: String,
     },
     /// An impossible window.
-    #[error("a window of {days} days (`window_days`, --window-days) cannot be: {why}")]
+    #[error("a window of {days} days cannot be: {why}")]
     Window {
         /// The number of days of the window.
         days: u32,
@@ -153,6 +159,23 @@ pub enum Error {
         limit: u64,
         /// What to do.
         remedy: &'static str,
+    },
+    /// A file that needs more memory than the build may use.
+    #[error(
+        "{name} has {got} {what}, more than the {limit} allowed: {}, or {otherwise}",
+        Remedy::MoreMemory
+    )]
+    OverBudget {
+        /// The file or input.
+        name: String,
+        /// What exceeds the limit.
+        what: &'static str,
+        /// The number that was found.
+        got: u64,
+        /// The limit.
+        limit: u64,
+        /// What else helps.
+        otherwise: &'static str,
     },
     /// The store failed to list or read an input.
     #[error("cannot {doing} {name}: {}{}", hint(.source), describe_source(.source))]
@@ -236,6 +259,18 @@ impl Error {
         Error::Spill { source }
     }
 
+    /// What a person can do about it, where that takes more than words.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Error::Common(error) => error.remedy(),
+            Error::TooLarge { .. } => Some(Remedy::LargerFpp),
+            Error::Spill { .. } => Some(Remedy::OtherMemory),
+            Error::NoDays { .. } => Some(Remedy::AllowMissingDays),
+            Error::OverBudget { .. } => Some(Remedy::MoreMemory),
+            _ => None,
+        }
+    }
+
     /// Classifies the error by what can be done about it.
     pub fn kind(&self) -> Kind {
         match self {
@@ -250,7 +285,7 @@ impl Error {
             Error::Input { source, .. } => input_kind(source),
             Error::Replaced { .. } | Error::Thread { .. } => Kind::Transient,
             Error::NotParquet { .. } | Error::Corrupt { .. } => Kind::Corrupt,
-            Error::TooMany { .. } => Kind::Failed,
+            Error::TooMany { .. } | Error::OverBudget { .. } => Kind::Failed,
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,
             Error::Unsound { .. } | Error::Lost { .. } => Kind::Failed,

@@ -11,6 +11,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::Retention;
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
@@ -36,6 +37,9 @@ pub struct Import {
     pub by: String,
     /// How long the store keeps blobs. A blob that prune may soon delete is uploaded again.
     pub retention: Retention,
+    /// How the report and the history say what to do about a refusal: `Remedy::to_string`, or the
+    /// words of a program with commands of its own.
+    pub remedy_words: fn(&Remedy) -> String,
     /// Check the file, but write nothing to the store.
     pub dry_run: bool,
 }
@@ -83,11 +87,11 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         let update =
             publish::advance(store, &start, decision, &header, &encoded, job.retention, &act)
                 .await?;
-        report.outcome = update.outcome;
-        report.reason = update.reason;
+        (report.outcome, report.reason, report.remedy) =
+            (update.outcome, update.reason, update.remedy);
         act.previous = update.previous;
     }
-    finish(store, report, act, began).await
+    finish(store, report, act, began, job.remedy_words).await
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.

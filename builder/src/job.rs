@@ -6,6 +6,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
+use bloomsday_common::remedy::Remedy;
 
 use crate::gates::Gates;
 use crate::scan;
@@ -18,6 +19,7 @@ use crate::source::Window;
 /// use bloomsday_builder::gates::Gates;
 /// use bloomsday_common::filter::Layout;
 /// use bloomsday_common::protocol::Retention;
+/// use bloomsday_common::remedy::Remedy;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let job = Job {
@@ -35,6 +37,7 @@ use crate::source::Window;
 ///     gates: Gates::default(),
 ///     accept_change: None,
 ///     retention: Retention::default(),
+///     remedy_words: Remedy::to_string,
 ///     dry_run: false,
 /// };
 /// job.window.check(&job.inputs)?;
@@ -72,6 +75,9 @@ pub struct Job {
     pub accept_change: Option<String>,
     /// How long the store keeps blobs. A blob that prune may soon delete is uploaded again.
     pub retention: Retention,
+    /// How the report and the history say what to do about a refusal: `Remedy::to_string`, or the
+    /// words of a program with commands of its own.
+    pub remedy_words: fn(&Remedy) -> String,
     /// Build and check the filter, but write nothing to the store.
     pub dry_run: bool,
 }

@@ -8,6 +8,7 @@
 //! use bloomsday_builder::gates::Gates;
 //! use bloomsday_common::filter::Layout;
 //! use bloomsday_common::protocol::Retention;
+//! use bloomsday_common::remedy::Remedy;
 //! use bloomsday_common::store::Store;
 //!
 //! # async fn nightly() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,6 +28,7 @@
 //!     gates: Gates::default(),
 //!     accept_change: None,
 //!     retention: Retention::default(),
+//!     remedy_words: Remedy::to_string,
 //!     dry_run: false,
 //! };
 //! let report = build(&job, &store, &|_| ()).await?;

@@ -11,6 +11,7 @@ use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 use bloomsday_common::protocol::{self, Past, Publish, Retention};
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::{Store, Versioned};
 use jiff::Timestamp;
 
@@ -82,6 +83,8 @@ pub struct PointerUpdate {
     pub previous: Option<BlobKey>,
     /// Why the pointer did not move, and how to move it by hand.
     pub reason: Option<String>,
+    /// The latter as data.
+    pub remedy: Option<Remedy>,
 }
 
 /// A day's pointer at the start of the build.
@@ -131,14 +134,11 @@ impl Decision {
     /// [`StoreError::Record`] for an unreadable pointer: a build does not overwrite it.
     pub fn preview(&self, start: &PointerSnapshot, blob: &BlobKey) -> Result<PointerUpdate, Error> {
         let PointerSnapshot { filter, day, .. } = start;
+        let update =
+            |outcome, previous| PointerUpdate { outcome, previous, reason: None, remedy: None };
         Ok(match &self.publish {
-            Publish::Unchanged { .. } => {
-                PointerUpdate { outcome: Outcome::Unchanged, previous: None, reason: None }
-            }
-            Publish::Advance { previous } => {
-                let (outcome, previous) = (Outcome::Published, previous.clone());
-                PointerUpdate { outcome, previous, reason: None }
-            }
+            Publish::Unchanged { .. } => update(Outcome::Unchanged, None),
+            Publish::Advance { previous } => update(Outcome::Published, previous.clone()),
             Publish::Superseded { now } => {
                 superseded(start, blob, &format!("changed while this build ran ({now})"))
             }
@@ -150,7 +150,11 @@ impl Decision {
                 return Err(StoreError::Record {
                     key: format!("{filter}/pointers/{day}"),
                     why: format!("{why} (a build does not overwrite it)"),
-                    remedy: format!("repoint {filter} {day} --to {blob}"),
+                    remedy: Box::new(Remedy::ReplacePointer {
+                        filter: filter.to_string(),
+                        day: day.to_string(),
+                        to: Some(blob.to_string()),
+                    }),
                 }
                 .into());
             }
@@ -234,10 +238,16 @@ async fn keep_from_prune(
 
 fn superseded(start: &PointerSnapshot, blob: &BlobKey, why: &str) -> PointerUpdate {
     let PointerSnapshot { filter, day, .. } = start;
+    let remedy = Remedy::UseBlob {
+        filter: filter.to_string(),
+        day: day.to_string(),
+        blob: blob.to_string(),
+    };
     let reason = format!(
         "{filter}/pointers/{day} {why}\n  \
          The blob is kept at {blob}; nothing was repointed.\n  \
-         To use it: bloomsday repoint {filter} {day} --to {blob}"
+         To use it: {remedy}"
     );
-    PointerUpdate { outcome: Outcome::Superseded, previous: None, reason: Some(reason) }
+    let (outcome, previous) = (Outcome::Superseded, None);
+    PointerUpdate { outcome, previous, reason: Some(reason), remedy: Some(remedy) }
 }

@@ -53,7 +53,7 @@ fn check_rates<H: IdHash>(header: &Header, filter: &Filter) -> Result<Option<Str
     if rates.explained_by(measured, of_bits) {
         return Ok(Some(format!(
             "the filter's measured fpp is {:.3e}, above the target {target:e}: any {} IDs in this \
-             shape miss it; for fewer false positives build with a lower --fpp",
+             shape miss it; for fewer false positives build with a lower fpp",
             header.fpp_measured(),
             header.ids
         )));

@@ -5,6 +5,7 @@ use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{HistoryEvent, Outcome};
+use bloomsday_common::remedy::Remedy;
 use serde::Serialize;
 
 use crate::gates::{self, Baseline, Counts, Gates, Verdict};
@@ -67,6 +68,9 @@ pub struct Report {
     /// Why the pointer did not move, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the reason says to do.
+    #[serde(skip)]
+    pub remedy: Option<Remedy>,
     /// Whether this was a dry run, which writes nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -118,6 +122,7 @@ impl Report {
             warnings: Vec::new(),
             seconds: Seconds::default(),
             reason: None,
+            remedy: None,
             dry_run: false,
         }
     }
@@ -153,18 +158,19 @@ impl Report {
         failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    /// The reason of a refusal, with the remedy.
-    pub(crate) fn refusal(&self, failed: &str, blob: &BlobKey) -> String {
-        let Report { filter, day, .. } = self;
+    /// Refuses the blob because of `failed`: sets the outcome, the reason and the remedy.
+    pub(crate) fn refuse(&mut self, failed: &str, blob: &BlobKey) {
+        let Report { filter, day, .. } = &*self;
         let kept = match self.dry_run {
             true => String::new(),
             false => format!("\n  The blob is kept for inspection at {blob}."),
         };
-        format!(
+        let remedy = Remedy::AcceptChange;
+        self.reason = Some(format!(
             "{filter} {day} is not like the days before: {failed}; nothing was pointed at{kept}\n  \
-             If the input is wrong, mend it and build again. If the change is real: build again with \
-             --accept-change 'why'"
-        )
+             If the input is wrong, mend it and build again. If the change is real: {remedy}"
+        ));
+        (self.outcome, self.remedy) = (Outcome::Refused, Some(remedy));
     }
 
     /// Returns `act` with the outcome and the numbers of this report.

@@ -5,6 +5,7 @@
 use crate::digest::Digest;
 use crate::filter::layout::Layout;
 use crate::redact::describe_source;
+use crate::remedy::Remedy;
 
 /// The error of this crate. [`Error::kind`] says what to do about it; never parse the text.
 ///
@@ -85,14 +86,14 @@ pub enum Error {
         why: String,
     },
     /// A pointer or pin that exists but cannot be parsed.
-    #[error("{key} cannot be read: {why}; mend it by hand, or with `bloomsday {remedy}`")]
+    #[error("{key} cannot be read: {why}; mend it by hand, or {remedy}")]
     Record {
         /// Its key.
         key: String,
         /// What is wrong with it.
         why: String,
-        /// The arguments of the `bloomsday` command that replaces it.
-        remedy: String,
+        /// What replaces it.
+        remedy: Box<Remedy>,
     },
     /// A blob whose length is not what its header states.
     #[error("{key} is damaged: it should have {expected} bytes and has {got}; rebuild that day")]
@@ -144,10 +145,7 @@ pub enum Error {
         why: String,
     },
     /// A local store whose folder does not exist.
-    #[error(
-        "there is no store at {path}: check the path; `bloomsday build` makes the folder with the \
-         first day it publishes"
-    )]
+    #[error("there is no store at {path}: check the path; {}", Remedy::BuildFirst)]
     NoStore {
         /// The folder.
         path: String,
@@ -231,7 +229,7 @@ pub enum Error {
         /// What the configuration says of them.
         here: String,
         /// What to configure.
-        remedy: String,
+        remedy: Box<Remedy>,
     },
     /// Another program keeps the lock of a local folder for too long.
     #[error(
@@ -249,10 +247,10 @@ pub enum Error {
     },
     /// A filter with blobs and without a single pointer.
     #[error(
-        "`{filter}` has not one pointer in {place}, and {blobs} blobs that would go: none was deleted. \
-         If the pointers live elsewhere (`pointers = \"redis://HOST\"` or BLOOMSDAY_POINTERS), name that \
-         place; if they were lost, repoint a day or build one; if the filter is no longer wanted, delete \
-         its folder with the store's own tools"
+        "`{filter}` has not one pointer in {place}, and {blobs} blobs that would go: none was deleted. {}; \
+         if they were lost, repoint a day or build one; if the filter is no longer wanted, delete its \
+         folder with the store's own tools",
+        Remedy::NamePointers
     )]
     NoPointers {
         /// The filter.
@@ -299,7 +297,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Something changed between reading and writing.
-    #[error("{key} changed while this command ran ({now}); look at `bloomsday status` and repeat")]
+    #[error("{key} changed while this command ran ({now}); {}", Remedy::ReadAgain)]
     Changed {
         /// What changed.
         key: String,
@@ -380,6 +378,19 @@ impl Error {
             | Error::Forbidden { .. }
             | Error::File { .. }
             | Error::Expiring { .. } => Kind::Failed,
+        }
+    }
+
+    /// What a person can do about it, where that takes more than words.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Error::Record { remedy, .. } | Error::OtherPointers { remedy, .. } => {
+                Some((**remedy).clone())
+            }
+            Error::NoStore { .. } => Some(Remedy::BuildFirst),
+            Error::NoPointers { .. } => Some(Remedy::NamePointers),
+            Error::Changed { .. } => Some(Remedy::ReadAgain),
+            _ => None,
         }
     }
 

@@ -14,7 +14,8 @@
 //! | [`store`] | every read and write; does what [`protocol`] decides |
 //! | [`redact`] | foreign text in messages: on one line, cut, without secrets |
 //! | [`mod@crash_point`] | named places at which a test kills a program |
-//! | [`error`] | what can go wrong, and what to do about it |
+//! | [`error`] | what can go wrong |
+//! | [`remedy`] | what a person can do about it, as data |
 //!
 //! The crate's features each add a kind of store: `aws`, `azure`, `gcp`, `hdfs`, `http-store` (read only),
 //! and `redis` for pointers. Local folders always work.
@@ -82,4 +83,5 @@ pub mod memory;
 pub mod pointer;
 pub mod protocol;
 pub mod redact;
+pub mod remedy;
 pub mod store;

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::day::Day;
 use crate::digest::Digest;
-use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::redact::truncate;
 
@@ -374,13 +373,9 @@ impl HistoryEvent {
     /// Reads a stored history record.
     ///
     /// # Errors
-    /// [`Error::Record`] when it is not one.
-    pub fn parse(bytes: &[u8], key: &str) -> Result<HistoryEvent, Error> {
-        serde_json::from_slice(bytes).map_err(|e| Error::Record {
-            key: key.to_owned(),
-            why: wrong_json(&e),
-            remedy: "history".into(),
-        })
+    /// A sentence that says what is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<HistoryEvent, String> {
+        serde_json::from_slice(bytes).map_err(|e| wrong_json(&e))
     }
 
     /// The record as it is stored.

@@ -21,6 +21,7 @@ pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, WindowMissing, 
 use crate::defaults;
 use crate::error::Error;
 use crate::output::who;
+use crate::remedy;
 use crate::resources::Resources;
 use crate::scheduling::rules::Rules;
 
@@ -209,6 +210,7 @@ impl Settings {
             gates: configured.gates,
             accept_change: overrides.accept_change,
             retention,
+            remedy_words: remedy::words,
             dry_run: overrides.dry_run,
             filter,
         })

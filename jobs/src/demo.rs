@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::defaults::{self, FPP};
 use crate::error::Error;
 use crate::output::{Output, print, state, thousands, who};
+use crate::remedy;
 use crate::repoint::repoint;
 use crate::resources::Resources;
 use crate::sample_data::{self, COLUMN, user};
@@ -179,6 +180,7 @@ impl Story<'_> {
             gates: Gates::default(),
             accept_change: None,
             retention: Retention::default(),
+            remedy_words: remedy::words,
             dry_run: false,
         };
         let report = build(&job, &self.store, &self.output.build_progress()).await?;

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use bloomsday_common::error::Kind;
 
+use crate::remedy::explain;
+
 /// The exit statuses that scripts rely on.
 pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
@@ -18,18 +20,16 @@ pub(crate) mod exit {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(transparent)]
+    #[error("{}", explain(.0, .0.remedy()))]
     Common(#[from] bloomsday_common::error::Error),
-    #[error(transparent)]
+    #[error("{}", explain(.0, .0.remedy()))]
     Builder(#[from] bloomsday_builder::error::Error),
-    #[error(transparent)]
+    #[error("{}", explain(.0, .0.remedy()))]
     Server(#[from] bloomsday_server::error::Error),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
     NotFound(String),
-    #[error("{0}")]
-    Corrupt(String),
     #[error("cannot {doing}: {source}")]
     System { doing: String, source: std::io::Error },
     #[error("the sample data could not be written: {0}")]
@@ -44,7 +44,6 @@ impl Error {
             Error::Server(error) => error.kind(),
             Error::Usage(_) => Kind::Usage,
             Error::NotFound(_) => Kind::NotFound,
-            Error::Corrupt(_) => Kind::Corrupt,
             Error::System { .. } | Error::Sample(_) => Kind::Failed,
         };
         ExitCode::from(match kind {

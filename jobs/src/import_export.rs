@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::inspect;
 use crate::output::{Output, complain, who};
+use crate::remedy;
 use crate::report::describe;
 
 /// Another system's file format.
@@ -99,6 +100,7 @@ impl Import {
             name: self.file.display().to_string(),
             by: who(),
             retention,
+            remedy_words: remedy::words,
             dry_run: self.dry_run,
         };
         let report = import(job, &store).await?;

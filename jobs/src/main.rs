@@ -1,7 +1,7 @@
 //! The program `bloomsday`: reads the command line, runs one job, ends with its exit status.
 //!
 //! Each command is one file. They share the configuration ([`config`], [`defaults`]), the errors with their
-//! exit statuses ([`error`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
+//! exit statuses ([`error`], [`remedy`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
 //! know no command.
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ mod pin;
 mod plan;
 mod prune;
 mod query;
+mod remedy;
 mod repoint;
 mod report;
 mod resources;

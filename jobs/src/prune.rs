@@ -59,7 +59,7 @@ impl Prune {
                 // The next filter has nothing to do with it.
                 Err(error @ StoreError::NoPointers { .. }) => {
                     if let Some(before) = refused.replace(error) {
-                        complain("refused", &before.to_string());
+                        complain("refused", &Error::from(before).to_string());
                     }
                     continue;
                 }

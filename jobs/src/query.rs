@@ -69,7 +69,7 @@ async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Resu
             let fetched = store.fetch(&followed.blob, u64::MAX).await?;
             Ok(blob::open(fetched, &followed.blob)?.1)
         }
-        Following::Keep(why) => Err(Error::Corrupt(why)),
+        Following::Keep(error) => Err(error.into()),
         Following::NotFound(days) => {
             let oldest = days.last().map_or(String::new(), Day::to_string);
             Err(Error::NotFound(format!(

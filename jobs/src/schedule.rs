@@ -34,6 +34,7 @@ use self::metrics::Metrics;
 use crate::config::{BuildOverrides, MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
 use crate::output::{Output, table};
+use crate::remedy::explain;
 use crate::report::describe;
 use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
 
@@ -236,7 +237,10 @@ impl Runner {
         tracing::debug!(filter = %self.filter, %day, ?found, "checked the input");
         let waits = match &checked {
             Ok(checked) => checked.waits.clone(),
-            Err(error) => Some(Waits { reason: Reason::Store, why: error.to_string() }),
+            Err(error) => {
+                let why = explain(error, error.remedy());
+                Some(Waits { reason: Reason::Store, why })
+            }
         };
         let before = match &waits {
             Some(waits) => self.waits.insert(day, waits.clone()),
@@ -428,7 +432,7 @@ async fn on_a_thread(job: Job, store: Store) -> Result<Report, String> {
     let run = move || {
         let built = runtime.block_on(build(&job, &store, &|_| {}));
         // The receiver is gone if the program is stopping.
-        let _ = send.send(built.map_err(|error| error.to_string()));
+        let _ = send.send(built.map_err(|error| Error::from(error).to_string()));
     };
     match std::thread::Builder::new().name(name).spawn(run) {
         Err(error) => Err(format!("no thread can be started: {error}")),

@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::output::{Output, host};
+use crate::remedy;
 
 /// Look IDs up over HTTP, and follow the pointers.
 ///
@@ -74,6 +75,7 @@ impl Serve {
         if let Some(interval) = self.poll_interval.or(file.poll_interval) {
             config.poll_interval = interval;
         }
+        config.remedy_words = remedy::words;
         config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
         let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
         let token = token.as_deref().map(read_token).transpose()?;

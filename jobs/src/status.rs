@@ -103,7 +103,7 @@ async fn look(
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => (Some(followed), None),
-        Following::Keep(why) => (None, Some(why)),
+        Following::Keep(error) => (None, Some(Error::from(error).to_string())),
         Following::NotFound(_) => (None, None),
     };
     let (pinned_until, pin_reason) = match followed.as_ref().map(|followed| followed.by.clone()) {

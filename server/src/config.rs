@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::MAX_BLOB_BYTES;
 
 use crate::guard::Guard;
@@ -41,6 +42,9 @@ pub struct Config {
     pub max_generations: usize,
     /// The largest blob that is loaded.
     pub max_blob_bytes: u64,
+    /// How errors of the store say what to do, in the status and in the answers to a reload. The
+    /// default is the text of [`Remedy`]; a program may name its own commands.
+    pub remedy_words: fn(&Remedy) -> String,
 }
 
 /// The settings of one filter.
@@ -86,6 +90,7 @@ impl Config {
             cache_dir: None,
             max_generations: 3,
             max_blob_bytes: MAX_BLOB_BYTES,
+            remedy_words: Remedy::to_string,
         }
     }
 }

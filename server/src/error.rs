@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bloomsday_common::error::Kind;
+use bloomsday_common::remedy::Remedy;
 
 /// The error of this crate. [`Error::kind`] tells what can be done about it; do not parse the text.
 ///
@@ -98,6 +99,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a person can do about it, where that takes more than words.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let Error::Common(error) = self else { return None };
+        error.remedy()
+    }
+
     /// Sorts the error by what can be done about it.
     pub fn kind(&self) -> Kind {
         match self {

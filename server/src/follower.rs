@@ -505,7 +505,7 @@ async fn resolve(
             (Ok(Following::NotFound(_)), Some(folder)) if !is_folder(folder).await => {
                 Err(format!("the folder of the store, {}, is not there", folder.display()))
             }
-            _ => found.map_err(|e| e.to_string()),
+            _ => found.map_err(|e| loader.describe(&e)),
         }
     };
     let following = tokio::time::timeout(loader.deadline, resolving).await.map_err(|_| {
@@ -513,7 +513,7 @@ async fn resolve(
     })?;
     match following.map_err(ResolveError::Unreachable)? {
         Following::Blob(followed) => Ok(followed),
-        Following::Keep(why) => Err(ResolveError::NoTarget(why)),
+        Following::Keep(error) => Err(ResolveError::NoTarget(loader.describe(&error))),
         Following::NotFound(days) => {
             let newest = days.first().map_or(String::new(), Day::to_string);
             let oldest = days.last().map_or(String::new(), Day::to_string);

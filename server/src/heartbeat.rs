@@ -99,12 +99,12 @@ impl Writer {
             let filter = self.served.name();
             tracing::warn!(
                 %filter,
-                "a heartbeat cannot be written, so `bloomsday status` does not list this server until \
-                 it can: {error}"
+                "a heartbeat cannot be written, so the status of the store does not list this server \
+                 until it can: {error}"
             );
         } else if !refused.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the store may not be written to, so `bloomsday status` does not list this server; \
+                "the store may not be written to, so its status does not list this server; \
                  switch heartbeats off if this is intended: {error}"
             );
         }

@@ -9,6 +9,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Followed;
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use futures::FutureExt;
 
@@ -39,6 +40,7 @@ pub(crate) struct Loader {
     pub(crate) max_blob_bytes: u64,
     pub(crate) clock: Clock,
     pub(crate) memory_check: MemoryCheck,
+    pub(crate) remedy_words: fn(&Remedy) -> String,
 }
 
 /// The error of one attempt.
@@ -52,6 +54,15 @@ enum AttemptError {
 }
 
 impl Loader {
+    /// The text of an error, with its remedy in the program's words.
+    pub(crate) fn describe(&self, error: &Error) -> String {
+        let text = error.to_string();
+        match error.remedy() {
+            Some(remedy) => remedy.reword(&text, self.remedy_words),
+            None => text,
+        }
+    }
+
     /// Loads and checks a blob, into the spare buffer if it fits. A panic counts as a permanent
     /// error: the poller goes on.
     pub(crate) async fn load(
@@ -93,19 +104,19 @@ impl Loader {
                     continue;
                 }
                 Err(AttemptError::Open(error)) => {
-                    return Err(LoadError::Permanent(error.to_string()));
+                    return Err(LoadError::Permanent(self.describe(&error)));
                 }
                 // The store reports one size and sent another: the body was cut, and the blob may
                 // be sound.
                 Err(AttemptError::Fetch(error)) => match (error.kind(), &error) {
                     (Kind::Transient, _) | (_, Error::Length { .. }) if attempts_left > 0 => {}
                     (_, Error::Length { .. }) => {
-                        return Err(LoadError::Transient(error.to_string()));
+                        return Err(LoadError::Transient(self.describe(&error)));
                     }
                     (Kind::Corrupt | Kind::Usage, _) => {
-                        return Err(LoadError::Permanent(error.to_string()));
+                        return Err(LoadError::Permanent(self.describe(&error)));
                     }
-                    _ => return Err(LoadError::Transient(error.to_string())),
+                    _ => return Err(LoadError::Transient(self.describe(&error))),
                 },
             }
             tokio::time::sleep(pause).await;

@@ -214,7 +214,9 @@ impl PollLoops {
         let cache = config.cache_dir.as_deref().map(|folder| Cache::open(folder, &store));
         let cache = cache.transpose()?;
         let (deadline, max_blob_bytes) = (config.load_deadline, config.max_blob_bytes);
-        let loader = Loader { store, cache, deadline, max_blob_bytes, clock, memory_check };
+        let remedy_words = config.remedy_words;
+        let loader =
+            Loader { store, cache, deadline, max_blob_bytes, clock, memory_check, remedy_words };
         let loader = Arc::new(loader);
         let (readiness, ready) = Readiness::of(served.clone());
         let readiness = Arc::new(readiness);

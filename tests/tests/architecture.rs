@@ -121,6 +121,50 @@ fn one_file_of_the_server_asks_for_the_time_of_day() {
     assert_eq!(asks.count(), 0, "the clock that steps has one reader");
 }
 
+/// A library's error names things, and what to do as data; `jobs` turns it into what to type.
+#[test]
+fn no_text_of_a_library_names_a_command_or_a_flag() {
+    let sources = sources();
+    let mut checked = 0;
+    for name in ["common", "builder", "server"] {
+        for (module, code) in modules(name, &sources) {
+            for text in string_literals(&code) {
+                let begins_word = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric());
+                let follows = |at: usize| text[at..].starts_with(|c: char| c.is_ascii_lowercase());
+                let named = ["--", "bloomsday "].iter().find(|word| {
+                    let mut places = text.match_indices(**word);
+                    places.any(|(at, _)| begins_word(at) && follows(at + word.len()))
+                });
+                assert!(named.is_none(), "{name}: {module} names a command or a flag: {text:?}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 500, "only {checked} texts were found");
+}
+
+/// The string literals of `code`, roughly: the quotes of a raw string end it.
+fn string_literals(code: &str) -> Vec<&str> {
+    let (mut found, mut opened) = (Vec::new(), None);
+    let bytes = code.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], opened) {
+            (b'\\', Some(_)) => at += 1,
+            (b'"', Some(start)) => {
+                found.push(&code[start..at]);
+                opened = None;
+            }
+            // The character `"`.
+            (b'\'', None) if bytes[at..].starts_with(b"'\"'") => at += 2,
+            (b'"', None) => opened = Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
 #[test]
 fn every_file_says_what_it_is_and_is_one_thing() {
     for (name, text) in sources() {

@@ -14,6 +14,7 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::Retention;
+use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
@@ -146,6 +147,7 @@ fn the_races() {
                         gates: Gates::default(),
                         accept_change: None,
                         retention: Retention::default(),
+                        remedy_words: Remedy::to_string,
                         dry_run: false,
                     };
                     runtime.block_on(build(&job, store, &meet)).unwrap()

@@ -194,12 +194,12 @@ impl Plan {
 
     /// The error for pages at `place` that need more memory than the budget.
     pub(super) fn over_budget(&self, place: impl Display, needed: u64, budget: u64) -> Error {
-        Error::TooMany {
+        Error::OverBudget {
             name: format!("{}: {place}", self.file.name),
             what: "bytes in memory at once when its pages are unpacked",
             got: needed,
             limit: budget,
-            remedy: "give the build more --memory, or write smaller pages",
+            otherwise: "write smaller pages",
         }
     }
 }
@@ -328,13 +328,14 @@ fn parse(
     let end = file.meta.size - 8 - footer.len() as u64;
     let footer = Footer::read(footer).map_err(|why| corrupt(file, why))?;
     let (column, leaves) = {
-        let _permit = budget.acquire_schema(footer.schema_bytes).ok_or_else(|| Error::TooMany {
-            name: file.name.clone(),
-            what: "bytes of schema in memory",
-            got: footer.schema_bytes,
-            limit: budget.max_schema_bytes(),
-            remedy: "give the build more --memory, or write fewer columns into one file",
-        })?;
+        let _permit =
+            budget.acquire_schema(footer.schema_bytes).ok_or_else(|| Error::OverBudget {
+                name: file.name.clone(),
+                what: "bytes of schema in memory",
+                got: footer.schema_bytes,
+                limit: budget.max_schema_bytes(),
+                otherwise: "write fewer columns into one file",
+            })?;
         let schema = ParquetMetaDataReader::decode_metadata(&footer.schema_alone());
         let schema = schema.map_err(damaged)?;
         let schema = schema.file_metadata().schema_descr();
@@ -342,12 +343,12 @@ fn parse(
     };
     let (column, column_bytes) = budget.share_column(column);
     let kept = (footer.groups * size_of::<ColumnChunk>()) as u64 + column_bytes;
-    budget.keep(kept).map_err(|limit| Error::TooMany {
+    budget.keep(kept).map_err(|limit| Error::OverBudget {
         name: format!("the input, as far as {},", file.name),
         what: "bytes of what is known of its row groups",
         got: kept,
         limit,
-        remedy: "give the build more --memory, or write fewer row groups",
+        otherwise: "write fewer row groups",
     })?;
     let mut chunks = Vec::with_capacity(footer.groups);
     let physical = column.schema().column(0).physical_type() as i64;

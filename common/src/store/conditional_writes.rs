@@ -36,7 +36,8 @@ impl Store {
         key: &str,
         replace: bool,
     ) -> Result<(), Error> {
-        let text = |n: u32| Bytes::from(format!("{n}: bloomsday config check; may be deleted\n"));
+        let text =
+            |n: u32| Bytes::from(format!("{n}: a test of conditional writes; may be deleted\n"));
         let before = records.read(key).await?;
         put_if(records, key, text(1), &before).await?;
         let checked = async {

@@ -51,9 +51,7 @@ impl Store {
             .map(|name| {
                 let key = format!("{folder}/{name}");
                 async move {
-                    let read = records::read(&*self.records, &key, |bytes| {
-                        HistoryEvent::parse(bytes, &key).map_err(|e| e.to_string())
-                    });
+                    let read = records::read(&*self.records, &key, HistoryEvent::parse);
                     match read.await?.state {
                         // It was listed a moment ago: leaving it out could undo a rollback.
                         RecordState::Absent => {

@@ -23,6 +23,7 @@ use crate::key::{self, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome};
 use crate::protocol::RecordState;
 use crate::redact::truncate;
+use crate::remedy::Remedy;
 
 /// Where pointers live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,20 +54,17 @@ impl Marker {
     }
 
     /// What a program with the configuration `here` has to change.
-    fn remedy(&self, here: &Marker) -> String {
+    fn remedy(&self, here: &Marker) -> Remedy {
         let key = self.key.as_deref().map(truncate).unwrap_or_default();
         match (self.pointers.as_str(), here.pointers.as_str()) {
-            ("store", _) => "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into(),
-            ("redis", "redis") => format!("set `pointers_key = \"{key}\"` in bloomsday.toml"),
+            ("store", _) => Remedy::PointersInStore,
+            ("redis", "redis") => Remedy::PointersKey { key },
             ("redis", _) => {
                 let address = self.address.as_deref().map(truncate);
                 let address = address.unwrap_or_else(|| "redis://HOST".into());
-                format!(
-                    "set `pointers = \"{address}\"` in bloomsday.toml, or BLOOMSDAY_POINTERS, with \
-                     `pointers_key = \"{key}\"`"
-                )
+                Remedy::PointersInRedis { address, key }
             }
-            _ => "use a program that knows such a place".into(),
+            _ => Remedy::Upgrade,
         }
     }
 }
@@ -99,7 +97,7 @@ impl Store {
             let place = self.pointers_name().unwrap_or(self.name());
             return Ok(Some(format!(
                 "the history of `{filter}` tells of pointers, and there was not one pointer in {place}: if \
-                 they live elsewhere, name that place (`pointers` in bloomsday.toml, BLOOMSDAY_POINTERS)"
+                 they live elsewhere, name that place"
             )));
         }
         let (key, here) = (key::marker(filter), self.here());
@@ -140,12 +138,12 @@ impl Store {
             read => read?.state,
         };
         let here = self.here();
-        let other = |there: String, remedy: String| Error::OtherPointers {
+        let other = |there: String, remedy: Remedy| Error::OtherPointers {
             key: key.clone(),
             store: self.name().to_owned(),
             there,
             here: here.describe(),
-            remedy,
+            remedy: remedy.into(),
         };
         match state {
             RecordState::Absent => Ok(None),
@@ -153,7 +151,7 @@ impl Store {
             RecordState::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),
             RecordState::Unreadable(why) => {
                 let there = format!("live somewhere, but cannot be read ({})", truncate(&why));
-                Err(other(there, format!("mend it, or delete {key} if this program is right")))
+                Err(other(there, Remedy::MendMarker { key: key.clone() }))
             }
         }
     }

@@ -96,12 +96,12 @@ struct PointersPlace {
 }
 
 /// What a search for the blob to follow found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Following {
     /// This blob.
     Blob(Followed),
-    /// A record that cannot be read: the current filter should stay. The text says what is wrong.
-    Keep(String),
+    /// A record that cannot be read ([`Error::Record`]): the current filter should stay.
+    Keep(Error),
     /// There is no pin, and none of these days has a pointer.
     NotFound(Vec<Day>),
 }

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{Pin, Pointer};
 use crate::protocol::{self, Step};
+use crate::remedy::Remedy;
 
 impl Store {
     /// Reads the pointer of a day.
@@ -129,15 +130,16 @@ impl Store {
         days: &[Day],
         now: Timestamp,
     ) -> Result<Following, Error> {
-        let unreadable = |key: String, why: String, remedy: String| {
-            Following::Keep(Error::Record { key, why, remedy }.to_string())
+        let unreadable = |key: String, why: String, remedy: Remedy| {
+            Following::Keep(Error::Record { key, why, remedy: remedy.into() })
         };
         // At the same time, so that the check adds no latency.
         let (pin, ()) = futures::try_join!(self.pin(filter), self.check_pointers(filter))?;
         match protocol::follow_pin(&pin.state, now) {
             Step::Follow(followed) => return Ok(Following::Blob(followed)),
             Step::Keep { why } => {
-                return Ok(unreadable(key::pin(filter), why, format!("unpin {filter}")));
+                let remedy = Remedy::RemovePin { filter: filter.to_string() };
+                return Ok(unreadable(key::pin(filter), why, remedy));
             }
             Step::Continue => {}
         }
@@ -146,7 +148,11 @@ impl Store {
             match protocol::follow_pointer(*day, &read.state) {
                 Step::Follow(followed) => return Ok(Following::Blob(followed)),
                 Step::Keep { why } => {
-                    let remedy = format!("repoint {filter} {day} --to DAY");
+                    let remedy = Remedy::ReplacePointer {
+                        filter: filter.to_string(),
+                        day: day.to_string(),
+                        to: None,
+                    };
                     return Ok(unreadable(key::pointer(filter, *day), why, remedy));
                 }
                 Step::Continue => {}

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::output::{mebibytes, thousands};
+use crate::remedy;
 use crate::sample_data::{self, COLUMN, user};
 
 /// IDs of the two trials. Of fewer than a million a build samples each, which it does not of a day's.
@@ -98,6 +99,7 @@ impl Workload {
             gates: Default::default(),
             accept_change: None,
             retention: Default::default(),
+            remedy_words: remedy::words,
             dry_run: false,
         };
         Ok(build(&job, &store, &|_| ()).await?.seconds)

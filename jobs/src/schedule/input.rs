@@ -9,6 +9,7 @@ use bloomsday_builder::{Window, source};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Kind;
 
+use crate::remedy::explain;
 use crate::scheduling::rules::Found;
 
 /// The file that Spark, Hadoop and many others write last.
@@ -93,7 +94,7 @@ pub(super) async fn check_input(
                 error if error.kind() == Kind::NotFound => Reason::Input,
                 _ => return Err(error),
             };
-            let waits = Some(Waits { reason, why: error.to_string() });
+            let waits = Some(Waits { reason, why: explain(&error, error.remedy()) });
             Ok(InputState { found: Found::Nothing, waits })
         }
     }

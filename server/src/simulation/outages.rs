@@ -275,7 +275,7 @@ fn an_unreadable_pin_keeps_what_answers_and_says_so() {
         assert_eq!(reload(&process).await, ReloadOutcome::Failed);
         let status = process.status();
         assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest));
-        assert!(error(&status).contains("unpin rt"), "{}", error(&status));
+        assert!(error(&status).contains("remove the pin of `rt`"), "{}", error(&status));
         scene.store.remove("rt/pin").await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
     });

@@ -1,0 +1,74 @@
+//! Remedies as the commands and settings of this program: the one place that knows both. The libraries name
+//! what to do as data.
+
+use std::fmt::Display;
+
+use bloomsday_common::remedy::Remedy;
+
+/// The text of an error, with its remedy as what to type.
+pub(crate) fn explain(error: &impl Display, remedy: Option<Remedy>) -> String {
+    let text = error.to_string();
+    remedy.map_or(text.clone(), |remedy| remedy.reword(&text, words))
+}
+
+/// What to type, or what to write in the configuration.
+pub(crate) fn words(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::ReplacePointer { filter, day, to } => {
+            let to = to.as_deref().unwrap_or("DAY");
+            format!("with `bloomsday repoint {filter} {day} --to {to}`")
+        }
+        Remedy::RemovePin { filter } => format!("with `bloomsday unpin {filter}`"),
+        Remedy::UseBlob { filter, day, blob } => {
+            format!("bloomsday repoint {filter} {day} --to {blob}")
+        }
+        Remedy::BuildFirst => {
+            "`bloomsday build` makes the folder with the first day it publishes".into()
+        }
+        Remedy::ReadAgain => "look at `bloomsday status` and repeat".into(),
+        Remedy::NamePointers => "If the pointers live elsewhere (`pointers = \"redis://HOST\"` or \
+             BLOOMSDAY_POINTERS), name that place"
+            .into(),
+        Remedy::PointersInStore => {
+            "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into()
+        }
+        Remedy::PointersKey { key } => format!("set `pointers_key = \"{key}\"` in bloomsday.toml"),
+        Remedy::PointersInRedis { address, key } => format!(
+            "set `pointers = \"{address}\"` in bloomsday.toml, or BLOOMSDAY_POINTERS, with \
+             `pointers_key = \"{key}\"`"
+        ),
+        Remedy::MoreMemory => "give the build more --memory".into(),
+        Remedy::OtherMemory => "change --memory".into(),
+        Remedy::LargerFpp => "with a larger --fpp".into(),
+        Remedy::AllowMissingDays => "--window-missing allow (`window_missing = \"allow\"`)".into(),
+        Remedy::AcceptChange => "build again with --accept-change 'why'".into(),
+        // What names nothing of this program needs no other words.
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::error::Error as StoreError;
+
+    use crate::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_library_says_what_to_type() {
+        let to = Some("rt/blobs/x.bloom".to_owned());
+        let (filter, day) = ("rt".to_owned(), "2026-11-19".to_owned());
+        let record = StoreError::Record {
+            key: "rt/pointers/2026-11-19".into(),
+            why: "it is empty".into(),
+            remedy: Box::new(Remedy::ReplacePointer { filter, day, to }),
+        };
+        assert!(!record.to_string().contains("bloomsday"), "{record}");
+        assert_eq!(
+            Error::from(record).to_string(),
+            "rt/pointers/2026-11-19 cannot be read: it is empty; mend it by hand, or with `bloomsday \
+             repoint rt 2026-11-19 --to rt/blobs/x.bloom`"
+        );
+    }
+}
