@@ -8,7 +8,7 @@ use std::time::Instant;
 use bloomsday_builder::fill;
 use bloomsday_builder::partition::{PartitionWriter, Partitions};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
-use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::hash::{IdHash, Xxh3, mix64};
 use fastbloom::BloomFilter;
 
 use crate::Options;
@@ -104,10 +104,9 @@ pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
     Arc::into_inner(partitions).expect("all feeders are finished")
 }
 
-/// Odd multipliers are bijections; folded so that high and low bits both look random.
+/// A bijection, so all hashes are different.
 fn hash(number: u64) -> Xxh3 {
-    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Xxh3((hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93))
+    Xxh3(mix64(number))
 }
 
 /// Peers, and our own filter the naive way: nanoseconds an ID of each.

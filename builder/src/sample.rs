@@ -3,7 +3,7 @@
 //!
 //! Lookups by hash would not detect a wrong hash; the sampled IDs are hashed again.
 
-use bloomsday_common::hash::IdHash;
+use bloomsday_common::hash::{IdHash, mix64};
 
 /// About this many rows of the day are chosen.
 const TARGET_ROWS: u64 = 1 << 20;
@@ -60,7 +60,7 @@ impl Sample {
         while self.lengths.len() * size_of::<u16>() + self.bytes.len() > self.max_bytes {
             self.halve();
         }
-        self.random = (self.random ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        self.random = mix64(self.random ^ hash);
         // A number below 2 × stride − 1, by Lemire's fast range; its mean is stride − 1.
         let numbers = u128::from(self.stride.saturating_mul(2) - 1);
         self.skip = ((u128::from(self.random) * numbers) >> u64::BITS) as u64;

@@ -142,13 +142,34 @@ pub fn mix64(x: u64) -> u64 {
 /// Number `i` of the sequence that SplitMix64 makes from `seed`, counted from 0.
 ///
 /// ```
-/// use bloomsday_common::hash::splitmix64;
+/// use bloomsday_common::hash::{SplitMix64, splitmix64};
 ///
 /// assert_eq!(splitmix64(0, 0), 0xe220_a839_7b1d_cdaf); // the published sequence
 /// assert_ne!(splitmix64(0, 1), splitmix64(1, 1));
+///
+/// let mut sequence = SplitMix64::new(7);
+/// assert_eq!([sequence.draw(), sequence.draw()], [splitmix64(7, 0), splitmix64(7, 1)]);
 /// ```
 pub fn splitmix64(seed: u64, i: u64) -> u64 {
     mix64(seed.wrapping_add(i.wrapping_mul(SPLITMIX_GAMMA)))
+}
+
+/// The sequence of [`splitmix64`], one number after the other. Not for secrets.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The sequence that begins at `seed`.
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        let number = mix64(self.0);
+        self.0 = self.0.wrapping_add(SPLITMIX_GAMMA);
+        number
+    }
 }
 
 /// The increment of SplitMix64: 2^64 divided by the golden ratio, made odd.

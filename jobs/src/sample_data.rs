@@ -4,6 +4,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use bloomsday_common::hash::mix64;
+
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -18,12 +20,7 @@ const GROUP_ROWS: usize = 1 << 18;
 
 /// The `n`th user's device ID: 32 hex characters that look random and are always the same.
 pub(crate) fn user(n: u64) -> String {
-    let mix = |i: u64| {
-        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z ^ (z >> 31)
-    };
-    format!("{:016x}{:016x}", mix(2 * n + 1), mix(2 * n + 2))
+    format!("{:016x}{:016x}", mix64(2 * n), mix64(2 * n + 1))
 }
 
 /// Writes IDs as one file, compressed as Spark does.

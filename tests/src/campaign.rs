@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use bloomsday_common::hash::{SplitMix64, mix64};
+
 /// Whether campaigns run at full size.
 pub fn full() -> bool {
     std::env::var("BLOOMSDAY_CAMPAIGN").is_ok_and(|size| size == "full")
@@ -52,9 +54,9 @@ pub fn on_threads(threads: u64, count: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Random numbers that a printed seed repeats. SplitMix64 (Steele, Lea & Flood 2014).
+/// Random numbers that a printed seed repeats.
 #[derive(Clone)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// Starts from `BLOOMSDAY_SEED`, else from the clock, and prints the seed: a failed test shows it.
@@ -65,20 +67,17 @@ impl Random {
             |seed| seed.parse().expect("BLOOMSDAY_SEED is a number"),
         );
         println!("to repeat this: BLOOMSDAY_SEED={seed}");
-        Random(seed)
+        Random(SplitMix64::new(seed))
     }
 
     /// Numbers of their own for one of several threads or cases.
     pub fn branch(&self, n: u64) -> Random {
-        Random(self.0 ^ Random(n).draw())
+        Random(SplitMix64::new(self.clone().draw() ^ mix64(n)))
     }
 
     /// Any number.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// A number below `limit`, which is not zero.

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bloomsday_common::hash::SplitMix64;
+
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::user;
@@ -271,12 +273,8 @@ fn no_flipped_byte_kills_a_build_or_takes_its_memory() {
     ];
     let seed = std::env::var("BLOOMSDAY_SEED").map_or(1, |n| n.parse::<u64>().unwrap());
     println!("BLOOMSDAY_SEED={seed}");
-    let mut random = seed;
-    let mut next = |below: usize| {
-        random =
-            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) as usize % below
-    };
+    let mut random = SplitMix64::new(seed);
+    let mut next = |below: usize| random.draw() as usize % below;
     let mut codes = std::collections::BTreeMap::<i32, u64>::new();
     let mut most = 0;
     for flip in 0..flips {

@@ -203,7 +203,7 @@ fn is_set(bits: &[u64], at: usize) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use bloomsday_common::hash::Xxh3;
+    use bloomsday_common::hash::{Xxh3, mix64};
     use proptest::prelude::*;
 
     use super::*;
@@ -244,7 +244,7 @@ mod tests {
             lens in proptest::collection::vec(1..=HASHES_PER_CHUNK, 1..9),
         ) {
             let distinct = (n * percent_distinct).div_ceil(100);
-            let spread = |i: u64| seed.wrapping_add(i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let spread = |i: u64| mix64(seed.wrapping_add(i));
             let hash = |i: u64| Xxh3(spread(i % distinct) >> PARTITION_BITS);
             assert_a_set_is_left(&(0..n).map(hash).collect::<Vec<_>>(), &lens);
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_few_hashes_made_to_collide_among_many_are_still_told_apart() {
-        let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> PARTITION_BITS);
+        let spread = |i: u64| Xxh3(mix64(i) >> PARTITION_BITS);
         // Neighbours have the same slot of every table there is.
         let collide = (0..400).map(|i| Xxh3(7 + i % 390));
         let hashes: Vec<Xxh3> = (1..8_000).map(spread).chain(collide).collect();

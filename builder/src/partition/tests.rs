@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use bloomsday_common::filter::{Layout, Shape};
-use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::hash::{IdHash, Murmur3, Xxh3, mix64};
 use proptest::prelude::*;
 
 use super::slab::{HASHES_PER_CHUNK, PARTITION_BITS, Partition, Slab, place};
@@ -61,7 +61,7 @@ proptest! {
         threads in 1usize..4,
         budget in prop_oneof![Just(0u64), Just(30_000), Just(u64::MAX)],
     ) {
-        let spread = |i: u64| ((i % distinct) ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let spread = |i: u64| mix64((i % distinct) ^ seed);
         let one: Vec<Xxh3> = (0..n as u64).map(|i| Xxh3(spread(i))).collect();
         let two: Vec<Murmur3> = one.iter().map(|h| Murmur3(h.0, !h.0)).collect();
         let expected: Vec<Xxh3> = one.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
@@ -94,7 +94,7 @@ fn hashes_made_to_collide_are_still_counted_exactly_and_soon() {
 
 #[test]
 fn a_large_partition_is_split_and_stays_exact() {
-    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> PARTITION_BITS);
+    let spread = |i: u64| Xxh3(mix64(i) >> PARTITION_BITS);
     let hashes = (0..300_000).map(|i| spread(i % 200_000)).collect();
     assert_a_set_is_left(hashes, 2);
 }
@@ -107,7 +107,7 @@ fn spilled(n: u64, times: u64, slabs: u64) -> (u64, u64) {
     let partitions: Partitions<Xxh3> = Partitions::new(budget, folder.path());
     let file = partitions.spill.file().unwrap();
     let mut writer = PartitionWriter::new(&partitions);
-    let hashes = (0..times * n).map(|i| Xxh3((i % n).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let hashes = (0..times * n).map(|i| Xxh3(mix64(i % n)));
     hashes.for_each(|hash| writer.push(hash));
     assert!(file.metadata().unwrap().len() > 0, "it never had to spill on its way");
     writer.finish().unwrap();
@@ -138,7 +138,7 @@ fn what_is_spilled_is_written_again_only_where_it_has_duplicates_or_lies_in_smal
 #[test]
 fn more_hashes_in_one_list_than_a_table_has_places_for_are_still_counted_exactly() {
     // They differ only in bits by which no partition is split.
-    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (PARTITION_BITS + 10));
+    let spread = |i: u64| Xxh3(mix64(i) >> (PARTITION_BITS + 10));
     let hashes = (0..120_000).map(|i| spread(i % 80_000)).collect();
     assert_a_set_is_left(hashes, 2);
 }
@@ -156,7 +156,7 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
     let folder = tempfile::tempdir().unwrap();
     let partitions: Partitions<Xxh3> = Partitions::new(u64::MAX, folder.path());
     let mut writer = PartitionWriter::new(&partitions);
-    let others = (1..=1_000_u64).map(|i| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let others = (1..=1_000_u64).map(|i| Xxh3(mix64(i)));
     for other in others {
         // Zero too is a hash like any other.
         (0..1_000).for_each(|_| writer.push(Xxh3(0)));
@@ -175,7 +175,7 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
 fn fed_with(n: u64, budget: u64, folder: &std::path::Path) -> Partitions<Xxh3> {
     let partitions = Partitions::new(budget, folder);
     let mut writer = PartitionWriter::new(&partitions);
-    let spread = |i: u64| Xxh3(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let spread = |i: u64| Xxh3(mix64(i));
     (0..n).for_each(|i| writer.push(spread(i % (n / 2))));
     writer.finish().unwrap();
     partitions

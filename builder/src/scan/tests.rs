@@ -12,6 +12,7 @@ use arrow_array::{
 };
 use arrow_schema::Field;
 use bloomsday_common::error::Kind;
+use bloomsday_common::hash::mix64;
 use object_store::ObjectStoreExt;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, GzipLevel};
@@ -375,7 +376,7 @@ fn no_flipped_bit_takes_down_more_than_the_scan() {
 fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
-    let ids: Vec<String> = (0..300_000).map(|i| format!("{:016x}", scramble(i))).collect();
+    let ids: Vec<String> = (0..300_000).map(|i| format!("{:016x}", mix64(i))).collect();
     let gzip = WriterProperties::builder()
         .set_dictionary_enabled(false)
         .set_compression(Compression::GZIP(GzipLevel::try_new(1).unwrap()))
@@ -523,10 +524,6 @@ fn zigzag(value: i64) -> Vec<u8> {
     }
     bytes.push(rest as u8);
     bytes
-}
-
-fn scramble(i: u64) -> u64 {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 fn write(path: &std::path::Path, ids: &[String], properties: WriterProperties) {

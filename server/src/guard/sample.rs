@@ -17,8 +17,10 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use bloomsday_common::hash::SplitMix64;
+
 pub(crate) use self::intervals::{Intervals, SharedIntervals};
-use crate::random::{Sequence, random};
+use crate::random::random;
 
 /// The size of a sample: 256 KiB for a filter. The buffers of its thread slots take half as much.
 const MAX_SAMPLED: usize = 4096;
@@ -66,14 +68,14 @@ struct Reservoir {
     max_replaced: usize,
     /// How many IDs were offered in it.
     offered: u64,
-    random: Sequence,
+    random: SplitMix64,
 }
 
 impl Sample {
     pub(crate) fn new() -> Sample {
         // All memory now: no lookup allocates.
         let (ids, replaced) = (Vec::with_capacity(MAX_SAMPLED), Vec::with_capacity(MAX_SAMPLED));
-        let (began, random) = (Instant::now(), Sequence::from(random()));
+        let (began, random) = (Instant::now(), SplitMix64::new(random()));
         Sample {
             reservoir: Mutex::new(Reservoir {
                 ids,
@@ -144,7 +146,7 @@ impl Reservoir {
         self.advance_window(Instant::now());
         for id in ids {
             self.offered += 1;
-            let random = self.random.next() >> 32;
+            let random = self.random.draw() >> 32;
             // Vitter 1985, Algorithm R: each ID of the window has the same probability.
             if self.replaced.len() < self.max_replaced {
                 // Any place, so that old IDs fade out instead of ending at a moment.

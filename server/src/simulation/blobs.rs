@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
+use bloomsday_common::hash::mix64;
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bytes::Bytes;
@@ -50,7 +51,7 @@ pub(super) fn rt() -> FilterName {
 
 /// The `n`th user's ID.
 pub(super) fn user(n: u64) -> [u8; 16] {
-    u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes()
+    (u128::from(mix64(n)) << 64 | u128::from(n)).to_le_bytes()
 }
 
 /// The `n`th day of the month, before it for a negative `n`.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use bloomsday_common::filter::PinnedFilter;
+use bloomsday_common::hash::mix64;
 
 use super::process::on_a_paused_clock;
 use super::steady_state::{id, serve};
@@ -79,8 +80,7 @@ fn counting_and_sampling_beside_neither() {
 async fn measure(n: u64) {
     let (process, silent) = (serve(n, Guard::Warn).await, serve(n, Guard::Off).await);
     // Half of them are in the filter, in an order that no cache foresees.
-    let ids: Vec<[u8; 32]> =
-        (0..QUESTIONS).map(|i| id(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (2 * n))).collect();
+    let ids: Vec<[u8; 32]> = (0..QUESTIONS).map(|i| id(mix64(i) % (2 * n))).collect();
     let handle = process.handle();
     let mut reader = handle.reader();
     let generation = process.generation().expect("it is loaded");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::hash::SplitMix64;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::pointer::{Pin, Pointer};
 use bloomsday_common::store::Store;
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
 use super::flaky_store::{Fault, FlakyStore};
 use super::oracle::{Oracle, Record, Records, Seen, Target};
-use super::process::{FakeClock, Process, next_random, on_a_paused_clock, seed_jitter};
+use super::process::{FakeClock, Process, on_a_paused_clock, seed_jitter};
 use crate::cache::Cache;
 use crate::handle::Reader;
 use crate::status::State;
@@ -84,7 +85,7 @@ fn month(seed: u64) {
 
 /// One simulated month.
 struct Month {
-    random: u64,
+    random: SplitMix64,
     store: Arc<FlakyStore>,
     clock: FakeClock,
     config: Config,
@@ -103,12 +104,11 @@ struct Month {
 
 impl Month {
     async fn begin(seed: u64) -> Month {
-        let mut random = seed;
+        let mut random = SplitMix64::new(seed);
         let midnight: Timestamp = format!("{FIRST_DAY}T00:00:00Z").parse().unwrap();
         let clock = FakeClock::new(midnight);
         let mut config = Config::new("", vec![FilterConfig::new(rt())]);
-        config.filters[0].guard =
-            [Guard::Warn, Guard::Hold][(next_random(&mut random) % 2) as usize];
+        config.filters[0].guard = [Guard::Warn, Guard::Hold][(random.draw() % 2) as usize];
         // Files are slow, so only some months have a cache.
         let cache = (seed % 8 == 7).then(|| tempfile::TempDir::new().unwrap());
         config.cache_dir = cache.as_ref().map(|folder| folder.path().to_owned());
@@ -166,7 +166,7 @@ impl Month {
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        next_random(&mut self.random) % n
+        self.random.draw() % n
     }
 
     fn tell(&mut self, what: String) {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use bloomsday_common::hash::SplitMix64;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 use jiff::{SignedDuration, Timestamp};
@@ -18,23 +19,22 @@ use crate::generation::Generation;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::memory_check::MemoryCheck;
 use crate::poller::{PollLoops, PollerHandle, ReloadRequest};
-pub(crate) use crate::random::next_random;
 use crate::status::{FilterStatus, Reloaded};
 
 thread_local! {
     /// The seed of the jitter in this thread's simulation.
-    static JITTER: Cell<u64> = const { Cell::new(0) };
+    static JITTER: Cell<SplitMix64> = Cell::new(SplitMix64::new(0));
 }
 
 /// Sets the seed of this thread's jitter.
 pub(crate) fn seed_jitter(seed: u64) {
-    JITTER.set(seed);
+    JITTER.set(SplitMix64::new(seed));
 }
 
 fn jitter() -> u64 {
-    let mut state = JITTER.get();
-    let random = next_random(&mut state);
-    JITTER.set(state);
+    let mut sequence = JITTER.get();
+    let random = sequence.draw();
+    JITTER.set(sequence);
     random
 }
 

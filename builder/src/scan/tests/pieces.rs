@@ -53,7 +53,7 @@ fn every_fixture_gives_the_same_in_pieces() {
 fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
-    let ids: Vec<String> = (0..20_000).map(|i| format!("{:016x}", scramble(i % 7_000))).collect();
+    let ids: Vec<String> = (0..20_000).map(|i| format!("{:016x}", mix64(i % 7_000))).collect();
     let properties = WriterProperties::builder()
         .set_dictionary_enabled(dictionary)
         .set_data_page_row_count_limit(500)
@@ -181,8 +181,7 @@ fn a_page_without_room_or_that_claims_too_little_is_refused_before_it_is_fetched
 #[test]
 fn pieces_of_many_chunks_at_once_are_all_there() {
     let dir = tempfile::tempdir().unwrap();
-    let ids: Vec<String> =
-        (0..400_000).map(|i| format!("{:032x}", u128::from(scramble(i)))).collect();
+    let ids: Vec<String> = (0..400_000).map(|i| format!("{:032x}", u128::from(mix64(i)))).collect();
     for (name, page_rows, dictionary) in
         [("a", 20_000, true), ("b", 400_000, false), ("c", 5_000, false)]
     {

@@ -7,7 +7,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::random::{Sequence, random};
+use bloomsday_common::hash::SplitMix64;
+
+use crate::random::random;
 
 /// One lookup of this many is sampled.
 pub(crate) const SAMPLE_ONE_IN: u64 = 128;
@@ -15,9 +17,9 @@ pub(crate) const SAMPLE_ONE_IN: u64 = 128;
 /// The number of lookups to the next sampled one, at least 1.
 ///
 /// Devroye 1986, §X.2: the inverse of the geometric distribution.
-fn next_interval(random: &mut Sequence) -> u64 {
+fn next_interval(random: &mut SplitMix64) -> u64 {
     // Above 0 and up to 1: its logarithm is a number.
-    let chance = ((random.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    let chance = ((random.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     // The compiler makes it a constant.
     let not_sampled = (1.0 - 1.0 / SAMPLE_ONE_IN as f64).ln();
     1 + (chance.ln() / not_sampled) as u64
@@ -26,20 +28,20 @@ fn next_interval(random: &mut Sequence) -> u64 {
 /// The intervals of one owner, in its own count.
 pub(crate) struct Intervals {
     next: u64,
-    random: Sequence,
+    random: SplitMix64,
 }
 
 impl Intervals {
     /// For a count that begins at 0. Without a sample, no lookup is sampled.
     pub(crate) fn new(is_sampled: bool) -> Intervals {
         if !is_sampled {
-            return Intervals { next: u64::MAX, random: Sequence::from(0) };
+            return Intervals { next: u64::MAX, random: SplitMix64::new(0) };
         }
         Intervals::from(0, random())
     }
 
     fn from(begin: u64, seed: u64) -> Intervals {
-        let mut random = Sequence::from(seed);
+        let mut random = SplitMix64::new(seed);
         Intervals { next: begin + next_interval(&mut random) - 1, random }
     }
 
