@@ -11,6 +11,7 @@
 //! | [`key`] | the names of filters and blobs, and where each object is in the store |
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
+//! | [`atomic_file`] | writes a file completely or not at all |
 //! | [`store`] | every read and write; does what [`protocol`] decides |
 //! | [`redact`] | foreign text in messages: on one line, cut, without secrets |
 //! | [`mod@crash_point`] | named places at which a test kills a program |
@@ -71,6 +72,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod atomic_file;
 pub mod blob;
 pub mod crash_point;
 pub mod day;

@@ -14,13 +14,14 @@
 mod place;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bloomsday_common::atomic_file::{self, Step};
 use bloomsday_common::blob::RawBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::{BlobKey, FilterName};
@@ -43,8 +44,6 @@ const LAYOUT: u32 = 1;
 const MAX_RECORD_BYTES: u64 = 16 << 10;
 /// The time limit to read a record.
 const RECORD_DEADLINE: Duration = Duration::from_secs(5);
-/// How many names are tried for a new file, where something else has the first.
-const MAX_NAMES: u32 = 8;
 
 /// The content of the marker; with a blob, that of a record.
 #[derive(Serialize, Deserialize)]
@@ -173,9 +172,9 @@ impl Cache {
         let folder = copy.parent().expect("a copy lies in its filter's folder");
         make_folder(folder)?;
         if !is_file(&copy) || fs::symlink_metadata(&copy)?.len() != bytes.len() as u64 {
-            write_durably(&copy, bytes, crash_point)?;
+            write_durably(&copy, bytes, stop_for_tests)?;
         }
-        write_durably(&folder.join(FOLLOWED), &self.record_of(Some(key)), crash_point)?;
+        write_durably(&folder.join(FOLLOWED), &self.record_of(Some(key)), stop_for_tests)?;
         for entry in fs::read_dir(folder)? {
             let other = entry?.path();
             if other != copy && is_copy(&other) && is_file(&other) {
@@ -306,41 +305,17 @@ fn read_record(path: &Path) -> io::Result<Option<Record>> {
     Ok(record.filter(|record| record.bloomsday_cache == LAYOUT))
 }
 
-/// Writes or replaces a file, completely or not at all. It calls `step` with the name of each step.
-fn write_durably(path: &Path, bytes: &[u8], step: fn(&'static str)) -> io::Result<()> {
-    let (mut file, temporary) = create_temporary(path)?;
-    let mut write = || {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        step("cache-staged");
-        if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
-            return Err(not_a("file", path));
-        }
-        fs::rename(&temporary, path)?;
-        step("cache-renamed");
-        Ok(())
-    };
-    write().inspect_err(|_: &io::Error| {
-        // Half a blob would only fill the disk; if this fails, too, the next write tries again.
-        let _ = fs::remove_file(&temporary);
-    })?;
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+/// Writes or replaces a regular file, completely or not at all.
+fn write_durably(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(not_a("file", path));
+    }
+    atomic_file::write(path, bytes, done)
 }
 
-/// Makes a new file in the folder of `path`. A file that an earlier write left is replaced; if
-/// something else has the name, another name is tried.
-fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
-    let mut last = None;
-    for n in 0..MAX_NAMES {
-        let temporary = path.with_extension(if n == 0 { "new".into() } else { format!("new{n}") });
-        if is_file(&temporary) {
-            fs::remove_file(&temporary)?;
-        }
-        match File::create_new(&temporary) {
-            Ok(file) => return Ok((file, temporary)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = Some(e),
-            Err(e) => return Err(e),
-        }
-    }
-    Err(last.expect("at least one name was tried"))
+fn stop_for_tests(step: Step) {
+    crash_point(match step {
+        Step::Staged => "cache-staged",
+        Step::Renamed => "cache-renamed",
+    });
 }

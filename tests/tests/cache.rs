@@ -146,6 +146,11 @@ fn put(what: &str, place: &Path, outside: &Path) {
     }
 }
 
+/// The file that is renamed to `place` when it is complete.
+fn temporary_of(place: &Path, end: &str) -> PathBuf {
+    place.with_file_name(format!(".{}.{end}", place.file_name().unwrap().to_str().unwrap()))
+}
+
 #[test]
 fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
     let backend = Backend::local();
@@ -157,8 +162,10 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
         .map(|path| path.strip_prefix(&pattern).unwrap().to_owned())
         .collect();
     assert!(places.len() >= 3, "{places:?}");
-    let temporary: Vec<PathBuf> =
-        places.iter().flat_map(|p| [p.with_extension("tmp"), p.with_extension("new")]).collect();
+    let temporary: Vec<PathBuf> = places
+        .iter()
+        .flat_map(|place| ["tmp", "tmp1"].map(|end| temporary_of(place, end)))
+        .collect();
     places.extend(temporary);
     places.extend(["rt", "rt/blobs", "rt/blobs/sub", "rt/unknown"].map(PathBuf::from));
     let marker = files(&pattern).into_keys().find(|p| p.parent() == Some(&pattern));

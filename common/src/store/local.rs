@@ -1,5 +1,5 @@
 //! [`LocalRecords`]: records in a local folder. It has no conditional writes of its own, so they are made
-//! of a lock, a comparison, a temporary file, fsync and rename.
+//! of a lock, a comparison and an atomic write.
 //!
 //! Our programs take the lock. A person's editor does not: an edit between our comparison and our
 //! rename, microseconds later, is lost.
@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use super::objects::ObjectRecords;
 use super::record::Precondition;
 use super::records::RecordStore;
+use crate::atomic_file::{self, Step};
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;
@@ -112,25 +113,13 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
     if found != expected {
         return Err(Error::Changed { key: key.to_owned(), now: "somebody wrote it".into() });
     }
-    // One name is enough under the lock, and what a crash leaves there is simply removed.
-    let name = path.file_name().expect("a key has a name").to_string_lossy();
-    let temporary = parent.join(format!(".{name}.tmp"));
-    let write = || {
-        // Made anew: a link that somebody left under this name must not be written through.
-        match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = File::create_new(&temporary)?;
-        file.write_all(new)?;
-        file.sync_all()?;
-        crash_point("pointer-staged");
-        fs::rename(&temporary, &path)?;
-        crash_point("pointer-renamed");
-        // Without this the rename itself may not survive a power failure.
-        File::open(&parent)?.sync_all()
+    let done = |step| {
+        crash_point(match step {
+            Step::Staged => "pointer-staged",
+            Step::Renamed => "pointer-renamed",
+        });
     };
-    write().map_err(failed("write"))
+    atomic_file::write(&path, new, done).map_err(failed("write"))
 }
 
 /// Takes a lock, and writes into it who did.

@@ -3,12 +3,12 @@
 //! Both, because Prometheus can scrape a scheduler that keeps running, while a run from a timer (`--once`)
 //! ends before a scrape: its file remains.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomsday_common::atomic_file;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::server::conn::http1;
@@ -95,13 +95,10 @@ impl Metrics {
 
     /// Replaces the file atomically: a reader sees the old or the new one.
     pub(super) fn write(&self, file: &Path) -> Result<(), Error> {
-        let doing = || format!("write the metrics to {}", file.display());
-        let system = |source| Error::System { doing: doing(), source };
-        let mut temporary = file.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let mut out = std::fs::File::create(&temporary).map_err(system)?;
-        out.write_all(&self.text()).map_err(system)?;
-        std::fs::rename(&temporary, file).map_err(system)
+        atomic_file::write(file, &self.text(), |_| {}).map_err(|source| {
+            let doing = format!("write the metrics to {}", file.display());
+            Error::System { doing, source }
+        })
     }
 
     /// Answers scrapes for as long as the program runs. Returns the address it listens on.

@@ -478,7 +478,9 @@ fn pipes_where_the_cache_writes_delay_no_answer_and_are_left_alone() {
         until_cached(folder.path()).await;
         let new = made(0, Kind::Good);
         // Opening one to write would wait for ever.
-        let pipes = ["new", "new1"].map(|end| copy_of(&scene, new).with_extension(end));
+        let copy = copy_of(&scene, new);
+        let name = copy.file_name().unwrap().to_str().unwrap();
+        let pipes = ["tmp", "tmp1"].map(|end| copy.with_file_name(format!(".{name}.{end}")));
         for pipe in &pipes {
             let made = std::process::Command::new("mkfifo").arg(pipe).status();
             assert!(made.unwrap().success());
