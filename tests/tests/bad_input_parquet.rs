@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bloomsday_common::hash::SplitMix64;
 
-use arrow_array::{ArrayRef, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::user;
 use bloomsday_tests::measured::{self, Measured};
@@ -95,6 +95,45 @@ fn a_bomb_in_any_codec_is_read_or_refused_within_the_memory() {
             assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name}: {} MiB", ran.touched_kib >> 10);
         }
     }
+}
+
+#[test]
+fn wide_footers_of_many_files_stay_within_the_memory() {
+    const MEMORY_MIB: u64 = 256;
+    const COLUMNS: usize = 1_500;
+    const GROUPS: usize = 60;
+    const FILES: usize = 32;
+    let backend = Backend::local();
+    let input = folder(&backend).join("wide");
+    fs::create_dir(&input).unwrap();
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..GROUPS as u64).map(user)));
+    let zeros: ArrayRef = Arc::new(Int32Array::from(vec![0; GROUPS]));
+    let others = (0..COLUMNS).map(|n| (format!("column_with_a_long_name_{n}"), zeros.clone()));
+    let columns = [("id".to_owned(), ids)].into_iter().chain(others);
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let first = input.join("0.parquet");
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(Some(1))
+        .build();
+    let file = fs::File::create(&first).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let bytes = fs::read(&first).unwrap();
+    let footer = u32::from_le_bytes(*bytes[..bytes.len() - 4].last_chunk().unwrap());
+    // Decoded, each takes several times as much; all of them at once would exceed the memory.
+    assert!(u64::from(footer) * FILES as u64 > MEMORY_MIB << 20, "{footer} bytes of footer");
+    for n in 1..FILES {
+        fs::hard_link(&first, input.join(format!("{n}.parquet"))).unwrap();
+    }
+    let ran = measured::build(&backend, &input, &format!("{MEMORY_MIB}MiB"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = format!("\"rows\":{},", FILES * GROUPS);
+    assert!(ran.stdout.contains(&rows), "{}", ran.stdout);
+    let mib = ran.touched_kib >> 10;
+    assert!(mib < MEMORY_MIB + 64, "{mib} MiB were touched");
+    println!("{FILES} footers of {} MB: {mib} MiB", footer / 1_000_000);
 }
 
 #[test]
