@@ -17,8 +17,10 @@ use crate::memory::Buffer;
 
 /// The first bytes of every blob.
 pub const MAGIC: [u8; 8] = *b"BLOOMSDY";
-/// The format version that this program reads and writes.
-pub const VERSION: u16 = 0;
+/// The format version that this program writes. It is frozen.
+pub const VERSION: u16 = 1;
+/// The oldest version that it reads. Version 0, of before the first release, differs in this number only.
+const OLDEST_VERSION: u16 = 0;
 /// The body begins at a multiple of this.
 const ALIGNMENT: usize = 4096;
 /// Magic, version and length of the record.
@@ -27,6 +29,19 @@ const FIXED_BYTES: usize = 14;
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 /// How many fixed IDs the probe vector has.
 const PROBE_IDS: usize = 64;
+
+/// The format version of a blob that was opened, by its bytes.
+///
+/// ```
+/// use bloomsday_common::blob;
+///
+/// assert_eq!(blob::version(b"BLOOMSDY\x01\0"), Some(blob::VERSION));
+/// assert_eq!(blob::version(b"BLOOMSDY"), None);
+/// ```
+pub fn version(blob: &[u8]) -> Option<u16> {
+    let bytes = blob.strip_prefix(&MAGIC)?.first_chunk()?;
+    Some(u16::from_le_bytes(*bytes))
+}
 
 /// What a blob states about its filter.
 #[derive(Clone, Debug, PartialEq)]
@@ -287,7 +302,7 @@ fn check_kernel(filter: &Filter) -> Result<(), String> {
 /// The record of version 0. Frozen with the first tagged release: bincode is positional, so a changed
 /// field is a new version with a struct of its own.
 #[derive(Encode, Decode)]
-struct RecordV0 {
+struct RecordV1 {
     filter: String,
     day: String,
     layout: u8,
@@ -330,7 +345,7 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
     assert_eq!(shape, header.shape, "a header describes its own filter");
     let (layout, hash, hash_bits, hash_seed) = codes(shape.layout());
     let vector = ProbeVector::of(shape);
-    let record = RecordV0 {
+    let record = RecordV1 {
         filter: header.filter.to_string(),
         day: header.day.to_string(),
         layout,
@@ -368,7 +383,7 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
 fn parse_head(
     blob: &[u8],
     key: &dyn std::fmt::Display,
-) -> Result<(Header, RecordV0, usize), Error> {
+) -> Result<(Header, RecordV1, usize), Error> {
     let unsound = |why: &str| Error::Unsound { key: key.to_string(), why: why.to_owned() };
     let Some((fixed, rest)) = blob.split_first_chunk::<FIXED_BYTES>() else {
         return Err(unsound("it is shorter than a header"));
@@ -378,7 +393,7 @@ fn parse_head(
         return Err(unsound("it does not begin with BLOOMSDY"));
     }
     let version = u16::from_le_bytes([v0, v1]);
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(Error::Version { key: key.to_string(), version, known: VERSION });
     }
     let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -393,7 +408,7 @@ fn parse_head(
     if zeros.iter().any(|byte| *byte != 0) {
         return Err(unsound("the space before its body is not zero"));
     }
-    let decoded = bincode::decode_from_slice::<RecordV0, _>(record, codec());
+    let decoded = bincode::decode_from_slice::<RecordV1, _>(record, codec());
     let Ok((record, consumed)) = decoded else {
         return Err(unsound("its record cannot be decoded"));
     };
@@ -405,7 +420,7 @@ fn parse_head(
 }
 
 /// Turns a decoded record into a header. Refuses everything that this program does not know.
-fn header_of(record: &RecordV0) -> Result<Header, String> {
+fn header_of(record: &RecordV1) -> Result<Header, String> {
     let layout = match record.layout {
         0 => Layout::Blocked,
         1 => Layout::Guava,

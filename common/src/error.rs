@@ -119,13 +119,13 @@ pub enum Error {
         got: Digest,
     },
     /// A blob of a format version that this program does not know.
-    #[error("{key} has format version {version}; this program reads version {known}: upgrade it")]
+    #[error("{key} has format version {version}; this program reads up to version {known}: upgrade it")]
     Version {
         /// The blob.
         key: String,
         /// Its version.
         version: u16,
-        /// The version that this program reads.
+        /// The newest version that this program reads.
         known: u16,
     },
     /// A blob whose header contradicts itself, its name or its body.

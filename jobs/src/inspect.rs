@@ -28,12 +28,13 @@ impl Inspect {
         let (key, header, filter) = open(&self.blob, settings).await?;
         let shape = header.shape;
         let bytes = filter.memory().len() as u64;
+        let version = blob::version(filter.memory()).unwrap_or(blob::VERSION);
         let report = json!({
             "blob": key.to_string(),
             "filter": header.filter,
             "day": header.day,
             "digest": key.digest,
-            "format": blob::VERSION,
+            "format": version,
             "layout": shape.layout().name(),
             "units": shape.units(),
             "probes": shape.probes(),
@@ -57,7 +58,7 @@ impl Inspect {
                 ("filter", header.filter.to_string()),
                 ("day", header.day.to_string()),
                 ("digest", key.digest.to_string()),
-                ("format", format!("version {}", blob::VERSION)),
+                ("format", format!("version {version}")),
                 ("layout", format!("{}, {} probes", shape.layout(), shape.probes())),
                 ("size", format!("{} bytes ({})", thousands(bytes), mebibytes(bytes))),
                 ("IDs", thousands(header.ids) + estimated),

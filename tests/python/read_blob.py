@@ -184,7 +184,7 @@ def read(blob):
     require(blob[-32:] == digest, "the digest is not that of the bytes before it")
     magic, version, length = struct.unpack("<8sHI", blob[:14])
     require(magic == b"BLOOMSDY", "the magic is missing")
-    require(version == 0, f"format version {version} is unknown")
+    require(version in (0, 1), f"format version {version} is unknown")
     require(length <= 65536, "the record is too long")
     end = 14 + length
     start = -(-end // 4096) * 4096

@@ -7,8 +7,7 @@
 //! cargo test -p bloomsday-tests --test format -- --ignored write_the_missing_goldens
 //! ```
 //!
-//! Until the first tagged release, format version 0 may still change: then, and only then, delete
-//! its goldens and write them anew. From that release on each version keeps its own for ever.
+//! Every version keeps its own for ever: a change of the format is a new version with new files.
 
 use std::fs;
 use std::io::Write;
@@ -30,6 +29,9 @@ const GOLDEN_IDS: u64 = 400;
 const GOLDEN_DAY: &str = "2024-02-29";
 /// Their files, layouts and fpp targets. The second's record is longer than 4,096 bytes.
 const GOLDENS: [(&str, &str, &str); 2] =
+    [("v1-blocked.bloom", "blocked", "0.03"), ("v1-guava.bloom", "guava", "0.001")];
+/// Those of older versions, which are still read.
+const OLDER_GOLDENS: [(&str, &str, &str); 2] =
     [("v0-blocked.bloom", "blocked", "0.03"), ("v0-guava.bloom", "guava", "0.001")];
 
 /// Runs the independent reader on a blob.
@@ -213,7 +215,7 @@ fn both_readers_refuse_a_false_header_under_a_good_digest() {
     // Offsets in the record of a filter with a name of two letters, as the page lists the fields.
     let fields: [(&str, usize, &str); 16] = [
         ("magic", 0, "BLOOMSDY"),
-        ("version", 8, "reads version 0: upgrade it"),
+        ("version", 9, "reads up to version 1: upgrade it"),
         ("record length", 10, "record"),
         ("day", 14 + 10 + 8 + 4, "is not a day"),
         ("layout", 42, "hash"),
@@ -283,8 +285,10 @@ fn the_same_ids_still_give_the_bytes_of_the_golden_blobs() {
 fn golden_blobs_still_contain_every_id() {
     let present = lines((0..GOLDEN_IDS).map(user));
     let absent = lines((GOLDEN_IDS..20_000).map(user));
-    for (name, layout, _) in GOLDENS {
+    for (name, layout, _) in GOLDENS.into_iter().chain(OLDER_GOLDENS) {
         let header = inspect(&golden(name));
+        let version = name.as_bytes()[1] - b'0';
+        assert_eq!(header["format"], version, "{name}");
         assert_eq!((header["layout"].as_str(), &header["day"]), (Some(layout), &GOLDEN_DAY.into()));
         assert_eq!(header["ids"], GOLDEN_IDS);
 

@@ -149,9 +149,9 @@ fn filters_of_all_ones_zeros_or_half_are_rejected_with_a_valid_digest() {
 fn a_newer_version_is_named() {
     let (header, filter) = sample(Layout::Blocked);
     let mut bytes = bytes_of(&header, &filter);
-    bytes[8] = 1;
+    bytes[8] = 2;
     let error = open_bytes(&resealed(bytes)).unwrap_err();
-    assert!(matches!(error, Error::Version { version: 1, .. }), "{error}");
+    assert!(matches!(error, Error::Version { version: 2, .. }), "{error}");
 }
 
 #[test]
