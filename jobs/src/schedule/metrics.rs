@@ -5,26 +5,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bloomsday_common::atomic_file;
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use bloomsday_server::http;
 use prometheus::{Encoder, GaugeVec, IntCounterVec, Opts, Registry, TextEncoder, core::Collector};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::error::Error;
-
-/// How many scrapes are served at once.
-const MAX_CONNECTIONS: usize = 16;
-/// How long a scraper may take to send a request, and how long an idle connection is kept.
-const HEADER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The metrics of all filters.
 #[derive(Clone)]
@@ -103,56 +89,13 @@ impl Metrics {
 
     /// Answers scrapes for as long as the program runs. Returns the address it listens on.
     pub(super) async fn serve(self, address: SocketAddr) -> Result<SocketAddr, Error> {
-        let doing = format!("listen on {address} (is another one running there?)");
-        let bind = async {
-            let listener = TcpListener::bind(address).await?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
+        let text = move |path: &str| match path {
+            "/metrics" => Ok(self.text()),
+            "/livez" => Ok(b"live\n".to_vec()),
+            _ => Err("GET /metrics or /livez\n"),
         };
-        let (listener, address) = bind.await.map_err(|source| Error::System { doing, source })?;
-        tokio::spawn(accept(listener, self));
-        Ok(address)
+        Ok(http::serve_texts(address, text).await?)
     }
-}
-
-async fn accept(listener: TcpListener, metrics: Metrics) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let permit = connections.clone().acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
-        let Ok((stream, _)) = listener.accept().await else {
-            // Probably out of file descriptors: wait until connections end.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let metrics = metrics.clone();
-        let answer = service_fn(move |request| {
-            let reply = answer(&metrics, &request);
-            async move { Ok::<_, std::convert::Infallible>(reply) }
-        });
-        let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
-        let connection = builder.serve_connection(TokioIo::new(stream), answer);
-        tokio::spawn(async move {
-            // An error here is the scraper's: it has closed the connection.
-            let _ = connection.await;
-            drop(permit);
-        });
-    }
-}
-
-fn answer<B>(metrics: &Metrics, request: &Request<B>) -> Response<Full<Bytes>> {
-    let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, metrics.text()),
-        (&Method::GET | &Method::HEAD, "/livez") => (StatusCode::OK, b"live\n".to_vec()),
-        _ => (StatusCode::NOT_FOUND, b"GET /metrics or /livez\n".to_vec()),
-    };
-    let mut reply = Response::new(Full::new(Bytes::from(body)));
-    *reply.status_mut() = status;
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    let headers = reply.headers_mut();
-    headers.insert(hyper::header::CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    reply
 }
 
 fn register<C: Collector + Clone + 'static>(to: &Registry, metric: prometheus::Result<C>) -> C {

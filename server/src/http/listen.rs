@@ -45,8 +45,8 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
 /// An address with its open socket.
 pub(super) struct Address {
-    listener: TcpListener,
-    address: SocketAddr,
+    pub(super) listener: TcpListener,
+    pub(super) address: SocketAddr,
 }
 
 /// Both addresses, while they are served. [`serve`](super::serve) makes one.
@@ -117,7 +117,8 @@ impl Server {
     }
 }
 
-async fn accept<S: Service>(
+/// Serves connections until `stopped` says so.
+pub(super) async fn accept<S: Service>(
     listener: TcpListener,
     service: Arc<S>,
     tls: Option<TlsAcceptor>,

@@ -12,9 +12,12 @@ use crate::bloomsday::Bloomsday;
 use crate::guard::Verdict;
 use crate::status::{FilterStatus, State};
 
+/// The content type of the text format of Prometheus.
+pub(super) const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
     match encode(&bloomsday.status()) {
-        Ok(page) => of(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
+        Ok(page) => of(StatusCode::OK, PROMETHEUS_TEXT, page),
         Err(e) => error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
 }

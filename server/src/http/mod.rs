@@ -11,6 +11,7 @@
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
 //! | `page`, `history_cache`, `traffic_history` | the status page and its data |
 //! | `metrics` | Prometheus text |
+//! | `texts` | an address with texts only, for other programs |
 //! | `headers`, `reply` | rules of HTTP; the forms of replies |
 
 mod admin;
@@ -25,6 +26,7 @@ mod page;
 mod public;
 mod query;
 mod reply;
+mod texts;
 mod tls;
 mod traffic_history;
 
@@ -33,6 +35,7 @@ use std::sync::Arc;
 
 pub use self::admin::Token;
 pub use self::listen::Server;
+pub use self::texts::serve_texts;
 pub use self::tls::Tls;
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
