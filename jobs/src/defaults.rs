@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+use bloomsday_common::protocol::Retention;
+
 /// Where a server answers lookups.
 pub(crate) const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8642));
 /// Where a server takes reloads.
@@ -10,7 +12,7 @@ pub(crate) const ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::
 /// The false-positive probability to size a filter for.
 pub(crate) const FPP: f64 = 0.03;
 /// How many days back a server follows a pointer.
-pub(crate) const MAX_AGE_DAYS: u32 = 3;
+pub(crate) const MAX_AGE_DAYS: u32 = Retention::DEFAULT.max_age_days;
 /// A run builds the day before its own.
 pub(crate) const DAY_OFFSET: u32 = 1;
 /// Missed runs of this many days are made up for: the days that a server would still follow.

@@ -229,3 +229,35 @@ fn start_logging(global: &Global) {
         .log_internal_errors(false)
         .init();
 }
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::protocol::Retention;
+    use bloomsday_server::Config;
+
+    use super::*;
+
+    #[test]
+    fn the_help_names_the_defaults() {
+        let interval = Config::new("", Vec::new()).poll_interval;
+        let expected = [
+            ("serve", "listen", defaults::LISTEN.to_string()),
+            ("serve", "admin", defaults::ADMIN.to_string()),
+            ("serve", "poll_interval", humantime::format_duration(interval).to_string()),
+            ("build", "fpp", defaults::FPP.to_string()),
+            ("prune", "keep_days", Retention::DEFAULT.keep_days.to_string()),
+        ];
+        let program = Cli::command();
+        let health = program.find_subcommand("health").expect("a command");
+        let address = health.get_arguments().find(|known| known.get_id() == "address");
+        let asked = address.expect("an argument").get_default_values();
+        assert_eq!(asked, [&*defaults::LISTEN.to_string()]);
+        for (command, argument, value) in expected {
+            let command = program.find_subcommand(command).expect("a command");
+            let mut arguments = command.get_arguments();
+            let argument = arguments.find(|known| known.get_id() == argument).expect("an argument");
+            let help = argument.get_help().expect("help").to_string();
+            assert!(help.contains(&format!(" {value}]")), "{value} is not in: {help}");
+        }
+    }
+}

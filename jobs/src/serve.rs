@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Settings, poll_interval};
+use crate::defaults;
 use crate::error::Error;
 use crate::output::{Output, host};
 use crate::remedy;
@@ -81,8 +82,8 @@ impl Serve {
         let token = token.as_deref().map(read_token).transpose()?;
         let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
         let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
-        let listen = self.listen.or(file.listen).unwrap_or(([127, 0, 0, 1], 8642).into());
-        let admin = self.admin.or(file.admin).unwrap_or(([127, 0, 0, 1], 8643).into());
+        let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
+        let admin = self.admin.or(file.admin).unwrap_or(defaults::ADMIN);
 
         if !admin.ip().is_loopback() && token.is_none() {
             return Err(Error::Usage(format!(

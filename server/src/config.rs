@@ -4,10 +4,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
+use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::MAX_BLOB_BYTES;
 
 use crate::guard::Guard;
+
+// What `new` sets where the name of the field does not say it all.
+const POLL_INTERVAL: Duration = Duration::from_secs(600);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// For a load, and for a start.
+const DEADLINE: Duration = Duration::from_secs(300);
+const GUARD_MAX_HOLD: Duration = Duration::from_secs(6 * 3600);
+/// The one that answers, one that idle readers keep, and the next.
+const GENERATIONS: usize = 3;
 
 /// The settings of a server. [`limits`](crate::limits) has the range of each.
 ///
@@ -72,8 +82,8 @@ pub struct FilterConfig {
 impl FilterConfig {
     /// A filter with the default settings: three days of age, and a guard that warns.
     pub fn new(name: FilterName) -> FilterConfig {
-        let guard_max_hold = Duration::from_secs(6 * 3600);
-        FilterConfig { name, max_age_days: 3, guard: Guard::default(), guard_max_hold }
+        let (max_age_days, guard) = (Retention::DEFAULT.max_age_days, Guard::default());
+        FilterConfig { name, max_age_days, guard, guard_max_hold: GUARD_MAX_HOLD }
     }
 }
 
@@ -83,12 +93,12 @@ impl Config {
         Config {
             store: store.to_owned(),
             filters,
-            poll_interval: Duration::from_secs(600),
-            retry_interval: Duration::from_secs(5),
-            load_deadline: Duration::from_secs(300),
-            start_deadline: Duration::from_secs(300),
+            poll_interval: POLL_INTERVAL,
+            retry_interval: RETRY_INTERVAL,
+            load_deadline: DEADLINE,
+            start_deadline: DEADLINE,
             cache_dir: None,
-            max_generations: 3,
+            max_generations: GENERATIONS,
             max_blob_bytes: MAX_BLOB_BYTES,
             remedy_words: Remedy::to_string,
         }

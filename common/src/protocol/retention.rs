@@ -36,10 +36,15 @@ pub struct Retention {
     pub max_age_days: u32,
 }
 
-impl Default for Retention {
+impl Retention {
     /// Two weeks, and the three days before today that servers follow.
+    pub const DEFAULT: Retention = Retention { keep_days: 14, max_age_days: 3 };
+}
+
+impl Default for Retention {
+    /// [`Retention::DEFAULT`].
     fn default() -> Retention {
-        Retention { keep_days: 14, max_age_days: 3 }
+        Retention::DEFAULT
     }
 }
 
