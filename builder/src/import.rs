@@ -24,6 +24,7 @@ use crate::{publish, quality, verify};
 const MAX_FPP: f64 = 0.5;
 
 /// What to import.
+#[derive(Debug)]
 pub struct Import {
     /// The filter to publish.
     pub filter: FilterName,

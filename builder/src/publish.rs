@@ -76,6 +76,7 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
 }
 
 /// The result of the attempt to move a pointer.
+#[derive(Debug)]
 pub struct PointerUpdate {
     /// `Published`, `Unchanged` or `Superseded`.
     pub outcome: Outcome,
@@ -88,6 +89,7 @@ pub struct PointerUpdate {
 }
 
 /// A day's pointer at the start of the build.
+#[derive(Debug)]
 pub struct PointerSnapshot {
     /// The filter.
     pub filter: FilterName,
@@ -98,6 +100,7 @@ pub struct PointerSnapshot {
 }
 
 /// What a build may do with a day's pointer, and the facts behind it.
+#[derive(Debug)]
 pub struct Decision {
     /// The decision.
     pub publish: Publish,

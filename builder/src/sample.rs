@@ -3,6 +3,8 @@
 //!
 //! Lookups by hash would not detect a wrong hash; the sampled IDs are hashed again.
 
+use std::fmt;
+
 use bloomsday_common::hash::{IdHash, mix64};
 
 /// About this many rows of the day are chosen.
@@ -25,6 +27,13 @@ pub struct Sample {
     random: u64,
     lengths: Vec<u16>,
     bytes: Vec<u8>,
+}
+
+impl fmt::Debug for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.lengths.len();
+        f.debug_struct("Sample").field("ids", &ids).finish_non_exhaustive()
+    }
 }
 
 impl Sample {

@@ -88,6 +88,7 @@ impl Header {
 }
 
 /// A filter with its header before and its digest after it, ready to be written.
+#[derive(Debug)]
 pub struct EncodedBlob<'a> {
     key: BlobKey,
     head: Vec<u8>,
@@ -161,6 +162,7 @@ impl EncodedBlob<'_> {
 
 /// All bytes of what should be a blob, and what was computed from them while they arrived. Nothing is
 /// checked yet: [`open`] does that.
+#[derive(Debug)]
 pub struct RawBlob {
     /// The bytes, in memory that a filter can use.
     pub memory: Buffer,

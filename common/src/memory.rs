@@ -33,6 +33,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// assert_eq!(reused.len(), 1024);
 /// # Ok::<(), std::io::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Buffer {
     map: MmapMut,
     start: usize,

@@ -219,13 +219,11 @@ impl Settings {
     /// How a server follows a filter.
     pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
         let file = self.filter(&name);
-        let defaults = FilterConfig::new(name);
-        FilterConfig {
-            max_age_days: file.max_age_days.unwrap_or(defaults::MAX_AGE_DAYS),
-            guard: file.guard.unwrap_or(defaults.guard),
-            guard_max_hold: file.guard_max_hold.unwrap_or(defaults.guard_max_hold),
-            ..defaults
-        }
+        let mut filter = FilterConfig::new(name);
+        filter.max_age_days = file.max_age_days.unwrap_or(filter.max_age_days);
+        filter.guard = file.guard.unwrap_or(filter.guard);
+        filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);
+        filter
     }
 }
 

@@ -68,6 +68,7 @@ pub struct Config {
 /// # Ok::<(), bloomsday_common::error::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FilterConfig {
     /// The name of the filter.
     pub name: FilterName,

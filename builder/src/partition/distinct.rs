@@ -1,6 +1,7 @@
 //! [`Distinct`]: the distinct hashes of a day. Removes the duplicates of all partitions, in memory
 //! or in the temporary file.
 
+use std::fmt;
 use std::io;
 use std::sync::Mutex;
 
@@ -132,6 +133,12 @@ pub struct Distinct<H> {
     spill: Spill,
     n_ids: u64,
     sum: u64,
+}
+
+impl<H> fmt::Debug for Distinct<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distinct").field("n_ids", &self.n_ids).finish_non_exhaustive()
+    }
 }
 
 impl<H: IdHash> Distinct<H> {

@@ -1,5 +1,6 @@
 //! [`Partitions`]: what all writers of a build share.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -18,6 +19,15 @@ pub struct Partitions<H> {
     pub(super) bytes_in_memory: AtomicU64,
     /// The most bytes of slabs in memory.
     pub(super) budget: u64,
+}
+
+impl<H> fmt::Debug for Partitions<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Partitions { bytes_in_memory, budget, .. } = self;
+        let mut partitions = f.debug_struct("Partitions");
+        partitions.field("bytes_in_memory", bytes_in_memory).field("budget", budget);
+        partitions.finish_non_exhaustive()
+    }
 }
 
 /// What one writer wrote.

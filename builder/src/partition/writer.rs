@@ -5,6 +5,7 @@
 //! and for the decoder. The last hash of a line is never stored in it: a read right after a write
 //! would wait for that write.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -51,6 +52,14 @@ pub struct PartitionWriter<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>
     over_budget: bool,
     /// The first failure to spill. It is kept here because a sink cannot return it.
     failed: Option<io::Error>,
+}
+
+impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> fmt::Debug for PartitionWriter<H, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (slabs, failed) = (self.slabs.len(), &self.failed);
+        let mut writer = f.debug_struct("PartitionWriter");
+        writer.field("slabs", &slabs).field("failed", failed).finish_non_exhaustive()
+    }
 }
 
 impl<H: IdHash, P: std::ops::Deref<Target = Partitions<H>>> PartitionWriter<H, P> {

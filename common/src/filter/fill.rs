@@ -1,5 +1,6 @@
 //! [`FilterMut`]: a filter that is being filled, as one or as [`FilterShard`]s by several threads.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 
@@ -21,6 +22,7 @@ use crate::memory::Buffer;
 /// assert!(filter.contains(b"user-1") && filter.contains(b"user-2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Debug)]
 pub struct FilterMut {
     shape: Shape,
     memory: Buffer,
@@ -160,7 +162,16 @@ impl FilterShard<'_> {
     }
 }
 
+impl fmt::Debug for FilterShard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FilterShard { shape, first_block, .. } = self;
+        let mut shard = f.debug_struct("FilterShard");
+        shard.field("shape", shape).field("first_block", first_block).finish_non_exhaustive()
+    }
+}
+
 /// The hashes that belong to a [`FilterShard`].
+#[derive(Debug)]
 pub struct ShardBounds {
     blocks: Range<usize>,
     n_blocks: u64,

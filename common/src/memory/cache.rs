@@ -48,6 +48,7 @@ pub fn prefetch_all<T>(next: &[T]) {
 ///
 /// A line that goes through a cache is first read from memory, and evicts another that somebody needs.
 /// The writer stays on one thread: others see what was written after [`LineWriter::finish`].
+#[derive(Debug)]
 pub struct LineWriter {
     /// Dropped before `memory`, and by `finish` before it returns that.
     fence: FenceOnDrop,
@@ -90,6 +91,7 @@ impl LineWriter {
 }
 
 /// Waits, when it is dropped, for all stores that this thread has made.
+#[derive(Debug)]
 struct FenceOnDrop;
 
 impl Drop for FenceOnDrop {

@@ -2,6 +2,7 @@
 //!
 //! Only this file reads credentials from the environment. No message contains them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -86,6 +87,14 @@ pub struct Location {
     pub folder: Option<PathBuf>,
     /// Whether it is a plain HTTP server, which can only return files.
     pub read_only: bool,
+}
+
+/// The backend is left out: it knows credentials.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Location { name, path, .. } = self;
+        f.debug_struct("Location").field("name", name).field("path", path).finish_non_exhaustive()
+    }
 }
 
 pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {

@@ -1,5 +1,6 @@
 //! [`PinnedFilter`]: a filter that one thread keeps alive, with a copy of what a lookup needs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::prober::{ProbeFn, Prober};
@@ -31,6 +32,13 @@ pub struct PinnedFilter<O> {
     prober: Prober,
     /// Keeps the memory that `prober` points into alive.
     owner: Option<Arc<O>>,
+}
+
+impl<O> fmt::Debug for PinnedFilter<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_filter = self.owner.is_some();
+        f.debug_struct("PinnedFilter").field("has_filter", &has_filter).finish_non_exhaustive()
+    }
 }
 
 // SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to memory that
