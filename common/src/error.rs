@@ -119,7 +119,9 @@ pub enum Error {
         got: Digest,
     },
     /// A blob of a format version that this program does not know.
-    #[error("{key} has format version {version}; this program reads up to version {known}: upgrade it")]
+    #[error(
+        "{key} has format version {version}; this program reads up to version {known}: upgrade it"
+    )]
     Version {
         /// The blob.
         key: String,
