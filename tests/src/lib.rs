@@ -8,6 +8,7 @@
 //! | [`azure`] | an Azure Blob server (azurite) |
 //! | [`browser`] | a real Chromium without a window |
 //! | [`input`] | Parquet and IDs |
+//! | [`publisher`] | builds of days, with their input |
 //! | [`blobs`] | blobs without Parquet |
 //! | [`measured`] | a build with a limit on its memory, and measures it |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
@@ -39,5 +40,6 @@ pub mod kill_point;
 pub mod measured;
 pub mod nginx;
 pub mod program;
+pub mod publisher;
 pub mod redis;
 pub mod wire;

@@ -6,25 +6,18 @@ use std::time::{Duration, Instant};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-
-fn words(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Vec<String> {
-    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
-    write_users(&folder.join("a.parquet"), users);
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    words.map(str::to_owned).into()
-}
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn days_are_built_served_rolled_back_and_explained() {
     let azure = Azure::start();
     let backend = azure.backend("ads");
-    backend.bloomsday(&words(&backend, 2, 0..2_000)).run().expect(0);
-    let report = backend.bloomsday(&words(&backend, 1, 0..3_000)).run().expect(0).json();
+    Publisher::days_ago(&backend, 2).users(0..2_000).prepare().run().expect(0);
+    let report = Publisher::days_ago(&backend, 1).users(0..3_000).prepare().run().expect(0).json();
     assert_eq!(report["outcome"], "published");
-    let again = backend.bloomsday(&words(&backend, 1, 0..3_000)).run().expect(0).json();
+    let again = Publisher::days_ago(&backend, 1).users(0..3_000).prepare().run().expect(0).json();
     assert_eq!(again["outcome"], "unchanged");
     let check = backend.bloomsday(&["config", "check"]).run().expect(0);
     assert!(check.stdout.contains("honoured"), "{}", check.stdout);
@@ -65,11 +58,11 @@ fn until_told(backend: &Backend, digest: &serde_json::Value) {
 fn a_server_that_may_only_read_says_so_once_and_follows() {
     let azure = Azure::start();
     let backend = azure.backend("readers");
-    backend.bloomsday(&words(&backend, 3, 0..1_000)).run().expect(0);
+    Publisher::days_ago(&backend, 3).users(0..1_000).prepare().run().expect(0);
     // The signature does let read, and does not let write.
     let reader = azure.reader(&backend);
     reader.bloomsday(&["status", "rt"]).run().expect(0);
-    let refused = reader.bloomsday(&words(&reader, 2, 0..1_100)).run();
+    let refused = Publisher::days_ago(&reader, 2).users(0..1_100).prepare().run();
     assert!(refused.code != 0 && refused.stderr.contains("403"), "{}", refused.stderr);
 
     let log = reader.folder.path().join("log");
@@ -84,7 +77,7 @@ fn a_server_that_may_only_read_says_so_once_and_follows() {
     // two of its heartbeats lies at least one look of the other's.
     let writer = Daemon::ready(&backend, &[]);
     for (back, n) in [(2, 1_100), (1, 1_200)] {
-        backend.bloomsday(&words(&backend, back, 0..n)).run().expect(0);
+        Publisher::days_ago(&backend, back).users(0..n).prepare().run().expect(0);
         for daemon in [&server, &writer] {
             assert_eq!(daemon.reload("").0, 200);
             assert!(daemon.contains(&user(n - 1)), "it did not follow");

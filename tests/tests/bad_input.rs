@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::{Run, bloomsday};
+use bloomsday_tests::publisher::Publisher;
 use gate::{Gate, Way};
 use objects::{bucket, objects, put};
 use serde_json::Value;
@@ -34,7 +35,7 @@ struct Good {
 impl Good {
     fn on(backend: Backend) -> Good {
         let (before, day) = (today().minus(1).to_string(), today().to_string());
-        build_users(&backend, &before, 0..GOOD).expect(0);
+        Publisher::day(&backend, &before).users(0..GOOD).run().expect(0);
         let daemon = Daemon::ready(&backend, &[]);
         let pointers = objects(&backend, "rt/pointers/");
         assert_eq!(pointers.len(), 1);
@@ -85,14 +86,6 @@ impl Good {
         let answer = self.daemon.post("/v1/filters/rt/query", all.as_bytes());
         assert_eq!((answer.status, answer.body), (200, "1\n".repeat(GOOD as usize)));
     }
-}
-
-fn build_users(backend: &Backend, day: &str, users: std::ops::Range<u64>) -> Run {
-    let file = backend.folder.path().join(format!("in-{}-{}.parquet", users.start, users.end));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run()
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -370,12 +363,12 @@ fn a_pointer_that_cannot_be_read_is_kept_by_builds_and_stops_nobody() {
             assert!(status["reason"].as_str().unwrap().contains(says), "{status}");
             assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
 
-            let run = build_users(backend, day, 0..GOOD + 1).expect(7);
+            let run = Publisher::day(backend, day).users(0..GOOD + 1).run().expect(7);
             run.complains(&[&key, says, "a build does not overwrite it", &remedy]);
             assert_eq!(objects(backend, "rt/pointers/")[day], garbage, "{says}");
         }
         // The remedy works as it was printed.
-        let run = build_users(backend, day, 0..GOOD + 1).expect(7);
+        let run = Publisher::day(backend, day).users(0..GOOD + 1).run().expect(7);
         let blob = run.stderr.split("--to ").nth(1).unwrap().split('`').next().unwrap();
         backend.bloomsday(&["repoint", "rt", day, "--to", blob]).run().expect(0);
         assert_eq!(good.daemon.reload("").0, 200);
@@ -394,7 +387,7 @@ fn a_pointer_larger_than_any_record_is_refused_and_the_printed_remedy_mends_it()
         let says = ["rt/pointers/", "more than 65536", "bloomsday repoint rt"];
         backend.bloomsday(&["query", "rt", &user(1)]).run().expect(7).complains(&says);
         good.reload_fails(&says);
-        build_users(backend, day, 0..GOOD + 1).expect(7).complains(&says);
+        Publisher::day(backend, day).users(0..GOOD + 1).run().expect(7).complains(&says);
         assert_eq!(objects(backend, "rt/pointers/")[day], garbage);
         backend.bloomsday(&["repoint", "rt", day, "--to", &good.before]).run().expect(0);
         assert_eq!(good.daemon.reload("").0, 200);
@@ -426,7 +419,7 @@ fn a_pointer_to_a_blob_that_is_not_there_is_not_found_and_the_blob_is_named() {
 fn a_damaged_blob_is_refused_by_everybody_and_building_the_day_again_mends_it() {
     let good = Good::local();
     let (backend, day) = (&good.backend, good.day.as_str());
-    let report = build_users(backend, day, 500..2_000).expect(0).json();
+    let report = Publisher::day(backend, day).users(500..2_000).run().expect(0).json();
     let blob = report["blob"].as_str().unwrap();
     let file = Path::new(&backend.store).join(blob);
     let sound = fs::read(&file).unwrap();
@@ -456,7 +449,7 @@ fn a_damaged_blob_is_refused_by_everybody_and_building_the_day_again_mends_it() 
         good.reload_fails(&[blob]);
         assert_eq!(objects(backend, "rt/pointers/"), pointers, "{what}");
 
-        let again = build_users(backend, day, 500..2_000).expect(0);
+        let again = Publisher::day(backend, day).users(500..2_000).run().expect(0);
         assert_eq!(again.json()["outcome"], "unchanged");
         assert_eq!(fs::read(&file).unwrap(), sound, "{what} was not mended");
     }
@@ -470,7 +463,7 @@ fn of_two_builds_of_one_day_at_once_the_pointer_names_a_whole_one() {
         let day = today().to_string();
         // In the first round there is no pointer, in the others there is.
         for round in 0..4u64 {
-            let build = |start| build_users(&backend, &day, start..start + 5_000);
+            let build = |start| Publisher::day(&backend, &day).users(start..start + 5_000).run();
             let starts = [round * 20_000, round * 20_000 + 10_000];
             let runs = std::thread::scope(|scope| {
                 let builds = starts.map(|start| scope.spawn(move || build(start)));
@@ -541,7 +534,7 @@ fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
     for words in [&["query", "rt", "x"][..], &["repoint", "rt", day, "--to", day]] {
         backend.bloomsday(words).run().expect(1).complains(&says);
     }
-    build_users(backend, day, 0..10).expect(1).complains(&says);
+    Publisher::day(backend, day).users(0..10).run().expect(1).complains(&says);
     let file = "s3://dmp/rt/part-0.parquet";
     let local = Good::local();
     let words = ["build", "rt", "--day", day, "--input", file, "--column", "id"];
@@ -583,7 +576,7 @@ fn a_daemon_outlives_its_store() {
     }
     gate.set(Way::Open);
     good.unmoved();
-    build_users(&good.backend, &good.day, 0..GOOD - 1).expect(0);
+    Publisher::day(&good.backend, &good.day).users(0..GOOD - 1).run().expect(0);
     assert_eq!(good.daemon.reload("").0, 200);
     assert_eq!(good.daemon.status()["day"], good.day);
 }

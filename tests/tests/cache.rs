@@ -8,16 +8,8 @@ use std::process::Command;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let day = today().minus(back).to_string();
-    let file = backend.folder.path().join(format!("{day}.parquet"));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 
 /// Every file below a folder, with what is in it; a link is not followed.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -48,13 +40,13 @@ fn fill(backend: &Backend, cache: &Path) {
 #[test]
 fn a_folder_that_is_a_store_or_lies_in_one_is_refused_and_stays_as_it_is() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
-    build(&backend, 0, 100..1_100);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    Publisher::days_ago(&backend, 0).users(100..1_100).publish();
     let other = Backend {
         store: backend.folder.path().join("other").display().to_string(),
         ..Backend::local()
     };
-    build(&other, 0, 0..1_000);
+    Publisher::days_ago(&other, 0).users(0..1_000).publish();
     let root = PathBuf::from(&backend.store);
     let link = backend.folder.path().join("link");
     symlink(&root, &link).unwrap();
@@ -88,7 +80,7 @@ fn a_folder_that_is_a_store_or_lies_in_one_is_refused_and_stays_as_it_is() {
 #[test]
 fn a_cache_of_another_store_is_refused() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let cache = backend.folder.path().join("cache");
     fill(&backend, &cache);
     let empty = backend.folder.path().join("empty");
@@ -110,7 +102,7 @@ fn a_cache_of_another_store_is_refused() {
 #[test]
 fn a_record_that_was_brought_from_the_cache_of_another_store_is_not_believed() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let cache = backend.folder.path().join("cache");
     fill(&backend, &cache);
     let other = backend.folder.path().join("other");
@@ -154,7 +146,7 @@ fn temporary_of(place: &Path, end: &str) -> PathBuf {
 #[test]
 fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let pattern = backend.folder.path().join("pattern");
     fill(&backend, &pattern);
     let mut places: Vec<PathBuf> = files(&pattern)
@@ -223,7 +215,7 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
 #[test]
 fn what_the_cache_did_not_write_stays_and_what_it_wrote_goes_with_its_day() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let cache = backend.folder.path().join("cache");
     let foreign =
         ["notes", "rt/notes", "rt/blobs/notes", "rt/x.bloom", "rt/blobs/x.bloom", "rt/a.tmp"];
@@ -248,7 +240,7 @@ fn what_the_cache_did_not_write_stays_and_what_it_wrote_goes_with_its_day() {
         let (day, to) = (today().to_string(), today().minus(back).to_string());
         let record = fs::read(cache.join("rt/followed")).unwrap();
         if step == 0 {
-            build(&backend, 0, 100..1_100);
+            Publisher::days_ago(&backend, 0).users(100..1_100).publish();
         } else {
             backend.bloomsday(&["repoint", "rt", &day, "--to", &to]).run().expect(0);
         }

@@ -1,18 +1,8 @@
 //! The daily loop, on every kind of store: build, publish, status, history, repoint, pin.
 
-use std::path::Path;
-
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::program::Run;
-
-/// Builds one day of `rt` from a folder that may hold `{day}`.
-fn build(backend: &Backend, day: &str, input: &Path, more: &[&str]) -> Run {
-    let input = input.display().to_string();
-    let mut words = vec!["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    words.extend(more);
-    backend.bloomsday(&words).run()
-}
+use bloomsday_tests::publisher::Publisher;
 
 /// A day's input of its own, holding these users.
 fn users(backend: &Backend, name: &str, range: std::ops::Range<u64>) -> std::path::PathBuf {
@@ -25,7 +15,8 @@ fn users(backend: &Backend, name: &str, range: std::ops::Range<u64>) -> std::pat
 fn a_day_is_published_and_every_id_is_answered_yes() {
     for backend in Backend::all() {
         let day = today().to_string();
-        let run = build(&backend, &day, &users(&backend, "in", 0..20_000), &[]).expect(0);
+        let run =
+            Publisher::day(&backend, &day).input(users(&backend, "in", 0..20_000)).run().expect(0);
         let report = run.json();
         assert_eq!(report["outcome"], "published");
         assert_eq!((&report["ids"], &report["rows"]), (&20_000.into(), &20_000.into()));
@@ -52,7 +43,12 @@ fn the_same_ids_give_the_same_blob_in_any_order_files_and_threads() {
     for backend in Backend::all() {
         let day = today().to_string();
         let one = users(&backend, "one", 0..30_000);
-        let first = build(&backend, &day, &one, &["--threads", "1"]).expect(0).json();
+        let first = Publisher::day(&backend, &day)
+            .input(&one)
+            .with(&["--threads", "1"])
+            .run()
+            .expect(0)
+            .json();
         assert_eq!(first["outcome"], "published");
 
         let many = backend.folder.path().join("many");
@@ -61,7 +57,10 @@ fn the_same_ids_give_the_same_blob_in_any_order_files_and_threads() {
             write_users(&many.join(format!("part-{i}.parquet")), start..start + 10_000);
         }
         for threads in ["2", "3"] {
-            let again = build(&backend, &day, &many, &["--threads", threads, "--memory", "64KiB"]);
+            let again = Publisher::day(&backend, &day)
+                .input(&many)
+                .with(&["--threads", threads, "--memory", "64KiB"])
+                .run();
             let again = again.expect(0).json();
             assert_eq!(again["outcome"], "unchanged");
             assert_eq!(again["digest"], first["digest"]);
@@ -74,9 +73,9 @@ fn the_same_ids_give_the_same_blob_in_any_order_files_and_threads() {
 fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
     for backend in Backend::all() {
         let (day, before) = (today().to_string(), today().minus(1).to_string());
-        build(&backend, &before, &users(&backend, "a", 0..5_000), &[]).expect(0);
+        Publisher::day(&backend, &before).input(users(&backend, "a", 0..5_000)).run().expect(0);
         let bad = users(&backend, "bad", 0..3_000);
-        let bad_report = build(&backend, &day, &bad, &[]).expect(0).json();
+        let bad_report = Publisher::day(&backend, &day).input(&bad).run().expect(0).json();
 
         let reason = ["--reason", "half of it was missing"];
         let words = [&["repoint", "rt", &day, "--to", &before][..], &reason].concat();
@@ -90,14 +89,17 @@ fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
         );
         assert_eq!(status["reason"], "half of it was missing");
 
-        let again = build(&backend, &day, &bad, &[]).expect(5);
+        let again = Publisher::day(&backend, &day).input(&bad).run().expect(5);
         assert_eq!(again.json()["outcome"], "superseded");
         again.complains(&["rolled back", "bloomsday repoint rt"]);
         let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
         assert_eq!(status["state"], "rolled_back", "the re-run undid the rollback");
 
         let mended = users(&backend, "mended", 0..6_000);
-        assert_eq!(build(&backend, &day, &mended, &[]).expect(0).json()["outcome"], "published");
+        assert_eq!(
+            Publisher::day(&backend, &day).input(&mended).run().expect(0).json()["outcome"],
+            "published"
+        );
         let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
         assert_eq!((&status["state"], &status["day"]), (&"ok".into(), &day.clone().into()));
 
@@ -120,10 +122,14 @@ fn a_rollback_stands_against_the_same_data_and_yields_to_mended_data() {
 fn a_pin_overrides_the_pointers_while_builds_go_on() {
     for backend in Backend::all() {
         let (day, before) = (today().to_string(), today().minus(1).to_string());
-        build(&backend, &before, &users(&backend, "a", 0..1_000), &[]).expect(0);
+        Publisher::day(&backend, &before).input(users(&backend, "a", 0..1_000)).run().expect(0);
         let until = ["--until", "24h", "--reason", "campaign"];
         backend.bloomsday(&[&["pin", "rt", "--to", &before][..], &until].concat()).run().expect(0);
-        let report = build(&backend, &day, &users(&backend, "b", 0..2_000), &[]).expect(0).json();
+        let report = Publisher::day(&backend, &day)
+            .input(users(&backend, "b", 0..2_000))
+            .run()
+            .expect(0)
+            .json();
         assert_eq!((&report["outcome"], &report["pinned"]), (&"published".into(), &true.into()));
         let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
         assert_eq!((&status["state"], &status["day"]), (&"pinned".into(), &before.clone().into()));
@@ -141,9 +147,14 @@ fn a_pin_overrides_the_pointers_while_builds_go_on() {
 fn dry_runs_write_nothing() {
     for backend in Backend::all() {
         let (day, before) = (today().to_string(), today().minus(1).to_string());
-        build(&backend, &before, &users(&backend, "a", 0..1_000), &[]).expect(0);
+        Publisher::day(&backend, &before).input(users(&backend, "a", 0..1_000)).run().expect(0);
         let input = users(&backend, "b", 0..2_000);
-        let report = build(&backend, &day, &input, &["--dry-run"]).expect(0).json();
+        let report = Publisher::day(&backend, &day)
+            .input(&input)
+            .with(&["--dry-run"])
+            .run()
+            .expect(0)
+            .json();
         assert_eq!((&report["dry_run"], &report["ids"]), (&true.into(), &2_000.into()));
         backend.bloomsday(&["repoint", "rt", &day, "--to", &before, "--dry-run"]).run().expect(0);
         backend.bloomsday(&["pin", "rt", "--to", &before, "--dry-run"]).run().expect(0);

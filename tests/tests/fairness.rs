@@ -6,24 +6,17 @@ use std::path::PathBuf;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wire::exchange;
-
-fn build(backend: &Backend, day: &str, users: std::ops::Range<u64>) {
-    let file = backend.folder.path().join(format!("in-{day}.parquet"));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
 
 /// A store with yesterday's users 0..100,000, and the pointer of a day of strangers, not yet there.
 fn before_a_bad_day(backend: &Backend) -> (PathBuf, Vec<u8>) {
-    build(backend, &today().to_string(), 5_000_000..5_100_000);
+    Publisher::days_ago(backend, 0).users(5_000_000..5_100_000).publish();
     let pointer = PathBuf::from(&backend.store).join("rt/pointers").join(today().to_string());
     let bytes = fs::read(&pointer).unwrap();
     fs::remove_file(&pointer).unwrap();
-    build(backend, &today().minus(1).to_string(), 0..100_000);
+    Publisher::days_ago(backend, 1).users(0..100_000).publish();
     (pointer, bytes)
 }
 

@@ -5,16 +5,8 @@ use std::process::Command;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
-    write_users(&folder.join("a.parquet"), users);
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
 
 fn fleet(backend: &Backend) -> Value {
     backend.bloomsday(&["status", "rt"]).run().expect(0).json()["fleet"].clone()
@@ -40,7 +32,7 @@ fn servers(backend: &Backend) -> PathBuf {
 #[test]
 fn status_counts_the_servers_and_names_the_laggard() {
     for backend in Backend::all() {
-        build(&backend, 2, 0..1_000);
+        Publisher::days_ago(&backend, 2).users(0..1_000).publish();
         let (one, _two) = (Daemon::ready(&backend, &[]), Daemon::ready(&backend, &[]));
         // Each tells of itself before it has a filter, and again soon after.
         until(&backend, "both answer from the same blob", |fleet| {
@@ -48,7 +40,7 @@ fn status_counts_the_servers_and_names_the_laggard() {
             let digest = one.status()["digest"].clone();
             all.len() == 2 && all.iter().all(|server| server["digest"] == digest)
         });
-        build(&backend, 1, 0..1_100);
+        Publisher::days_ago(&backend, 1).users(0..1_100).publish();
         assert_eq!(one.reload("").0, 200);
         let digest = one.status()["digest"].clone();
         until(&backend, "one has moved on", |fleet| {
@@ -65,7 +57,7 @@ fn status_counts_the_servers_and_names_the_laggard() {
 #[test]
 fn heartbeats_off_or_forbidden_leave_the_server_as_it_is() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let config = backend.folder.path().join("bloomsday.toml");
     std::fs::write(&config, "heartbeats = false\n").unwrap();
     let off = Daemon::ready(&backend, &["--config", config.to_str().unwrap()]);
@@ -90,7 +82,7 @@ fn heartbeats_off_or_forbidden_leave_the_server_as_it_is() {
 #[test]
 fn strange_and_expired_records_and_a_thousand_of_them_are_counted_calmly() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let folder = servers(&backend);
     std::fs::create_dir_all(&folder).unwrap();
     let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();

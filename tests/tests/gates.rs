@@ -1,11 +1,11 @@
 //! The gates: a day that is not like those before is refused, kept for inspection, and can be let through
 //! on the record.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_rows, write_users};
-use bloomsday_tests::program::Run;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// A week of days with the users 0..5,000, each 10 % of the next replaced, up to yesterday.
@@ -14,19 +14,12 @@ fn week(backend: &Backend) {
         let first = u64::from(7 - back) * 500;
         let input = backend.folder.path().join(format!("in-{back}/part-0.parquet"));
         write_users(&input, first..first + 5_000);
-        build(backend, &today().minus(back).to_string(), &input, &[]).expect(0);
+        Publisher::days_ago(backend, back).input(&input).run().expect(0);
     }
 }
 
 /// The users of a day that is like those before, and how many of them there are.
 const TODAY: std::ops::Range<u64> = 3_500..8_500;
-
-fn build(backend: &Backend, day: &str, input: &Path, more: &[&str]) -> Run {
-    let input = input.display().to_string();
-    let mut words = vec!["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    words.extend(more);
-    backend.bloomsday(&words).run()
-}
 
 /// Today's input, with these rows.
 fn rows(backend: &Backend, name: &str, rows: impl Iterator<Item = Option<String>>) -> PathBuf {
@@ -65,7 +58,7 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
             (strange, vec!["overlap: ", "to 1 (normal: 0."]),
         ];
         for (input, says) in &cases {
-            let run = build(&backend, &day, input, &[]).expect(6);
+            let run = Publisher::day(&backend, &day).input(input).run().expect(6);
             let report = run.json();
             assert_eq!(report["outcome"], "refused");
             run.complains(says).complains(&["--accept-change", "kept for inspection"]);
@@ -78,7 +71,10 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
         }
         // None of the refused days has shifted what is normal.
         let good = rows(&backend, "good", all());
-        assert_eq!(build(&backend, &day, &good, &[]).expect(0).json()["outcome"], "published");
+        assert_eq!(
+            Publisher::day(&backend, &day).input(&good).run().expect(0).json()["outcome"],
+            "published"
+        );
     }
 }
 
@@ -88,9 +84,9 @@ fn a_change_is_let_through_on_the_record() {
     week(&backend);
     let day = today().to_string();
     let half = rows(&backend, "half", TODAY.take(2_400).map(|n| Some(user(n))));
-    build(&backend, &day, &half, &["--dry-run"]).expect(6);
+    Publisher::day(&backend, &day).input(&half).with(&["--dry-run"]).run().expect(6);
     let accept = ["--accept-change", "we left two countries"];
-    let report = build(&backend, &day, &half, &accept).expect(0).json();
+    let report = Publisher::day(&backend, &day).input(&half).with(&accept).run().expect(0).json();
     assert_eq!(report["outcome"], "published");
     let gate = |name: &str| {
         let gates = report["gates"].as_array().unwrap();
@@ -105,7 +101,10 @@ fn a_change_is_let_through_on_the_record() {
         assert!(reason.contains("two countries") && reason.contains("2400"), "{reason}");
     }
     // The same data again is no new decision.
-    assert_eq!(build(&backend, &day, &half, &[]).expect(0).json()["outcome"], "unchanged");
+    assert_eq!(
+        Publisher::day(&backend, &day).input(&half).run().expect(0).json()["outcome"],
+        "unchanged"
+    );
 }
 
 #[test]
@@ -113,10 +112,14 @@ fn a_first_day_passes_and_a_day_without_ids_never() {
     let backend = Backend::local();
     let day = today().to_string();
     let none = rows(&backend, "none", (0..50).map(|_| None));
-    let run = build(&backend, &day, &none, &["--accept-change", "really"]).expect(6);
+    let run = Publisher::day(&backend, &day)
+        .input(&none)
+        .with(&["--accept-change", "really"])
+        .run()
+        .expect(6);
     run.complains(&["has no ID", "50 of them null"]);
     let first = rows(&backend, "first", (0..10).map(|n| Some(user(n))));
-    let report = build(&backend, &day, &first, &[]).expect(0).json();
+    let report = Publisher::day(&backend, &day).input(&first).run().expect(0).json();
     assert_eq!((&report["outcome"], &report["overlap"]), (&"published".into(), &Value::Null));
 }
 
@@ -128,7 +131,10 @@ fn limits_come_from_the_configuration_and_impossible_ones_are_refused() {
     let ten = rows(&backend, "ten", (0..10).map(|n| Some(user(n))));
     let with = |gates: &str| {
         std::fs::write(&config, format!("[filters.rt.gates]\n{gates}\n")).unwrap();
-        build(&backend, &day, &ten, &["--config", config.to_str().unwrap()])
+        Publisher::day(&backend, &day)
+            .input(&ten)
+            .with(&["--config", config.to_str().unwrap()])
+            .run()
     };
     with("ids = { floor = 11, band = 2, cap = 100 }").expect(6).complains(&["11 to 100"]);
     with("ids = { floor = 11, band = 0.5, cap = 100 }").expect(2).complains(&["gates.ids", "band"]);

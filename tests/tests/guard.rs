@@ -6,25 +6,18 @@ use std::path::PathBuf;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-
-fn build(backend: &Backend, day: &str, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{day}-{}", users.end));
-    write_users(&folder.join("part-0.parquet"), users);
-    let input = folder.display().to_string();
-    let words = ["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 
 /// A store with yesterday's users 0..100,000, and the pointer of a day of strangers, not yet there.
 fn before_a_bad_day(backend: &Backend) -> (String, PathBuf, Vec<u8>) {
     let (before, day) = (today().minus(1).to_string(), today().to_string());
     // The bad day first: with yesterday there, the build would see what is wrong with it.
-    build(backend, &day, 5_000_000..5_100_000);
+    Publisher::day(backend, &day).users(5_000_000..5_100_000).publish();
     let pointer = PathBuf::from(&backend.store).join("rt/pointers").join(&day);
     let bytes = fs::read(&pointer).unwrap();
     fs::remove_file(&pointer).unwrap();
-    build(backend, &before, 0..100_000);
+    Publisher::day(backend, &before).users(0..100_000).publish();
     (before, pointer, bytes)
 }
 
@@ -112,11 +105,11 @@ fn a_bad_day_is_served_with_a_warning_by_default_and_in_silence_without_a_guard(
 fn a_pin_shows_its_end_and_reason_and_builds_go_on_under_it() {
     let backend = Backend::local();
     let (before, day) = (today().minus(1).to_string(), today().to_string());
-    build(&backend, &before, 0..1_000);
+    Publisher::day(&backend, &before).users(0..1_000).publish();
     let daemon = Daemon::ready(&backend, &[]);
     let pin = ["pin", "rt", "--to", &before, "--until", "20h", "--reason", "campaign weekend"];
     backend.bloomsday(&pin).run().expect(0);
-    build(&backend, &day, 0..1_100);
+    Publisher::day(&backend, &day).users(0..1_100).publish();
     assert_eq!(daemon.reload("").0, 200);
     let status = daemon.status();
     assert_eq!((&status["state"], &status["day"]), (&"pinned".into(), &before.into()));

@@ -11,18 +11,10 @@ use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::high_water;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
-
-fn build(backend: &Backend, filter: &str, day: &str, users: std::ops::Range<u64>) -> String {
-    let file = backend.folder.path().join(format!("in-{filter}-{day}.parquet"));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", filter, "--day", day, "--input", &input, "--column", "device_id"];
-    let report = backend.bloomsday(&words).run().expect(0).json();
-    report["blob"].as_str().unwrap().to_owned()
-}
 
 // ---- pointers ------------------------------------------------------------------------------------
 
@@ -30,15 +22,15 @@ fn build(backend: &Backend, filter: &str, day: &str, users: std::ops::Range<u64>
 fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_own_folder() {
     let backend = Backend::local();
     let (before, day) = (today().minus(1).to_string(), today().to_string());
-    build(&backend, "rt", &before, 0..1_000);
-    let own = build(&backend, "rt", &day, 0..1_000);
+    Publisher::day(&backend, &before).users(0..1_000).blob();
+    let own = Publisher::day(&backend, &day).users(0..1_000).blob();
     // Other places that hold a blob which is sound, and even called `rt`.
     let root = PathBuf::from(&backend.store);
     let outside = backend.folder.path().join("outside");
     let other = Backend { store: outside.display().to_string(), ..Backend::local() };
-    let foreign = build(&other, "rt", &day, 5_000..6_000);
+    let foreign = Publisher::day(&other, &day).users(5_000..6_000).blob();
     let name = foreign.rsplit('/').next().unwrap().to_owned();
-    let optout = build(&backend, "opted-out", &day, 7_000..8_000);
+    let optout = Publisher::day(&backend, &day).filter("opted-out").users(7_000..8_000).blob();
     fs::create_dir_all(root.join("opted-out/blobs")).unwrap();
     fs::copy(outside.join(&foreign), root.join("opted-out/blobs").join(&name)).unwrap();
 
@@ -124,7 +116,7 @@ fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_ow
 fn a_link_leads_no_record_and_no_blob_out_of_a_local_store() {
     let backend = Backend::local();
     let day = today().to_string();
-    let blob = build(&backend, "rt", &day, 0..1_000);
+    let blob = Publisher::day(&backend, &day).users(0..1_000).blob();
     let root = PathBuf::from(&backend.store);
     let daemon = Daemon::ready(&backend, &[]);
     // One line, as a token or a password has: an error would show it.
@@ -178,7 +170,7 @@ fn a_link_leads_no_record_and_no_blob_out_of_a_local_store() {
 #[test]
 fn admin_is_on_loopback_by_default_and_nowhere_else_without_a_token() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..10);
+    Publisher::days_ago(&backend, 0).users(0..10).blob();
     let token = backend.folder.path().join("token");
     let serve = |more: &[&str]| {
         let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0"];
@@ -220,7 +212,7 @@ fn admin_is_on_loopback_by_default_and_nowhere_else_without_a_token() {
 #[test]
 fn only_a_post_with_the_whole_token_and_no_origin_reloads() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..10);
+    Publisher::days_ago(&backend, 0).users(0..10).blob();
     let token = backend.folder.path().join("token");
     fs::write(&token, "  correct-horse \r\n").unwrap();
     let file = token.display().to_string();
@@ -298,7 +290,7 @@ const CONNECTIONS: usize = 1024;
 #[test]
 fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..1_000);
+    Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
     let address = daemon.public.strip_prefix("http://").unwrap().to_owned();
     // A thousand clients that keep their connection and say something now and then, as slow as the
@@ -348,7 +340,7 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
 #[test]
 fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..1_000);
+    Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
     let address = daemon.public.strip_prefix("http://").unwrap().to_owned();
     // A head beyond its 16 KiB by more than one read, and one of very many fields.
@@ -428,7 +420,7 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
 #[test]
 fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..1_000);
+    Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
     let address = daemon.public.strip_prefix("http://").unwrap();
     let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\
@@ -482,7 +474,7 @@ fn raw_or_cut(address: &str, bytes: &[u8]) -> String {
 #[test]
 fn a_client_that_reads_nothing_is_cut_off() {
     let backend = Backend::local();
-    build(&backend, "rt", &today().to_string(), 0..1_000);
+    Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
     let address = daemon.public.strip_prefix("http://").unwrap();
     // What asked whether it is ready may still be closing: the least of several looks.

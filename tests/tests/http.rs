@@ -4,14 +4,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::nginx::Nginx;
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let file = backend.folder.path().join(format!("{back}.parquet"));
-    write_users(&file, users);
-    let (day, input) = (today().minus(back).to_string(), file.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
+use bloomsday_tests::publisher::Publisher;
 
 /// The same store as whoever has only the web server sees it.
 fn read_only(backend: &Backend) -> (Nginx, Backend) {
@@ -31,7 +24,7 @@ fn only_gets(nginx: &Nginx) {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
     let backend = Backend::local();
-    build(&backend, 2, 0..3_000);
+    Publisher::days_ago(&backend, 2).users(0..3_000).publish();
     let (nginx, reader) = read_only(&backend);
     let log = reader.folder.path().join("log");
     let server = Daemon::logging(&reader, &[], &log);
@@ -39,7 +32,7 @@ fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
     let seen = |id: u64| server.contains(&user(id));
     assert!(seen(0) && seen(2_999) && !seen(9_000_000));
 
-    build(&backend, 1, 500..3_500);
+    Publisher::days_ago(&backend, 1).users(500..3_500).publish();
     assert_eq!(server.reload("").0, 200);
     assert_eq!(server.status()["day"], today().minus(1).to_string());
     assert!(seen(500) && seen(3_499) && !seen(9_000_000));
@@ -62,10 +55,12 @@ fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn whatever_lists_or_writes_says_that_a_store_over_http_is_only_read() {
     let backend = Backend::local();
-    build(&backend, 2, 0..1_000);
-    build(&backend, 1, 0..1_100);
+    Publisher::days_ago(&backend, 2).users(0..1_000).publish();
+    Publisher::days_ago(&backend, 1).users(0..1_100).publish();
     let (nginx, reader) = read_only(&backend);
-    let file = backend.folder.path().join("1.parquet").display().to_string();
+    let file = backend.folder.path().join("1.parquet");
+    write_users(&file, 0..1_100);
+    let file = file.display().to_string();
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     let days = ["build", "rt", "--day", &day, "--input", &file, "--column", "device_id"];
     for words in [

@@ -7,27 +7,18 @@ use std::process::Command;
 use std::time::Instant;
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::kill_point::KillableRun;
-
-fn words(backend: &Backend, back: u32, users: u64) -> Vec<String> {
-    let folder = backend.folder.path().join(format!("in-{users}"));
-    if !folder.exists() {
-        write_users(&folder.join("a.parquet"), 0..users);
-    }
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    words.map(str::to_owned).into()
-}
+use bloomsday_tests::publisher::Publisher;
 
 #[test]
 fn a_builder_that_stands_still_under_the_lock_does_not_block_a_rollback_for_ever() {
     let backend = Backend::local();
     let (day, before) = (today().to_string(), today().minus(1).to_string());
     for (back, users) in [(1, 1_000), (0, 1_100)] {
-        backend.bloomsday(&words(&backend, back, users)).run().expect(0);
+        Publisher::days_ago(&backend, back).users(0..users).prepare().run().expect(0);
     }
-    let command = backend.bloomsday(&words(&backend, 0, 1_200)).into_command();
+    let command = Publisher::days_ago(&backend, 0).users(0..1_200).prepare().into_command();
     let mut builder = KillableRun::start(command, Some("pointer-locked"));
     assert!(builder.paused(), "{}", builder.said());
     let clock = Instant::now();
@@ -45,7 +36,8 @@ fn a_pin_whose_blob_is_gone_puts_the_earlier_pin_back() {
     let backend = Backend::local();
     let mut blobs = Vec::new();
     for (back, users) in [(1, 1_000), (0, 1_100)] {
-        let report = backend.bloomsday(&words(&backend, back, users)).run().expect(0).json();
+        let report =
+            Publisher::days_ago(&backend, back).users(0..users).prepare().run().expect(0).json();
         blobs.push(report["blob"].as_str().unwrap().to_owned());
     }
     for before in [Some(&blobs[0]), None] {
@@ -76,11 +68,11 @@ fn a_pin_whose_blob_is_gone_puts_the_earlier_pin_back() {
 #[test]
 fn a_builder_that_is_stopped_by_a_signal_is_named_too() {
     let backend = Backend::local();
-    let command = backend.bloomsday(&words(&backend, 0, 1_000)).into_command();
+    let command = Publisher::days_ago(&backend, 0).users(0..1_000).prepare().into_command();
     let mut builder = KillableRun::start(command, Some("pointer-staged"));
     assert!(builder.paused(), "{}", builder.said());
     let id = builder.id().to_string();
     assert!(Command::new("kill").args(["-STOP", &id]).status().unwrap().success());
-    let again = backend.bloomsday(&words(&backend, 0, 1_000)).run().expect(75);
+    let again = Publisher::days_ago(&backend, 0).users(0..1_000).prepare().run().expect(75);
     again.complains(&["rt/pointers/.lock", &id, "kill -9"]);
 }

@@ -9,21 +9,14 @@ use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-
-fn publish(backend: &Backend, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{}", users.end));
-    write_users(&folder.join("part-0.parquet"), users);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
+use bloomsday_tests::input::user;
+use bloomsday_tests::publisher::Publisher;
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_start_without_the_store_answers_from_the_cache_within_seconds() {
     let mut backend = Backend::s3();
-    publish(&backend, 0..5_000);
+    Publisher::days_ago(&backend, 0).users(0..5_000).publish();
     let cache = backend.folder.path().join("cache");
     let words = ["--cache-dir", &cache.display().to_string()];
     let daemon = Daemon::ready(&backend, &words);
@@ -46,7 +39,7 @@ fn a_start_without_the_store_answers_from_the_cache_within_seconds() {
 #[test]
 fn a_full_disk_costs_the_cache_and_nothing_else() {
     let backend = Backend::local();
-    publish(&backend, 0..200_000);
+    Publisher::days_ago(&backend, 0).users(0..200_000).publish();
     let cache = backend.folder.path().join("cache");
     let (listen, dir) = ("127.0.0.1:0", cache.display().to_string());
     let words = ["serve", "--filter", "rt", "--listen", listen, "--admin", listen];
@@ -76,7 +69,7 @@ fn a_full_disk_costs_the_cache_and_nothing_else() {
 #[test]
 fn a_store_that_disappears_takes_no_filter_with_it() {
     let backend = Backend::local();
-    publish(&backend, 0..5_000);
+    Publisher::days_ago(&backend, 0).users(0..5_000).publish();
     let daemon = Daemon::ready(&backend, &["--poll-interval", "20ms"]);
     let (store, away) = (PathBuf::from(&backend.store), backend.folder.path().join("away"));
     fs::rename(&store, &away).unwrap();

@@ -7,16 +7,8 @@ use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-
-fn build(backend: &Backend, filter: &str, back: u32, users: std::ops::Range<u64>) {
-    let day = today().minus(back).to_string();
-    let file = backend.folder.path().join(format!("{filter}-{day}-{}.parquet", users.end));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", filter, "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 
 fn pointer(backend: &Backend, filter: &str, back: u32) -> PathBuf {
     let day = today().minus(back).to_string();
@@ -30,10 +22,12 @@ fn pipe(path: &std::path::Path) {
 #[test]
 fn reloads_of_one_filter_keep_no_other_from_its_looks() {
     let backend = Backend::local();
-    ["rt", "b"].iter().for_each(|filter| build(&backend, filter, 1, 0..2_000));
+    ["rt", "b"].iter().for_each(|filter| {
+        Publisher::days_ago(&backend, 1).filter(filter).users(0..2_000).publish()
+    });
     let words = ["--filter", "rt", "--filter", "b", "--poll-interval", "1s"];
     let daemon = Daemon::ready(&backend, &words);
-    build(&backend, "rt", 0, 100..2_100);
+    Publisher::days_ago(&backend, 0).users(100..2_100).publish();
     let began = Instant::now();
     while daemon.status()["day"] != today().to_string() {
         assert!(began.elapsed() < Duration::from_secs(20), "{}", daemon.status());
@@ -44,13 +38,15 @@ fn reloads_of_one_filter_keep_no_other_from_its_looks() {
 #[test]
 fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
     let backend = Backend::local();
-    ["rt", "b"].iter().for_each(|filter| build(&backend, filter, 1, 0..2_000));
+    ["rt", "b"].iter().for_each(|filter| {
+        Publisher::days_ago(&backend, 1).filter(filter).users(0..2_000).publish()
+    });
     let stuck = pointer(&backend, "rt", 0);
     pipe(&stuck);
     let words = ["--filter", "rt", "--filter", "b", "--poll-interval", "1s"];
     let daemon = Daemon::start(&backend, &words);
     daemon.until("b answers", |daemon| !daemon.status_of("b")["day"].is_null());
-    build(&backend, "b", 0, 100..2_100);
+    Publisher::days_ago(&backend, 0).filter("b").users(100..2_100).publish();
     daemon.until("b is swapped", |daemon| daemon.status_of("b")["day"] == today().to_string());
     // Also while somebody waits for the stuck one, and for all.
     let url = |query: &str| format!("{}/admin/reload{query}", daemon.admin);
@@ -70,7 +66,7 @@ fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
 #[test]
 fn a_missing_filter_is_looked_for_alone() {
     let backend = Backend::local();
-    build(&backend, "rt", 1, 0..2_000);
+    Publisher::days_ago(&backend, 1).users(0..2_000).publish();
     let daemon = Daemon::start(&backend, &["--filter", "rt", "--filter", "missing"]);
     daemon.until("the missing one was looked for thrice", |daemon| {
         let metrics = daemon.get("/metrics").body;
@@ -83,7 +79,9 @@ fn a_missing_filter_is_looked_for_alone() {
 #[test]
 fn each_of_several_damaged_blobs_is_fetched_once() {
     let backend = Backend::local();
-    (0..3).rev().for_each(|back| build(&backend, "rt", back, 0..2_000 + u64::from(back)));
+    (0..3).rev().for_each(|back| {
+        Publisher::days_ago(&backend, back).users(0..2_000 + u64::from(back)).publish()
+    });
     let blobs = PathBuf::from(&backend.store).join("rt/blobs");
     let each = || fs::read_dir(&blobs).unwrap().map(|blob| blob.unwrap().path());
     let damage = || {
@@ -108,10 +106,10 @@ fn each_of_several_damaged_blobs_is_fetched_once() {
 
 /// A daemon that holds today's strangers back, for so long.
 fn holding(backend: &Backend, longest: &str) -> Daemon {
-    build(backend, "rt", 0, 5_000_000..5_100_000);
+    Publisher::days_ago(backend, 0).users(5_000_000..5_100_000).publish();
     let bad_day = fs::read(pointer(backend, "rt", 0)).unwrap();
     fs::remove_file(pointer(backend, "rt", 0)).unwrap();
-    build(backend, "rt", 1, 0..100_000);
+    Publisher::days_ago(backend, 1).users(0..100_000).publish();
     let config = backend.folder.path().join("bloomsday.toml");
     let text = format!("[filters.rt]\nguard = \"hold\"\nguard_max_hold = \"{longest}\"\n");
     fs::write(&config, text).unwrap();
@@ -172,12 +170,12 @@ fn a_hold_that_ends_without_a_swap_is_shown_no_more() {
 #[test]
 fn heartbeats_come_back_when_what_was_in_their_way_is_gone() {
     let backend = Backend::local();
-    build(&backend, "rt", 1, 0..2_000);
+    Publisher::days_ago(&backend, 1).users(0..2_000).publish();
     let servers = PathBuf::from(&backend.store).join("rt/servers");
     fs::write(&servers, "a file where their folder belongs").unwrap();
     let log = backend.folder.path().join("log");
     let daemon = Daemon::logging(&backend, &[], &log);
-    let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("status` does not list");
+    let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("does not list this server");
     daemon.until("it said that it cannot tell the store", said);
     fs::remove_file(&servers).unwrap();
     daemon.until("the store is told", |_| fs::read_dir(&servers).is_ok_and(|d| d.count() > 0));
@@ -191,7 +189,7 @@ fn a_page_that_is_asked_for_while_the_store_hangs_is_there_within_seconds() {
     let filters: Vec<String> = (0..5).map(|n| format!("f{n}")).collect();
     let mut words = Vec::new();
     for filter in &filters {
-        build(&backend, filter, 1, 0..200);
+        Publisher::days_ago(&backend, 1).filter(filter).users(0..200).publish();
         words.extend(["--filter", filter]);
     }
     let daemon = Daemon::ready(&backend, &words);

@@ -8,7 +8,8 @@ use std::path::Path;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::browser::Browser;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 
 const TOKEN: &str = "correct-horse-battery";
 
@@ -18,14 +19,6 @@ const CONTRAST: &str = r"const lum = (c) => c.match(/\d+/g).slice(0, 3).map((v) 
            .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
          const contrast = (x, y) => { const a = lum(x), b = lum(y);
            return (Math.max(a, b) + .05) / (Math.min(a, b) + .05); };";
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
-    write_users(&folder.join("a.parquet"), users);
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
 
 fn with_token(backend: &Backend) -> Daemon {
     let file = backend.folder.path().join("token");
@@ -45,7 +38,7 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     let backend = Backend::local();
     (2..=9).rev().for_each(|back| {
         let n = u64::from(back);
-        build(&backend, back, n * 400..20_000 + n * 200);
+        Publisher::days_ago(&backend, back).users(n * 400..20_000 + n * 200).publish();
     });
     let daemon = with_token(&backend);
     let all: String = (0..30_000).map(|n| user(n) + "\n").collect();
@@ -57,7 +50,7 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     picture(&browser, "public-light");
 
     // A swap and a rollback show by themselves.
-    build(&backend, 1, 300..20_300);
+    Publisher::days_ago(&backend, 1).users(300..20_300).publish();
     assert_eq!(reload(&daemon).0, 200);
     browser.until("20,000");
     let (day, before) = (today().minus(1).to_string(), today().minus(3).to_string());
@@ -120,8 +113,8 @@ fn reload(daemon: &Daemon) -> (u16, String) {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_phone_in_the_dark_shows_all_of_it_and_the_keyboard_reaches_everything() {
     let backend = Backend::local();
-    build(&backend, 2, 0..3_000);
-    build(&backend, 1, 100..3_100);
+    Publisher::days_ago(&backend, 2).users(0..3_000).publish();
+    Publisher::days_ago(&backend, 1).users(100..3_100).publish();
     let daemon = Daemon::ready(&backend, &[]);
     let browser = Browser::open(500, 900, true);
     browser.go(&daemon.public);
@@ -165,7 +158,7 @@ fn a_phone_in_the_dark_shows_all_of_it_and_the_keyboard_reaches_everything() {
 #[test]
 fn a_web_page_that_is_not_ours_cannot_reload_and_ours_cannot_without_the_token() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let daemon = with_token(&backend);
     let post = |origin: &str, token: Option<&str>| {
         let mut request = ureq::post(format!("{}/admin/reload", daemon.admin))
@@ -196,7 +189,7 @@ fn a_web_page_that_is_not_ours_cannot_reload_and_ours_cannot_without_the_token()
 #[test]
 fn the_page_is_whole_and_asks_nobody_else() {
     let backend = Backend::local();
-    build(&backend, 1, 0..1_000);
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let daemon = Daemon::ready(&backend, &[]);
     let mut answer = ureq::get(&daemon.public).call().unwrap();
     let policy = answer.headers()["content-security-policy"].to_str().unwrap().to_owned();

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::input::today;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// A local store with a day's blob and pointer for each of the last 20 days, as old as they claim.
@@ -19,7 +20,10 @@ impl Kept {
         let backend = Backend::local();
         let mut blobs = Vec::new();
         for back in (0..20u32).rev() {
-            blobs.insert(0, build(&backend, back, 0..1_000 + u64::from(back)));
+            blobs.insert(
+                0,
+                Publisher::days_ago(&backend, back).users(0..1_000 + u64::from(back)).blob(),
+            );
         }
         let kept = Kept { backend, blobs };
         for (back, blob) in kept.blobs.iter().enumerate() {
@@ -52,15 +56,6 @@ impl Kept {
         let day = |back: &usize| today().minus(*back as u32).to_string();
         (0..20).filter(|back| self.path(&format!("rt/pointers/{}", day(back))).exists()).collect()
     }
-}
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> String {
-    let input = backend.folder.path().join(format!("in-{back}-{}.parquet", users.end));
-    write_users(&input, users);
-    let (day, input) = (today().minus(back).to_string(), input.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    let report = backend.bloomsday(&words).run().expect(0).json();
-    report["blob"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -162,7 +157,7 @@ fn a_build_uploads_a_blob_again_that_prune_may_be_about_to_delete() {
     let kept = Kept::twenty_days();
     fs::remove_file(kept.path(&format!("rt/pointers/{}", today().minus(19)))).unwrap();
     // The same IDs as then: the same blob, which is there already, and old.
-    assert_eq!(build(&kept.backend, 19, 0..1_019), kept.blobs[19]);
+    assert_eq!(Publisher::days_ago(&kept.backend, 19).users(0..1_019).blob(), kept.blobs[19]);
     kept.prune(&[]);
     let expected: Vec<usize> = (0..15).chain([19]).collect();
     assert_eq!(kept.there(), expected, "young again, though its pointer was dropped");
@@ -192,8 +187,8 @@ fn what_a_killed_upload_left_in_a_folder_goes_after_a_day() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn prune_on_s3_deletes_nothing_young() {
     let backend = Backend::s3();
-    let blob = build(&backend, 0, 0..1_000);
-    build(&backend, 30, 0..1_000);
+    let blob = Publisher::days_ago(&backend, 0).users(0..1_000).blob();
+    Publisher::days_ago(&backend, 30).users(0..1_000).blob();
     let report = backend.bloomsday(&["prune"]).run().expect(0).json();
     assert_eq!((&report["filter"], &report["blobs"]), (&"rt".into(), &Value::Array(vec![])));
     backend.bloomsday(&["inspect", &blob]).run().expect(0);

@@ -10,27 +10,14 @@ use bloomsday_common::pointer::Pointer;
 use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::program::Run;
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
 
 fn backend(redis: &Redis) -> Backend {
     let mut backend = Backend::local();
     backend.env.push(("BLOOMSDAY_POINTERS", redis.address()));
     backend
-}
-
-fn words(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Vec<String> {
-    let folder = backend.folder.path().join(format!("in-{back}-{}", users.end));
-    write_users(&folder.join("a.parquet"), users);
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"]
-        .map(str::to_owned)
-        .into()
-}
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Run {
-    backend.bloomsday(&words(backend, back, users)).run()
 }
 
 /// The key of a day's pointer.
@@ -43,8 +30,8 @@ fn key(back: u32) -> String {
 fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     let redis = Redis::start();
     let backend = backend(&redis);
-    build(&backend, 2, 0..2_000).expect(0);
-    let report = build(&backend, 1, 0..3_000).expect(0).json();
+    Publisher::days_ago(&backend, 2).users(0..2_000).run().expect(0);
+    let report = Publisher::days_ago(&backend, 1).users(0..3_000).run().expect(0).json();
     assert!(redis.get(&key(1)).contains(report["digest"].as_str().unwrap()));
     let beside = std::path::Path::new(&backend.store).join("rt/pointers");
     assert!(!beside.exists(), "a pointer lies beside the blobs too");
@@ -55,7 +42,7 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "rolled_back");
     assert!(!daemon.contains(&user(2_500)) && daemon.contains(&user(1_500)));
-    build(&backend, 1, 0..3_000).expect(5).complains(&["rolled back"]);
+    Publisher::days_ago(&backend, 1).users(0..3_000).run().expect(5).complains(&["rolled back"]);
 
     // The blob's key, and its URL, are values too; a mended day moves on.
     let blob = report["blob"].as_str().unwrap();
@@ -66,7 +53,10 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
         assert_eq!(daemon.status()["state"], "ok", "{value}");
     }
     redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
-    assert_eq!(build(&backend, 1, 0..3_500).expect(0).json()["outcome"], "published");
+    assert_eq!(
+        Publisher::days_ago(&backend, 1).users(0..3_500).run().expect(0).json()["outcome"],
+        "published"
+    );
     let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
     assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
     backend.bloomsday(&["config", "check"]).run().expect(0);
@@ -79,8 +69,8 @@ fn builds_that_race_for_a_day_end_published_or_superseded() {
     let redis = Redis::start();
     let backend = backend(&redis);
     let racing: Vec<_> = (0..4)
-        .map(|n| words(&backend, 1, 0..20_000 + n))
-        .map(|words| backend.bloomsday(&words).into_command())
+        .map(|n| Publisher::days_ago(&backend, 1).users(0..20_000 + n))
+        .map(|build| build.prepare().into_command())
         .map(|mut command| {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().unwrap()
@@ -151,7 +141,7 @@ fn of_writers_that_saw_the_same_exactly_one_writes() {
 fn whatever_becomes_of_redis_the_last_good_filter_answers() {
     let mut redis = Redis::start();
     let backend = backend(&redis);
-    build(&backend, 1, 0..2_000).expect(0);
+    Publisher::days_ago(&backend, 1).users(0..2_000).run().expect(0);
     let daemon = Daemon::ready(&backend, &[]);
     let digest = daemon.status()["digest"].clone();
     let answers = |what: &str, expected: u16, complaint: &str| {
@@ -166,7 +156,7 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
     redis.ask(&["RPUSH", &key(1), "x"]);
     answers("another type", 502, "another type");
     // A build leaves what it does not understand alone.
-    build(&backend, 1, 0..2_100).expect(7);
+    Publisher::days_ago(&backend, 1).users(0..2_100).run().expect(7);
     redis.ask(&["FLUSHALL"]);
     answers("wiped", 502, "no pointer");
     redis.ask(&["SET", &key(1), "half a li"]);
@@ -179,15 +169,23 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
     redis.go_on();
     redis.kill();
     answers("killed", 502, "rt_");
-    build(&backend, 1, 0..2_200).expect(75).complains(&["rt_", "127.0.0.1"]);
+    Publisher::days_ago(&backend, 1)
+        .users(0..2_200)
+        .run()
+        .expect(75)
+        .complains(&["rt_", "127.0.0.1"]);
 
     // Back, as a replica that nobody may write to: servers go on, builds say why not.
     redis.again(&["--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"]);
     answers("read-only", 200, "unchanged");
-    build(&backend, 1, 0..2_300).expect(1).complains(&["read-only replica"]);
+    Publisher::days_ago(&backend, 1)
+        .users(0..2_300)
+        .run()
+        .expect(1)
+        .complains(&["read-only replica"]);
     redis.kill();
     redis.again(&[]);
-    build(&backend, 1, 0..2_300).expect(0);
+    Publisher::days_ago(&backend, 1).users(0..2_300).run().expect(0);
     assert_eq!(daemon.reload("").0, 200);
     assert!(daemon.contains(&user(2_250)));
 }
@@ -201,13 +199,13 @@ fn a_password_is_used_and_never_shown() {
     let mut backend = Backend::local();
     let address = redis.address().replace("redis://", "redis://:sesame@");
     backend.env.push(("BLOOMSDAY_POINTERS", address));
-    build(&backend, 1, 0..100).expect(0);
+    Publisher::days_ago(&backend, 1).users(0..100).run().expect(0);
     let check = backend.bloomsday(&["config", "check"]).run().expect(0);
     assert!(!format!("{}{}", check.stdout, check.stderr).contains("sesame"), "{}", check.stdout);
     backend.env.pop();
     let wrong = redis.address().replace("redis://", "redis://:oyster@");
     backend.env.push(("BLOOMSDAY_POINTERS", wrong));
-    let refused = build(&backend, 1, 0..200).expect(1);
+    let refused = Publisher::days_ago(&backend, 1).users(0..200).run().expect(1);
     assert!(!refused.stderr.contains("oyster"), "{}", refused.stderr);
     refused.complains(&["password"]);
 }

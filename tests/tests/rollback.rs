@@ -4,9 +4,10 @@
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::program::Run;
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
 use serde_json::Value;
 
@@ -14,20 +15,6 @@ use serde_json::Value;
 const GOOD: std::ops::Range<u64> = 0..5_000;
 const BAD: std::ops::Range<u64> = 0..3_000;
 const MENDED: std::ops::Range<u64> = 0..6_000;
-
-fn words(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Vec<String> {
-    let folder = backend.folder.path().join(format!("in-{}", users.end));
-    if !folder.exists() {
-        write_users(&folder.join("a.parquet"), users);
-    }
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    words.map(str::to_owned).into()
-}
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> Run {
-    backend.bloomsday(&words(backend, back, users)).run()
-}
 
 fn pointer(back: u32) -> String {
     format!("rt/pointers/{}", today().minus(back))
@@ -56,7 +43,7 @@ fn all_say(backend: &Backend, daemon: &Daemon, state: &str, blob: &str, newest_u
 #[track_caller]
 fn stands(backend: &Backend, what: &str) {
     let before = backend.read(&pointer(0));
-    let again = build(backend, 0, BAD);
+    let again = Publisher::days_ago(backend, 0).users(BAD).run();
     assert_eq!(again.code, 5, "{what}: {}{}", again.stdout, again.stderr);
     let report = again.json();
     assert_eq!(report["outcome"], "superseded", "{what}");
@@ -75,24 +62,27 @@ fn blob(run: Run) -> String {
 #[test]
 fn the_days_own_earlier_record_put_back_is_a_rollback() {
     for backend in Backend::all() {
-        let good = blob(build(&backend, 0, GOOD));
+        let good = blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
         let saved = backend.read(&pointer(0)).unwrap();
-        blob(build(&backend, 0, BAD));
+        blob(Publisher::days_ago(&backend, 0).users(BAD).run());
         let daemon = Daemon::ready(&backend, &[]);
         backend.write(&pointer(0), &saved);
         all_say(&backend, &daemon, "ok", &good, GOOD.end - 1);
         let by_hand = &status(&backend)["pointers"][0];
         assert_eq!(by_hand["by_hand"], true, "{by_hand}");
         stands(&backend, "restored");
-        assert_eq!(build(&backend, 0, GOOD).expect(0).json()["outcome"], "unchanged");
+        assert_eq!(
+            Publisher::days_ago(&backend, 0).users(GOOD).run().expect(0).json()["outcome"],
+            "unchanged"
+        );
         stands(&backend, "restored, after an unchanged build");
-        let mended = blob(build(&backend, 0, MENDED));
+        let mended = blob(Publisher::days_ago(&backend, 0).users(MENDED).run());
         all_say(&backend, &daemon, "ok", &mended, MENDED.end - 1);
         assert_eq!(status(&backend)["pointers"][0]["by_hand"], false);
         // And once more, from there.
         backend.write(&pointer(0), &saved);
         stands(&backend, "restored over the mended day");
-        let again = build(&backend, 0, MENDED).expect(5);
+        let again = Publisher::days_ago(&backend, 0).users(MENDED).run().expect(5);
         assert_eq!(again.json()["outcome"], "superseded");
     }
 }
@@ -100,14 +90,14 @@ fn the_days_own_earlier_record_put_back_is_a_rollback() {
 #[test]
 fn a_removed_pointer_is_a_rollback() {
     for backend in Backend::all() {
-        let before = blob(build(&backend, 1, GOOD));
-        blob(build(&backend, 0, BAD));
+        let before = blob(Publisher::days_ago(&backend, 1).users(GOOD).run());
+        blob(Publisher::days_ago(&backend, 0).users(BAD).run());
         let daemon = Daemon::ready(&backend, &[]);
         backend.remove(&pointer(0));
         all_say(&backend, &daemon, "ok", &before, GOOD.end - 1);
         stands(&backend, "removed");
         stands(&backend, "removed, once more");
-        let mended = blob(build(&backend, 0, MENDED));
+        let mended = blob(Publisher::days_ago(&backend, 0).users(MENDED).run());
         all_say(&backend, &daemon, "ok", &mended, MENDED.end - 1);
     }
 }
@@ -115,18 +105,18 @@ fn a_removed_pointer_is_a_rollback() {
 #[test]
 fn a_removed_pointer_of_the_only_day_is_a_rollback_too() {
     let backend = Backend::local();
-    blob(build(&backend, 0, BAD));
+    blob(Publisher::days_ago(&backend, 0).users(BAD).run());
     backend.remove(&pointer(0));
     stands(&backend, "removed");
-    blob(build(&backend, 0, MENDED));
+    blob(Publisher::days_ago(&backend, 0).users(MENDED).run());
 }
 
 #[test]
 fn an_edited_record_is_a_rollback_whatever_else_it_says() {
     for backend in Backend::all() {
-        let before = blob(build(&backend, 1, MENDED));
-        let good = blob(build(&backend, 0, GOOD));
-        let bad = blob(build(&backend, 0, BAD));
+        let before = blob(Publisher::days_ago(&backend, 1).users(MENDED).run());
+        let good = blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
+        let bad = blob(Publisher::days_ago(&backend, 0).users(BAD).run());
         let record: Value = serde_json::from_slice(&backend.read(&pointer(0)).unwrap()).unwrap();
         let daemon = Daemon::ready(&backend, &[]);
         for (to, state, newest) in
@@ -158,7 +148,10 @@ fn an_edited_record_is_a_rollback_whatever_else_it_says() {
 fn builds_alone_go_back_to_an_earlier_blob() {
     let backend = Backend::local();
     for users in [GOOD, BAD, GOOD, BAD, MENDED, GOOD] {
-        assert_eq!(build(&backend, 0, users).expect(0).json()["outcome"], "published");
+        assert_eq!(
+            Publisher::days_ago(&backend, 0).users(users).run().expect(0).json()["outcome"],
+            "published"
+        );
         assert_eq!(status(&backend)["pointers"][0]["by_hand"], false);
     }
 }
@@ -166,14 +159,17 @@ fn builds_alone_go_back_to_an_earlier_blob() {
 #[test]
 fn a_build_killed_once_it_had_pointed_is_remembered_by_the_next() {
     let backend = Backend::local();
-    blob(build(&backend, 0, GOOD));
+    blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
     let saved = backend.read(&pointer(0)).unwrap();
-    let command = backend.bloomsday(&words(&backend, 0, BAD)).into_command();
+    let command = Publisher::days_ago(&backend, 0).users(BAD).prepare().into_command();
     let mut victim = KillableRun::start(command, Some("pointed"));
     assert!(victim.paused(), "{}", victim.said());
     drop(victim);
     // What was cut off is run again: nothing is left to do, but to say so.
-    assert_eq!(build(&backend, 0, BAD).expect(0).json()["outcome"], "unchanged");
+    assert_eq!(
+        Publisher::days_ago(&backend, 0).users(BAD).run().expect(0).json()["outcome"],
+        "unchanged"
+    );
     backend.write(&pointer(0), &saved);
     stands(&backend, "restored");
 }
@@ -182,32 +178,38 @@ fn a_build_killed_once_it_had_pointed_is_remembered_by_the_next() {
 fn a_mended_build_killed_before_it_pointed_is_run_again_after_a_rollback_by_hand() {
     for removed in [false, true] {
         let backend = Backend::local();
-        blob(build(&backend, 0, GOOD));
+        blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
         let saved = backend.read(&pointer(0)).unwrap();
-        blob(build(&backend, 0, BAD));
+        blob(Publisher::days_ago(&backend, 0).users(BAD).run());
         match removed {
             true => backend.remove(&pointer(0)),
             false => backend.write(&pointer(0), &saved),
         }
-        let command = backend.bloomsday(&words(&backend, 0, MENDED)).into_command();
+        let command = Publisher::days_ago(&backend, 0).users(MENDED).prepare().into_command();
         let mut victim = KillableRun::start(command, Some("told"));
         assert!(victim.paused(), "{}", victim.said());
         drop(victim);
         stands(&backend, "while a mended build was cut off");
-        assert_eq!(build(&backend, 0, MENDED).expect(0).json()["outcome"], "published");
+        assert_eq!(
+            Publisher::days_ago(&backend, 0).users(MENDED).run().expect(0).json()["outcome"],
+            "published"
+        );
     }
 }
 
 #[test]
 fn a_day_that_prune_may_have_dropped_is_built_as_if_it_were_new() {
     let backend = Backend::local();
-    blob(build(&backend, 15, BAD));
+    blob(Publisher::days_ago(&backend, 15).users(BAD).run());
     backend.remove(&pointer(15));
-    assert_eq!(build(&backend, 15, BAD).expect(0).json()["outcome"], "published");
+    assert_eq!(
+        Publisher::days_ago(&backend, 15).users(BAD).run().expect(0).json()["outcome"],
+        "published"
+    );
     // But not one that prune would have kept.
-    blob(build(&backend, 14, BAD));
+    blob(Publisher::days_ago(&backend, 14).users(BAD).run());
     backend.remove(&pointer(14));
-    build(&backend, 14, BAD).expect(5);
+    Publisher::days_ago(&backend, 14).users(BAD).run().expect(5);
 }
 
 #[test]
@@ -217,18 +219,26 @@ fn in_redis_it_is_the_same() {
     let mut backend = Backend::local();
     backend.env.push(("BLOOMSDAY_POINTERS", redis.address()));
     let key = today().expand("rt_{day:%Y%m%d}").unwrap();
-    let before = blob(build(&backend, 1, MENDED));
-    let good = blob(build(&backend, 0, GOOD));
+    let before = blob(Publisher::days_ago(&backend, 1).users(MENDED).run());
+    let good = blob(Publisher::days_ago(&backend, 0).users(GOOD).run());
     let saved = redis.get(&key);
-    blob(build(&backend, 0, BAD));
+    blob(Publisher::days_ago(&backend, 0).users(BAD).run());
     let daemon = Daemon::ready(&backend, &[]);
     redis.ask(&["SET", &key, &saved]);
     all_say(&backend, &daemon, "ok", &good, GOOD.end - 1);
-    build(&backend, 0, BAD).expect(5).complains(&["rolled back", "bloomsday repoint rt"]);
+    Publisher::days_ago(&backend, 0)
+        .users(BAD)
+        .run()
+        .expect(5)
+        .complains(&["rolled back", "bloomsday repoint rt"]);
     redis.ask(&["DEL", &key]);
     all_say(&backend, &daemon, "ok", &before, MENDED.end - 1);
     for users in [BAD, GOOD] {
-        build(&backend, 0, users).expect(5).complains(&["rolled back", "bloomsday repoint rt"]);
+        Publisher::days_ago(&backend, 0)
+            .users(users)
+            .run()
+            .expect(5)
+            .complains(&["rolled back", "bloomsday repoint rt"]);
     }
-    blob(build(&backend, 0, MENDED));
+    blob(Publisher::days_ago(&backend, 0).users(MENDED).run());
 }

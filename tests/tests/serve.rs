@@ -10,21 +10,14 @@ use std::time::Duration;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::publisher::Publisher;
 
 /// Yesterday with users 0..5,000 and today with 2,500..7,500, published on a store.
 fn two_days(backend: &Backend) -> (String, String) {
     let (before, day) = (today().minus(1).to_string(), today().to_string());
-    build(backend, &before, 0..5_000);
-    build(backend, &day, 2_500..7_500);
+    Publisher::day(backend, &before).users(0..5_000).publish();
+    Publisher::day(backend, &day).users(2_500..7_500).publish();
     (before, day)
-}
-
-fn build(backend: &Backend, day: &str, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{day}-{}", users.end));
-    write_users(&folder.join("part-0.parquet"), users);
-    let input = folder.display().to_string();
-    let words = ["build", "rt", "--day", day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
 }
 
 /// The file of a day's pointer in a local store.
@@ -217,7 +210,7 @@ fn before_anything_is_published_it_says_not_ready_and_never_absent() {
     assert_eq!(daemon.post("/v1/filters/rt/query", b"x\n").status, 503);
     assert_eq!(daemon.status()["state"], "loading");
     assert_eq!(daemon.reload("").0, 502);
-    build(&backend, &today().minus(2).to_string(), 0..100);
+    Publisher::days_ago(&backend, 2).users(0..100).publish();
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.get("/readyz").status, 200);
     assert!(daemon.contains(&user(1)));

@@ -1,17 +1,9 @@
 //! `bloomsday trace`: which of the last days hold an ID, on every kind of store.
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
-
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let folder = backend.folder.path().join(format!("in-{back}-{}", users.start));
-    write_users(&folder.join("a.parquet"), users);
-    let day = today().minus(back).to_string();
-    let input = folder.display().to_string();
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&[&words[..], &["--fpp", "0.001"]].concat()).run().expect(0);
-}
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -20,10 +12,10 @@ fn lines(text: &str) -> Vec<Value> {
 #[test]
 fn each_day_answers_for_itself_with_its_measured_rate() {
     for backend in Backend::all() {
-        build(&backend, 1, 0..2_000);
-        build(&backend, 2, 1_000..3_000);
-        build(&backend, 3, 0..1_000);
-        build(&backend, 20, 0..3_000);
+        Publisher::days_ago(&backend, 1).users(0..2_000).with(&["--fpp", "0.001"]).publish();
+        Publisher::days_ago(&backend, 2).users(1_000..3_000).with(&["--fpp", "0.001"]).publish();
+        Publisher::days_ago(&backend, 3).users(0..1_000).with(&["--fpp", "0.001"]).publish();
+        Publisher::days_ago(&backend, 20).users(0..3_000).with(&["--fpp", "0.001"]).publish();
         let said = lines(&backend.bloomsday(&["why", "rt", &user(1_500)]).run().expect(0).stdout);
         let seen: Vec<bool> = said.iter().filter_map(|line| line["contains"].as_bool()).collect();
         assert_eq!(seen, [true, true, false], "the newest day comes first: {said:?}");
@@ -45,8 +37,8 @@ fn each_day_answers_for_itself_with_its_measured_rate() {
 #[test]
 fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other() {
     let backend = Backend::local();
-    build(&backend, 1, 0..2_000);
-    build(&backend, 2, 5_000..6_000);
+    Publisher::days_ago(&backend, 1).users(0..2_000).with(&["--fpp", "0.001"]).publish();
+    Publisher::days_ago(&backend, 2).users(5_000..6_000).with(&["--fpp", "0.001"]).publish();
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
     let said = lines(&backend.bloomsday(&["why", "rt", &user(10)]).run().expect(0).stdout);
