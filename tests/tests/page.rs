@@ -212,3 +212,37 @@ fn the_page_is_whole_and_asks_nobody_else() {
         assert_eq!(answer.status().as_u16(), 400, "{wrong}");
     }
 }
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_chart_of_days_is_readable_at_3_and_at_14_days() {
+    let backend = Backend::local();
+    let mut published = 0;
+    for days in [3, 14] {
+        for back in (1..=days - published).map(|back| back + published) {
+            Publisher::days_ago(&backend, back).users(0..1_000 + u64::from(back)).publish();
+        }
+        published = days;
+        let daemon = Daemon::ready(&backend, &[]);
+        let browser = Browser::open(1200, 900, false);
+        browser.go(&daemon.public);
+        browser.until("✓ ok");
+        let seen = browser.run(
+            r"const boxes = (name) => [...document.querySelectorAll(('svg.days ' + name).trim())].map((x) => x.getBoundingClientRect());
+              const labels = boxes('text.day'), bars = boxes('.one');
+              const apart = (all) => all.every((x, i) => i === 0 || all[i - 1].right < x.left);
+              const chart = boxes('')[0], inside = (x) => chart.left <= x.left && x.right <= chart.right;
+              const texts = [...document.querySelectorAll('svg.days text.day')].map((x) => x.textContent);
+              return [bars.length, apart(bars), apart(labels) && labels.every(inside), Math.min(...bars.map((x) => x.width)),
+                      Math.min(...labels.map((x) => x.height)), texts.at(-1), labels.length];",
+        );
+        let number = |at: usize| seen[at].as_f64().unwrap();
+        assert_eq!(seen[0], days, "a bar for each day: {seen}");
+        assert_eq!((&seen[1], &seen[2]), (&true.into(), &true.into()), "nothing overlaps: {seen}");
+        assert!(number(3) >= 10.0, "bars can be seen and pointed at: {seen}");
+        assert!(number(4) >= 10.0, "labels can be read: {seen}");
+        assert_eq!(seen[5], today().minus(1).to_string()[5..], "the newest day has a label: {seen}");
+        assert!(number(6) >= 3.0, "{seen}");
+        picture(&browser, &format!("days-{days}"));
+    }
+}
