@@ -1,4 +1,6 @@
 //! [`Digest`]: BLAKE3 of a blob's bytes, which names the blob and proves its contents.
+//!
+//! Parts are digested while they arrive. Target: a load in at most 1.3 × a plain read (decision 20).
 
 use std::convert::Infallible;
 use std::fmt;

@@ -4,6 +4,8 @@
 //! another hash. If there are few candidates, only they are compared, and only the positions of
 //! duplicates are filled again. A partition with many candidates is compared completely.
 //!
+//! Target of the bitmap: a filled filter in at most 1.9 × decompression (decision 20).
+//!
 //! | module | does |
 //! |---|---|
 //! | `table` | a hash table that finds duplicates |

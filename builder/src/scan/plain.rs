@@ -2,6 +2,8 @@
 //!
 //! Nearly all IDs are written so, since a dictionary does not help if each row has another ID. To
 //! read the values without an Arrow array is faster.
+//!
+//! Target: a filled filter in at most 1.9 × decompression (decision 20).
 
 use bytes::Bytes;
 use parquet::basic::Encoding;

@@ -5,6 +5,8 @@
 //! Nobody waits for a slot: a thread that finds its slot locked does the lookup without one. A slot
 //! is locked when another thread has the same slot, for a moment by the poller during a swap and
 //! before the guard judges, and by the thread's own lookup if that makes another.
+//!
+//! Target: a lookup by a shared handle in at most 2 × the bare filter (decision 20).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

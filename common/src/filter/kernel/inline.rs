@@ -3,7 +3,7 @@
 //! This is the only file with assembly. A program for any x86-64 must call a function that enables AVX2 or
 //! AVX-512; the compiler can put these few instructions into the caller. It exists for a target: without
 //! it a reader is 8.7 times as fast as Guava and slower than sbbf-rs-safe, and 10 times and not slower are
-//! wanted (`docs/performance.md`).
+//! wanted (decision 20).
 //!
 //! # Safety
 //! One argument for both functions. The CPU has the instruction set: the caller promises it.
