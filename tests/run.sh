@@ -82,6 +82,10 @@ tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloo
 "${tests[@]}" --lib -- --ignored instructions
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --exclude bloomsday-bench --no-deps --quiet
+say "packages"
+# Without compiling what is in them: before a release, the same without --no-verify.
+cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --no-verify \
+  --allow-dirty --quiet
 say "a short run of every fuzz target"
 fuzz/run.sh
 say "everything holds"
