@@ -5,6 +5,7 @@
 //! | [`day`] | [`Day`](day::Day): the UTC date that names a set of IDs |
 //! | [`hash`] | the hashes of an ID, one for each layout |
 //! | [`filter`] | [`Filter`](filter::Filter), [`FilterMut`](filter::FilterMut), shapes, layouts and kernels |
+//! | [`live`] | IDs that count from the moment they are added: entries, and the log's format |
 //! | [`memory`] | huge-page buffers, free memory, and control of the processor's caches |
 //! | [`digest`] | BLAKE3 of a blob, which names it and proves its contents |
 //! | [`blob`] | filters to bytes and back |
@@ -81,6 +82,7 @@ pub mod error;
 pub mod filter;
 pub mod hash;
 pub mod key;
+pub mod live;
 pub mod memory;
 pub mod pointer;
 pub mod protocol;

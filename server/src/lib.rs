@@ -12,6 +12,7 @@
 //! | [`status`] | [`FilterStatus`]: which filter is live, and why |
 //! | [`error`] | [`error::Error`]: why a server cannot start or reload |
 //! | `http` | lookups, status and admin over HTTP (feature `http`) |
+//! | `live` | IDs that count from the moment they are added (feature `live`) |
 //! | `poller` | the background thread, and the schedule of each filter |
 //! | `follower` | one round of one filter: resolve, load, judge, swap |
 //! | `follow_state` | what to do with the blob that was named: a pure state machine |
@@ -61,6 +62,9 @@ mod heartbeat;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod limits;
+#[cfg(feature = "live")]
+#[expect(dead_code, reason = "its users come with the next parts")]
+mod live;
 mod loader;
 mod memory_check;
 mod pin;

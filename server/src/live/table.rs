@@ -1,0 +1,148 @@
+//! [`Table`]: the exact set of hashes that are alive, which any number of threads look up while one
+//! [`Writer`](super::writer::Writer) changes it. A lookup takes no lock.
+//!
+//! Its 256 shards have lines of eight words, one cache line each. A hash begins in the line that its
+//! bits choose, and goes on in the next one while lines are full. A word never moves within its
+//! shard's lines, and a line with an empty place ends every search: so a reader that runs beside the
+//! writer finds each word that was there when it began. A shard that grows gets new lines; a reader
+//! that still has the old ones keeps them until its batch is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
+use bloomsday_common::memory::prefetch_all;
+
+/// The words of a line: 64 bytes, one cache line.
+pub(super) const LINE_WORDS: usize = 8;
+/// How many hashes ahead of the one that is looked up are prefetched.
+pub(super) const PREFETCH_AHEAD: usize = 24;
+
+/// Eight places.
+#[repr(align(64))]
+pub(super) struct Line(pub(super) [AtomicU64; LINE_WORDS]);
+
+/// The lines of a shard.
+pub(super) type Lines = Arc<[Line]>;
+
+/// Lines with nothing in them.
+pub(super) fn empty_lines(lines: usize) -> Lines {
+    let empty = || Line(std::array::from_fn(|_| AtomicU64::new(EMPTY)));
+    std::iter::repeat_with(empty).take(lines).collect()
+}
+
+/// The lines of all shards at one moment.
+pub(super) struct Shards(pub(super) [Lines; SHARDS]);
+
+impl Shards {
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let lines = &self.0[entry::shard_of(hash)];
+        prefetch_all(std::slice::from_ref(&lines[entry::line_of(hash, lines.len())]));
+    }
+}
+
+/// What the live layer says of an ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It was added, and its window has not ended.
+    Alive,
+    /// It was deleted: what lies below must not answer for it.
+    Hidden,
+    /// Nothing: what lies below answers.
+    Unknown,
+}
+
+/// The set, for lookups.
+pub(crate) struct Table {
+    pub(super) shards: ArcSwap<Shards>,
+    window: Window,
+    /// The step of the last tick.
+    pub(super) step: AtomicU64,
+}
+
+impl Table {
+    pub(super) fn new(window: Window) -> Table {
+        let shards = Shards(std::array::from_fn(|_| empty_lines(1)));
+        Table { shards: ArcSwap::from_pointee(shards), window, step: AtomicU64::new(0) }
+    }
+
+    /// The window of its entries.
+    pub(crate) fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The step of the last tick.
+    pub(crate) fn step(&self) -> u64 {
+        self.step.load(Ordering::Acquire)
+    }
+
+    /// Looks one hash up.
+    ///
+    /// Cost: one cache miss, rarely two. Many at once cost less: [`Table::each`].
+    pub(crate) fn seen(&self, hash: u64) -> Seen {
+        self.find(&self.shards.load(), hash, self.step())
+    }
+
+    /// Looks many hashes up, with the number of each, in order.
+    ///
+    /// Cost: the cache misses of [`PREFETCH_AHEAD`] hashes are waited for at once.
+    pub(crate) fn each(&self, hashes: &[u64], mut answer: impl FnMut(usize, Seen)) {
+        let shards = self.shards.load();
+        let now = self.step();
+        hashes.iter().take(PREFETCH_AHEAD).for_each(|hash| shards.prefetch(*hash));
+        for (i, hash) in hashes.iter().enumerate() {
+            if let Some(ahead) = hashes.get(i + PREFETCH_AHEAD) {
+                shards.prefetch(*ahead);
+            }
+            answer(i, self.find(&shards, *hash, now));
+        }
+    }
+
+    /// How many times a hash was added and not deleted since.
+    pub(crate) fn count(&self, hash: u64) -> usize {
+        let (shards, now) = (self.shards.load(), self.step());
+        let mut count = 0;
+        search(&shards.0[entry::shard_of(hash)], hash, |word| {
+            count += usize::from(self.window.is_alive(Tag::of(word), now));
+            false
+        });
+        count
+    }
+
+    #[inline]
+    fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
+        let mut seen = Seen::Unknown;
+        search(&shards.0[entry::shard_of(hash)], hash, |word| {
+            match Tag::of(word) {
+                Tag::Hidden => seen = Seen::Hidden,
+                tag if self.window.is_alive(tag, now) => seen = Seen::Alive,
+                _ => return false,
+            }
+            true
+        });
+        seen
+    }
+}
+
+/// Visits the words of a hash until `found` returns true, or there are no more.
+#[inline]
+fn search(lines: &[Line], hash: u64, mut found: impl FnMut(u64) -> bool) {
+    let begin = entry::line_of(hash, lines.len());
+    // In two halves, because the line after the last is the first.
+    for line in lines[begin..].iter().chain(&lines[..begin]) {
+        let mut is_full = true;
+        for word in &line.0 {
+            // Each word is complete in itself, and an add is announced by other means.
+            let word = word.load(Ordering::Relaxed);
+            if entry::is_of(word, hash) && found(word) {
+                return;
+            }
+            is_full &= word != EMPTY;
+        }
+        if !is_full {
+            return;
+        }
+    }
+}

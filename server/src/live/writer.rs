@@ -1,0 +1,433 @@
+//! [`Writer`]: the one owner of a [`Table`]'s changes: test-and-add, deletion, the passing of steps,
+//! and growth. It belongs to one thread at a time; what it wrote, readers see at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bloomsday_common::live::entry::{self, EMPTY, FREE, Repeat, SHARDS, STEPS, Tag, Window};
+
+use super::budget::Budget;
+use super::table::{LINE_WORDS, Line, Lines, PREFETCH_AHEAD, Shards, Table, empty_lines};
+
+/// The highest share of a shard's places that are in use, in percent. With more, searches would
+/// cross several lines.
+const MAX_LOAD_PERCENT: usize = 85;
+/// A shard with fewer entries than this gets lines of the same number when it is full: what fills
+/// it can be removed.
+const PURGE_PERCENT: usize = 55;
+/// The most copies of one hash: [`Writer::add_copy`] refuses more.
+pub(crate) const MAX_COPIES: usize = 255;
+
+/// What an add did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// The hash is new, or its window had ended. Exactly one add hears this.
+    New,
+    /// It was alive, and its window begins anew.
+    Renewed,
+    /// It was alive, and nothing changed.
+    Seen,
+}
+
+/// Why an add did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The limit on memory is reached.
+    Memory,
+    /// There are [`MAX_COPIES`] already.
+    Copies,
+}
+
+/// The writer of a table.
+pub(crate) struct Writer {
+    table: Arc<Table>,
+    window: Window,
+    shards: Vec<Shard>,
+    /// The places of each step's entries.
+    by_step: Box<[u64; STEPS as usize]>,
+    hidden: u64,
+    step: u64,
+    /// How many shards were swept, all in all.
+    swept: u64,
+    /// The lines that a shard gets when it first grows.
+    reserved_lines: usize,
+    budget: Arc<Budget>,
+}
+
+/// One shard as its writer knows it.
+struct Shard {
+    lines: Lines,
+    /// The places that are not empty.
+    used: usize,
+}
+
+impl Writer {
+    /// An empty table; `None` when not even that fits into the budget.
+    pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Writer> {
+        let table = Arc::new(Table::new(window));
+        if !budget.take(bytes_of(SHARDS)) {
+            return None;
+        }
+        let lines = table.shards.load().0.clone();
+        let shards = lines.map(|lines| Shard { lines, used: 0 }).into();
+        let by_step = Box::new([0; STEPS as usize]);
+        Some(Writer {
+            table,
+            window,
+            shards,
+            by_step,
+            hidden: 0,
+            step: 0,
+            swept: 0,
+            reserved_lines: 0,
+            budget,
+        })
+    }
+
+    /// The table, for lookups.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Makes the first growth of each shard large enough for this many entries, if the budget
+    /// allows that.
+    pub(crate) fn reserve(&mut self, entries: u64) {
+        let places = entries.saturating_mul(100) / MAX_LOAD_PERCENT as u64;
+        // A tenth more: shards are not filled equally.
+        let lines = places.saturating_mul(11) / (10 * (SHARDS * LINE_WORDS) as u64) + 1;
+        self.reserved_lines = usize::try_from(lines).unwrap_or(usize::MAX);
+    }
+
+    /// How many entries are alive.
+    pub(crate) fn len(&self) -> u64 {
+        let alive = |step: &usize| self.window.is_alive(Tag::Step(*step as u8), self.step);
+        (0..STEPS as usize).filter(alive).map(|step| self.by_step[step]).sum()
+    }
+
+    /// How many hashes are hidden.
+    pub(crate) fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// The bytes of its lines.
+    pub(crate) fn bytes(&self) -> u64 {
+        bytes_of(self.shards.iter().map(|shard| shard.lines.len()).sum())
+    }
+
+    /// Goes to the step of this time. A clock that goes back is ignored.
+    ///
+    /// Cost: some shards are swept, all of them after a long pause.
+    pub(crate) fn tick(&mut self, unix_ms: u64) {
+        let step = self.window.step_at(unix_ms);
+        if step <= self.step {
+            return;
+        }
+        let passed = step - self.step;
+        if let Some(steps) = self.window.steps {
+            // Every shard once in `sweep_steps`: before a tag comes round again.
+            let each = (SHARDS as u64).div_ceil(self.window.sweep_steps());
+            let many = passed.saturating_mul(each).min(SHARDS as u64);
+            for number in self.swept..self.swept + many {
+                self.sweep((number % SHARDS as u64) as usize, passed, u64::from(steps));
+            }
+            self.swept = self.swept.wrapping_add(many);
+        }
+        self.step = step;
+        self.table.step.store(step, Ordering::Release);
+    }
+
+    /// Frees the places of a shard's entries whose window will have ended `passed` steps from now.
+    fn sweep(&mut self, shard: usize, passed: u64, steps: u64) {
+        for place in self.shards[shard].lines.iter().flat_map(|line| &line.0) {
+            if let Tag::Step(seen) = Tag::of(place.load(Ordering::Relaxed))
+                // By the age that it had before, which no tag that came round can falsify.
+                && entry::age(seen, self.step).saturating_add(passed) > steps
+            {
+                self.by_step[usize::from(seen)] -= 1;
+                place.store(FREE, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Adds hashes in order, with what each add did. The first refusal ends it, and is returned
+    /// with the number of hashes that were added before.
+    pub(crate) fn add_each(
+        &mut self,
+        hashes: &[u64],
+        mut answer: impl FnMut(usize, Added),
+    ) -> Result<(), (usize, Refused)> {
+        hashes.iter().take(PREFETCH_AHEAD).for_each(|hash| self.prefetch(*hash));
+        for (i, hash) in hashes.iter().enumerate() {
+            if let Some(ahead) = hashes.get(i + PREFETCH_AHEAD) {
+                self.prefetch(*ahead);
+            }
+            answer(i, self.add(*hash).map_err(|refused| (i, refused))?);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn prefetch(&self, hash: u64) {
+        let lines = &self.shards[entry::shard_of(hash)].lines;
+        let line = entry::line_of(hash, lines.len());
+        bloomsday_common::memory::prefetch_all(std::slice::from_ref(&lines[line]));
+    }
+
+    /// Adds a hash, seen now.
+    pub(crate) fn add(&mut self, hash: u64) -> Result<Added, Refused> {
+        self.add_at(hash, self.step)
+    }
+
+    /// Adds a hash that was seen in an earlier step, or now. One whose window has ended is not
+    /// added, and counts as [`Added::Seen`].
+    pub(crate) fn add_at(&mut self, hash: u64, step: u64) -> Result<Added, Refused> {
+        let now = self.step;
+        let tag = Tag::of_step(step);
+        if step > now || (self.window.steps.is_some() && now - step >= STEPS) {
+            return if step > now { self.add_at(hash, now) } else { Ok(Added::Seen) };
+        }
+        if !self.window.is_alive(tag, now) {
+            return Ok(Added::Seen);
+        }
+        match self.find(hash) {
+            Found::At(line, place, word) => {
+                let old = Tag::of(word);
+                let alive = self.window.is_alive(old, now);
+                let newer = match old {
+                    Tag::Step(seen) => entry::age(seen, now) > now - step,
+                    _ => true,
+                };
+                if alive && (self.window.repeat == Repeat::Keep || !newer) {
+                    return Ok(Added::Seen);
+                }
+                self.replace(hash, line, place, word, entry::word(hash, tag));
+                Ok(if alive { Added::Renewed } else { Added::New })
+            }
+            Found::Place(line, place, word) => {
+                self.put(hash, line, place, word, tag)?;
+                Ok(Added::New)
+            }
+        }
+    }
+
+    /// Adds one more copy of a hash, seen now.
+    pub(crate) fn add_copy(&mut self, hash: u64) -> Result<(), Refused> {
+        if self.table.count(hash) >= MAX_COPIES {
+            return Err(Refused::Copies);
+        }
+        let (line, place, word) = self.find_place(hash);
+        self.put(hash, line, place, word, Tag::of_step(self.step))
+    }
+
+    /// Deletes a hash, or one copy of it; returns whether it was alive. With `hide`, it stays
+    /// hidden from what lies below, and then a hash that is not here is hidden, too.
+    pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, Refused> {
+        match self.find(hash) {
+            Found::At(line, place, word) => {
+                let alive = self.window.is_alive(Tag::of(word), self.step);
+                let to = if hide { entry::word(hash, Tag::Hidden) } else { FREE };
+                if hide || Tag::of(word) != Tag::Hidden {
+                    self.replace(hash, line, place, word, to);
+                }
+                Ok(alive)
+            }
+            Found::Place(line, place, word) => {
+                if hide {
+                    self.put(hash, line, place, word, Tag::Hidden)?;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Every hash that is alive, with its step, and every hash that is hidden.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let words = self.shards.iter().enumerate().flat_map(|(number, shard)| {
+            let places = shard.lines.iter().flat_map(|line| &line.0);
+            places.map(move |place| (number, place.load(Ordering::Relaxed)))
+        });
+        words.filter_map(|(number, word)| {
+            let hash = entry::hash_of(number, word);
+            match Tag::of(word) {
+                Tag::Hidden => Some((hash, None)),
+                tag @ Tag::Step(seen) if self.window.is_alive(tag, self.step) => {
+                    let ago =
+                        if self.window.steps.is_some() { entry::age(seen, self.step) } else { 0 };
+                    Some((hash, Some(self.step.saturating_sub(ago))))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Where a hash is, or could be put. Of several copies, one that is alive.
+    fn find(&self, hash: u64) -> Found {
+        let lines = &self.shards[entry::shard_of(hash)].lines;
+        let (mut ended, mut place) = (None, None);
+        let mut at = entry::line_of(hash, lines.len());
+        for _ in 0..lines.len() {
+            let mut is_full = true;
+            for (i, word) in lines[at].0.iter().enumerate() {
+                let word = word.load(Ordering::Relaxed);
+                if entry::is_of(word, hash) {
+                    let alive = self.window.is_alive(Tag::of(word), self.step);
+                    if alive || Tag::of(word) == Tag::Hidden {
+                        return Found::At(at, i, word);
+                    }
+                    ended.get_or_insert((at, i, word));
+                } else if word == EMPTY || word == FREE {
+                    place.get_or_insert((at, i, word));
+                    is_full &= word != EMPTY;
+                }
+            }
+            if !is_full {
+                break;
+            }
+            at = if at + 1 == lines.len() { 0 } else { at + 1 };
+        }
+        match (ended, place) {
+            (Some((line, place, word)), _) => Found::At(line, place, word),
+            (None, Some((line, place, word))) => Found::Place(line, place, word),
+            (None, None) => unreachable!("a shard keeps an empty place"),
+        }
+    }
+
+    /// The first place that is free for a hash.
+    fn find_place(&self, hash: u64) -> (usize, usize, u64) {
+        let lines = &self.shards[entry::shard_of(hash)].lines;
+        let begin = entry::line_of(hash, lines.len());
+        for at in (begin..lines.len()).chain(0..begin) {
+            for (i, word) in lines[at].0.iter().enumerate() {
+                let word = word.load(Ordering::Relaxed);
+                if word == EMPTY || word == FREE {
+                    return (at, i, word);
+                }
+            }
+        }
+        unreachable!("a shard keeps an empty place")
+    }
+
+    /// Puts a hash that is not there into a place, or into another one if the shard has to grow.
+    fn put(
+        &mut self,
+        hash: u64,
+        mut line: usize,
+        mut place: usize,
+        mut word: u64,
+        tag: Tag,
+    ) -> Result<(), Refused> {
+        let number = entry::shard_of(hash);
+        if word == EMPTY {
+            let shard = &self.shards[number];
+            if shard.used + 1 > max_used(shard.lines.len()) {
+                self.grow(number)?;
+                (line, place, word) = self.find_place(hash);
+            }
+        }
+        self.shards[number].used += usize::from(word == EMPTY);
+        self.replace(hash, line, place, word, entry::word(hash, tag));
+        Ok(())
+    }
+
+    /// Changes a word, and the counts with it.
+    fn replace(&mut self, hash: u64, line: usize, place: usize, old: u64, new: u64) {
+        match Tag::of(old) {
+            Tag::Step(step) => self.by_step[usize::from(step)] -= 1,
+            Tag::Hidden => self.hidden -= 1,
+            Tag::Free | Tag::Empty => {}
+        }
+        match Tag::of(new) {
+            Tag::Step(step) => self.by_step[usize::from(step)] += 1,
+            Tag::Hidden => self.hidden += 1,
+            Tag::Free | Tag::Empty => {}
+        }
+        let lines = &self.shards[entry::shard_of(hash)].lines;
+        // Release: who hears of this add by any way finds the word.
+        lines[line].0[place].store(new, Ordering::Release);
+    }
+
+    /// Gives a shard new lines: more of them if its entries need more.
+    fn grow(&mut self, number: usize) -> Result<(), Refused> {
+        let shard = &self.shards[number];
+        let old = shard.lines.len();
+        let is_kept = |word: u64| {
+            let tag = Tag::of(word);
+            tag == Tag::Hidden || self.window.is_alive(tag, self.step)
+        };
+        let words = || shard.lines.iter().flat_map(|line: &Line| &line.0);
+        let words = || words().map(|word| word.load(Ordering::Relaxed));
+        let kept = words().filter(|word| is_kept(*word)).count();
+        let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
+        let more = if purge { old } else { more_lines(number, old) };
+        // Both are there for a moment, and the old ones while readers have them.
+        let take = |lines: usize| self.budget.take(bytes_of(lines)).then_some(lines);
+        let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
+        let lines = reserved.or_else(|| take(more)).ok_or(Refused::Memory)?;
+
+        let (new, mut gone) = (empty_lines(lines), Vec::new());
+        for word in words().filter(|word| *word != EMPTY && *word != FREE) {
+            if !is_kept(word) {
+                gone.push(word);
+                continue;
+            }
+            let mut at = entry::line_of(word >> 8, lines);
+            let place = loop {
+                let mut places = new[at].0.iter();
+                if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
+                    break place;
+                }
+                at = if at + 1 == lines { 0 } else { at + 1 };
+            };
+            place.store(word, Ordering::Relaxed);
+        }
+        for word in gone {
+            if let Tag::Step(step) = Tag::of(word) {
+                self.by_step[usize::from(step)] -= 1;
+            }
+        }
+        self.shards[number] = Shard { lines: new.clone(), used: kept };
+        let mut all = self.table.shards.load().0.clone();
+        all[number] = new;
+        self.table.shards.store(Arc::new(Shards(all)));
+        self.budget.give(bytes_of(old));
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes());
+    }
+}
+
+/// Where a hash is, or could be put: line, place and the word there.
+enum Found {
+    At(usize, usize, u64),
+    Place(usize, usize, u64),
+}
+
+/// The shards grow one after the other from this number of lines on.
+const STAGGERED_LINES: usize = 64;
+
+/// How many lines a full shard gets: half as many more.
+fn more_lines(number: usize, old: usize) -> usize {
+    let more = (old * 3).div_ceil(2);
+    if old >= STAGGERED_LINES || more < STAGGERED_LINES {
+        return more;
+    }
+    // All shards fill alike. With the same sizes all would grow at the same time, which would be one
+    // long pause; so each gets its own size between this one and the next.
+    STAGGERED_LINES + STAGGERED_LINES * number / (2 * SHARDS)
+}
+
+/// How many places of a shard may be in use.
+fn max_used(lines: usize) -> usize {
+    lines * LINE_WORDS * MAX_LOAD_PERCENT / 100
+}
+
+fn bytes_of(lines: usize) -> u64 {
+    (lines * size_of::<Line>()) as u64
+}
+
+#[cfg(test)]
+mod tests;

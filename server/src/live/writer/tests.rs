@@ -1,0 +1,262 @@
+//! The table and its writer against a map, and against readers that run beside them.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use bloomsday_common::hash::mix64;
+use proptest::prelude::*;
+
+use super::super::table::Seen;
+use super::*;
+
+fn budget() -> Arc<Budget> {
+    Arc::new(Budget::new(1 << 30))
+}
+
+fn writer(window: Window) -> Writer {
+    Writer::new(window, budget()).unwrap()
+}
+
+fn window(steps: u8, repeat: Repeat) -> Window {
+    Window { step_ms: NonZeroU64::new(1_000).unwrap(), steps: Some(steps), repeat }
+}
+
+/// What a writer can be told.
+#[derive(Clone, Debug)]
+enum Act {
+    Add(u64),
+    AddMany(u64, u64),
+    Forget(u64),
+    Hide(u64),
+    Tick(u64),
+}
+
+/// Hashes of few shards and lines, so that they meet; and some anywhere.
+fn hash(number: u64) -> u64 {
+    if number.is_multiple_of(3) { mix64(number) } else { (number % 2) << 56 | number << 20 }
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let number = || (0..400_u64).prop_map(hash);
+    prop_oneof![
+        6 => number().prop_map(Act::Add),
+        1 => (0..10_000_u64, 1..600_u64).prop_map(|(from, many)| Act::AddMany(from, many)),
+        2 => number().prop_map(Act::Forget),
+        1 => number().prop_map(Act::Hide),
+        3 => prop_oneof![0..4_u64, 240..260_u64, 500..1_000_u64].prop_map(Act::Tick),
+    ]
+}
+
+/// The table as a map: the step of each entry, or none if it is hidden.
+struct Model {
+    entries: BTreeMap<u64, Option<u64>>,
+    window: Window,
+    now: u64,
+}
+
+impl Model {
+    fn alive(&self, hash: u64) -> bool {
+        let in_window = |seen: u64| self.window.steps.is_none_or(|w| self.now - seen <= w.into());
+        matches!(self.entries.get(&hash), Some(Some(seen)) if in_window(*seen))
+    }
+
+    fn add(&mut self, hash: u64) -> Added {
+        let was = self.entries.get(&hash).copied().flatten();
+        let alive = self.alive(hash);
+        if alive && (self.window.repeat == Repeat::Keep || was == Some(self.now)) {
+            return Added::Seen;
+        }
+        self.entries.insert(hash, Some(self.now));
+        if alive { Added::Renewed } else { Added::New }
+    }
+
+    fn seen(&self, hash: u64) -> Seen {
+        match self.entries.get(&hash) {
+            Some(None) => Seen::Hidden,
+            _ if self.alive(hash) => Seen::Alive,
+            _ => Seen::Unknown,
+        }
+    }
+}
+
+fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
+    for act in acts {
+        match *act {
+            Act::Add(hash) => assert_eq!(writer.add(hash), Ok(model.add(hash)), "{hash:x}"),
+            Act::AddMany(from, many) => {
+                let hashes: Vec<u64> = (from..from + many).map(hash).collect();
+                let expected: Vec<Added> = hashes.iter().map(|hash| model.add(*hash)).collect();
+                let mut got = Vec::new();
+                writer.add_each(&hashes, |_, added| got.push(added)).unwrap();
+                assert_eq!(got, expected);
+            }
+            Act::Forget(hash) => {
+                let alive = model.alive(hash);
+                assert_eq!(writer.forget(hash, false), Ok(alive));
+                if model.seen(hash) != Seen::Hidden {
+                    model.entries.remove(&hash);
+                }
+            }
+            Act::Hide(hash) => {
+                assert_eq!(writer.forget(hash, true), Ok(model.alive(hash)));
+                model.entries.insert(hash, None);
+            }
+            Act::Tick(steps) => {
+                model.now += steps;
+                writer.tick(model.now * 1_000);
+            }
+        }
+        let alive = model.entries.keys().filter(|hash| model.alive(**hash)).count();
+        assert_eq!(writer.len(), alive as u64, "after {act:?}");
+    }
+    let asked: Vec<u64> = (0..10_600).map(hash).chain(model.entries.keys().copied()).collect();
+    writer.table().clone().each(&asked, |i, seen| {
+        assert_eq!(seen, model.seen(asked[i]), "{:x}", asked[i]);
+        assert_eq!(seen, writer.table().seen(asked[i]));
+    });
+    let mut listed: Vec<_> = writer.entries().collect();
+    listed.sort_unstable();
+    let is_listed = |hash: &u64| model.seen(*hash) != Seen::Unknown;
+    let none = model.window.steps.is_none();
+    let expected = model.entries.iter().filter(|(hash, _)| is_listed(hash));
+    // Without a window an entry has no step of its own.
+    let expected =
+        expected.map(|(hash, seen)| (*hash, seen.map(|s| if none { model.now } else { s })));
+    assert_eq!(listed, expected.collect::<Vec<_>>());
+}
+
+proptest! {
+    #[test]
+    fn a_table_is_a_map_from_hashes_to_steps(
+        acts in prop::collection::vec(act(), 1..200),
+        steps in prop_oneof![Just(1_u8), Just(7), Just(250)],
+        renew: bool,
+    ) {
+        let window = window(steps, if renew { Repeat::Renew } else { Repeat::Keep });
+        let mut model = Model { entries: BTreeMap::new(), window, now: 5_000 };
+        let mut writer = writer(window);
+        writer.tick(5_000_000);
+        agree(&mut writer, &mut model, &acts);
+    }
+
+    #[test]
+    fn without_a_window_nothing_ends(acts in prop::collection::vec(act(), 1..200)) {
+        let window = Window { step_ms: NonZeroU64::new(1_000).unwrap(), ..Window::NONE };
+        let mut model = Model { entries: BTreeMap::new(), window, now: 5_000 };
+        let mut writer = writer(window);
+        writer.tick(5_000_000);
+        agree(&mut writer, &mut model, &acts);
+    }
+
+    #[test]
+    fn copies_are_counted_and_deleted_one_by_one(
+        numbers in prop::collection::vec((0..40_u64, prop::bool::weighted(0.7)), 1..600),
+    ) {
+        let mut writer = writer(Window::NONE);
+        let mut model = BTreeMap::<u64, usize>::new();
+        for (number, is_add) in numbers {
+            let (hash, count) = (hash(number), model.entry(hash(number)).or_default());
+            if is_add {
+                *count += 1;
+                prop_assert_eq!(writer.add_copy(hash), Ok(()));
+            } else {
+                prop_assert_eq!(writer.forget(hash, false), Ok(*count > 0));
+                *count = count.saturating_sub(1);
+            }
+            prop_assert_eq!(writer.table().count(hash), *count);
+        }
+        prop_assert_eq!(writer.len(), model.values().sum::<usize>() as u64);
+    }
+}
+
+#[test]
+fn of_one_hash_there_are_at_most_255_copies() {
+    let mut writer = writer(Window::NONE);
+    (0..MAX_COPIES).for_each(|_| writer.add_copy(7).unwrap());
+    assert_eq!(writer.add_copy(7), Err(Refused::Copies));
+    assert_eq!(writer.table().count(7), MAX_COPIES);
+}
+
+#[test]
+fn without_memory_adds_are_refused_and_lookups_go_on() {
+    let budget = Arc::new(Budget::new(64 << 10));
+    let mut writer = Writer::new(Window::NONE, budget.clone()).unwrap();
+    let hashes: Vec<u64> = (0..100_000).map(mix64).collect();
+    let (added, why) = writer.add_each(&hashes, |_, _| ()).unwrap_err();
+    assert_eq!(why, Refused::Memory);
+    assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
+    writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, Seen::Alive));
+    assert_eq!(writer.table().seen(hashes[added]), Seen::Unknown);
+    // What is deleted makes place.
+    assert_eq!(writer.forget(hashes[0], false), Ok(true));
+    assert_eq!(writer.add(hashes[0]), Ok(Added::New));
+    drop(writer);
+    assert_eq!(budget.taken(), 0);
+}
+
+#[test]
+fn memory_is_at_most_14_bytes_an_entry_and_10_if_reserved() {
+    for (reserved, most) in [(false, 14.5), (true, 11.0)] {
+        let mut writer = writer(Window::NONE);
+        if reserved {
+            writer.reserve(1_000_000);
+        }
+        let hashes: Vec<u64> = (0..1_000_000).map(mix64).collect();
+        writer.add_each(&hashes, |_, added| assert_eq!(added, Added::New)).unwrap();
+        let each = writer.bytes() as f64 / writer.len() as f64;
+        assert!(each < most, "{each} bytes an entry");
+    }
+}
+
+#[test]
+fn readers_find_every_hash_that_was_added_before_they_looked() {
+    const HASHES: u64 = 200_000;
+    let mut writer = writer(Window::NONE);
+    let table = writer.table().clone();
+    let added = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut end = 0;
+                while end < HASHES {
+                    end = added.load(Ordering::Acquire);
+                    // All of the last ones, and some of the others.
+                    let from = end.saturating_sub(2_000);
+                    let hashes: Vec<u64> =
+                        (0..from).step_by(997).chain(from..end).map(mix64).collect();
+                    table.each(&hashes, |i, seen| {
+                        assert_eq!(seen, Seen::Alive, "{i} of {}", hashes.len());
+                    });
+                }
+            });
+        }
+        for number in 0..HASHES {
+            assert_eq!(writer.add(mix64(number)), Ok(Added::New));
+            added.store(number + 1, Ordering::Release);
+            // Places become free and are taken again beside the readers.
+            let other = mix64(u64::MAX - number);
+            assert_eq!(writer.add(other), Ok(Added::New));
+            assert_eq!(writer.forget(other, false), Ok(true));
+        }
+    });
+}
+
+#[test]
+fn of_many_adders_exactly_one_hears_new() {
+    const HASHES: u64 = 20_000;
+    let writer = Mutex::new(writer(Window::NONE));
+    let new = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..HASHES {
+                    let added = writer.lock().unwrap().add(mix64(number)).unwrap();
+                    new.fetch_add(u64::from(added == Added::New), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(new.load(Ordering::Relaxed), HASHES);
+}
