@@ -79,6 +79,22 @@ pub enum Error {
         /// The values that are allowed.
         allowed: String,
     },
+    /// A segment of a log is damaged.
+    #[error(
+        "{file} cannot be used: {why}; restore the file, or remove its folder and lose that set"
+    )]
+    Segment {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The live sets need more memory than they may take.
+    #[error("the live sets need more than the {limit} bytes they may take: raise `live_memory`")]
+    LiveMemory {
+        /// The limit.
+        limit: u64,
+    },
     /// A certificate or a key that cannot be used.
     #[error("TLS cannot use {file}: {why}")]
     Tls {
@@ -113,7 +129,9 @@ impl Error {
             | Error::OpenAdmin { .. }
             | Error::Tls { .. }
             | Error::Cache { .. }
+            | Error::LiveMemory { .. }
             | Error::Setting { .. } => Kind::Usage,
+            Error::Segment { .. } => Kind::Corrupt,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy => Kind::Transient,
             Error::Stopped | Error::System { .. } => Kind::Failed,

@@ -1,0 +1,356 @@
+//! [`Log`]: what was changed in one set, on disk before it is acknowledged. The one owner of its
+//! files; it knows hashes and records, not who sends them.
+//!
+//! Changes are appended in memory in the order of the table's changes. Then whoever waits for them
+//! writes all that there is, or one thread does that and syncs, for all that wait (group commit).
+//!
+//! After a failed sync nobody knows what is on disk, and the next sync would not tell: so a failed
+//! sync is final. A failed write is taken back, and tried again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
+use tokio::sync::watch;
+
+use super::Ack;
+use super::syncer::Syncer;
+
+/// A segment that is longer is closed, and another begun.
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// The most bytes that wait for the disk; with more, changes are refused.
+const MAX_PENDING_BYTES: usize = 64 << 20;
+/// The capacity that a buffer keeps when it is empty again.
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
+
+/// Who writes a log, and for whom: what its segments' headers say.
+#[derive(Clone, Copy)]
+pub(super) struct Identity {
+    pub(super) set: u64,
+    pub(super) epoch: u32,
+    /// When this process opened the log.
+    pub(super) created_ms: u64,
+    pub(super) ack: Ack,
+}
+
+/// The log of one set.
+pub(super) struct Log {
+    folder: PathBuf,
+    identity: Identity,
+    pending: Mutex<Pending>,
+    file: Mutex<Files>,
+    /// The number of the last frame that is synced.
+    done: watch::Sender<u64>,
+    failure: ArcSwapOption<Failure>,
+    syncer: Arc<Syncer>,
+    /// Whether it is in the syncer's queue.
+    is_queued: AtomicBool,
+    /// Set under the lock of `file`.
+    is_removed: AtomicBool,
+    #[cfg(test)]
+    pub(super) failing_syncs: AtomicBool,
+    written: AtomicU64,
+}
+
+/// Frames that are not written yet.
+struct Pending {
+    bytes: Vec<u8>,
+    next_seq: u64,
+}
+
+/// The open segment.
+#[derive(Default)]
+struct Files {
+    open: Option<OpenSegment>,
+    /// What could not be written, or was taken to be written.
+    unwritten: Vec<u8>,
+    /// The number of the first and of the last frame in it.
+    unwritten_seqs: (u64, u64),
+}
+
+struct OpenSegment {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+/// Why changes are refused.
+struct Failure {
+    why: Arc<str>,
+    is_final: bool,
+}
+
+impl Log {
+    /// A log whose next frame has this number. The first segment is made with the first frame.
+    pub(super) fn new(
+        folder: PathBuf,
+        identity: Identity,
+        next_seq: u64,
+        syncer: Arc<Syncer>,
+    ) -> Log {
+        Log {
+            folder,
+            identity,
+            pending: Mutex::new(Pending { bytes: Vec::new(), next_seq }),
+            file: Mutex::default(),
+            done: watch::Sender::new(next_seq.saturating_sub(1)),
+            failure: ArcSwapOption::empty(),
+            syncer,
+            is_queued: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
+            #[cfg(test)]
+            failing_syncs: AtomicBool::new(false),
+            written: AtomicU64::new(next_seq.saturating_sub(1)),
+        }
+    }
+
+    /// Whether changes can be taken now.
+    pub(super) fn check(&self) -> Result<(), Arc<str>> {
+        if let Some(failure) = &*self.failure.load() {
+            return Err(failure.why.clone());
+        }
+        if lock(&self.pending).bytes.len() > MAX_PENDING_BYTES {
+            return Err("the disk is slower than the adds: add less at a time".into());
+        }
+        Ok(())
+    }
+
+    /// Appends hashes, in the order of the calls; returns the number of the last frame.
+    pub(super) fn append(&self, ms: u64, op: Op, hashes: &[u64]) -> u64 {
+        let mut pending = lock(&self.pending);
+        let Pending { bytes, next_seq } = &mut *pending;
+        for some in hashes.chunks(MAX_FRAME_HASHES) {
+            segment::append_hashes(bytes, *next_seq, ms, op, some);
+            *next_seq += 1;
+        }
+        *next_seq - 1
+    }
+
+    /// Appends a record; returns the number of its frame.
+    pub(super) fn append_record(&self, ms: u64, op: Op, record: &[u8]) -> u64 {
+        let mut pending = lock(&self.pending);
+        let Pending { bytes, next_seq } = &mut *pending;
+        segment::append_record(bytes, *next_seq, ms, op, record);
+        *next_seq += 1;
+        *next_seq - 1
+    }
+
+    /// The number of the last frame that was appended.
+    pub(super) fn last_seq(&self) -> u64 {
+        lock(&self.pending).next_seq - 1
+    }
+
+    /// Waits until the frame with this number is as safe as promised.
+    pub(super) async fn wait(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
+        match self.identity.ack {
+            Ack::Memory => Ok(()),
+            Ack::Written => {
+                if self.written.load(Ordering::Acquire) >= seq {
+                    return Ok(());
+                }
+                // The syncer tries again what cannot be written now.
+                self.queue();
+                self.write()
+            }
+            Ack::Synced => self.wait_synced(seq).await,
+        }
+    }
+
+    /// Waits until the frame with this number is synced, whatever is promised.
+    pub(super) async fn wait_synced(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
+        if *self.done.borrow() >= seq {
+            return Ok(());
+        }
+        self.queue();
+        let mut done = self.done.subscribe();
+        loop {
+            if *done.borrow_and_update() >= seq {
+                return Ok(());
+            }
+            if let Some(failure) = &*self.failure.load() {
+                return Err(failure.why.clone());
+            }
+            // The sender is in `self`.
+            let _ = done.changed().await;
+        }
+    }
+
+    /// Puts the log into the syncer's queue.
+    fn queue(self: &Arc<Log>) {
+        if !self.is_queued.swap(true, Ordering::AcqRel) {
+            self.syncer.add(self.clone());
+        }
+    }
+
+    /// Writes all frames that wait. For whoever wants no more than that.
+    fn write(&self) -> Result<(), Arc<str>> {
+        self.write_to(&mut lock(&self.file)).map_err(|error| self.fail("write", &error, false))
+    }
+
+    /// Writes and syncs. Returns `false` when that must be tried again later. For the syncer.
+    pub(super) fn sync(&self) -> bool {
+        self.is_queued.store(false, Ordering::Release);
+        if self.failure.load().as_ref().is_some_and(|failure| failure.is_final) {
+            return true;
+        }
+        let mut files = lock(&self.file);
+        if let Err(error) = self.write_to(&mut files) {
+            self.fail("write", &error, false);
+            return false;
+        }
+        let written = self.written.load(Ordering::Acquire);
+        let Some(open) = &files.open else {
+            self.done.send_replace(written);
+            return true;
+        };
+        let file = match open.file.try_clone() {
+            Ok(file) => file,
+            Err(error) => {
+                self.fail("sync", &error, false);
+                return false;
+            }
+        };
+        // Others may write while this waits for the disk.
+        drop(files);
+        if let Err(error) = self.sync_data(&file) {
+            self.fail("sync", &error, true);
+            return true;
+        }
+        self.failure.store(None);
+        self.done.send_replace(written);
+        if let Err(error) = self.rotate() {
+            tracing::warn!("{}: the segment stays open: {error}", self.folder.display());
+        }
+        true
+    }
+
+    fn sync_data(&self, file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        if self.failing_syncs.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the disk of this test"));
+        }
+        file.sync_data()
+    }
+
+    fn write_to(&self, files: &mut Files) -> io::Result<()> {
+        let Files { open, unwritten, unwritten_seqs } = files;
+        {
+            let mut pending = lock(&self.pending);
+            if unwritten.is_empty() {
+                unwritten_seqs.0 = self.written.load(Ordering::Relaxed) + 1;
+                std::mem::swap(unwritten, &mut pending.bytes);
+            } else {
+                unwritten.append(&mut pending.bytes);
+            }
+            unwritten_seqs.1 = pending.next_seq - 1;
+        }
+        if unwritten.is_empty() {
+            return Ok(());
+        }
+        if self.is_removed.load(Ordering::Relaxed) {
+            // Nobody will look for these.
+            unwritten.clear();
+            *open = None;
+            self.written.store(unwritten_seqs.1, Ordering::Release);
+            return Ok(());
+        }
+        let segment = match open {
+            Some(segment) => segment,
+            None => open.insert(self.create(unwritten_seqs.0)?),
+        };
+        if let Err(error) = segment.file.write_all(unwritten) {
+            // A part of a frame would make all later ones unreadable.
+            segment.file.set_len(segment.bytes)?;
+            return Err(error);
+        }
+        segment.bytes += unwritten.len() as u64;
+        unwritten.clear();
+        unwritten.shrink_to(KEPT_BUFFER_BYTES);
+        self.written.store(unwritten_seqs.1, Ordering::Release);
+        if self.identity.ack == Ack::Written {
+            self.failure.store(None);
+        }
+        Ok(())
+    }
+
+    /// Makes an open segment.
+    fn create(&self, first_seq: u64) -> io::Result<OpenSegment> {
+        let Identity { set, epoch, created_ms, .. } = self.identity;
+        let path = self.folder.join(format!("{epoch:08x}-{first_seq:016x}.open"));
+        let header = Header { set, node: 0, epoch, first_seq, created_ms }.encode();
+        fs::create_dir_all(&self.folder)?;
+        // What a failed attempt left is without a frame.
+        let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
+        file.set_len(0)?;
+        file.write_all(&header)?;
+        if self.identity.ack == Ack::Synced {
+            // A file is safe when its name is, and its folder's name.
+            sync_folder(&self.folder)?;
+            self.folder.parent().map_or(Ok(()), sync_folder)?;
+        }
+        Ok(OpenSegment { path, file, bytes: header.len() as u64 })
+    }
+
+    /// Closes a segment that is long enough. The next frame begins another.
+    fn rotate(&self) -> io::Result<()> {
+        let mut files = lock(&self.file);
+        let is_long = files.open.as_ref().is_some_and(|open| open.bytes >= SEGMENT_BYTES);
+        let Some(open) = files.open.take_if(|_| is_long) else { return Ok(()) };
+        drop(files);
+        close(&open.path)
+    }
+
+    /// Refuses changes from now on: until a write succeeds, or for ever.
+    fn fail(&self, doing: &str, error: &io::Error, is_final: bool) -> Arc<str> {
+        let folder = self.folder.display();
+        let remedy = if is_final { "restart the server" } else { "it is tried again" };
+        let why: Arc<str> = format!("cannot {doing} the log in {folder}: {error}; {remedy}").into();
+        if self.failure.load().as_ref().is_none_or(|before| before.why != why) {
+            tracing::error!("{why}");
+        }
+        self.failure.store(Some(Arc::new(Failure { why: why.clone(), is_final })));
+        // Those that wait look again.
+        self.done.send_modify(|_| ());
+        why
+    }
+
+    /// Gives the folder another name, and writes no more. Returns whether there was a folder.
+    pub(super) fn remove(&self, to: &Path) -> io::Result<bool> {
+        let _files = lock(&self.file);
+        self.is_removed.store(true, Ordering::Relaxed);
+        match fs::rename(&self.folder, to) {
+            // Nothing was written yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            renamed => renamed.map(|()| true),
+        }
+    }
+
+    /// The folder of its segments.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Ends an open segment with its digest, and gives it its final name.
+pub(super) fn close(path: &Path) -> io::Result<()> {
+    let digest = blake3::hash(&fs::read(path)?);
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(digest.as_bytes())?;
+    file.sync_data()?;
+    fs::rename(path, path.with_extension("seg"))?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Makes the names in a folder safe.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// A lock whose holder panicked protects data that is complete: each change is one step.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

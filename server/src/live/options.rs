@@ -1,0 +1,133 @@
+//! [`Options`]: what a set was made with, and the record that keeps it in the log.
+
+use bloomsday_common::live::entry::{Repeat, Window};
+
+/// The longest name of a set.
+pub(crate) const MAX_KEY_BYTES: usize = 1024;
+
+/// The name of a set: any bytes, in one of the numbered databases of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) database: u8,
+    pub(crate) name: Box<[u8]>,
+}
+
+/// Which commands a set takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bloom,
+    Cuckoo,
+    Set,
+}
+
+/// What a set was made with. The sizes are kept to be shown: the table grows as it must.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) kind: Kind,
+    pub(crate) window: Window,
+    pub(crate) capacity: u64,
+    pub(crate) error: f64,
+    /// 0 for a set that refuses IDs beyond its capacity.
+    pub(crate) expansion: u32,
+    pub(crate) bucket: u32,
+    pub(crate) iterations: u32,
+}
+
+impl Options {
+    /// What a first add makes.
+    pub(crate) fn of(kind: Kind) -> Options {
+        let (capacity, expansion) = match kind {
+            Kind::Bloom => (100, 2),
+            Kind::Cuckoo => (1024, 1),
+            Kind::Set => (0, 1),
+        };
+        Options {
+            kind,
+            window: Window::NONE,
+            capacity,
+            error: 0.01,
+            expansion,
+            bucket: 2,
+            iterations: 20,
+        }
+    }
+
+    /// The record of a set.
+    pub(super) fn record(&self, key: &Key) -> Vec<u8> {
+        let kind = match self.kind {
+            Kind::Bloom => 1,
+            Kind::Cuckoo => 2,
+            Kind::Set => 3,
+        };
+        let repeat = match self.window.repeat {
+            Repeat::Renew => 1,
+            Repeat::Keep => 2,
+        };
+        let mut bytes = vec![kind, repeat, self.window.steps.unwrap_or(0), key.database];
+        for number in [self.expansion, self.bucket, self.iterations] {
+            bytes.extend(number.to_le_bytes());
+        }
+        for number in [self.window.step_ms.get(), self.capacity, self.error.to_bits()] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(&*key.name);
+        bytes
+    }
+
+    /// Reads a record; `None` for anything else.
+    pub(super) fn parse(record: &[u8]) -> Option<(Key, Options)> {
+        let (head, rest) = record.split_first_chunk::<4>()?;
+        let (small, rest) = rest.split_first_chunk::<12>()?;
+        let (large, name) = rest.split_first_chunk::<24>()?;
+        let small = |i: usize| small.as_chunks().0.get(i).map(|bytes| u32::from_le_bytes(*bytes));
+        let large = |i: usize| large.as_chunks().0.get(i).map(|bytes| u64::from_le_bytes(*bytes));
+        let kind = match head[0] {
+            1 => Kind::Bloom,
+            2 => Kind::Cuckoo,
+            3 => Kind::Set,
+            _ => return None,
+        };
+        let repeat = match head[1] {
+            1 => Repeat::Renew,
+            2 => Repeat::Keep,
+            _ => return None,
+        };
+        let step = large(0)?;
+        let window = match u64::from(head[2]) {
+            0 => Window::NONE,
+            steps => Window::of(step.checked_mul(steps)?, step, repeat)?,
+        };
+        let options = Options {
+            kind,
+            window,
+            capacity: large(1)?,
+            error: f64::from_bits(large(2)?),
+            expansion: small(0)?,
+            bucket: small(1)?,
+            iterations: small(2)?,
+        };
+        let key = Key { database: head[3], name: name.into() };
+        (name.len() <= MAX_KEY_BYTES).then_some((key, options))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_all_options() {
+        let key = Key { database: 3, name: (*b"a\0b").into() };
+        for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set] {
+            let windows = [Window::NONE, Window::of(1_800, 300, Repeat::Renew).unwrap()];
+            for window in windows {
+                let options = Options { window, capacity: 7, expansion: 0, ..Options::of(kind) };
+                let record = options.record(&key);
+                assert_eq!(Options::parse(&record), Some((key.clone(), options)));
+                for length in 0..40 {
+                    assert_eq!(Options::parse(&record[..length]), None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A set from its log: at the start of a process, and never later.
+//!
+//! An open segment may end in the middle of a frame: that is what a process leaves which was killed
+//! while it wrote, and nobody was told that the frame is safe. The tail is cut, and the segment
+//! closed. Damage anywhere else is an error: it would lose IDs that were acknowledged.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bloomsday_common::live::segment::{FRAME_BYTES, Frame, Frames, HEADER_BYTES, Op};
+
+use super::budget::Budget;
+use super::log::close;
+use super::options::{Key, Options};
+use super::writer::Writer;
+use crate::error::Error;
+
+/// The longest segment that is read: many times what is written.
+const MAX_SEGMENT_BYTES: u64 = 1 << 30;
+
+/// What a log says of its set.
+pub(super) struct Replayed {
+    pub(super) key: Key,
+    pub(super) options: Options,
+    pub(super) writer: Writer,
+    pub(super) expires_at: Option<u64>,
+    pub(super) next_seq: u64,
+    pub(super) epoch: u32,
+}
+
+/// Reads the log in a folder. `None` when it has no set: it was dropped, or never began.
+///
+/// # Errors
+/// [`Error::Segment`] for a damaged segment: restore it, or remove the folder and lose the set.
+/// [`Error::LiveMemory`] when the set does not fit.
+pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Replayed>, Error> {
+    let mut replaying = Replaying { set: None, next_seq: 1, epoch: 0 };
+    let segments = segments(folder)?;
+    let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
+    for (path, length) in segments {
+        let corrupt = |why: String| Error::Segment { file: path.display().to_string(), why };
+        if length > MAX_SEGMENT_BYTES {
+            return Err(corrupt(format!("it has {length} bytes, and at most {MAX_SEGMENT_BYTES}")));
+        }
+        let content = fs::read(&path).map_err(|source| system("read", &path, source))?;
+        let is_open = path.extension().is_some_and(|extension| extension == "open");
+        if is_open && content.len() < HEADER_BYTES {
+            // Killed before its header was written, and so before any frame.
+            fs::remove_file(&path).map_err(|source| system("remove", &path, source))?;
+            continue;
+        }
+        let parsed = if is_open { Frames::of_open(&content) } else { Frames::of_closed(&content) };
+        let (header, mut frames) = parsed.map_err(|bad| corrupt(bad.to_string()))?;
+        replaying.epoch = replaying.epoch.max(header.epoch);
+        if header.first_seq != replaying.next_seq {
+            tracing::warn!(
+                "{}: frames {} to {} are not here; an ID whose add was not acknowledged may be lost",
+                path.display(),
+                replaying.next_seq,
+                header.first_seq
+            );
+        }
+        for frame in frames.by_ref().map_while(Result::ok) {
+            replaying.apply(&frame, bytes, budget).map_err(|why| match why {
+                Unfit::Corrupt(why) => corrupt(why.to_owned()),
+                Unfit::Memory => Error::LiveMemory { limit: budget.limit() },
+            })?;
+        }
+        replaying.next_seq = frames.next_seq();
+        if is_open {
+            end(&path, frames.good_bytes() as u64, length)?;
+        }
+    }
+    let Replaying { set, next_seq, epoch } = replaying;
+    Ok(set.map(|(key, options, writer, expires_at)| Replayed {
+        key,
+        options,
+        writer,
+        expires_at,
+        next_seq,
+        epoch,
+    }))
+}
+
+/// The segments of a folder with their lengths, in the order in which they were written.
+fn segments(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
+    let list = || -> std::io::Result<Vec<(PathBuf, u64)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "open" || extension == "seg") {
+                found.push((path, entry.metadata()?.len()));
+            }
+        }
+        // Names begin with epoch and number, in digits of one length.
+        found.sort_unstable();
+        Ok(found)
+    };
+    list().map_err(|source| system("list", folder, source))
+}
+
+/// Cuts the tail of an open segment, and closes it.
+fn end(path: &Path, good: u64, length: u64) -> Result<(), Error> {
+    let cut = || {
+        if good < length {
+            let lost = length - good;
+            tracing::warn!("{}: {lost} bytes of an incomplete frame are cut", path.display());
+        }
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(good)?;
+        file.sync_data()?;
+        close(path)
+    };
+    cut().map_err(|source| system("close", path, source))
+}
+
+fn system(doing: &str, path: &Path, source: std::io::Error) -> Error {
+    Error::System { doing: format!("{doing} {}", path.display()), source }
+}
+
+/// Takes the lock of a data folder, for as long as the file is open.
+pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
+    let path = folder.join("lock");
+    let open = || {
+        fs::create_dir_all(folder)?;
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+        file.try_lock()?;
+        Ok(file)
+    };
+    open().map_err(|source| Error::System {
+        doing: format!("lock {} (does another server use this folder?)", path.display()),
+        source,
+    })
+}
+
+struct Replaying {
+    set: Option<(Key, Options, Writer, Option<u64>)>,
+    next_seq: u64,
+    epoch: u32,
+}
+
+enum Unfit {
+    Corrupt(&'static str),
+    Memory,
+}
+
+impl Replaying {
+    /// Makes the change of a frame. `bytes` is the length of all segments.
+    fn apply(&mut self, frame: &Frame<'_>, bytes: u64, budget: &Arc<Budget>) -> Result<(), Unfit> {
+        if frame.op == Op::Reserve {
+            let (key, options) = Options::parse(frame.record())
+                .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
+            let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+            // No more than that many are in the log: so most shards grow once.
+            writer.reserve(bytes / (8 + FRAME_BYTES as u64));
+            self.set = Some((key, options, writer, None));
+            return Ok(());
+        }
+        let Some((_, options, writer, expires_at)) = &mut self.set else {
+            return Err(Unfit::Corrupt("it does not begin with a record of options"));
+        };
+        match frame.op {
+            Op::Seen => {
+                writer.tick(frame.ms);
+                let hashes: Vec<u64> = frame.hashes().collect();
+                if options.kind == super::options::Kind::Cuckoo {
+                    for hash in hashes {
+                        // More copies than there may be are not there.
+                        writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
+                    }
+                } else {
+                    writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
+                }
+            }
+            Op::Forget => {
+                writer.tick(frame.ms);
+                for hash in frame.hashes() {
+                    writer.forget(hash, false).map_err(|_| Unfit::Memory)?;
+                }
+            }
+            Op::Expire => {
+                let at = frame.record().first_chunk();
+                let at = at.ok_or(Unfit::Corrupt("a time cannot be read"))?;
+                *expires_at = Some(u64::from_le_bytes(*at)).filter(|at| *at != u64::MAX);
+            }
+            Op::Drop => self.set = None,
+            Op::Reserve => {}
+        }
+        Ok(())
+    }
+}
+
+impl super::writer::Refused {
+    fn or_memory(self) -> Result<(), Unfit> {
+        if self == super::writer::Refused::Memory { Err(Unfit::Memory) } else { Ok(()) }
+    }
+}

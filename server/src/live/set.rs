@@ -1,0 +1,289 @@
+//! [`LiveSet`]: one table with its log. Every change is made in the table and appended to the log
+//! under one lock, so that the log has the order of the table; waiting for the disk comes after.
+//!
+//! An add that hears "seen" waits like the one that heard "new": otherwise it could be acknowledged
+//! for an ID whose only record was lost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bloomsday_common::live::segment::Op;
+
+use super::log::{Log, lock};
+use super::options::{Key, Options};
+use super::table::{Seen, Table};
+use super::writer::{Added, Refused, Writer};
+
+/// An `expires_at` that never comes.
+const NEVER: u64 = u64::MAX;
+
+/// Why a change was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The limit on memory is reached.
+    Memory,
+    /// There are as many copies of the ID as there may be.
+    Copies,
+    /// The set does not grow beyond its capacity.
+    Full,
+    /// The set was dropped meanwhile: look its key up again.
+    Gone,
+    /// The log cannot be written.
+    Log(Arc<str>),
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Refusal {
+        match refused {
+            Refused::Memory => Refusal::Memory,
+            Refused::Copies => Refusal::Copies,
+        }
+    }
+}
+
+/// Waits until a change is as safe as promised.
+#[must_use]
+pub(crate) struct Ticket(pub(super) Option<(Arc<Log>, u64)>);
+
+impl Ticket {
+    /// Nothing to wait for.
+    pub(crate) const NONE: Ticket = Ticket(None);
+
+    /// Waits for as much as is promised.
+    pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
+        match self.0 {
+            Some((log, seq)) => log.wait(seq).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until it is synced, whatever is promised.
+    pub(crate) async fn wait_synced(self) -> Result<(), Arc<str>> {
+        match self.0 {
+            Some((log, seq)) => log.wait_synced(seq).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A set of live IDs.
+pub(crate) struct LiveSet {
+    key: Key,
+    options: Options,
+    table: Arc<Table>,
+    state: Mutex<State>,
+    /// In milliseconds since 1970.
+    expires_at: AtomicU64,
+}
+
+struct State {
+    writer: Writer,
+    log: Option<Arc<Log>>,
+    is_dropped: bool,
+    deleted: u64,
+    /// The time of the last change.
+    last_ms: u64,
+    /// The hashes of one call that the log has to have.
+    changed: Vec<u64>,
+}
+
+impl LiveSet {
+    pub(super) fn new(
+        key: Key,
+        options: Options,
+        writer: Writer,
+        log: Option<Arc<Log>>,
+        expires_at: Option<u64>,
+    ) -> LiveSet {
+        let table = writer.table().clone();
+        let (is_dropped, deleted, last_ms, changed) = (false, 0, 0, Vec::new());
+        LiveSet {
+            key,
+            options,
+            table,
+            state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
+            expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Adds hashes in order, with what each add did, and at the first refusal stops.
+    pub(crate) fn add_each(
+        &self,
+        now: u64,
+        hashes: &[u64],
+        mut answer: impl FnMut(usize, Added),
+    ) -> (Ticket, Result<(), Refusal>) {
+        self.change(now, |state| {
+            let State { writer, changed, .. } = state;
+            if self.options.expansion == 0 {
+                return (Op::Seen, self.add_within_capacity(writer, hashes, changed, answer));
+            }
+            let added = writer.add_each(hashes, |i, added| {
+                if added != Added::Seen {
+                    changed.push(hashes[i]);
+                }
+                answer(i, added);
+            });
+            (Op::Seen, added.map_err(|(_, refused)| refused.into()))
+        })
+    }
+
+    fn add_within_capacity(
+        &self,
+        writer: &mut Writer,
+        hashes: &[u64],
+        changed: &mut Vec<u64>,
+        mut answer: impl FnMut(usize, Added),
+    ) -> Result<(), Refusal> {
+        for (i, hash) in hashes.iter().enumerate() {
+            let is_full = writer.len() >= self.options.capacity;
+            if is_full && self.table.seen(*hash) != Seen::Alive {
+                return Err(Refusal::Full);
+            }
+            let added = writer.add(*hash)?;
+            if added != Added::Seen {
+                changed.push(*hash);
+            }
+            answer(i, added);
+        }
+        Ok(())
+    }
+
+    /// Adds one more copy of a hash.
+    pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), Refusal>) {
+        self.change(now, |State { writer, changed, .. }| {
+            if self.options.expansion == 0 && writer.len() >= self.options.capacity {
+                return (Op::Seen, Err(Refusal::Full));
+            }
+            let added = writer.add_copy(hash).map_err(Refusal::from);
+            if added.is_ok() {
+                changed.push(hash);
+            }
+            (Op::Seen, added)
+        })
+    }
+
+    /// Deletes hashes, or one copy of each; returns how many were alive.
+    pub(crate) fn forget(&self, now: u64, hashes: &[u64]) -> (Ticket, Result<usize, Refusal>) {
+        self.change(now, |State { writer, changed, deleted, .. }| {
+            for hash in hashes {
+                match writer.forget(*hash, false) {
+                    Ok(true) => changed.push(*hash),
+                    Ok(false) => {}
+                    Err(refused) => return (Op::Forget, Err(refused.into())),
+                }
+            }
+            *deleted += changed.len() as u64;
+            (Op::Forget, Ok(changed.len()))
+        })
+    }
+
+    /// Makes a change if one can be made, and logs the hashes that it changed.
+    fn change<T>(
+        &self,
+        now: u64,
+        change: impl FnOnce(&mut State) -> (Op, Result<T, Refusal>),
+    ) -> (Ticket, Result<T, Refusal>) {
+        let mut state = lock(&self.state);
+        if state.is_dropped {
+            return (Ticket::NONE, Err(Refusal::Gone));
+        }
+        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
+            return (Ticket::NONE, Err(Refusal::Log(why)));
+        }
+        // The time of the table, which a clock that goes back does not take back.
+        let now = now.max(state.last_ms);
+        state.last_ms = now;
+        state.writer.tick(now);
+        state.changed.clear();
+        let (op, result) = change(&mut state);
+        let State { log, changed, .. } = &*state;
+        let ticket = log.as_ref().map(|log| (log.clone(), log.append(now, op, changed)));
+        (Ticket(ticket), result)
+    }
+
+    /// Sets when the set ends, or that it does not.
+    pub(crate) fn expire_at(&self, now: u64, at: Option<u64>) -> (Ticket, Result<(), Refusal>) {
+        let state = lock(&self.state);
+        if state.is_dropped {
+            return (Ticket::NONE, Err(Refusal::Gone));
+        }
+        let at = at.unwrap_or(NEVER);
+        let log = state.log.as_ref();
+        if let Some(Err(why)) = log.map(|log| log.check()) {
+            return (Ticket::NONE, Err(Refusal::Log(why)));
+        }
+        self.expires_at.store(at, Ordering::Release);
+        let record = at.to_le_bytes();
+        let ticket = log.map(|log| (log.clone(), log.append_record(now, Op::Expire, &record)));
+        (Ticket(ticket), Ok(()))
+    }
+
+    /// When the set ends, in milliseconds since 1970.
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        Some(self.expires_at.load(Ordering::Acquire)).filter(|at| *at != NEVER)
+    }
+
+    /// Looks hashes up in order.
+    pub(crate) fn each(&self, now: u64, hashes: &[u64], answer: impl FnMut(usize, Seen)) {
+        self.tick(now);
+        self.table.each(hashes, answer);
+    }
+
+    /// How many copies of a hash there are.
+    pub(crate) fn count(&self, now: u64, hash: u64) -> usize {
+        self.tick(now);
+        self.table.count(hash)
+    }
+
+    /// Goes to the step of this time, if it is another.
+    pub(crate) fn tick(&self, now: u64) {
+        let window = self.table.window();
+        if window.steps.is_some() && window.step_at(now) > self.table.step() {
+            lock(&self.state).writer.tick(now);
+        }
+    }
+
+    /// How many IDs are alive, the bytes of the table, and how many were deleted.
+    pub(crate) fn size(&self, now: u64) -> Size {
+        self.tick(now);
+        let State { writer, deleted, .. } = &*lock(&self.state);
+        Size { entries: writer.len(), bytes: writer.bytes(), deleted: *deleted }
+    }
+
+    /// Every hash that is alive.
+    pub(crate) fn hashes(&self, now: u64) -> Vec<u64> {
+        self.tick(now);
+        let state = lock(&self.state);
+        state.writer.entries().filter_map(|(hash, seen)| seen.map(|_| hash)).collect()
+    }
+
+    /// Waits for all changes so far.
+    pub(crate) fn ticket(&self) -> Ticket {
+        let log = lock(&self.state).log.clone();
+        Ticket(log.map(|log| (log.clone(), log.last_seq())))
+    }
+
+    /// Ends the set: changes are refused from now on. Returns its log, of the first call.
+    pub(super) fn end(&self) -> Option<Arc<Log>> {
+        let mut state = lock(&self.state);
+        state.is_dropped = true;
+        state.log.take()
+    }
+}
+
+/// What a set takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) deleted: u64,
+}

@@ -1,0 +1,63 @@
+//! [`Syncer`]: the thread that syncs all logs of a process.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use super::Ack;
+use super::log::{Log, lock};
+
+/// How often logs are synced whose changes are acknowledged before, and how long a failed write
+/// waits until it is tried again.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The queue of that thread.
+pub(super) struct Syncer {
+    queue: Mutex<Vec<Arc<Log>>>,
+    wake: Condvar,
+    /// Whether somebody waits for each sync.
+    is_prompt: bool,
+}
+
+impl Syncer {
+    /// Starts the thread. It ends when nobody has this any more.
+    pub(super) fn start(ack: Ack) -> std::io::Result<Arc<Syncer>> {
+        let is_prompt = ack == Ack::Synced;
+        let syncer = Syncer { queue: Mutex::default(), wake: Condvar::new(), is_prompt };
+        let syncer = Arc::new(syncer);
+        let weak = Arc::downgrade(&syncer);
+        let thread = std::thread::Builder::new().name("live-log".into());
+        thread.spawn(move || run(&weak, is_prompt))?;
+        Ok(syncer)
+    }
+
+    /// Whether acknowledgements wait for the sync.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
+    pub(super) fn add(&self, log: Arc<Log>) {
+        lock(&self.queue).push(log);
+        self.wake.notify_one();
+    }
+
+    /// What is in the queue; waits until there is something, or for [`INTERVAL`].
+    fn take(&self) -> Vec<Arc<Log>> {
+        let queue = lock(&self.queue);
+        let empty = |queue: &mut Vec<_>| queue.is_empty();
+        let waited = self.wake.wait_timeout_while(queue, INTERVAL, empty);
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
+    let mut again: Vec<Arc<Log>> = Vec::new();
+    while let Some(syncer) = syncer.upgrade() {
+        let logs = syncer.take();
+        drop(syncer);
+        if !is_prompt || !again.is_empty() {
+            std::thread::sleep(INTERVAL);
+        }
+        let all: Vec<_> = again.drain(..).chain(logs).collect();
+        again.extend(all.into_iter().filter(|log| !log.sync()));
+    }
+}

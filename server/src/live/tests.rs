@@ -1,0 +1,277 @@
+//! Sets over restarts: torn tails, damaged segments, disks that fail.
+
+use std::sync::atomic::AtomicBool;
+
+use bloomsday_common::hash::mix64;
+use bloomsday_common::live::entry::{Repeat, Window};
+use bloomsday_common::live::segment::Frames;
+use tempfile::TempDir;
+
+use super::*;
+
+fn key(name: &str) -> Key {
+    Key { database: 0, name: name.as_bytes().into() }
+}
+
+fn config(folder: &Path, ack: Ack) -> LiveConfig {
+    LiveConfig { ack, ..LiveConfig::new(Some(folder.to_owned())) }
+}
+
+fn open(folder: &Path, ack: Ack) -> Live {
+    Live::open(config(folder, ack)).unwrap()
+}
+
+async fn add(live: &Live, name: &str, hashes: &[u64]) -> Vec<Added> {
+    let (now, key) = (live.now(), key(name));
+    let set = live.get(&key, now);
+    let set = set.unwrap_or_else(|| live.make(&key, Options::of(Kind::Set), now).unwrap());
+    let mut answers = Vec::new();
+    let (ticket, added) = set.add_each(now, hashes, |_, added| answers.push(added));
+    added.unwrap();
+    ticket.wait().await.unwrap();
+    answers
+}
+
+fn all_alive(live: &Live, name: &str, hashes: &[u64]) -> bool {
+    let now = live.now();
+    let Some(set) = live.get(&key(name), now) else { return hashes.is_empty() };
+    let mut all = true;
+    set.each(now, hashes, |_, seen| all &= seen == Seen::Alive);
+    all
+}
+
+fn hashes(range: std::ops::Range<u64>) -> Vec<u64> {
+    range.map(mix64).collect()
+}
+
+/// The files of the only set in a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let live = folder.join("live");
+    let sets = fs::read_dir(live).unwrap().map(|entry| entry.unwrap().path());
+    let set = sets.filter(|path| path.is_dir()).collect::<Vec<_>>();
+    assert_eq!(set.len(), 1, "{set:?}");
+    let mut files: Vec<_> =
+        fs::read_dir(&set[0]).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_restart() {
+    for ack in [Ack::Synced, Ack::Written] {
+        let folder = TempDir::new().unwrap();
+        for start in 0..4 {
+            let live = open(folder.path(), ack);
+            assert!(all_alive(&live, "a", &hashes(0..start * 1_000)));
+            let new = add(&live, "a", &hashes(start * 1_000..start * 1_000 + 1_000)).await;
+            assert!(new.iter().all(|added| *added == Added::New));
+            assert!(add(&live, "a", &hashes(0..1)).await == [Added::Seen]);
+            let set = live.get(&key("a"), live.now()).unwrap();
+            assert_eq!(set.size(live.now()).entries, (start + 1) * 1_000);
+            // As after kill -9: nothing is told to end.
+            std::mem::forget(set);
+            drop(live);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_has_one_process() {
+    let folder = TempDir::new().unwrap();
+    let _live = open(folder.path(), Ack::Synced);
+    let why = Live::open(config(folder.path(), Ack::Synced)).unwrap_err().to_string();
+    assert!(why.contains("does another server use this folder?"), "{why}");
+}
+
+#[tokio::test]
+async fn deletions_windows_copies_and_ends_are_there_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Synced);
+    let now = live.now();
+    add(&live, "set", &hashes(0..10)).await;
+    let set = live.get(&key("set"), now).unwrap();
+    let (ticket, forgotten) = set.forget(now, &hashes(5..20));
+    assert_eq!(forgotten, Ok(5));
+    ticket.wait().await.unwrap();
+    let cuckoo = live.make(&key("cuckoo"), Options::of(Kind::Cuckoo), now).unwrap();
+    for _ in 0..3 {
+        let (ticket, added) = cuckoo.add_copy(now, 7);
+        added.unwrap();
+        ticket.wait().await.unwrap();
+    }
+    let window = Window::of(3_600_000, 1_000_000, Repeat::Renew).unwrap();
+    let windowed = Options { window, ..Options::of(Kind::Bloom) };
+    let windowed = live.make(&key("window"), windowed, now - 9_000_000).unwrap();
+    // Seen in an earlier step, and in one whose window has ended.
+    for (at, hash) in [(now - 9_000_000, 2), (now - 2_000_000, 1)] {
+        windowed.add_each(at, &[hash], |_, _| ()).0.wait().await.unwrap();
+    }
+    add(&live, "gone", &hashes(0..10)).await;
+    assert!(live.remove(&key("gone"), now) && !live.remove(&key("gone"), now));
+    add(&live, "again", &hashes(0..10)).await;
+    assert!(live.remove(&key("again"), now));
+    add(&live, "again", &hashes(10..20)).await;
+    let brief = live.make(&key("brief"), Options::of(Kind::Set), now).unwrap();
+    brief.expire_at(now, Some(now + 1)).0.wait().await.unwrap();
+    // Dropped before anything of it was written.
+    let unwritten = live.make(&key("unwritten"), Options::of(Kind::Set), now).unwrap();
+    let (ticket, _) = unwritten.add_each(now, &hashes(0..10), |_, _| ());
+    assert!(live.remove(&key("unwritten"), now));
+    ticket.wait().await.unwrap();
+    drop((live, set, cuckoo, windowed, brief, unwritten));
+
+    let live = open(folder.path(), Ack::Synced);
+    let now = live.now() + 2;
+    assert!(all_alive(&live, "set", &hashes(0..5)) && !all_alive(&live, "set", &hashes(5..6)));
+    assert_eq!(live.get(&key("cuckoo"), now).unwrap().count(now, 7), 3);
+    let windowed = live.get(&key("window"), now).unwrap();
+    assert_eq!((windowed.count(now, 1), windowed.count(now, 2)), (1, 0));
+    assert_eq!(windowed.count(now + 4_000_000, 1), 0);
+    assert!(all_alive(&live, "again", &hashes(10..20)));
+    assert!(!all_alive(&live, "again", &hashes(0..1)));
+    for name in ["gone", "brief", "unwritten"] {
+        assert!(live.get(&key(name), now).is_none(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_incomplete_frame_is_cut_at_any_length_and_nothing_before_it() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Synced);
+    for number in 0..5 {
+        add(&live, "a", &hashes(number * 3..number * 3 + 3)).await;
+    }
+    drop(live);
+    let file = files(folder.path()).remove(0);
+    let whole = fs::read(&file).unwrap();
+    for length in 0..=whole.len() {
+        let copy = TempDir::new().unwrap();
+        let to = copy.path().join("live/a-00000000");
+        fs::create_dir_all(&to).unwrap();
+        fs::write(to.join(file.file_name().unwrap()), &whole[..length]).unwrap();
+        let kept = match Frames::of_open(&whole[..length]) {
+            Ok((_, frames)) => frames.map_while(Result::ok).map(|frame| frame.hashes().len()).sum(),
+            Err(_) => 0,
+        };
+        for _ in 0..2 {
+            let live = open(copy.path(), Ack::Synced);
+            assert!(all_alive(&live, "a", &hashes(0..kept as u64)), "{length}");
+            assert!(!all_alive(&live, "a", &hashes(kept as u64..kept as u64 + 1)), "{length}");
+        }
+        // The next adds are kept, too.
+        add(&open(copy.path(), Ack::Synced), "a", &[99]).await;
+        assert!(all_alive(&open(copy.path(), Ack::Synced), "a", &[99]));
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_closed_segment_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    add(&open(folder.path(), Ack::Synced), "a", &hashes(0..3)).await;
+    // The start closes the segment.
+    drop(open(folder.path(), Ack::Synced));
+    let file = files(folder.path()).remove(0);
+    assert_eq!(file.extension().unwrap(), "seg");
+    let whole = fs::read(&file).unwrap();
+    for byte in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[byte] ^= 1 << (byte % 8);
+        fs::write(&file, &damaged).unwrap();
+        let error = Live::open(config(folder.path(), Ack::Synced)).unwrap_err();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(
+            matches!(error, Error::Segment { .. }) && error.to_string().contains(name),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_long_log_is_many_segments() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Synced);
+    for number in 0..30 {
+        add(&live, "a", &hashes(number * 100_000..number * 100_000 + 100_000)).await;
+    }
+    live.sync().await;
+    drop(live);
+    assert!(files(folder.path()).len() >= 3);
+    assert!(all_alive(&open(folder.path(), Ack::Synced), "a", &hashes(0..3_000_000)));
+}
+
+#[tokio::test]
+async fn a_write_that_fails_refuses_adds_until_it_succeeds() {
+    for ack in [Ack::Synced, Ack::Written] {
+        let folder = TempDir::new().unwrap();
+        let live = open(folder.path(), ack);
+        let now = live.now();
+        let set = live.make(&key("a"), Options::of(Kind::Set), now).unwrap();
+        // A file where the folder of the set should be.
+        let blocked = folder.path().join("live/a-00000000");
+        fs::write(&blocked, "").unwrap();
+        let (ticket, added) = set.add_each(now, &[1], |_, _| ());
+        added.unwrap();
+        let why = ticket.wait().await.unwrap_err();
+        assert!(why.contains("cannot write the log") && why.contains("a-00000000"), "{why}");
+        let refused = set.add_each(now, &[2], |_, _| ()).1;
+        assert_eq!(refused, Err(Refusal::Log(why)));
+        assert!(all_alive(&live, "a", &[1]), "lookups go on");
+        fs::remove_file(&blocked).unwrap();
+        while set.add_each(now, &[3], |_, _| ()).1.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        set.ticket().wait().await.unwrap();
+        drop((live, set));
+        assert!(all_alive(&open(folder.path(), ack), "a", &[1, 3]));
+    }
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_refuses_adds_for_ever() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Synced);
+    add(&live, "a", &[1]).await;
+    let now = live.now();
+    let set = live.get(&key("a"), now).unwrap();
+    let failing = |fails: bool| {
+        let log = set.ticket().0.unwrap().0;
+        let flag: &AtomicBool = &log.failing_syncs;
+        flag.store(fails, Ordering::Relaxed);
+    };
+    failing(true);
+    let why = set.add_each(now, &[2], |_, _| ()).0.wait().await.unwrap_err();
+    assert!(why.contains("cannot sync the log") && why.contains("restart"), "{why}");
+    failing(false);
+    let refused = set.add_each(now, &[3], |_, _| ());
+    assert_eq!(refused.1, Err(Refusal::Log(why)));
+    assert!(all_alive(&live, "a", &[1, 2]), "lookups go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_connections_share_syncs_and_lose_nothing() {
+    let folder = TempDir::new().unwrap();
+    let live = open(folder.path(), Ack::Synced);
+    add(&live, "a", &[]).await;
+    let adders = (0..16).map(|adder| {
+        let live = live.clone();
+        tokio::spawn(async move {
+            let mut new = 0;
+            for number in 0..200 {
+                // Each hash is added by two adders.
+                let answers = add(&live, "a", &[mix64(adder / 2 * 1_000 + number)]).await;
+                new += usize::from(answers == [Added::New]);
+            }
+            new
+        })
+    });
+    let mut new = 0;
+    for adder in adders.collect::<Vec<_>>() {
+        new += adder.await.unwrap();
+    }
+    assert_eq!(new, 8 * 200);
+    drop(live);
+    let live = open(folder.path(), Ack::Synced);
+    for adder in 0..8 {
+        assert!(all_alive(&live, "a", &hashes(adder * 1_000..adder * 1_000 + 200)));
+    }
+}
