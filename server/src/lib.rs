@@ -24,6 +24,7 @@
 //! | `readiness` | tells when every filter is loaded |
 //! | `heartbeat` | writes to the store which filter this server uses |
 //! | `pin` | warns before a pin ends |
+//! | `resp` | the live layer over Redis's protocol (feature `resp`) |
 //! | `random` | random numbers; not for secrets |
 //! | `clock` | the time of day |
 //!
@@ -63,14 +64,15 @@ mod heartbeat;
 pub mod http;
 pub mod limits;
 #[cfg(feature = "live")]
-#[expect(dead_code, reason = "its users come with the next parts")]
-mod live;
+pub mod live;
 mod loader;
 mod memory_check;
 mod pin;
 mod poller;
 mod random;
 mod readiness;
+#[cfg(feature = "resp")]
+pub mod resp;
 #[cfg(test)]
 mod simulation;
 pub mod status;

@@ -35,7 +35,7 @@ use bloomsday_common::live::segment::Op;
 use self::budget::Budget;
 use self::log::{Identity, Log, sync_folder};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options};
-pub(crate) use self::set::{LiveSet, Refusal, Size, Ticket};
+pub(crate) use self::set::{LiveSet, Refusal, Ticket};
 use self::syncer::Syncer;
 pub(crate) use self::table::Seen;
 pub(crate) use self::writer::Added;
@@ -218,14 +218,23 @@ impl Live {
         self.get(key, now).is_some_and(|set| self.remove_set(&set))
     }
 
+    /// Drops a set unless an ID was added meanwhile.
+    pub(crate) fn remove_empty(&self, set: &Arc<LiveSet>) {
+        self.remove_if(set, true);
+    }
+
     fn remove_set(&self, set: &Arc<LiveSet>) -> bool {
+        self.remove_if(set, false)
+    }
+
+    fn remove_if(&self, set: &Arc<LiveSet>, is_empty: bool) -> bool {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        if !is_there {
+        if !is_there || !set.end(is_empty) {
             return false;
         }
         // Under the lock: a set of this name that is made next has a later folder.
-        if let (Some(log), Some(disk)) = (set.end(), &self.0.disk)
+        if let (Some(log), Some(disk)) = (set.take_log(), &self.0.disk)
             && let Err(error) = disk.remove(&log)
         {
             tracing::error!("{} stays: {error}; its set comes back", log.folder().display());
@@ -270,6 +279,11 @@ impl Live {
     /// What an answer promises.
     pub(crate) fn ack(&self) -> Ack {
         self.0.ack
+    }
+
+    /// Whether changes are written to a disk.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.0.disk.is_some()
     }
 
     fn sets(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Arc<LiveSet>>> {
@@ -333,7 +347,7 @@ impl Disk {
         let (syncer, next_folder) = (Syncer::start(ack).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
             replayed.writer.tick(opened_ms);
-            let identity = Identity { set: id_of(&key), epoch, created_ms: opened_ms, ack };
+            let identity = Identity { set: key.number(), epoch, created_ms: opened_ms, ack };
             let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
             let (options, writer) = (replayed.options, replayed.writer);
             let log = Some(Arc::new(log));
@@ -350,11 +364,11 @@ impl Disk {
         let name = text.and_then(|text| text.parse::<FilterName>().ok());
         let name = match name {
             Some(name) if key.database == 0 => name.to_string(),
-            _ => format!("{}-{:016x}", key.database, id_of(key)),
+            _ => format!("{}-{:016x}", key.database, key.number()),
         };
         let folder = self.folder.join(format!("{name}-{number:08x}"));
         let ack = if self.syncer.is_prompt() { Ack::Synced } else { Ack::Written };
-        let (set, epoch, created_ms) = (id_of(key), self.epoch, self.opened_ms);
+        let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
         let identity = Identity { set, epoch, created_ms, ack };
         Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
     }
@@ -376,15 +390,6 @@ impl Disk {
 fn number_of(folder: &Path) -> Option<u32> {
     let name = folder.file_name()?.to_str()?;
     u32::from_str_radix(name.rsplit_once('-')?.1, 16).ok()
-}
-
-/// What a segment's header says of its set.
-fn id_of(key: &Key) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&[key.database]);
-    hasher.update(&key.name);
-    let hash = hasher.finalize();
-    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 #[cfg(test)]

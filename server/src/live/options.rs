@@ -12,12 +12,25 @@ pub(crate) struct Key {
     pub(crate) name: Box<[u8]>,
 }
 
+impl Key {
+    /// A number that only this key has, as far as 64 bits of BLAKE3 go. Never 0.
+    pub(crate) fn number(&self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&[self.database]);
+        hasher.update(&self.name);
+        let hash = hasher.finalize();
+        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")).max(1)
+    }
+}
+
 /// Which commands a set takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bloom,
     Cuckoo,
     Set,
+    /// Those of filters and of sets.
+    Any,
 }
 
 /// What a set was made with. The sizes are kept to be shown: the table grows as it must.
@@ -39,7 +52,7 @@ impl Options {
         let (capacity, expansion) = match kind {
             Kind::Bloom => (100, 2),
             Kind::Cuckoo => (1024, 1),
-            Kind::Set => (0, 1),
+            Kind::Set | Kind::Any => (0, 1),
         };
         Options {
             kind,
@@ -58,6 +71,7 @@ impl Options {
             Kind::Bloom => 1,
             Kind::Cuckoo => 2,
             Kind::Set => 3,
+            Kind::Any => 4,
         };
         let repeat = match self.window.repeat {
             Repeat::Renew => 1,
@@ -85,6 +99,7 @@ impl Options {
             1 => Kind::Bloom,
             2 => Kind::Cuckoo,
             3 => Kind::Set,
+            4 => Kind::Any,
             _ => return None,
         };
         let repeat = match head[1] {
@@ -118,7 +133,7 @@ mod tests {
     #[test]
     fn a_record_has_all_options() {
         let key = Key { database: 3, name: (*b"a\0b").into() };
-        for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set] {
+        for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set, Kind::Any] {
             let windows = [Window::NONE, Window::of(1_800, 300, Repeat::Renew).unwrap()];
             for window in windows {
                 let options = Options { window, capacity: 7, expansion: 0, ..Options::of(kind) };

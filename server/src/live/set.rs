@@ -4,6 +4,7 @@
 //! An add that hears "seen" waits like the one that heard "new": otherwise it could be acknowledged
 //! for an ID whose only record was lost.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -48,6 +49,15 @@ pub(crate) struct Ticket(pub(super) Option<(Arc<Log>, u64)>);
 impl Ticket {
     /// Nothing to wait for.
     pub(crate) const NONE: Ticket = Ticket(None);
+
+    /// Whether `later` is a ticket of the same log, so that to wait for it is enough.
+    pub(crate) fn is_before(&self, later: &Ticket) -> bool {
+        match (&self.0, &later.0) {
+            (Some((log, _)), Some((other, _))) => Arc::ptr_eq(log, other),
+            (None, _) => true,
+            _ => false,
+        }
+    }
 
     /// Waits for as much as is promised.
     pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
@@ -108,6 +118,18 @@ impl LiveSet {
 
     pub(crate) fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// A number of its key, which is the same for ever.
+    pub(crate) fn number(&self) -> u64 {
+        self.key.number()
+    }
+
+    /// When a hash was last seen: the time at which that step began.
+    pub(crate) fn seen_at(&self, now: u64, hash: u64) -> Option<u64> {
+        self.tick(now);
+        let step = lock(&self.state).writer.step_of(hash)?;
+        Some(step.saturating_mul(self.table.window().step_ms.get()))
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -259,24 +281,101 @@ impl LiveSet {
         Size { entries: writer.len(), bytes: writer.bytes(), deleted: *deleted }
     }
 
-    /// Every hash that is alive.
-    pub(crate) fn hashes(&self, now: u64) -> Vec<u64> {
-        self.tick(now);
-        let state = lock(&self.state);
-        state.writer.entries().filter_map(|(hash, seen)| seen.map(|_| hash)).collect()
-    }
-
     /// Waits for all changes so far.
     pub(crate) fn ticket(&self) -> Ticket {
         let log = lock(&self.state).log.clone();
         Ticket(log.map(|log| (log.clone(), log.last_seq())))
     }
 
-    /// Ends the set: changes are refused from now on. Returns its log, of the first call.
-    pub(super) fn end(&self) -> Option<Arc<Log>> {
+    /// Whether the set was dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        lock(&self.state).is_dropped
+    }
+
+    /// Ends the set, or with `if_empty` does so only without an ID in it: changes are refused from
+    /// now on. Returns whether it has ended.
+    pub(super) fn end(&self, if_empty: bool) -> bool {
         let mut state = lock(&self.state);
-        state.is_dropped = true;
-        state.log.take()
+        state.is_dropped |= !if_empty || state.writer.len() == 0;
+        state.is_dropped
+    }
+
+    /// The log, of a set that has ended.
+    pub(super) fn take_log(&self) -> Option<Arc<Log>> {
+        lock(&self.state).log.take()
+    }
+
+    /// Adds a hash unless it is there; returns whether it was added.
+    pub(crate) fn add_copy_if_new(&self, now: u64, hash: u64) -> (Ticket, Result<bool, Refusal>) {
+        let mut is_there = false;
+        let (ticket, added) = self.change(now, |State { writer, changed, .. }| {
+            is_there = self.table.count(hash) > 0;
+            if is_there {
+                return (Op::Seen, Ok(()));
+            }
+            if self.options.expansion == 0 && writer.len() >= self.options.capacity {
+                return (Op::Seen, Err(Refusal::Full));
+            }
+            let added = writer.add_copy(hash).map_err(Refusal::from);
+            if added.is_ok() {
+                changed.push(hash);
+            }
+            (Op::Seen, added)
+        });
+        (ticket, added.map(|()| !is_there))
+    }
+
+    /// Adds what another set has, each in the step in which that saw it; returns how many are new.
+    pub(crate) fn union(
+        &self,
+        now: u64,
+        entries: &BTreeMap<u64, Vec<u64>>,
+    ) -> (Ticket, Result<u64, Refusal>) {
+        let (mut new, mut last) = (0, Ticket::NONE);
+        let mut state = lock(&self.state);
+        if state.is_dropped {
+            return (last, Err(Refusal::Gone));
+        }
+        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
+            return (last, Err(Refusal::Log(why)));
+        }
+        let now = now.max(state.last_ms);
+        state.last_ms = now;
+        let State { writer, log, changed, .. } = &mut *state;
+        writer.tick(now);
+        let mut result = Ok(());
+        for (ms, hashes) in entries {
+            changed.clear();
+            let step = self.table.window().step_at((*ms).min(now));
+            for hash in hashes {
+                match writer.add_at(*hash, step) {
+                    Ok(Added::Seen) => continue,
+                    Ok(added) => new += u64::from(added == Added::New),
+                    Err(refused) => {
+                        result = Err(refused.into());
+                        break;
+                    }
+                }
+                changed.push(*hash);
+            }
+            // With the time of the step: a replay adds them in it.
+            let log = log.as_ref();
+            last = Ticket(log.map(|log| (log.clone(), log.append(*ms, Op::Seen, changed))));
+        }
+        (last, result.map(|()| new))
+    }
+
+    /// What is alive, by the time at which its step began.
+    pub(crate) fn by_time(&self, now: u64) -> BTreeMap<u64, Vec<u64>> {
+        self.tick(now);
+        let (state, step_ms) = (lock(&self.state), self.table.window().step_ms.get());
+        let mut found = BTreeMap::<u64, Vec<u64>>::new();
+        for (hash, step) in state.writer.entries() {
+            if let Some(step) = step {
+                found.entry(step.saturating_mul(step_ms)).or_default().push(hash);
+            }
+        }
+        found
     }
 }
 

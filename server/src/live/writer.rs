@@ -260,6 +260,14 @@ impl Writer {
         })
     }
 
+    /// The step in which a hash that is alive was seen.
+    pub(crate) fn step_of(&self, hash: u64) -> Option<u64> {
+        let Found::At(_, _, word) = self.find(hash) else { return None };
+        let Tag::Step(seen) = Tag::of(word) else { return None };
+        let is_alive = self.window.is_alive(Tag::Step(seen), self.step);
+        is_alive.then(|| self.step.saturating_sub(entry::age(seen, self.step)))
+    }
+
     /// Where a hash is, or could be put. Of several copies, one that is alive.
     fn find(&self, hash: u64) -> Found {
         let lines = &self.shards[entry::shard_of(hash)].lines;

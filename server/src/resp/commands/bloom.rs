@@ -1,0 +1,273 @@
+//! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is kept
+//! and shown, and the real rate is lower.
+
+use bloomsday_common::hash::{ID_BYTES, IdHash, Xxh3, is_valid_len};
+
+use super::super::reply::{Fault, Reply};
+use super::super::session::{SYNTAX, Session, not_made, refused, wrong_number};
+use super::{Command, is, number};
+use crate::live::{Added, Kind, Options, Refusal, Seen};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::write("bf.reserve", -4, reserve),
+    Command::write("bf.add", 3, add),
+    Command::write("bf.madd", -3, madd),
+    Command::write("bf.insert", -4, insert),
+    Command::read("bf.exists", 3, exists),
+    Command::read("bf.mexists", -3, mexists),
+    Command::read("bf.card", 2, card),
+    Command::read("bf.info", -2, info),
+];
+
+/// The largest capacity that can be named: 2^30.
+const MAX_CAPACITY: u64 = 1 << 30;
+/// The largest expansion.
+const MAX_EXPANSION: u64 = 32_768;
+
+/// The hash of an ID.
+pub(super) fn hash(id: &[u8]) -> Result<u64, Fault> {
+    if is_valid_len(id) {
+        return Ok(Xxh3::of(id).0);
+    }
+    let (least, most) = (ID_BYTES.start(), ID_BYTES.end());
+    Err(format!("ERR an item has {least} to {most} bytes, this one {}", id.len()).into())
+}
+
+/// The hashes of IDs.
+pub(super) fn hashes(ids: &[&[u8]]) -> Result<Vec<u64>, Fault> {
+    ids.iter().map(|id| hash(id)).collect()
+}
+
+fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let error = number::<f64>(request[2]).ok_or("ERR bad error rate")?;
+    if !(error > 0.0 && error < 1.0) {
+        return Err("ERR error rate must be in the range (0.000000, 1.000000)".into());
+    }
+    let capacity = capacity(request[3])?;
+    let (mut expansion, mut is_fixed) = (None, false);
+    let mut words = request[4..].iter();
+    while let Some(word) = words.next() {
+        if is(word, "NONSCALING") {
+            is_fixed = true;
+        } else if is(word, "EXPANSION") {
+            let given = words.next().ok_or("ERR no expansion")?;
+            let given = number::<u64>(given).ok_or("ERR bad expansion")?;
+            if given > MAX_EXPANSION {
+                return Err("ERR expansion must be in the range [0, 32768]".into());
+            }
+            expansion = Some(given as u32);
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    if is_fixed && expansion.is_some_and(|expansion| expansion > 0) {
+        return Err("Nonscaling filters cannot expand".into());
+    }
+    let expansion = if is_fixed { 0 } else { expansion.unwrap_or(2) };
+    let options = Options { capacity, error, expansion, ..Options::of(Kind::Bloom) };
+    make(session, request[1], options)?;
+    reply.ok();
+    Ok(())
+}
+
+fn capacity(word: &[u8]) -> Result<u64, Fault> {
+    let capacity = number::<i64>(word).ok_or("ERR bad capacity")?;
+    match u64::try_from(capacity) {
+        Ok(capacity @ 1..=MAX_CAPACITY) => Ok(capacity),
+        _ => Err("ERR capacity must be in the range [1, 1073741824]".into()),
+    }
+}
+
+/// Makes a set; an error if there is one.
+pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Result<(), Fault> {
+    let key = session.key(key)?;
+    let set = session.live().make(&key, options, session.now).map_err(|why| not_made(&why))?;
+    session.await_later(set.ticket());
+    session.changed.push(set);
+    Ok(())
+}
+
+fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let hash = hash(request[2])?;
+    let mut new = false;
+    session
+        .change(
+            |session| session.made(request[1], Kind::Bloom, || Options::of(Kind::Bloom)),
+            |set, now| set.add_each(now, &[hash], |_, added| new = added == Added::New),
+        )?
+        .map_err(refused)?;
+    reply.boolean(new);
+    Ok(())
+}
+
+fn madd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    add_all(session, request[1], &request[2..], true, || Options::of(Kind::Bloom), reply)
+}
+
+/// Adds items, with one reply for each; the first that is refused is the last reply.
+fn add_all(
+    session: &mut Session,
+    key: &[u8],
+    ids: &[&[u8]],
+    create: bool,
+    options: impl Fn() -> Options,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let hashes = hashes(ids)?;
+    let mut answers = Vec::with_capacity(hashes.len());
+    let result = session.change(
+        |session| match create {
+            true => session.made(key, Kind::Bloom, &options),
+            false => session.set_of(key, Kind::Bloom)?.ok_or_else(|| "ERR not found".into()),
+        },
+        |set, now| {
+            answers.clear();
+            set.add_each(now, &hashes, |_, added| answers.push(added == Added::New))
+        },
+    )?;
+    if let Err(refusal @ (Refusal::Log(_) | Refusal::Memory)) = &result
+        && answers.is_empty()
+    {
+        return Err(refused(refusal.clone()));
+    }
+    reply.array(answers.len() + usize::from(result.is_err()));
+    answers.iter().for_each(|new| reply.boolean(*new));
+    if let Err(refusal) = result {
+        reply.error(&refused(refusal));
+    }
+    Ok(())
+}
+
+fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut options = Options::of(Kind::Bloom);
+    let (mut create, mut is_fixed, mut expansion) = (true, false, None);
+    let mut at = 2;
+    let items = loop {
+        let Some(word) = request.get(at) else { return Err(wrong_number("bf.insert")) };
+        at += 1;
+        if is(word, "ITEMS") {
+            break &request[at..];
+        } else if is(word, "NOCREATE") {
+            create = false;
+        } else if is(word, "NONSCALING") {
+            is_fixed = true;
+        } else {
+            let value = request.get(at).copied();
+            at += 1;
+            if is(word, "CAPACITY") {
+                let value =
+                    value.and_then(number::<u64>).filter(|n| (1..=MAX_CAPACITY).contains(n));
+                options.capacity = value.ok_or("Bad capacity")?;
+            } else if is(word, "ERROR") {
+                let value = value.and_then(number::<f64>).filter(|n| *n > 0.0 && *n < 1.0);
+                options.error = value.ok_or("Bad error rate")?;
+            } else if is(word, "EXPANSION") {
+                let value = value.and_then(number::<u64>).filter(|n| *n <= MAX_EXPANSION);
+                expansion = Some(value.ok_or("Bad expansion")? as u32);
+            } else {
+                return Err("Unknown argument received".into());
+            }
+        }
+    };
+    if items.is_empty() {
+        return Err(wrong_number("bf.insert"));
+    }
+    if is_fixed && expansion.is_some_and(|expansion| expansion > 0) {
+        return Err("Nonscaling filters cannot expand".into());
+    }
+    options.expansion = if is_fixed { 0 } else { expansion.unwrap_or(options.expansion) };
+    add_all(session, request[1], items, create, || options.clone(), reply)
+}
+
+fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let answers = look_up(session, request[1], &request[2..], Kind::Bloom)?;
+    reply.boolean(answers[0]);
+    Ok(())
+}
+
+fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let answers = look_up(session, request[1], &request[2..], Kind::Bloom)?;
+    reply.array(answers.len());
+    answers.iter().for_each(|answer| reply.boolean(*answer));
+    Ok(())
+}
+
+/// Looks items up. In a set that does not exist there are none.
+pub(super) fn look_up(
+    session: &mut Session,
+    key: &[u8],
+    ids: &[&[u8]],
+    kind: Kind,
+) -> Result<Vec<bool>, Fault> {
+    let mut answers = vec![false; ids.len()];
+    if let Some(set) = session.set_of(key, kind)? {
+        // An item that cannot be added is not there.
+        let hashes: Vec<u64> = ids.iter().map(|id| Xxh3::of(id).0).collect();
+        set.each(session.now, &hashes, |i, seen| {
+            answers[i] = seen == Seen::Alive && is_valid_len(ids[i]);
+        });
+    }
+    Ok(answers)
+}
+
+fn card(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = session.now;
+    let set = session.set_of(request[1], Kind::Bloom)?;
+    reply.integer(set.map_or(0, |set| set.size(now).entries as i64));
+    Ok(())
+}
+
+fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if request.len() > 3 {
+        return Err(wrong_number("bf.info"));
+    }
+    let now = session.now;
+    let set = session.set_of(request[1], Kind::Bloom)?.ok_or("ERR not found")?;
+    let (options, size) = (set.options(), set.size(now));
+    let (capacity, filters) = scaled(options, size.entries);
+    let fields = [
+        ("CAPACITY", "Capacity", Some(capacity)),
+        ("SIZE", "Size", Some(size.bytes)),
+        ("FILTERS", "Number of filters", Some(filters)),
+        ("ITEMS", "Number of items inserted", Some(size.entries)),
+        ("EXPANSION", "Expansion rate", Some(u64::from(options.expansion)).filter(|e| *e > 0)),
+    ];
+    let value = |reply: &mut Reply<'_>, value: Option<u64>| match value {
+        Some(value) => reply.integer(value as i64),
+        None => reply.null(),
+    };
+    if let Some(wanted) = request.get(2) {
+        let field = fields.iter().find(|(name, ..)| is(wanted, name));
+        let (_, name, found) = field.ok_or("Invalid information value")?;
+        if reply.is_v3 {
+            reply.map(1);
+            reply.simple(name);
+        } else {
+            reply.array(1);
+        }
+        value(reply, *found);
+        return Ok(());
+    }
+    reply.map(fields.len());
+    for (_, name, found) in fields {
+        reply.simple(name);
+        value(reply, found);
+    }
+    Ok(())
+}
+
+/// The capacity that a filter which scales would have by now, and of how many parts.
+fn scaled(options: &Options, entries: u64) -> (u64, u64) {
+    let (mut part, mut capacity, mut parts) = (options.capacity.max(1), options.capacity.max(1), 1);
+    while capacity < entries && options.expansion > 0 {
+        part = part.saturating_mul(u64::from(options.expansion));
+        capacity = capacity.saturating_add(part);
+        parts += 1;
+        // With an expansion of 1 there would be a part for each `capacity` items.
+        if options.expansion == 1 {
+            parts = entries.div_ceil(part);
+            capacity = part.saturating_mul(parts);
+        }
+    }
+    (capacity, parts)
+}

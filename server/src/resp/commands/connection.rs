@@ -1,0 +1,267 @@
+//! The commands of a connection: its version of the protocol, its password, its name.
+
+use std::sync::Arc;
+
+use super::super::reply::{Fault, Reply};
+use super::super::session::{Awaited, SYNTAX, Session, wrong_number};
+use super::{Command, is, number};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::plain("hello", -1, hello).open(),
+    Command::plain("auth", -2, auth).open(),
+    Command::plain("ping", -1, ping),
+    Command::plain("echo", 2, echo),
+    Command::plain("select", 2, select),
+    Command::plain("quit", -1, quit).open().at_once(),
+    Command::plain("reset", 1, reset).open().at_once(),
+    Command::plain("client", -2, client),
+    Command::plain("readonly", 1, done),
+    Command::plain("readwrite", 1, done),
+    Command::plain("wait", 3, wait),
+    Command::plain("waitaof", 4, waitaof),
+];
+
+/// How many databases there are: a database is a part of each key.
+const DATABASES: i64 = 16;
+/// The longest name of a connection.
+const MAX_NAME_BYTES: usize = 256;
+
+const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+
+fn done(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.ok();
+    Ok(())
+}
+
+fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut is_v3 = session.is_v3;
+    if let Some(version) = request.get(1) {
+        let version = number::<i64>(version);
+        is_v3 = match version.ok_or("ERR Protocol version is not an integer or out of range")? {
+            2 => false,
+            3 => true,
+            _ => return Err("NOPROTO unsupported protocol version".into()),
+        };
+    }
+    let (mut words, mut name, mut is_known) = (request.iter().skip(2), None, session.is_known);
+    while let Some(word) = words.next() {
+        if is(word, "AUTH") {
+            let (Some(user), Some(password)) = (words.next(), words.next()) else {
+                return Err(syntax_of_hello(word));
+            };
+            check(session, user, password)?;
+            is_known = true;
+        } else if is(word, "SETNAME") {
+            let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
+            name = Some(check_name(given)?);
+        } else {
+            return Err(syntax_of_hello(word));
+        }
+    }
+    if !is_known {
+        return Err(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+             the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+             and select the RESP protocol version at the same time"
+                .into(),
+        );
+    }
+    (session.is_known, session.is_v3) = (true, is_v3);
+    session.name = name.unwrap_or_else(|| session.name.clone());
+    reply.is_v3 = is_v3;
+    reply.map(7);
+    for (field, value) in [("server", "bloomsday"), ("version", super::info::REDIS_VERSION)] {
+        reply.text(field);
+        reply.text(value);
+    }
+    reply.text("proto");
+    reply.integer(if is_v3 { 3 } else { 2 });
+    reply.text("id");
+    reply.integer(session.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.text(field);
+        reply.text(value);
+    }
+    reply.text("modules");
+    reply.array(1);
+    super::info::module(reply);
+    Ok(())
+}
+
+fn syntax_of_hello(word: &[u8]) -> Fault {
+    let word = &word[..word.len().min(64)];
+    format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(word)).into()
+}
+
+fn auth(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let (user, password): (&[u8], _) = match request {
+        [_, password] => (b"default", password),
+        [_, user, password] => (user, password),
+        _ => return Err(SYNTAX),
+    };
+    if session.shared.password.is_none() && request.len() == 2 {
+        return Err("ERR AUTH <password> called without any password configured for the default \
+             user. Are you sure your configuration is correct?"
+            .into());
+    }
+    check(session, user, password)?;
+    session.is_known = true;
+    reply.ok();
+    Ok(())
+}
+
+/// Whether this is the password. The time does not depend on how much of it is right: BLAKE3 hashes
+/// are compared in constant time.
+fn check(session: &Session, user: &[u8], password: &[u8]) -> Result<(), Fault> {
+    let fits = session.shared.password.is_none_or(|hash| hash == blake3::hash(password));
+    if user == b"default" && fits { Ok(()) } else { Err(WRONGPASS.into()) }
+}
+
+fn ping(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    match request {
+        [_] => reply.simple("PONG"),
+        [_, text] => reply.bulk(text),
+        _ => return Err(wrong_number("ping")),
+    }
+    Ok(())
+}
+
+fn echo(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.bulk(request[1]);
+    Ok(())
+}
+
+fn select(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let database = number::<i64>(request[1]).ok_or("ERR invalid DB index")?;
+    if !(0..DATABASES).contains(&database) {
+        return Err("ERR DB index is out of range".into());
+    }
+    session.database = database as u8;
+    reply.ok();
+    Ok(())
+}
+
+fn quit(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    session.is_closing = true;
+    reply.ok();
+    Ok(())
+}
+
+fn reset(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    session.reset();
+    reply.simple("RESET");
+    Ok(())
+}
+
+fn check_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
+    let fits = name.len() <= MAX_NAME_BYTES && name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    let why = "ERR Client names cannot contain spaces, newlines or special characters.";
+    if fits { Ok(name.to_vec()) } else { Err(why.into()) }
+}
+
+fn client(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let word = request[1];
+    let count = |many: usize, name: &str| {
+        let name = format!("client|{name}");
+        if request.len() == many { Ok(()) } else { Err(wrong_number(&name)) }
+    };
+    if is(word, "ID") {
+        count(2, "id")?;
+        reply.integer(session.id as i64);
+    } else if is(word, "GETNAME") {
+        count(2, "getname")?;
+        if session.name.is_empty() { reply.null() } else { reply.bulk(&session.name) }
+    } else if is(word, "SETNAME") {
+        count(3, "setname")?;
+        session.name = check_name(request[2])?;
+        reply.ok();
+    } else if is(word, "SETINFO") {
+        count(4, "setinfo")?;
+        let value = check_name(request[3]).map_err(|_| {
+            let option = String::from_utf8_lossy(request[2]).to_ascii_lowercase();
+            format!("ERR {option} cannot contain spaces, newlines or special characters.")
+        })?;
+        if is(request[2], "LIB-NAME") {
+            session.library.0 = value;
+        } else if is(request[2], "LIB-VER") {
+            session.library.1 = value;
+        } else {
+            let option = String::from_utf8_lossy(request[2]);
+            return Err(format!("ERR Unrecognized option '{option}'").into());
+        }
+        reply.ok();
+    } else if is(word, "INFO") {
+        count(2, "info")?;
+        reply.verbatim(&description(session));
+    } else if is(word, "LIST") {
+        // Of this connection: what others do is in INFO, as numbers.
+        reply.verbatim(&description(session));
+    } else if is(word, "NO-EVICT") || is(word, "NO-TOUCH") {
+        count(3, "no-evict")?;
+        match request[2] {
+            on if is(on, "ON") || is(on, "OFF") => reply.ok(),
+            _ => return Err(SYNTAX),
+        }
+    } else {
+        return Err(unknown_subcommand("CLIENT", word));
+    }
+    Ok(())
+}
+
+/// The error for a subcommand that there is not.
+pub(super) fn unknown_subcommand(command: &str, word: &[u8]) -> Fault {
+    let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
+    format!("ERR unknown subcommand '{word}'. Try {command} HELP.").into()
+}
+
+fn description(session: &Session) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "id={} addr={} laddr={} fd=0 name={} db={} sub=0 psub=0 multi={} cmd=client user=default \
+         lib-name={} lib-ver={} resp={}\n",
+        session.id,
+        session.address,
+        session.shared.address,
+        text(&session.name),
+        session.database,
+        session.transaction.as_ref().map_or(-1, |t| t.requests.len() as i64),
+        text(&session.library.0),
+        text(&session.library.1),
+        if session.is_v3 { 3 } else { 2 },
+    )
+}
+
+fn wait(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    number::<u64>(request[1]).ok_or(NOT_AN_INTEGER)?;
+    number::<u64>(request[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    // There are no replicas.
+    reply.integer(0);
+    Ok(())
+}
+
+fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let locals = number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
+    let replicas = number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
+    let timeout_ms = number::<i64>(request[3]);
+    let timeout_ms = timeout_ms.ok_or("ERR timeout is not an integer or out of range")?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
+    if !(0..=1).contains(&locals) || replicas < 0 {
+        return Err("ERR value is out of range, must be positive".into());
+    }
+    if locals == 1 && !session.live().is_on_disk() {
+        return Err(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()
+        );
+    }
+    // In a transaction nothing can wait: what is synced by now is told.
+    if session.is_executing {
+        reply.array(2);
+        reply.integer(0);
+        reply.integer(0);
+        return Ok(());
+    }
+    session.changed.retain(|set| Arc::strong_count(set) > 0);
+    session.awaited = Some(Awaited { locals, timeout_ms });
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! The commands of names: which there are, their types, when they end, and that they end now.
+
+use super::super::reply::{Fault, Reply};
+use super::super::session::{SYNTAX, Session, refused};
+use super::{Command, glob, is, number};
+use crate::live::{Kind, LiveSet};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::write("del", -2, del).keys(1, -1, 1),
+    Command::write("unlink", -2, del).keys(1, -1, 1),
+    Command::read("exists", -2, exists).keys(1, -1, 1),
+    Command::read("type", 2, kind),
+    Command::write("expire", -3, |s, q, r| expire(s, q, r, 1_000, true)),
+    Command::write("pexpire", -3, |s, q, r| expire(s, q, r, 1, true)),
+    Command::write("expireat", -3, |s, q, r| expire(s, q, r, 1_000, false)),
+    Command::write("pexpireat", -3, |s, q, r| expire(s, q, r, 1, false)),
+    Command::read("ttl", 2, |s, q, r| left(s, q, r, 1_000, true)),
+    Command::read("pttl", 2, |s, q, r| left(s, q, r, 1, true)),
+    Command::read("expiretime", 2, |s, q, r| left(s, q, r, 1_000, false)),
+    Command::read("pexpiretime", 2, |s, q, r| left(s, q, r, 1, false)),
+    Command::write("persist", 2, persist),
+    Command::plain("scan", -2, scan),
+    Command::plain("keys", 2, keys),
+    Command::plain("dbsize", 1, dbsize),
+    Command { is_write: true, ..Command::plain("flushdb", -1, flushdb) },
+    Command { is_write: true, ..Command::plain("flushall", -1, flushall) },
+];
+
+/// The most names in one answer of SCAN.
+const MAX_SCAN_COUNT: usize = 1_000;
+
+/// The name of a set's type.
+fn type_of(set: &LiveSet) -> &'static str {
+    match set.options().kind {
+        Kind::Bloom | Kind::Any => "MBbloom--",
+        Kind::Cuckoo => "MBbloomCF",
+        Kind::Set => "set",
+    }
+}
+
+fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut deleted = 0;
+    for name in &request[1..] {
+        let key = session.key(name)?;
+        deleted += i64::from(session.live().remove(&key, session.now));
+    }
+    reply.integer(deleted);
+    Ok(())
+}
+
+fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut found = 0;
+    for name in &request[1..] {
+        found += i64::from(session.set(name)?.is_some());
+    }
+    reply.integer(found);
+    Ok(())
+}
+
+fn kind(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let set = session.set(request[1])?;
+    reply.simple(set.as_deref().map_or("none", type_of));
+    Ok(())
+}
+
+fn expire(
+    session: &mut Session,
+    request: &[&[u8]],
+    reply: &mut Reply<'_>,
+    unit_ms: i64,
+    is_relative: bool,
+) -> Result<(), Fault> {
+    let given = number::<i64>(request[2]).ok_or("ERR value is not an integer or out of range")?;
+    let now = session.now;
+    let begin = if is_relative { now as i64 } else { 0 };
+    let at = given.checked_mul(unit_ms).and_then(|ms| ms.checked_add(begin));
+    let name = String::from_utf8_lossy(request[0]).to_ascii_lowercase();
+    let at = at.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
+    let Some(set) = session.set(request[1])? else {
+        reply.integer(0);
+        return Ok(());
+    };
+    let before = set.expires_at();
+    let at = u64::try_from(at).unwrap_or(0);
+    for word in &request[3..] {
+        let may = match () {
+            () if is(word, "NX") => before.is_none(),
+            () if is(word, "XX") => before.is_some(),
+            () if is(word, "GT") => before.is_some_and(|before| at > before),
+            () if is(word, "LT") => before.is_none_or(|before| at < before),
+            () => {
+                return Err(
+                    format!("ERR Unsupported option {}", String::from_utf8_lossy(word)).into()
+                );
+            }
+        };
+        if !may {
+            reply.integer(0);
+            return Ok(());
+        }
+    }
+    if at <= now {
+        session.live().remove(set.key(), now);
+        reply.integer(1);
+        return Ok(());
+    }
+    end_at(session, &set, Some(at))?;
+    reply.integer(1);
+    Ok(())
+}
+
+fn end_at(session: &mut Session, set: &LiveSet, at: Option<u64>) -> Result<(), Fault> {
+    let (ticket, result) = set.expire_at(session.now, at);
+    session.await_later(ticket);
+    result.map_err(refused)
+}
+
+fn left(
+    session: &mut Session,
+    request: &[&[u8]],
+    reply: &mut Reply<'_>,
+    unit_ms: u64,
+    is_relative: bool,
+) -> Result<(), Fault> {
+    let now = session.now;
+    let Some(set) = session.set(request[1])? else {
+        reply.integer(-2);
+        return Ok(());
+    };
+    let Some(at) = set.expires_at() else {
+        reply.integer(-1);
+        return Ok(());
+    };
+    let ms = if is_relative { at.saturating_sub(now) } else { at };
+    // To the nearest second, as Redis has it.
+    reply.integer(((ms + unit_ms / 2) / unit_ms) as i64);
+    Ok(())
+}
+
+fn persist(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let set = session.set(request[1])?.filter(|set| set.expires_at().is_some());
+    if let Some(set) = &set {
+        end_at(session, set, None)?;
+    }
+    reply.integer(i64::from(set.is_some()));
+    Ok(())
+}
+
+fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let cursor = number::<u64>(request[1]).ok_or("ERR invalid cursor")?;
+    let (mut pattern, mut count, mut wanted) = (None, 10, None);
+    let (words, rest) = request[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    for [word, value] in words {
+        if is(word, "MATCH") {
+            pattern = Some(*value);
+        } else if is(word, "COUNT") {
+            let given = number::<i64>(value);
+            let given = given.ok_or("ERR value is not an integer or out of range")?;
+            count = usize::try_from(given).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+        } else if is(word, "TYPE") {
+            wanted = Some(*value);
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    // In the order of numbers that the names have for ever: none is left out that is there from the
+    // first call to the last.
+    let mut sets = session.live().list(session.database, session.now);
+    sets.sort_by_key(|set| set.number());
+    let mut sets = sets.into_iter().skip_while(|set| set.number() < cursor);
+    let some: Vec<_> = sets.by_ref().take(count.min(MAX_SCAN_COUNT)).collect();
+    let next = sets.next().map_or(0, |set| set.number());
+    let is_wanted = |set: &LiveSet| {
+        pattern.is_none_or(|pattern| glob::fits(pattern, &set.key().name))
+            && wanted.is_none_or(|wanted| is(wanted, type_of(set)))
+    };
+    let some: Vec<_> = some.iter().filter(|set| is_wanted(set)).collect();
+    reply.array(2);
+    reply.text(&next.to_string());
+    reply.array(some.len());
+    some.iter().for_each(|set| reply.bulk(&set.key().name));
+    Ok(())
+}
+
+fn keys(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut sets = session.live().list(session.database, session.now);
+    sets.retain(|set| glob::fits(request[1], &set.key().name));
+    reply.array(sets.len());
+    sets.iter().for_each(|set| reply.bulk(&set.key().name));
+    Ok(())
+}
+
+fn dbsize(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.integer(session.live().list(session.database, session.now).len() as i64);
+    Ok(())
+}
+
+fn flushdb(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    flush(session, request, reply, session.database..=session.database)
+}
+
+fn flushall(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    flush(session, request, reply, 0..=u8::MAX)
+}
+
+fn flush(
+    session: &mut Session,
+    request: &[&[u8]],
+    reply: &mut Reply<'_>,
+    databases: std::ops::RangeInclusive<u8>,
+) -> Result<(), Fault> {
+    match &request[1..] {
+        [] => {}
+        [word] if is(word, "ASYNC") || is(word, "SYNC") => {}
+        _ => return Err(SYNTAX),
+    }
+    if !session.shared.allow_flush {
+        let name = String::from_utf8_lossy(request[0]).to_ascii_uppercase();
+        let why =
+            format!("ERR {name} is off, because it deletes every filter: start with --allow-flush");
+        return Err(why.into());
+    }
+    let now = session.now;
+    for database in databases {
+        for set in session.live().list(database, now) {
+            session.live().remove(set.key(), now);
+        }
+    }
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! BLOOM.*: what only these filters have: windows, where an answer comes from, and unions.
+
+use std::collections::BTreeMap;
+
+use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
+
+use super::super::reply::{Fault, Reply};
+use super::super::session::{SYNTAX, Session, refused};
+use super::bloom::{hash, make};
+use super::{Command, is, number};
+use crate::live::{Kind, Options};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::write("bloom.reserve", -2, reserve),
+    Command::read("bloom.why", 3, why),
+    Command::write("bloom.union", -3, union).keys(1, -1, 1),
+];
+
+/// The longest window, in seconds: ten years.
+const MAX_WINDOW_SECONDS: u64 = 3_660 * 24 * 3_600;
+/// How many steps a window has if nothing else is said.
+const DEFAULT_STEPS: u64 = 10;
+
+fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let mut options = Options { error: 1e-9, ..Options::of(Kind::Any) };
+    let (mut window, mut step, mut repeat) = (None, None, Repeat::Renew);
+    let (words, rest) = request[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(SYNTAX);
+    }
+    for [word, value] in words {
+        let seconds = || {
+            let seconds = number::<u64>(value).filter(|n| (1..=MAX_WINDOW_SECONDS).contains(n));
+            seconds.ok_or_else(|| format!("ERR a window has 1 to {MAX_WINDOW_SECONDS} seconds"))
+        };
+        if is(word, "WINDOW") {
+            window = Some(seconds()?);
+        } else if is(word, "STEP") {
+            step = Some(seconds()?);
+        } else if is(word, "CAPACITY") {
+            options.capacity = number(value).ok_or("ERR bad capacity")?;
+        } else if is(word, "REPEAT") && is(value, "renew") {
+            repeat = Repeat::Renew;
+        } else if is(word, "REPEAT") && is(value, "keep") {
+            repeat = Repeat::Keep;
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    match (window, step) {
+        (Some(window), step) => {
+            let step = step.unwrap_or_else(|| window.div_ceil(DEFAULT_STEPS));
+            let found = Window::of(window * 1_000, step * 1_000, repeat);
+            options.window = found.ok_or_else(|| {
+                format!(
+                    "ERR a window of {window} s with steps of {step} s has more than \
+                     {MAX_WINDOW_STEPS} steps: take longer steps"
+                )
+            })?;
+        }
+        (None, Some(_)) => return Err("ERR STEP needs WINDOW".into()),
+        (None, None) => {}
+    }
+    make(session, request[1], options)?;
+    reply.ok();
+    Ok(())
+}
+
+fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = session.now;
+    let set = session.set_of(request[1], Kind::Any)?.ok_or("ERR not found")?;
+    let hash = hash(request[2])?;
+    let count = set.count(now, hash);
+    let window = set.options().window;
+    reply.map(6);
+    reply.text("contains");
+    reply.boolean(count > 0);
+    reply.text("by");
+    reply.text(if count > 0 { "live" } else { "nothing" });
+    reply.text("count");
+    reply.integer(count as i64);
+    reply.text("hash");
+    reply.text(&format!("{hash:016x}"));
+    reply.text("seen_seconds_ago");
+    match set.seen_at(now, hash).filter(|_| window.steps.is_some()) {
+        Some(at) => reply.integer((now.saturating_sub(at) / 1_000) as i64),
+        None => reply.null(),
+    }
+    reply.text("window_seconds");
+    match window.steps {
+        Some(steps) => {
+            reply.integer((window.step_ms.get() / 1_000 * u64::from(steps)) as i64);
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = session.now;
+    // All before one is locked again: a set may be united with itself.
+    let mut entries = BTreeMap::<u64, Vec<u64>>::new();
+    let mut options = None;
+    for source in &request[2..] {
+        let Some(set) = session.set_of(source, Kind::Any)? else { continue };
+        if set.options().kind == Kind::Cuckoo {
+            return Err(super::super::session::WRONGTYPE);
+        }
+        options.get_or_insert_with(|| set.options().clone());
+        for (ms, hashes) in set.by_time(now) {
+            // Without a window there is no time: as seen now.
+            let ms = if set.options().window.steps.is_some() { ms } else { now };
+            entries.entry(ms).or_default().extend(hashes);
+        }
+    }
+    let options = options.unwrap_or_else(|| Options::of(Kind::Any));
+    let new = session
+        .change(
+            |session| {
+                let set = session.made(request[1], Kind::Any, || options.clone())?;
+                match set.options().kind {
+                    Kind::Cuckoo => Err(super::super::session::WRONGTYPE),
+                    _ => Ok(set),
+                }
+            },
+            |set, now| set.union(now, &entries),
+        )?
+        .map_err(refused)?;
+    reply.integer(new as i64);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Requests that clients send by the thousand: adds and lookups of one ID each. Those of one filter
+//! that follow each other are hashed and looked up together, which hides the memory's latency.
+
+use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+
+use super::reply::{Fault, Reply, error};
+use super::session::{Session, refused};
+use crate::live::{Added, Kind, Options, Refusal, Seen};
+
+/// The most requests in one call of a set.
+const MAX_RUN: usize = 16 << 10;
+
+/// A command of one key and one ID.
+#[derive(Clone, Copy)]
+struct Hot {
+    kind: Kind,
+    adds: bool,
+    /// Whether version 3 has a boolean for it.
+    is_boolean: bool,
+}
+
+fn hot(name: &[u8]) -> Option<Hot> {
+    let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
+    match name.len() {
+        6 if is("BF.ADD") => Some(Hot { kind: Kind::Bloom, adds: true, is_boolean: true }),
+        4 if is("SADD") => Some(Hot { kind: Kind::Set, adds: true, is_boolean: false }),
+        9 if is("BF.EXISTS") => Some(Hot { kind: Kind::Bloom, adds: false, is_boolean: true }),
+        9 if is("SISMEMBER") => Some(Hot { kind: Kind::Set, adds: false, is_boolean: false }),
+        _ => None,
+    }
+}
+
+/// Runs requests from number `from` on, as long as they are of one such command and key. Returns
+/// how many were run: none if the first is another.
+pub(super) fn run<'a>(
+    session: &mut Session,
+    request: impl Fn(usize) -> &'a [&'a [u8]],
+    from: usize,
+    end: usize,
+    out: &mut Vec<u8>,
+) -> usize {
+    let [name, key, _] = request(from) else { return 0 };
+    let Some(hot) = hot(name) else { return 0 };
+    let mut hashes = std::mem::take(&mut session.hashes);
+    hashes.clear();
+    for number in from..end.min(from + MAX_RUN) {
+        let [other, other_key, id] = request(number) else { break };
+        if other != name || other_key != key || !is_valid_len(id) {
+            break;
+        }
+        hashes.push(Xxh3::of(id).0);
+    }
+    let many = hashes.len();
+    if many > 0 {
+        if hot.adds {
+            add(session, hot, key, &hashes, out);
+        } else {
+            look_up(session, hot, key, &hashes, out);
+        }
+    }
+    session.hashes = hashes;
+    many
+}
+
+fn add(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mut Vec<u8>) {
+    let begin = out.len();
+    let is_v3 = session.is_v3 && hot.is_boolean;
+    let mut answered = 0;
+    let added = session.change(
+        |session| session.made(key, hot.kind, || Options::of(hot.kind)),
+        |set, now| {
+            let mut reply = Reply { out: &mut *out, is_v3 };
+            set.add_each(now, hashes, |_, added| {
+                reply.boolean(added == Added::New);
+                answered += 1;
+            })
+        },
+    );
+    let fault = match added {
+        Ok(Ok(())) => None,
+        Ok(Err(refusal)) => Some(refused(refusal)),
+        Err(fault) => Some(fault),
+    };
+    session.spans.push((begin, out.len(), answered));
+    if let Some(fault) = fault {
+        rest(session, hot, key, &hashes[answered..], &fault, out);
+    }
+}
+
+/// Answers what was refused: one by one, because an ID that is there is not refused.
+fn rest(
+    session: &mut Session,
+    hot: Hot,
+    key: &[u8],
+    hashes: &[u64],
+    fault: &Fault,
+    out: &mut Vec<u8>,
+) {
+    let is_v3 = session.is_v3 && hot.is_boolean;
+    let begin = out.len();
+    for hash in hashes {
+        let added = session.change(
+            |session| session.made(key, hot.kind, || Options::of(hot.kind)),
+            |set, now| {
+                let mut new = false;
+                let (ticket, added) = set.add_each(now, &[*hash], |_, a| new = a == Added::New);
+                (ticket, added.map(|()| new))
+            },
+        );
+        match added {
+            Ok(Ok(new)) => Reply { out, is_v3 }.boolean(new),
+            Ok(Err(Refusal::Log(_))) => error(out, fault),
+            Ok(Err(refusal)) => error(out, &refused(refusal)),
+            Err(fault) => error(out, &fault),
+        }
+    }
+    session.spans.push((begin, out.len(), hashes.len()));
+}
+
+fn look_up(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mut Vec<u8>) {
+    let is_v3 = session.is_v3 && hot.is_boolean;
+    let now = session.now;
+    let mut reply = Reply { out, is_v3 };
+    match session.set_of(key, hot.kind) {
+        Ok(Some(set)) => set.each(now, hashes, |_, seen| reply.boolean(seen == Seen::Alive)),
+        Ok(None) => hashes.iter().for_each(|_| reply.boolean(false)),
+        Err(fault) => hashes.iter().for_each(|_| reply.error(&fault)),
+    }
+}

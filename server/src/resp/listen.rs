@@ -1,0 +1,328 @@
+//! Connections: their maximum, what each may make the server keep, and a graceful stop.
+//!
+//! A connection reads what has arrived, runs all complete requests in it, waits until their changes
+//! are as safe as promised, and answers them with one write.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::reply::{Fault, error};
+use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
+use super::session::{Awaited, Next, Session};
+use crate::error::Error;
+use crate::live::Live;
+
+/// The most connections at once; others are told and closed.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
+/// How much is read at once.
+const READ_BYTES: usize = 256 << 10;
+/// The buffer of a connection at its start, and of one that sends little.
+const SMALL_READ_BYTES: usize = 16 << 10;
+/// The most requests that are run before their replies are sent.
+const MAX_BATCH: usize = 16 << 10;
+/// How long a client may read nothing while replies wait for it.
+const WRITE_DEADLINE: Duration = Duration::from_secs(20);
+/// How often filters whose time has come are dropped.
+const TICK: Duration = Duration::from_millis(500);
+/// How long running batches may still take after a stop.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+
+/// The settings of the protocol's address.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct RespConfig {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// What a client must present; required unless the address is loopback.
+    pub password: Option<String>,
+    /// Whether FLUSHDB and FLUSHALL delete every filter.
+    pub allow_flush: bool,
+}
+
+impl RespConfig {
+    /// Without a password, and without FLUSHALL.
+    pub fn new(address: SocketAddr) -> RespConfig {
+        RespConfig { address, password: None, allow_flush: false }
+    }
+}
+
+impl fmt::Debug for RespConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RespConfig").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The address while it is served. [`serve`] makes one.
+#[derive(Debug)]
+pub struct Resp {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) live: Live,
+    pub(crate) address: SocketAddr,
+    pub(crate) password: Option<blake3::Hash>,
+    pub(crate) allow_flush: bool,
+    pub(crate) started: Instant,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) commands: AtomicU64,
+}
+
+/// Opens the address and serves until the returned [`Resp`] is stopped.
+///
+/// # Errors
+/// [`Error::Setting`] for an address that other machines can reach without a password;
+/// [`Error::System`] when it cannot be opened.
+pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
+    if !config.address.ip().is_loopback() && config.password.is_none() {
+        return Err(Error::Setting {
+            name: "the address for Redis clients",
+            value: config.address.to_string(),
+            allowed: "a password, or a loopback address".into(),
+        });
+    }
+    let doing = format!("listen on {} (does another server run there?)", config.address);
+    let system = |source| Error::System { doing: doing.clone(), source };
+    let listener = TcpListener::bind(config.address).await.map_err(system)?;
+    let address = listener.local_addr().map_err(system)?;
+    let shared = Arc::new(Shared {
+        live,
+        address,
+        password: config.password.map(|password| blake3::hash(password.as_bytes())),
+        allow_flush: config.allow_flush,
+        started: Instant::now(),
+        connections: AtomicUsize::new(0),
+        accepted: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(accept(listener, shared, stopped));
+    Ok(Resp { address, stop, task })
+}
+
+impl Resp {
+    /// Accepts no more connections, and returns when running batches are answered, or after 20 s.
+    /// Then all changes are on the disk.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        // A task that panicked has nothing left to drain.
+        let _ = self.task.await;
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let mut tick = tokio::time::interval(TICK);
+    // Dropped by each connection: when all are gone, this ends.
+    let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = tick.tick() => {
+                shared.live.tick();
+                continue;
+            }
+            _ = stopped.wait_for(|stop| *stop) => break,
+        };
+        let (mut stream, client) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, most likely: connections need time to end.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            let _ = stream.shutdown().await;
+            continue;
+        }
+        // Replies are small: to wait for a full packet would cost 40 ms.
+        let _ = stream.set_nodelay(true);
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Session::new(shared.clone(), id, client.to_string());
+        let (running, mut stopped, shared) = (running.clone(), stopped.clone(), shared.clone());
+        tokio::spawn(async move {
+            // A client may close its connection at any time; that is no error.
+            let _ = converse(stream, session, &mut stopped).await;
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(running);
+        });
+    }
+    drop((listener, running));
+    if tokio::time::timeout(DRAIN_DEADLINE, ended.recv()).await.is_err() {
+        tracing::warn!("stopped while requests still run");
+    }
+    shared.live.sync().await;
+}
+
+/// Reads, runs and answers until either side closes the connection.
+async fn converse(
+    mut stream: TcpStream,
+    mut session: Session,
+    stopped: &mut watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let (mut buffer, mut out) = (BytesMut::with_capacity(SMALL_READ_BYTES), Vec::new());
+    let mut scanner = Scanner::default();
+    loop {
+        reserve(&mut buffer);
+        let read = tokio::select! {
+            read = stream.read_buf(&mut buffer) => read?,
+            _ = stopped.wait_for(|stop| *stop) => return Ok(()),
+        };
+        if read == 0 {
+            return Ok(());
+        }
+        while !buffer.is_empty() {
+            let used = batch(&mut stream, &mut session, &mut scanner, &buffer, &mut out).await?;
+            let Some(used) = used else {
+                stream.shutdown().await?;
+                return Ok(());
+            };
+            if used == 0 {
+                break;
+            }
+            buffer.advance(used);
+        }
+    }
+}
+
+/// Makes room for the next read: more for a client that fills it.
+fn reserve(buffer: &mut BytesMut) {
+    if buffer.is_empty() && buffer.capacity() > READ_BYTES {
+        // After a long request.
+        *buffer = BytesMut::with_capacity(READ_BYTES);
+    }
+    let room = buffer.capacity() - buffer.len();
+    if room < SMALL_READ_BYTES / 2 {
+        let most = MAX_REQUEST_BYTES + READ_BYTES - buffer.len().min(MAX_REQUEST_BYTES);
+        buffer.reserve(READ_BYTES.min(most));
+    }
+}
+
+/// Runs the complete requests at the beginning of `bytes`, and answers them. Returns how many bytes
+/// they have, or `None` when the connection is to be closed.
+async fn batch(
+    stream: &mut TcpStream,
+    session: &mut Session,
+    scanner: &mut Scanner,
+    bytes: &[u8],
+    out: &mut Vec<u8>,
+) -> std::io::Result<Option<usize>> {
+    let (mut arguments, mut ends, mut used) = (Vec::new(), Vec::new(), 0);
+    let mut malformed = None;
+    let mut inline = None;
+    scanner.is_unknown = !session.is_known;
+    while ends.len() < MAX_BATCH {
+        match scanner.scan(&bytes[used..], &mut arguments) {
+            Ok(Some(Request::Array(length))) => {
+                used += length;
+                if arguments.len() > ends.last().copied().unwrap_or(0) {
+                    ends.push(arguments.len());
+                }
+                // The next request may be one of a client with a password, or none at all.
+                if scanner.is_unknown {
+                    break;
+                }
+            }
+            Ok(Some(Request::Inline(length, words))) => {
+                used += length;
+                inline = Some(words);
+                break;
+            }
+            Ok(None) => break,
+            Err(why) => {
+                malformed = Some(why);
+                break;
+            }
+        }
+    }
+    session.shared.commands.fetch_add(ends.len() as u64, Ordering::Relaxed);
+    let mut is_open = run(stream, session, &arguments, &ends, out).await?;
+    if let Some(words) = inline.filter(|words| is_open && !words.is_empty()) {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        is_open = run(stream, session, &words, &[words.len()], out).await?;
+    }
+    if let Some(why) = malformed.filter(|_| is_open) {
+        error(out, &Fault::from(format!("ERR Protocol error: {why}")));
+        send(stream, out).await?;
+        return Ok(None);
+    }
+    Ok(is_open.then_some(used))
+}
+
+/// Runs requests, and sends their replies. Returns whether the connection stays open.
+async fn run(
+    stream: &mut TcpStream,
+    session: &mut Session,
+    arguments: &[&[u8]],
+    ends: &[usize],
+    out: &mut Vec<u8>,
+) -> std::io::Result<bool> {
+    let mut from = 0;
+    loop {
+        let next = session.run(arguments, ends, from, out);
+        for ticket in std::mem::take(&mut session.tickets) {
+            if let Err(why) = ticket.wait().await {
+                session.disavow(out, &why);
+            }
+        }
+        session.spans.clear();
+        if let Some(awaited) = session.awaited.take() {
+            wait_synced(session, awaited, out).await;
+        }
+        send(stream, out).await?;
+        match next {
+            Next::Flush(number) => from = number,
+            Next::Go => return Ok(true),
+            Next::Close => return Ok(false),
+        }
+    }
+}
+
+/// Waits until the changes of this connection are synced, and tells whether they are.
+async fn wait_synced(session: &mut Session, awaited: Awaited, out: &mut Vec<u8>) {
+    let all = async {
+        for set in &session.changed {
+            set.ticket().wait_synced().await?;
+        }
+        Ok::<_, Arc<str>>(())
+    };
+    let done = match awaited {
+        Awaited { locals: 0, .. } => true,
+        Awaited { timeout_ms: 0, .. } => all.await.is_ok(),
+        Awaited { timeout_ms, .. } => {
+            let limit = Duration::from_millis(timeout_ms);
+            matches!(tokio::time::timeout(limit, all).await, Ok(Ok(())))
+        }
+    };
+    out.extend_from_slice(if done && session.live().is_on_disk() {
+        b"*2\r\n:1\r\n:0\r\n"
+    } else {
+        b"*2\r\n:0\r\n:0\r\n"
+    });
+}
+
+async fn send(stream: &mut TcpStream, out: &mut Vec<u8>) -> std::io::Result<()> {
+    if !out.is_empty() {
+        tokio::time::timeout(WRITE_DEADLINE, stream.write_all(out)).await??;
+        out.clear();
+        out.shrink_to(READ_BYTES);
+    }
+    Ok(())
+}

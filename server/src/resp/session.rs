@@ -1,0 +1,364 @@
+//! [`Session`]: the state of one connection. It runs the requests that arrived together, in order;
+//! their replies are sent when all changes among them are as safe as promised.
+
+use std::sync::Arc;
+
+use super::commands::{self, Command};
+use super::hot;
+use super::listen::Shared;
+use super::reply::{Fault, Reply, error};
+use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
+
+/// When a batch has as many bytes of replies, they are sent before it goes on.
+const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
+/// The most requests of a transaction, and their bytes.
+const MAX_QUEUED: usize = 16 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// How often a set that was dropped at the moment of its use is looked up again.
+const MAX_LOOKUPS: usize = 8;
+
+pub(crate) const WRONGTYPE: Fault =
+    fault("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(crate) const SYNTAX: Fault = fault("ERR syntax error");
+
+const fn fault(text: &'static str) -> Fault {
+    Fault(std::borrow::Cow::Borrowed(text))
+}
+
+/// What follows a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next one.
+    Go,
+    /// Its replies are sent, and then the rest of it, from this request on.
+    Flush(usize),
+    /// The connection is closed.
+    Close,
+}
+
+/// The state of one connection.
+pub(crate) struct Session {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) is_v3: bool,
+    pub(crate) database: u8,
+    pub(crate) is_known: bool,
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: (Vec<u8>, Vec<u8>),
+    pub(crate) transaction: Option<Transaction>,
+    /// Whether requests of a transaction run.
+    pub(crate) is_executing: bool,
+    pub(crate) is_closing: bool,
+    /// What WAITAOF waits for: when this is set, the batch is interrupted.
+    pub(crate) awaited: Option<Awaited>,
+    /// The time of this batch, in milliseconds since 1970.
+    pub(crate) now: u64,
+    /// What the replies of this batch wait for.
+    pub(crate) tickets: Vec<Ticket>,
+    /// Where replies to changes are: begin, end and number.
+    pub(crate) spans: Vec<(usize, usize, usize)>,
+    /// The sets that this connection changed, for WAITAOF.
+    pub(crate) changed: Vec<Arc<LiveSet>>,
+    /// The last set that was used, and the state of all names then.
+    last: Option<(u64, Arc<LiveSet>)>,
+    pub(crate) hashes: Vec<u64>,
+}
+
+/// What WAITAOF asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) locals: i64,
+    pub(crate) timeout_ms: u64,
+}
+
+/// Requests between MULTI and EXEC.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    pub(crate) requests: Vec<Vec<Vec<u8>>>,
+    bytes: usize,
+    pub(crate) is_wrong: bool,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, id: u64, address: String) -> Session {
+        let is_known = shared.password.is_none();
+        Session {
+            shared,
+            id,
+            address,
+            is_v3: false,
+            database: 0,
+            is_known,
+            name: Vec::new(),
+            library: (Vec::new(), Vec::new()),
+            transaction: None,
+            is_executing: false,
+            is_closing: false,
+            awaited: None,
+            now: 0,
+            tickets: Vec::new(),
+            spans: Vec::new(),
+            changed: Vec::new(),
+            last: None,
+            hashes: Vec::new(),
+        }
+    }
+
+    /// The state of a new connection, but for the password.
+    pub(crate) fn reset(&mut self) {
+        (self.is_v3, self.database, self.transaction) = (false, 0, None);
+        self.name.clear();
+        self.is_known = self.shared.password.is_none();
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.shared.live
+    }
+
+    /// Runs requests from number `from` on. `ends` tells where the arguments of each end.
+    pub(crate) fn run(
+        &mut self,
+        arguments: &[&[u8]],
+        ends: &[usize],
+        from: usize,
+        out: &mut Vec<u8>,
+    ) -> Next {
+        self.now = self.live().now();
+        let mut next = from;
+        while next < ends.len() {
+            let request = |number: usize| {
+                let begin = if number == 0 { 0 } else { ends[number - 1] };
+                &arguments[begin..ends[number]]
+            };
+            if self.is_known && self.transaction.is_none() {
+                let done = hot::run(self, request, next, ends.len(), out);
+                if done > 0 {
+                    next += done;
+                    if out.len() > MAX_BATCH_REPLY_BYTES {
+                        return Next::Flush(next);
+                    }
+                    continue;
+                }
+            }
+            self.one(request(next), out);
+            next += 1;
+            if self.is_closing {
+                return Next::Close;
+            }
+            if self.awaited.is_some() || out.len() > MAX_BATCH_REPLY_BYTES {
+                return Next::Flush(next);
+            }
+        }
+        Next::Go
+    }
+
+    /// Runs one request.
+    fn one(&mut self, request: &[&[u8]], out: &mut Vec<u8>) {
+        let Some(name) = request.first() else { return };
+        let begin = out.len();
+        let found = commands::find(name);
+        let result = match found {
+            None => Err(unknown(request)),
+            Some(command) if !command.takes(request.len()) => Err(wrong_number(command.name)),
+            Some(command) if !self.is_known && !command.is_open => {
+                Err(Fault::from("NOAUTH Authentication required."))
+            }
+            Some(command) if self.transaction.is_some() && !command.ends_transaction => {
+                self.enqueue(request, out)
+            }
+            Some(command) => self.perform(command, request, out),
+        };
+        if let Err(fault) = result {
+            if let Some(transaction) = &mut self.transaction {
+                // But for an error of EXEC itself, which has taken the transaction.
+                transaction.is_wrong = true;
+            }
+            out.truncate(begin);
+            error(out, &fault);
+        }
+    }
+
+    /// Runs a command, and notes where its reply is if it changes something.
+    pub(crate) fn perform(
+        &mut self,
+        command: &Command,
+        request: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let begin = out.len();
+        let is_v3 = self.is_v3;
+        let result = (command.run)(self, request, &mut Reply { out, is_v3 });
+        if command.is_write {
+            if let Err(fault) = &result {
+                out.truncate(begin);
+                error(out, fault);
+            }
+            self.spans.push((begin, out.len(), 1));
+            return Ok(());
+        }
+        result
+    }
+
+    fn enqueue(&mut self, request: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        transaction.bytes += request.iter().map(|argument| argument.len()).sum::<usize>();
+        if transaction.requests.len() >= MAX_QUEUED || transaction.bytes > MAX_QUEUED_BYTES {
+            return Err(format!("ERR a transaction has at most {MAX_QUEUED} commands").into());
+        }
+        transaction.requests.push(request.iter().map(|argument| argument.to_vec()).collect());
+        out.extend_from_slice(b"+QUEUED\r\n");
+        Ok(())
+    }
+
+    /// The name of a set as a request has it.
+    pub(crate) fn key(&self, name: &[u8]) -> Result<Key, Fault> {
+        if name.len() > MAX_KEY_BYTES {
+            let why =
+                format!("ERR a key has at most {MAX_KEY_BYTES} bytes, this one {}", name.len());
+            return Err(why.into());
+        }
+        Ok(Key { database: self.database, name: name.into() })
+    }
+
+    /// The set of a name, if there is one.
+    pub(crate) fn set(&mut self, name: &[u8]) -> Result<Option<Arc<LiveSet>>, Fault> {
+        let changes = self.live().changes();
+        if let Some((seen, set)) = &self.last
+            && *seen == changes
+            && *set.key().name == *name
+            && set.key().database == self.database
+            && set.expires_at().is_none()
+        {
+            return Ok(Some(set.clone()));
+        }
+        let key = self.key(name)?;
+        let set = self.live().get(&key, self.now);
+        self.last = set.clone().map(|set| (changes, set));
+        Ok(set)
+    }
+
+    /// The set of a name, for commands of this kind.
+    pub(crate) fn set_of(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Arc<LiveSet>>, Fault> {
+        let set = self.set(name)?;
+        match &set {
+            Some(found) if !takes(found.options().kind, kind) => Err(WRONGTYPE),
+            _ => Ok(set),
+        }
+    }
+
+    /// The set of a name, made if there is none.
+    pub(crate) fn made(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+        options: impl FnOnce() -> Options,
+    ) -> Result<Arc<LiveSet>, Fault> {
+        if let Some(set) = self.set_of(name, kind)? {
+            return Ok(set);
+        }
+        let key = self.key(name)?;
+        match self.live().make(&key, options(), self.now) {
+            Ok(set) => Ok(set),
+            // Another connection made it meanwhile.
+            Err(NotMade::Exists) => self.set_of(name, kind)?.ok_or(SYNTAX),
+            Err(other) => Err(not_made(&other)),
+        }
+    }
+
+    /// Makes a change in the set of a name, which may be dropped while that is tried.
+    pub(crate) fn change<T>(
+        &mut self,
+        mut set: impl FnMut(&mut Session) -> Result<Arc<LiveSet>, Fault>,
+        mut change: impl FnMut(&LiveSet, u64) -> (Ticket, Result<T, Refusal>),
+    ) -> Result<Result<T, Refusal>, Fault> {
+        for _ in 0..MAX_LOOKUPS {
+            let found = set(self)?;
+            let (ticket, result) = change(&found, self.now);
+            self.await_later(ticket);
+            if !matches!(result, Err(Refusal::Gone)) {
+                if !self.changed.iter().any(|other| Arc::ptr_eq(other, &found)) {
+                    self.changed.retain(|set| !set.is_dropped());
+                    self.changed.push(found);
+                }
+                return Ok(result);
+            }
+        }
+        Err(Fault::from("ERR the filter is dropped again and again: try again"))
+    }
+
+    /// Notes what the replies of this batch wait for.
+    pub(crate) fn await_later(&mut self, ticket: Ticket) {
+        match self.tickets.last_mut() {
+            Some(last) if last.is_before(&ticket) => *last = ticket,
+            _ => self.tickets.push(ticket),
+        }
+    }
+
+    /// Replaces the replies to changes, because these could not be made safe.
+    pub(crate) fn disavow(&mut self, out: &mut Vec<u8>, why: &str) {
+        let fault = Fault::from(format!("MISCONF {why}"));
+        let (mut replies, mut at) = (Vec::with_capacity(out.len()), 0);
+        for (begin, end, many) in self.spans.drain(..) {
+            replies.extend_from_slice(&out[at..begin]);
+            (0..many).for_each(|_| error(&mut replies, &fault));
+            at = end;
+        }
+        replies.extend_from_slice(&out[at..]);
+        *out = replies;
+    }
+}
+
+/// Whether a set of a kind takes the commands of another.
+pub(crate) fn takes(set: Kind, commands: Kind) -> bool {
+    set == commands || (set == Kind::Any && commands != Kind::Cuckoo) || commands == Kind::Any
+}
+
+/// Why a change was refused, as the protocol has it.
+pub(crate) fn refused(refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Memory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+        Refusal::Copies => "ERR an item is counted to at most 255".into(),
+        Refusal::Full => "ERR non scaling filter is full".into(),
+        Refusal::Gone => "ERR not found".into(),
+        Refusal::Log(why) => format!("MISCONF {why}").into(),
+    }
+}
+
+pub(crate) fn not_made(why: &NotMade) -> Fault {
+    match why {
+        NotMade::Exists => "ERR item exists".into(),
+        NotMade::Memory => "ERR Insufficient memory to create filter".into(),
+        NotMade::TooMany => format!(
+            "ERR there are {} filters, which is the most: delete one",
+            crate::live::MAX_SETS
+        )
+        .into(),
+    }
+}
+
+pub(crate) fn wrong_number(command: &str) -> Fault {
+    format!("ERR wrong number of arguments for '{command}' command").into()
+}
+
+/// The most bytes of foreign text in an error.
+const MAX_QUOTED_BYTES: usize = 128;
+
+fn unknown(request: &[&[u8]]) -> Fault {
+    let quote = |text: &[u8]| {
+        String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED_BYTES)]).into_owned()
+    };
+    let mut arguments = String::new();
+    for argument in &request[1..] {
+        if arguments.len() >= MAX_QUOTED_BYTES {
+            break;
+        }
+        arguments += &format!("'{}' ", quote(argument));
+    }
+    let name = quote(request[0]);
+    format!("ERR unknown command '{name}', with args beginning with: {arguments}").into()
+}
