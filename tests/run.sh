@@ -19,7 +19,7 @@ debian() {
 }
 command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
-# 2. What the tests need: Python (moto is an S3 server written in it), Java with Guava, Redis, a browser,
+# 2. What the tests need: Python (moto is an S3 server written in it, redis a client), Java with Guava, Redis, a browser,
 # nginx, promtool, mandoc, systemd-analyze, valgrind; npm brings azurite, an Azure Blob server. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
@@ -37,11 +37,11 @@ install_tools() {
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
-  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash' 2>/dev/null; then
+  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash, redis' 2>/dev/null; then
     say "installing moto into $tools"
     python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet --disable-pip-version-check \
-      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0
+    "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
+      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0
   fi
   if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
     say "installing azurite into $tools"
@@ -70,7 +70,7 @@ alone() {
 }
 alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
-alone bloomsday-server http aws azure gcp hdfs
+alone bloomsday-server http live resp aws azure gcp hdfs
 alone bloomsday-jobs aws azure gcp http-store redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"

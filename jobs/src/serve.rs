@@ -1,5 +1,7 @@
 //! `bloomsday serve`: the daemon around the library.
 
+mod live;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -22,11 +24,13 @@ use crate::error::Error;
 use crate::output::{Output, host};
 use crate::remedy;
 
-/// Look IDs up over HTTP, and follow the pointers.
+/// Look IDs up over HTTP, and follow the pointers; or keep live filters for Redis clients.
 ///
-/// SIGHUP reloads. SIGTERM finishes the running requests and stops.
+/// SIGHUP reloads. SIGTERM finishes the running requests and stops. With --resp alone, no store and
+/// no configuration is needed.
 ///
 /// Example: bloomsday serve --store s3://ads-filters/prod --filter rt
+/// Example: bloomsday serve --resp 127.0.0.1:6380 --data-dir /var/lib/bloomsday
 #[derive(Args)]
 pub(crate) struct Serve {
     /// A filter to serve; may repeat [default: every filter of the configuration].
@@ -55,6 +59,8 @@ pub(crate) struct Serve {
     /// The folder for verified blobs, for a start without the store.
     #[arg(long, value_name = "DIR", env = "BLOOMSDAY_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    live: self::live::LiveFlags,
 }
 
 impl Serve {
@@ -67,6 +73,11 @@ impl Serve {
         // A name that is given twice is served once.
         let mut known = BTreeSet::new();
         names.retain(|name| known.insert(name.clone()));
+        if names.is_empty()
+            && let Some(resp) = self.live.start().await?
+        {
+            return self::live::serve_alone(resp, output).await;
+        }
         let filters = names.into_iter().map(|name| settings.follow(name)).collect();
         let mut config = Config::new(settings.store()?, filters);
         if config.filters.is_empty() {
@@ -79,7 +90,8 @@ impl Serve {
         config.remedy_words = remedy::words;
         config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
         let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
-        let token = token.as_deref().map(read_token).transpose()?;
+        let token = token.as_deref().map(|path| read_secret("token", path)).transpose()?;
+        let token = token.map(|text| Token::new(&text));
         let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
         let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
         let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
@@ -97,11 +109,19 @@ impl Serve {
         // listener.
         let bloomsday = start_on(settings.open_store()?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
-        let at = json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
+        let resp = self.live.start().await?;
+        let mut at =
+            json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
+        if let Some(resp) = &resp {
+            at["resp"] = resp.address.to_string().into();
+        }
         output.show(&at, || {
             let scheme = if tls.is_some() { "https" } else { "http" };
             let (public, admin) = (server.public, server.admin);
-            format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}\n")
+            let resp = resp.as_ref().map_or(String::new(), |resp| {
+                format!(", Redis clients at redis://{}", resp.address)
+            });
+            format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
         });
         if file.heartbeats.unwrap_or(true) {
             let name = format!("{}-{}", host(), server.public.port());
@@ -116,6 +136,9 @@ impl Serve {
         };
         tracing::info!("stopping: no new requests; the running ones are finished");
         server.stop().await;
+        if let Some(resp) = resp {
+            resp.stop().await;
+        }
         ended
     }
 }
@@ -139,6 +162,18 @@ impl Signals {
             interrupt: listen(SignalKind::interrupt())?,
             hangup: listen(SignalKind::hangup())?,
         })
+    }
+
+    /// Returns at SIGTERM or Ctrl-C.
+    async fn until_ended(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                // There is nothing to read again.
+                _ = self.hangup.recv() => {}
+            }
+        }
     }
 
     /// Reloads filters and certificate at every SIGHUP; returns at SIGTERM or Ctrl-C.
@@ -175,15 +210,15 @@ fn open_tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, 
     }
 }
 
-/// The most bytes of a token file.
+/// The most bytes of a file with a token or a password.
 const MAX_TOKEN_BYTES: u64 = 4 << 10;
 
-fn read_token(path: &Path) -> Result<Token, Error> {
-    let wrong = |why: &str| Error::Usage(format!("the token file {} {why}", path.display()));
+fn read_secret(what: &str, path: &Path) -> Result<String, Error> {
+    let wrong = |why: &str| Error::Usage(format!("the {what} file {} {why}", path.display()));
     let mut text = String::new();
     let read = File::open(path).and_then(|f| f.take(MAX_TOKEN_BYTES + 1).read_to_string(&mut text));
     read.map_err(|e| wrong(&format!("cannot be read: {e}")))?;
-    warn_if_others_read("token", path);
+    warn_if_others_read(what, path);
     match text.trim() {
         "" => Err(wrong("is empty")),
         _ if text.len() as u64 > MAX_TOKEN_BYTES => Err(wrong("has more than 4,096 bytes")),
@@ -191,7 +226,7 @@ fn read_token(path: &Path) -> Result<Token, Error> {
         token if !token.bytes().all(|byte| matches!(byte, b' '..=b'~')) => {
             Err(wrong("must hold one line of printable ASCII"))
         }
-        token => Ok(Token::new(token)),
+        token => Ok(token.to_owned()),
     }
 }
 

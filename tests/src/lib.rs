@@ -14,6 +14,7 @@
 //! | [`campaign`] | sizes, seeds and results of campaigns |
 //! | [`faulty_store`] | a store that fails in a chosen way |
 //! | [`kill_point`] | runs that are killed at a named place |
+//! | [`live`] | runs `bloomsday serve --resp` and talks to it over Redis's protocol |
 //! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
 //! | [`wire`] | HTTP as no proper client sends it |
@@ -37,6 +38,7 @@ pub mod daemon;
 pub mod faulty_store;
 pub mod input;
 pub mod kill_point;
+pub mod live;
 pub mod measured;
 pub mod nginx;
 pub mod program;

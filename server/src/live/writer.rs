@@ -45,7 +45,6 @@ pub(crate) struct Writer {
     shards: Vec<Shard>,
     /// The places of each step's entries.
     by_step: Box<[u64; STEPS as usize]>,
-    hidden: u64,
     step: u64,
     /// How many shards were swept, all in all.
     swept: u64,
@@ -76,7 +75,6 @@ impl Writer {
             window,
             shards,
             by_step,
-            hidden: 0,
             step: 0,
             swept: 0,
             reserved_lines: 0,
@@ -102,11 +100,6 @@ impl Writer {
     pub(crate) fn len(&self) -> u64 {
         let alive = |step: &usize| self.window.is_alive(Tag::Step(*step as u8), self.step);
         (0..STEPS as usize).filter(alive).map(|step| self.by_step[step]).sum()
-    }
-
-    /// How many hashes are hidden.
-    pub(crate) fn hidden(&self) -> u64 {
-        self.hidden
     }
 
     /// The bytes of its lines.
@@ -341,13 +334,11 @@ impl Writer {
     fn replace(&mut self, hash: u64, line: usize, place: usize, old: u64, new: u64) {
         match Tag::of(old) {
             Tag::Step(step) => self.by_step[usize::from(step)] -= 1,
-            Tag::Hidden => self.hidden -= 1,
-            Tag::Free | Tag::Empty => {}
+            Tag::Hidden | Tag::Free | Tag::Empty => {}
         }
         match Tag::of(new) {
             Tag::Step(step) => self.by_step[usize::from(step)] += 1,
-            Tag::Hidden => self.hidden += 1,
-            Tag::Free | Tag::Empty => {}
+            Tag::Hidden | Tag::Free | Tag::Empty => {}
         }
         let lines = &self.shards[entry::shard_of(hash)].lines;
         // Release: who hears of this add by any way finds the word.

@@ -1,0 +1,159 @@
+//! Runs `bloomsday serve --resp`, and talks to it as a Redis client does, byte for byte.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::program::bloomsday;
+
+/// How long an answer may take: long, because machines are slow at times.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A running daemon with live filters; dropped, it is killed with SIGKILL.
+pub struct LiveDaemon {
+    process: Child,
+    /// The host and the port for Redis clients.
+    pub address: String,
+}
+
+impl LiveDaemon {
+    /// Starts it with these flags besides the address, and returns when it listens.
+    pub fn start(more: &[&str]) -> LiveDaemon {
+        LiveDaemon::try_start(more).expect("the daemon says where it listens")
+    }
+
+    /// As [`LiveDaemon::start`], with its data in a folder.
+    pub fn on(folder: &Path, more: &[&str]) -> LiveDaemon {
+        let folder = folder.to_str().expect("the folder's name is UTF-8");
+        LiveDaemon::start(&[&["--data-dir", folder], more].concat())
+    }
+
+    /// `None` when it ends before it listens.
+    pub fn try_start(more: &[&str]) -> Option<LiveDaemon> {
+        let resp: &[&str] = if more.contains(&"--resp") { &[] } else { &["--resp", "127.0.0.1:0"] };
+        let words = [&["serve", "--json"], resp, more].concat();
+        let mut command = bloomsday(&words).into_command();
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the daemon starts");
+        let stdout = process.stdout.take().expect("stdout is piped");
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).expect("the daemon's output can be read");
+        let Ok(at) = serde_json::from_str::<Value>(&line) else {
+            let _ = process.wait();
+            return None;
+        };
+        let address = at["resp"].as_str().expect("an address").to_owned();
+        Some(LiveDaemon { process, address })
+    }
+
+    /// The port.
+    pub fn port(&self) -> &str {
+        self.address.rsplit(':').next().expect("an address has a port")
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Wire {
+        let stream = TcpStream::connect(&self.address).expect("the daemon accepts a connection");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a time limit can be set");
+        stream.set_nodelay(true).expect("an option can be set");
+        Wire(BufReader::with_capacity(1 << 18, stream))
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub fn kill(mut self) {
+        self.process.kill().expect("it can be killed");
+        self.process.wait().expect("it ends");
+    }
+
+    /// Asks it to stop; the exit status.
+    pub fn stop(mut self) -> i32 {
+        let id = self.process.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", "TERM", &id]).status();
+        assert!(sent.expect("kill runs").success());
+        self.process.wait().expect("it ends").code().unwrap_or(-1)
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for LiveDaemon {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A connection.
+pub struct Wire(BufReader<TcpStream>);
+
+impl Wire {
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.get_mut().write_all(bytes)
+    }
+
+    /// One whole reply as it is on the wire, line ends as `|`.
+    pub fn reply(&mut self) -> std::io::Result<String> {
+        let mut text = String::new();
+        self.read_into(&mut text)?;
+        Ok(text)
+    }
+
+    fn read_into(&mut self, text: &mut String) -> std::io::Result<()> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let line = line.trim_end_matches("\r\n");
+        *text += line;
+        text.push('|');
+        let (kind, rest) = line.split_at(1);
+        let length: i64 = rest.parse().unwrap_or(0);
+        let values = match kind {
+            "$" | "=" if length >= 0 => {
+                let mut bytes = vec![0; length as usize + 2];
+                self.0.read_exact(&mut bytes)?;
+                bytes.truncate(length as usize);
+                *text += &String::from_utf8_lossy(&bytes).replace("\r\n", "|");
+                text.push('|');
+                0
+            }
+            "*" => length.max(0),
+            "%" => 2 * length,
+            _ => 0,
+        };
+        (0..values).try_for_each(|_| self.read_into(text))
+    }
+
+    /// Sends one request of words without spaces, and returns the reply.
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.send(&encode(&words)).expect("a request is sent");
+        self.reply().unwrap_or_else(|e| panic!("{line}: {e}"))
+    }
+
+    /// Whether the other side has closed it.
+    pub fn is_closed(&mut self) -> bool {
+        self.0.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
+    }
+}
+
+/// A request on the wire.
+pub fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).bytes());
+        bytes.extend(*word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
