@@ -17,7 +17,9 @@ use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
 
-pub(crate) use self::file::{File, FilterFile, MAX_CATCH_UP_DAYS, WindowMissing, poll_interval};
+pub(crate) use self::file::{
+    File, FilterFile, LiveRole, MAX_CATCH_UP_DAYS, WindowMissing, poll_interval,
+};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::who;
@@ -223,6 +225,9 @@ impl Settings {
         filter.max_age_days = file.max_age_days.unwrap_or(filter.max_age_days);
         filter.guard = file.guard.unwrap_or(filter.guard);
         filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);
+        filter.live_days = file.live.map(|LiveRole::Decide| {
+            u8::try_from(file.live_days.unwrap_or(defaults::LIVE_DAYS)).unwrap_or(u8::MAX)
+        });
         filter
     }
 }

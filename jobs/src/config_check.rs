@@ -17,7 +17,7 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::config::{self, FilterFile, Settings, WindowMissing};
+use crate::config::{self, FilterFile, LiveRole, Settings, WindowMissing};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::{self, Output};
@@ -186,6 +186,9 @@ fn add_filter(
     let guard = |guard| format!("{guard:?}").to_lowercase();
     rows.add(&key("guard"), filter.guard.map(guard), guard(default.guard));
     rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
+    rows.add(&key("live"), filter.live.map(|LiveRole::Decide| "decide"), "no");
+    let days = |days: u32| format!("{days} days");
+    rows.add(&key("live_days"), filter.live_days.map(days), days(defaults::LIVE_DAYS));
     // Some layouts cannot reach some rates, whatever the number of IDs.
     let (layout, fpp) =
         (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(defaults::FPP));

@@ -13,6 +13,8 @@ pub(crate) const ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::
 pub(crate) const FPP: f64 = 0.03;
 /// How many days back a server follows a pointer.
 pub(crate) const MAX_AGE_DAYS: u32 = Retention::DEFAULT.max_age_days;
+/// For how many days an added ID is a hit by itself: until a day's filter has it, and two more.
+pub(crate) const LIVE_DAYS: u32 = 3;
 /// A run builds the day before its own.
 pub(crate) const DAY_OFFSET: u32 = 1;
 /// Missed runs of this many days are made up for: the days that a server would still follow.

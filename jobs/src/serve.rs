@@ -74,7 +74,8 @@ impl Serve {
         let mut known = BTreeSet::new();
         names.retain(|name| known.insert(name.clone()));
         if names.is_empty()
-            && let Some(resp) = self.live.start().await?
+            && self.live.has_clients()
+            && let Some(resp) = self.live.listen(self.live.open().await?).await?
         {
             return self::live::serve_alone(resp, output).await;
         }
@@ -104,12 +105,20 @@ impl Serve {
             )));
         }
 
+        let takes_ids = config.filters.iter().any(|filter| filter.live_days.is_some());
+        if takes_ids || self.live.has_clients() {
+            config.live = Some(self.live.open().await?);
+        }
+        let live = config.live.clone();
         let signals = Signals::new()?;
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
         let bloomsday = start_on(settings.open_store()?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
-        let resp = self.live.start().await?;
+        let resp = match live.clone() {
+            Some(live) => self.live.listen(live).await?,
+            None => None,
+        };
         let mut at =
             json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
         if let Some(resp) = &resp {
@@ -138,6 +147,9 @@ impl Serve {
         server.stop().await;
         if let Some(resp) = resp {
             resp.stop().await;
+        }
+        if let Some(live) = live {
+            live.sync().await;
         }
         ended
     }

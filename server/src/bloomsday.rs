@@ -114,8 +114,26 @@ pub fn start_on(
         .iter()
         .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
         .collect();
+    #[cfg(feature = "live")]
+    put_live(&config, &served)?;
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
     Ok(Bloomsday::of(served, poller, store, clock))
+}
+
+/// Puts live IDs over the filters that take them.
+#[cfg(feature = "live")]
+fn put_live(config: &Config, served: &[Arc<ServedFilter>]) -> Result<(), Error> {
+    for (filter, served) in config.filters.iter().zip(served) {
+        let Some(days) = filter.live_days else { continue };
+        let live = config.live.as_ref().ok_or_else(|| Error::Setting {
+            name: "live_days",
+            value: days.to_string(),
+            allowed: "the process a live layer (`Config::live`), too".into(),
+        })?;
+        let below = Arc::downgrade(served);
+        served.put_live(live.declare(&filter.name, days, below)?);
+    }
+    Ok(())
 }
 
 impl Bloomsday {

@@ -55,6 +55,9 @@ pub struct Config {
     /// How errors of the store say what to do, in the status and in the answers to a reload. The
     /// default is the text of [`Remedy`]; a program may name its own commands.
     pub remedy_words: fn(&Remedy) -> String,
+    /// The live sets of this process, for filters with `live_days`.
+    #[cfg(feature = "live")]
+    pub live: Option<crate::live::Live>,
 }
 
 /// The settings of one filter.
@@ -78,13 +81,24 @@ pub struct FilterConfig {
     pub guard: Guard,
     /// The longest time that [`Guard::Hold`] keeps a newer day back.
     pub guard_max_hold: Duration,
+    /// For how many days an ID that is added to this process is a hit, unless the day's filter has
+    /// it by then; `None` for a filter that takes no IDs.
+    #[cfg(feature = "live")]
+    pub live_days: Option<u8>,
 }
 
 impl FilterConfig {
     /// A filter with the default settings: three days of age, and a guard that warns.
     pub fn new(name: FilterName) -> FilterConfig {
         let (max_age_days, guard) = (Retention::DEFAULT.max_age_days, Guard::default());
-        FilterConfig { name, max_age_days, guard, guard_max_hold: GUARD_MAX_HOLD }
+        FilterConfig {
+            name,
+            max_age_days,
+            guard,
+            guard_max_hold: GUARD_MAX_HOLD,
+            #[cfg(feature = "live")]
+            live_days: None,
+        }
     }
 }
 
@@ -102,6 +116,8 @@ impl Config {
             max_generations: GENERATIONS,
             max_blob_bytes: MAX_BLOB_BYTES,
             remedy_words: Remedy::to_string,
+            #[cfg(feature = "live")]
+            live: None,
         }
     }
 }

@@ -89,6 +89,20 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// The filter takes no IDs.
+    #[error("`{filter}` takes no IDs: it is not a live filter of this process")]
+    NotLive {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// IDs were not added or deleted, or nobody knows.
+    #[error("`{filter}` does not take these IDs now: {why}")]
+    AddRefused {
+        /// The name of the filter.
+        filter: String,
+        /// Why not.
+        why: String,
+    },
     /// The live sets need more memory than they may take.
     #[error("the live sets need more than the {limit} bytes they may take: raise `live_memory`")]
     LiveMemory {
@@ -130,10 +144,11 @@ impl Error {
             | Error::Tls { .. }
             | Error::Cache { .. }
             | Error::LiveMemory { .. }
+            | Error::NotLive { .. }
             | Error::Setting { .. } => Kind::Usage,
             Error::Segment { .. } => Kind::Corrupt,
             Error::UnknownFilter { .. } => Kind::NotFound,
-            Error::NotReady { .. } | Error::Busy => Kind::Transient,
+            Error::NotReady { .. } | Error::Busy | Error::AddRefused { .. } => Kind::Transient,
             Error::Stopped | Error::System { .. } => Kind::Failed,
         }
     }

@@ -12,10 +12,13 @@
 //! | `current` | the current generation, and one that a thread keeps |
 //! | `thread_slots` | what a shared handle lends to a thread for one lookup |
 //! | `counters` | counts of lookups and hits |
+//! | `live` | adds and deletions of live IDs |
 //! | `step` | a hook for tests between the steps of a swap |
 
 mod counters;
 mod current;
+#[cfg(feature = "live")]
+mod live;
 mod served;
 mod step;
 mod thread_slots;
@@ -87,6 +90,7 @@ impl FilterHandle {
             self.sample(&mut slot.state, &[id], before);
         }
         let hit = slot.state.pinned.filter.contains(id);
+        let hit = self.served.decide(id, hit);
         slot.leave(before, 1, u64::from(hit));
         hit
     }
@@ -98,6 +102,7 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => current.answer_until_loaded,
         };
+        let hit = self.served.decide(id, hit);
         self.served.count_overflow(&[id], u64::from(hit));
         hit
     }
@@ -121,9 +126,11 @@ impl FilterHandle {
         let Some(mut slot) = served.thread_slots.take(current) else {
             let generation = current.generation.load();
             let hits = current.contains_batch(generation.as_deref(), ids, answers);
+            let hits = served.decide_batch(ids, answers, hits);
             return served.count_overflow(ids, hits as u64);
         };
         let hits = current.contains_batch(slot.state.pinned.generation(), ids, answers);
+        let hits = served.decide_batch(ids, answers, hits);
         let before = slot.lookups();
         if slot.state.intervals.should_sample(before + ids.len() as u64) {
             self.sample(&mut slot.state, ids, before);
@@ -164,6 +171,18 @@ impl FilterHandle {
     #[cfg(feature = "http")]
     pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
         self.served.published()
+    }
+
+    /// The answer for an ID for which [`FilterHandle::generation`] answers `hit`.
+    #[cfg(feature = "http")]
+    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+        self.served.decide(id, hit)
+    }
+
+    /// As [`FilterHandle::decide`], for many IDs.
+    #[cfg(feature = "http")]
+    pub(crate) fn decide_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
+        self.served.decide_batch(ids, answers, 0);
     }
 
     /// Counts and samples lookups in [`FilterHandle::generation`], `hits` of which were hits.
@@ -233,6 +252,7 @@ impl Reader {
             self.cache.refresh_and_sample(state, id, lookups);
         }
         let hit = self.cache.pinned.filter.contains(id);
+        let hit = self.cache.served.decide(id, hit);
         state.singles.add_exclusive(lookups, 1, u64::from(hit));
         hit
     }
@@ -248,6 +268,7 @@ impl Reader {
         cache.follow(state);
         let current = &cache.served.current;
         let hits = current.contains_batch(cache.pinned.generation(), ids, answers);
+        let hits = cache.served.decide_batch(ids, answers, hits);
         let before = state.batched.lookups();
         if cache.batched.should_sample(before + ids.len() as u64) {
             cache.sample_batch(ids, before);

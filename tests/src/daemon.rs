@@ -20,6 +20,8 @@ pub struct Daemon {
     pub public: String,
     /// Where reloads are asked for.
     pub admin: String,
+    /// The host and port for Redis clients, with `--resp`.
+    pub resp: Option<String>,
 }
 
 /// What an HTTP call answered.
@@ -73,7 +75,8 @@ impl Daemon {
         BufReader::new(stdout).read_line(&mut line).expect("the daemon says where it listens");
         let at: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
         let url = |name: &str| format!("http://{}", at[name].as_str().expect("an address"));
-        Daemon { process, public: url("listen"), admin: url("admin") }
+        let resp = at["resp"].as_str().map(str::to_owned);
+        Daemon { process, public: url("listen"), admin: url("admin"), resp }
     }
 
     /// Starts it and waits until every filter answers.

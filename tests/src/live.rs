@@ -57,10 +57,7 @@ impl LiveDaemon {
 
     /// A new connection.
     pub fn connect(&self) -> Wire {
-        let stream = TcpStream::connect(&self.address).expect("the daemon accepts a connection");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a time limit can be set");
-        stream.set_nodelay(true).expect("an option can be set");
-        Wire(BufReader::with_capacity(1 << 18, stream))
+        Wire::connect(&self.address)
     }
 
     /// Kills it, as `kill -9` does.
@@ -95,6 +92,14 @@ impl Drop for LiveDaemon {
 pub struct Wire(BufReader<TcpStream>);
 
 impl Wire {
+    /// A connection to a host and port.
+    pub fn connect(address: &str) -> Wire {
+        let stream = TcpStream::connect(address).expect("the daemon accepts a connection");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a time limit can be set");
+        stream.set_nodelay(true).expect("an option can be set");
+        Wire(BufReader::with_capacity(1 << 18, stream))
+    }
+
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.0.get_mut().write_all(bytes)

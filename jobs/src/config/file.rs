@@ -17,6 +17,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::scheduling::cron::Expression;
 
+/// The largest `live_days`.
+const MAX_LIVE_DAYS: u32 = 250;
 /// The largest `catch_up_days`.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
 /// The largest `day_offset`: how many days before its own date a run may build.
@@ -77,8 +79,21 @@ pub(crate) struct FilterFile {
     pub(crate) deadline: Option<Duration>,
     #[serde(default, deserialize_with = "duration")]
     pub(crate) settle: Option<Duration>,
+    /// Whether this process takes IDs for the filter.
+    pub(crate) live: Option<LiveRole>,
+    /// For how many days an ID that was added is a hit by itself.
+    #[serde(default, deserialize_with = "days::<1, MAX_LIVE_DAYS, _>")]
+    pub(crate) live_days: Option<u32>,
     /// The name of the success marker: input without it is incomplete.
     pub(crate) marker: Option<String>,
+}
+
+/// What a server does with IDs that are added to a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LiveRole {
+    /// It decides which are new. One server for each filter.
+    Decide,
 }
 
 /// What a build does when days of its window have no input.
@@ -229,6 +244,8 @@ mod tests {
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
+            ("[filters.rt]\nlive = \"follow\"", "live"),
+            ("[filters.rt]\nlive_days = 251", "1 to at most 250"),
             ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),
             ("[filters.rt]\nmax_age_days = 4294967295", "0 to at most 400"),
             ("[filters.rt]\nmax_age_days = 3000000", "max_age_days"),

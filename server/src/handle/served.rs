@@ -40,6 +40,9 @@ pub(crate) struct ServedFilter {
     sample: Option<Sample>,
     clock: Clock,
     poll_status: ArcSwap<PollStatus>,
+    /// The IDs that count since they were added.
+    #[cfg(feature = "live")]
+    live: std::sync::OnceLock<Arc<crate::live::LiveSet>>,
 }
 
 /// The part of a reader that other threads may read, and may signal through.
@@ -66,6 +69,8 @@ impl ServedFilter {
             poll_status: ArcSwap::from_pointee(PollStatus::new(filter.guard)),
             name: filter.name.clone(),
             sample: is_sampled.then(Sample::new),
+            #[cfg(feature = "live")]
+            live: std::sync::OnceLock::new(),
             clock,
             current: Current::new(answer_until_loaded),
             published: ArcSwapOption::empty(),
@@ -198,7 +203,69 @@ impl ServedFilter {
         Some(sample.distinct())
     }
 
+    /// The answer for an ID for which the day's filter answers `hit`.
+    #[inline(always)]
+    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
+    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+        #[cfg(feature = "live")]
+        if let Some(live) = self.live.get() {
+            return live.decide(id, hit);
+        }
+        hit
+    }
+
+    /// As [`ServedFilter::decide`], for many IDs of which `hits` are hits. Returns that number.
+    #[inline(always)]
+    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
+    pub(crate) fn decide_batch<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        answers: &mut [bool],
+        hits: usize,
+    ) -> usize {
+        #[cfg(feature = "live")]
+        if let Some(live) = self.live.get() {
+            return live.decide_each(ids, answers);
+        }
+        hits
+    }
+
+    #[cfg(feature = "live")]
+    pub(super) fn live(&self) -> Option<&Arc<crate::live::LiveSet>> {
+        self.live.get()
+    }
+
+    /// Puts live IDs over this filter. Before the first lookup.
+    #[cfg(feature = "live")]
+    pub(crate) fn put_live(&self, set: Arc<crate::live::LiveSet>) {
+        // A filter is declared once.
+        let _ = self.live.set(set);
+    }
+
+    #[cfg(feature = "live")]
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0)
+    }
+
     pub(crate) fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
+    }
+}
+
+#[cfg(feature = "live")]
+impl crate::live::Below for ServedFilter {
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
+        let generation = self.current.generation.load();
+        let Some(generation) = &*generation else {
+            answers.fill(self.current.answer_until_loaded);
+            return true;
+        };
+        if generation.filter.shape().layout() != bloomsday_common::filter::Layout::Blocked {
+            return false;
+        }
+        for (hash, answer) in hashes.iter().zip(answers) {
+            *answer = generation.filter.contains_hash(bloomsday_common::hash::Xxh3(*hash));
+        }
+        true
     }
 }

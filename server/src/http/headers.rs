@@ -75,7 +75,7 @@ pub(super) fn ignored_query(segments: &[&str]) -> Option<&'static str> {
         ["v1", "filters", _, "ids", _] => {
             Some("this takes no parameters: a ? that belongs to the ID is written %3F")
         }
-        ["v1", "filters", _, "query"] | ["status" | "version" | "page.json"] => {
+        ["v1", "filters", _, "query" | "add" | "forget"] | ["status" | "version" | "page.json"] => {
             Some("this takes no parameters")
         }
         _ => None,

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `listen`, `tls` | connections, time limits, a graceful stop; HTTPS |
 //! | `public`, `admin` | the requests of either address |
+//! | `changes` | IDs that are added or deleted (feature `live`) |
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
 //! | `page`, `history_cache`, `traffic_history` | the status page and its data |
 //! | `metrics` | Prometheus text |
@@ -17,6 +18,8 @@
 mod admin;
 mod answers;
 mod blocks;
+#[cfg(feature = "live")]
+mod changes;
 mod headers;
 mod history_cache;
 mod ids;

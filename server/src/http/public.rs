@@ -11,6 +11,8 @@ use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
 use super::blocks::Blocks;
+#[cfg(feature = "live")]
+use super::changes::{self, Change};
 use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply, text};
@@ -64,6 +66,17 @@ impl Public {
             (&Method::POST, ["v1", "filters", filter, "query"]) => {
                 query::many(&self.bloomsday, &self.blocks, filter, request).await
             }
+            #[cfg(feature = "live")]
+            (&Method::POST, ["v1", "filters", filter, "add"]) => {
+                changes::change(&self.bloomsday, &self.blocks, filter, Change::Add, request).await
+            }
+            #[cfg(feature = "live")]
+            (&Method::POST, ["v1", "filters", filter, "forget"]) => {
+                let change = Change::Forget;
+                changes::change(&self.bloomsday, &self.blocks, filter, change, request).await
+            }
+            #[cfg(feature = "live")]
+            (_, ["v1", "filters", _, "add" | "forget"]) => reply::only("POST"),
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only(reply::READ),
             (_, ["v1", "filters", _, "query"]) => reply::only("POST"),

@@ -40,7 +40,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     };
     let id = decode_id(id);
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let contains = generation.filter.contains(&id);
+    let contains = handle.decide(&id, generation.filter.contains(&id));
     handle.count(&[&id], u64::from(contains));
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
@@ -61,21 +61,9 @@ pub(super) async fn many(
     };
     let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let wants_json = wants_json(accepted);
-    let reading = read(request.into_body(), blocks);
-    let lines = match tokio::time::timeout(BODY_DEADLINE, reading).await {
-        Ok(Ok(lines)) => lines,
-        Ok(Err(refused)) => return refused,
-        Err(_) => {
-            return error(StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 20 seconds");
-        }
-    };
-    let strip = match lines.ends() {
-        LineEnds::Lf => false,
-        LineEnds::CrLf => true,
-        LineEnds::Mixed => {
-            let why = "some lines end in CRLF and others in LF: end each ID with LF alone";
-            return error(StatusCode::BAD_REQUEST, why);
-        }
+    let Ids { lines, strip } = match read_ids(request, blocks).await {
+        Ok(ids) => ids,
+        Err(refused) => return refused,
     };
     // One generation for the complete body, and its day in the header.
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
@@ -89,6 +77,37 @@ pub(super) async fn many(
     let day = HeaderValue::from_str(&generation.header.day.to_string());
     reply.headers_mut().insert("bloomsday-day", day.expect("a day is digits and dashes"));
     reply
+}
+
+/// The IDs of a body.
+pub(super) struct Ids {
+    pub(super) lines: Lines,
+    /// Whether a CR at the end of a line is not part of the ID.
+    pub(super) strip: bool,
+}
+
+/// Reads the IDs of a body before a deadline.
+pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Result<Ids, Reply> {
+    let reading = read(request.into_body(), blocks);
+    let lines = match tokio::time::timeout(BODY_DEADLINE, reading).await {
+        Ok(Ok(lines)) => lines,
+        Ok(Err(refused)) => return Err(refused),
+        Err(_) => {
+            return Err(error(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body did not arrive within 20 seconds",
+            ));
+        }
+    };
+    let strip = match lines.ends() {
+        LineEnds::Lf => false,
+        LineEnds::CrLf => true,
+        LineEnds::Mixed => {
+            let why = "some lines end in CRLF and others in LF: end each ID with LF alone";
+            return Err(error(StatusCode::BAD_REQUEST, why));
+        }
+    };
+    Ok(Ids { lines, strip })
 }
 
 /// Replaces the IDs of a block by their answers, 1 or 0 each, and returns the number of hits.
@@ -115,6 +134,7 @@ async fn look_up(
         }
         let answers = &mut answers[..ids.len()];
         generation.filter.contains_batch(&ids, answers);
+        handle.decide_batch(&ids, answers);
         let hits = answers.iter().filter(|answer| **answer).count() as u64;
         handle.count(&ids, hits);
         all_hits += hits;

@@ -11,14 +11,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
-use super::Ack;
-use super::syncer::Syncer;
+use super::ack::Ack;
+use super::syncer::{Queued, Syncer, lock};
 
 /// A segment that is longer is closed, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -191,43 +191,6 @@ impl Log {
         self.write_to(&mut lock(&self.file)).map_err(|error| self.fail("write", &error, false))
     }
 
-    /// Writes and syncs. Returns `false` when that must be tried again later. For the syncer.
-    pub(super) fn sync(&self) -> bool {
-        self.is_queued.store(false, Ordering::Release);
-        if self.failure.load().as_ref().is_some_and(|failure| failure.is_final) {
-            return true;
-        }
-        let mut files = lock(&self.file);
-        if let Err(error) = self.write_to(&mut files) {
-            self.fail("write", &error, false);
-            return false;
-        }
-        let written = self.written.load(Ordering::Acquire);
-        let Some(open) = &files.open else {
-            self.done.send_replace(written);
-            return true;
-        };
-        let file = match open.file.try_clone() {
-            Ok(file) => file,
-            Err(error) => {
-                self.fail("sync", &error, false);
-                return false;
-            }
-        };
-        // Others may write while this waits for the disk.
-        drop(files);
-        if let Err(error) = self.sync_data(&file) {
-            self.fail("sync", &error, true);
-            return true;
-        }
-        self.failure.store(None);
-        self.done.send_replace(written);
-        if let Err(error) = self.rotate() {
-            tracing::warn!("{}: the segment stays open: {error}", self.folder.display());
-        }
-        true
-    }
-
     fn sync_data(&self, file: &File) -> io::Result<()> {
         #[cfg(test)]
         if self.failing_syncs.load(Ordering::Relaxed) {
@@ -335,6 +298,44 @@ impl Log {
     }
 }
 
+impl Queued for Log {
+    fn sync(&self) -> bool {
+        self.is_queued.store(false, Ordering::Release);
+        if self.failure.load().as_ref().is_some_and(|failure| failure.is_final) {
+            return true;
+        }
+        let mut files = lock(&self.file);
+        if let Err(error) = self.write_to(&mut files) {
+            self.fail("write", &error, false);
+            return false;
+        }
+        let written = self.written.load(Ordering::Acquire);
+        let Some(open) = &files.open else {
+            self.done.send_replace(written);
+            return true;
+        };
+        let file = match open.file.try_clone() {
+            Ok(file) => file,
+            Err(error) => {
+                self.fail("sync", &error, false);
+                return false;
+            }
+        };
+        // Others may write while this waits for the disk.
+        drop(files);
+        if let Err(error) = self.sync_data(&file) {
+            self.fail("sync", &error, true);
+            return true;
+        }
+        self.failure.store(None);
+        self.done.send_replace(written);
+        if let Err(error) = self.rotate() {
+            tracing::warn!("{}: the segment stays open: {error}", self.folder.display());
+        }
+        true
+    }
+}
+
 /// Ends an open segment with its digest, and gives it its final name.
 pub(super) fn close(path: &Path) -> io::Result<()> {
     let digest = blake3::hash(&fs::read(path)?);
@@ -348,9 +349,4 @@ pub(super) fn close(path: &Path) -> io::Result<()> {
 /// Makes the names in a folder safe.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
-}
-
-/// A lock whose holder panicked protects data that is complete: each change is one step.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

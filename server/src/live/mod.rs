@@ -5,6 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `ack` | what the answer to an add promises |
 //! | `set` | one table with its log: every change and every lookup |
 //! | `options` | what a set was made with |
 //! | `table` | the exact set of live hashes, for lookups without locks |
@@ -13,6 +14,7 @@
 //! | `log`, `syncer` | changes on disk before they are acknowledged |
 //! | `replay` | a set from its log |
 
+mod ack;
 mod budget;
 mod log;
 mod options;
@@ -27,17 +29,18 @@ use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::segment::Op;
 
+pub use self::ack::Ack;
 use self::budget::Budget;
 use self::log::{Identity, Log, sync_folder};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options};
-pub(crate) use self::set::{LiveSet, Refusal, Ticket};
+pub(crate) use self::set::{Below, LiveSet, Refusal, Ticket};
 use self::syncer::Syncer;
-pub(crate) use self::table::Seen;
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
 use crate::clock::Clock;
@@ -45,42 +48,10 @@ use crate::error::Error;
 
 /// The memory of all tables, if nothing else is said.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
+/// How often sets whose time has come are dropped, and windows move on without an add.
+const TICK: Duration = Duration::from_millis(500);
 /// The most sets of a process.
 pub const MAX_SETS: usize = 512;
-
-/// What the answer to an add promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Ack {
-    /// It is on the disk: a crash of the machine does not lose it.
-    #[default]
-    Synced,
-    /// The system has it: the end of the process does not lose it, and a crash of the machine
-    /// loses at most the last second.
-    Written,
-    /// It is in memory only.
-    Memory,
-}
-
-impl Ack {
-    /// Its name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ack::Synced => "synced",
-            Ack::Written => "written",
-            Ack::Memory => "memory",
-        }
-    }
-}
-
-impl std::str::FromStr for Ack {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Ack, String> {
-        let known = [Ack::Synced, Ack::Written, Ack::Memory];
-        let found = known.into_iter().find(|ack| ack.name() == text);
-        found.ok_or_else(|| "it is `synced`, `written` or `memory`".to_owned())
-    }
-}
 
 /// The settings of the live layer.
 #[derive(Clone, Debug)]
@@ -158,7 +129,46 @@ impl Live {
             _ => None,
         };
         let (sets, changes) = (RwLock::new(sets), AtomicU64::new(0));
-        Ok(Live(Arc::new(Inner { sets, budget, disk, ack: config.ack, clock, changes })))
+        let live = Live(Arc::new(Inner { sets, budget, disk, ack: config.ack, clock, changes }));
+        let weak = Arc::downgrade(&live.0);
+        let thread = std::thread::Builder::new().name("live-tick".into());
+        let ticking = thread.spawn(move || {
+            while let Some(inner) = weak.upgrade() {
+                Live(inner).tick();
+                std::thread::sleep(TICK);
+            }
+        });
+        let doing = "start the thread of live filters".to_owned();
+        ticking.map_err(|source| Error::System { doing, source })?;
+        Ok(live)
+    }
+
+    /// The set over a filter of the configuration, which is made if there is none.
+    pub(crate) fn declare(
+        &self,
+        name: &FilterName,
+        days: u8,
+        below: Weak<dyn Below>,
+    ) -> Result<Arc<LiveSet>, Error> {
+        let key = Key { database: 0, name: name.as_str().as_bytes().into() };
+        let (now, options) = (self.now(), Options::over_day(days));
+        let set = match self.get(&key, now) {
+            Some(set) => set,
+            None => self.make(&key, options.clone(), now).map_err(|why| Error::Setting {
+                name: "live",
+                value: format!("{name}: {why:?}"),
+                allowed: format!("more memory, or fewer than {MAX_SETS} live filters"),
+            })?,
+        };
+        if *set.options() != options {
+            return Err(Error::Setting {
+                name: "live",
+                value: format!("`{name}`, which was made otherwise before"),
+                allowed: "the settings that it was made with, or another data folder".into(),
+            });
+        }
+        set.put_over(below);
+        Ok(set)
     }
 
     /// The time of day in milliseconds since 1970.
@@ -230,7 +240,7 @@ impl Live {
     fn remove_if(&self, set: &Arc<LiveSet>, is_empty: bool) -> bool {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        if !is_there || !set.end(is_empty) {
+        if !is_there || set.is_declared() || !set.end(is_empty) {
             return false;
         }
         // Under the lock: a set of this name that is made next has a later folder.
@@ -251,8 +261,8 @@ impl Live {
         all.into_iter().filter(|set| set.key().database == database && alive(set)).collect()
     }
 
-    /// Drops sets whose time has come, and sweeps the others. To be called every second or so.
-    pub(crate) fn tick(&self) {
+    /// Drops sets whose time has come, and moves the windows of the others.
+    fn tick(&self) {
         let now = self.now();
         let all: Vec<_> = self.sets().values().cloned().collect();
         for set in all {

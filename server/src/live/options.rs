@@ -1,6 +1,11 @@
 //! [`Options`]: what a set was made with, and the record that keeps it in the log.
 
-use bloomsday_common::live::entry::{Repeat, Window};
+use std::num::NonZeroU64;
+
+use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
+
+/// A day in milliseconds.
+const DAY_MS: NonZeroU64 = NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
 
 /// The longest name of a set.
 pub(crate) const MAX_KEY_BYTES: usize = 1024;
@@ -44,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) expansion: u32,
     pub(crate) bucket: u32,
     pub(crate) iterations: u32,
+    /// Whether it lies over a day's filter, so that what is deleted has to be hidden.
+    pub(crate) is_over_day: bool,
 }
 
 impl Options {
@@ -62,7 +69,18 @@ impl Options {
             expansion,
             bucket: 2,
             iterations: 20,
+            is_over_day: false,
         }
+    }
+
+    /// Of a filter of the configuration: IDs are alive for so many days after they were last seen.
+    pub(crate) fn over_day(days: u8) -> Options {
+        let window = Window {
+            step_ms: DAY_MS,
+            steps: Some(days.clamp(1, MAX_WINDOW_STEPS as u8)),
+            repeat: Repeat::Renew,
+        };
+        Options { window, is_over_day: true, ..Options::of(Kind::Any) }
     }
 
     /// The record of a set.
@@ -71,6 +89,7 @@ impl Options {
             Kind::Bloom => 1,
             Kind::Cuckoo => 2,
             Kind::Set => 3,
+            Kind::Any if self.is_over_day => 5,
             Kind::Any => 4,
         };
         let repeat = match self.window.repeat {
@@ -99,7 +118,7 @@ impl Options {
             1 => Kind::Bloom,
             2 => Kind::Cuckoo,
             3 => Kind::Set,
-            4 => Kind::Any,
+            4 | 5 => Kind::Any,
             _ => return None,
         };
         let repeat = match head[1] {
@@ -120,6 +139,7 @@ impl Options {
             expansion: small(0)?,
             bucket: small(1)?,
             iterations: small(2)?,
+            is_over_day: head[0] == 5,
         };
         let key = Key { database: head[3], name: name.into() };
         (name.len() <= MAX_KEY_BYTES).then_some((key, options))

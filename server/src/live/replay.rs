@@ -177,7 +177,7 @@ impl Replaying {
             Op::Forget => {
                 writer.tick(frame.ms);
                 for hash in frame.hashes() {
-                    writer.forget(hash, false).map_err(|_| Unfit::Memory)?;
+                    writer.forget(hash, options.is_over_day).map_err(|_| Unfit::Memory)?;
                 }
             }
             Op::Expire => {

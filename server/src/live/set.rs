@@ -6,15 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
 use bloomsday_common::live::segment::Op;
 
-use super::log::{Log, lock};
+use super::log::Log;
 use super::options::{Key, Options};
+use super::syncer::lock;
 use super::table::{Seen, Table};
 use super::writer::{Added, Refused, Writer};
 
+/// How many IDs are hashed before they are looked up.
+const CHUNK: usize = 256;
 /// An `expires_at` that never comes.
 const NEVER: u64 = u64::MAX;
 
@@ -29,8 +33,16 @@ pub(crate) enum Refusal {
     Full,
     /// The set was dropped meanwhile: look its key up again.
     Gone,
+    /// The day's filter has a layout that cannot be looked up by the hashes of live IDs.
+    Layout,
     /// The log cannot be written.
     Log(Arc<str>),
+}
+
+/// What answers for an ID that a set does not know: the day's filter.
+pub(crate) trait Below: Send + Sync {
+    /// Looks hashes up; `false` when it cannot tell.
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
 }
 
 impl From<Refused> for Refusal {
@@ -81,6 +93,7 @@ pub(crate) struct LiveSet {
     key: Key,
     options: Options,
     table: Arc<Table>,
+    below: OnceLock<Weak<dyn Below>>,
     state: Mutex<State>,
     /// In milliseconds since 1970.
     expires_at: AtomicU64,
@@ -111,6 +124,7 @@ impl LiveSet {
             key,
             options,
             table,
+            below: OnceLock::new(),
             state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
         }
@@ -143,8 +157,28 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), Refusal>) {
+        let below = match self.below(hashes) {
+            Ok(below) => below,
+            Err(refusal) => return (Ticket::NONE, Err(refusal)),
+        };
         self.change(now, |state| {
             let State { writer, changed, .. } = state;
+            if let Some(below) = &below {
+                for (i, hash) in hashes.iter().enumerate() {
+                    let before = self.table.seen(*hash);
+                    // Also what the day's filter has: that may be a false positive of today's only.
+                    let added = match writer.add(*hash) {
+                        Ok(added) => added,
+                        Err(refused) => return (Op::Seen, Err(refused.into())),
+                    };
+                    if added != Added::Seen {
+                        changed.push(*hash);
+                    }
+                    let was_below = below[i] && before == Seen::Unknown;
+                    answer(i, if was_below { Added::Seen } else { added });
+                }
+                return (Op::Seen, Ok(()));
+            }
             if self.options.expansion == 0 {
                 return (Op::Seen, self.add_within_capacity(writer, hashes, changed, answer));
             }
@@ -195,11 +229,44 @@ impl LiveSet {
 
     /// Deletes hashes, or one copy of each; returns how many were alive.
     pub(crate) fn forget(&self, now: u64, hashes: &[u64]) -> (Ticket, Result<usize, Refusal>) {
+        self.forget_each(now, hashes, |_, _| ())
+    }
+
+    /// As [`LiveSet::forget`], with whether each was there.
+    pub(crate) fn forget_each(
+        &self,
+        now: u64,
+        hashes: &[u64],
+        mut answer: impl FnMut(usize, bool),
+    ) -> (Ticket, Result<usize, Refusal>) {
+        let below = match self.below(hashes) {
+            Ok(below) => below,
+            Err(refusal) => return (Ticket::NONE, Err(refusal)),
+        };
         self.change(now, |State { writer, changed, deleted, .. }| {
-            for hash in hashes {
+            if let Some(below) = &below {
+                let mut gone = 0;
+                for (i, hash) in hashes.iter().enumerate() {
+                    let before = self.table.seen(*hash);
+                    if before != Seen::Hidden {
+                        if let Err(refused) = writer.forget(*hash, true) {
+                            return (Op::Forget, Err(refused.into()));
+                        }
+                        changed.push(*hash);
+                    }
+                    let was = before == Seen::Alive || (before == Seen::Unknown && below[i]);
+                    gone += usize::from(was);
+                    answer(i, was);
+                }
+                *deleted += gone as u64;
+                return (Op::Forget, Ok(gone));
+            }
+            for (i, hash) in hashes.iter().enumerate() {
                 match writer.forget(*hash, false) {
-                    Ok(true) => changed.push(*hash),
-                    Ok(false) => {}
+                    Ok(was) => {
+                        answer(i, was);
+                        changed.extend(was.then_some(*hash));
+                    }
                     Err(refused) => return (Op::Forget, Err(refused.into())),
                 }
             }
@@ -254,10 +321,62 @@ impl LiveSet {
         Some(self.expires_at.load(Ordering::Acquire)).filter(|at| *at != NEVER)
     }
 
-    /// Looks hashes up in order.
-    pub(crate) fn each(&self, now: u64, hashes: &[u64], answer: impl FnMut(usize, Seen)) {
+    /// Looks hashes up in order, here and in what lies below.
+    pub(crate) fn each(
+        &self,
+        now: u64,
+        hashes: &[u64],
+        mut answer: impl FnMut(usize, bool),
+    ) -> Result<(), Refusal> {
         self.tick(now);
-        self.table.each(hashes, answer);
+        let below = self.below(hashes)?;
+        self.table.each(hashes, |i, seen| {
+            let is_below = || below.as_ref().is_some_and(|below| below[i]);
+            answer(i, seen == Seen::Alive || (seen == Seen::Unknown && is_below()));
+        });
+        Ok(())
+    }
+
+    /// Changes the answer of the day's filter for an ID as this set says.
+    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+        // What is no valid ID was never added, whatever its hash.
+        is_valid_len(id) && decided(self.table.seen(Xxh3::of(id).0), hit)
+    }
+
+    /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
+    pub(crate) fn decide_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
+        let (mut hashes, mut all) = ([0; CHUNK], 0);
+        for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
+            for (hash, id) in hashes.iter_mut().zip(ids) {
+                *hash = Xxh3::of(id.as_ref()).0;
+            }
+            self.table.each(&hashes[..ids.len()], |i, seen| {
+                hits[i] = decided(seen, hits[i]) && is_valid_len(ids[i].as_ref());
+                all += usize::from(hits[i]);
+            });
+        }
+        all
+    }
+
+    /// What the day's filter says; `None` for a set that lies over none.
+    fn below(&self, hashes: &[u64]) -> Result<Option<Vec<bool>>, Refusal> {
+        let Some(below) = self.below.get().and_then(Weak::upgrade) else { return Ok(None) };
+        let mut answers = vec![false; hashes.len()];
+        match below.contains_each(hashes, &mut answers) {
+            true => Ok(Some(answers)),
+            false => Err(Refusal::Layout),
+        }
+    }
+
+    /// Puts the set over a day's filter, once.
+    pub(super) fn put_over(&self, below: Weak<dyn Below>) {
+        // The first one stays: a filter of the configuration is served once.
+        let _ = self.below.set(below);
+    }
+
+    /// Whether it belongs to a filter of the configuration.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.below.get().is_some()
     }
 
     /// How many copies of a hash there are.
@@ -376,6 +495,14 @@ impl LiveSet {
             }
         }
         found
+    }
+}
+
+fn decided(seen: Seen, hit: bool) -> bool {
+    match seen {
+        Seen::Alive => true,
+        Seen::Hidden => false,
+        Seen::Unknown => hit,
     }
 }
 

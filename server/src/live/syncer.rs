@@ -1,18 +1,23 @@
 //! [`Syncer`]: the thread that syncs all logs of a process.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::Ack;
-use super::log::{Log, lock};
+use super::ack::Ack;
 
 /// How often logs are synced whose changes are acknowledged before, and how long a failed write
 /// waits until it is tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// What is synced.
+pub(super) trait Queued: Send + Sync {
+    /// Writes and syncs. Returns `false` when that must be tried again later.
+    fn sync(&self) -> bool;
+}
+
 /// The queue of that thread.
 pub(super) struct Syncer {
-    queue: Mutex<Vec<Arc<Log>>>,
+    queue: Mutex<Vec<Arc<dyn Queued>>>,
     wake: Condvar,
     /// Whether somebody waits for each sync.
     is_prompt: bool,
@@ -35,13 +40,13 @@ impl Syncer {
         self.is_prompt
     }
 
-    pub(super) fn add(&self, log: Arc<Log>) {
+    pub(super) fn add(&self, log: Arc<dyn Queued>) {
         lock(&self.queue).push(log);
         self.wake.notify_one();
     }
 
     /// What is in the queue; waits until there is something, or for [`INTERVAL`].
-    fn take(&self) -> Vec<Arc<Log>> {
+    fn take(&self) -> Vec<Arc<dyn Queued>> {
         let queue = lock(&self.queue);
         let empty = |queue: &mut Vec<_>| queue.is_empty();
         let waited = self.wake.wait_timeout_while(queue, INTERVAL, empty);
@@ -50,7 +55,7 @@ impl Syncer {
 }
 
 fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
-    let mut again: Vec<Arc<Log>> = Vec::new();
+    let mut again: Vec<Arc<dyn Queued>> = Vec::new();
     while let Some(syncer) = syncer.upgrade() {
         let logs = syncer.take();
         drop(syncer);
@@ -60,4 +65,9 @@ fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
         let all: Vec<_> = again.drain(..).chain(logs).collect();
         again.extend(all.into_iter().filter(|log| !log.sync()));
     }
+}
+
+/// A lock whose holder panicked protects data that is complete: each change is one step.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

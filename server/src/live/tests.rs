@@ -36,7 +36,7 @@ fn all_alive(live: &Live, name: &str, hashes: &[u64]) -> bool {
     let now = live.now();
     let Some(set) = live.get(&key(name), now) else { return hashes.is_empty() };
     let mut all = true;
-    set.each(now, hashes, |_, seen| all &= seen == Seen::Alive);
+    set.each(now, hashes, |_, hit| all &= hit).unwrap();
     all
 }
 

@@ -5,7 +5,7 @@ use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
 
 use super::reply::{Fault, Reply, error};
 use super::session::{Session, refused};
-use crate::live::{Added, Kind, Options, Refusal, Seen};
+use crate::live::{Added, Kind, Options, Refusal};
 
 /// The most requests in one call of a set.
 const MAX_RUN: usize = 16 << 10;
@@ -122,7 +122,12 @@ fn look_up(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mu
     let now = session.now;
     let mut reply = Reply { out, is_v3 };
     match session.set_of(key, hot.kind) {
-        Ok(Some(set)) => set.each(now, hashes, |_, seen| reply.boolean(seen == Seen::Alive)),
+        Ok(Some(set)) => {
+            if let Err(refusal) = set.each(now, hashes, |_, hit| reply.boolean(hit)) {
+                let fault = refused(refusal);
+                hashes.iter().for_each(|_| reply.error(&fault));
+            }
+        }
         Ok(None) => hashes.iter().for_each(|_| reply.boolean(false)),
         Err(fault) => hashes.iter().for_each(|_| reply.error(&fault)),
     }

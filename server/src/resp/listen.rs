@@ -15,14 +15,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::dispatch::{self, Next};
 use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
-use super::session::{Awaited, Next, Session};
+use super::session::{Awaited, Session};
+use super::shared::{MAX_CONNECTIONS, Shared};
 use crate::error::Error;
 use crate::live::Live;
 
-/// The most connections at once; others are told and closed.
-pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;
 /// The buffer of a connection at its start, and of one that sends little.
@@ -31,8 +31,6 @@ const SMALL_READ_BYTES: usize = 16 << 10;
 const MAX_BATCH: usize = 16 << 10;
 /// How long a client may read nothing while replies wait for it.
 const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How often filters whose time has come are dropped.
-const TICK: Duration = Duration::from_millis(500);
 /// How long running batches may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -68,18 +66,6 @@ pub struct Resp {
     pub address: SocketAddr,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
-}
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) live: Live,
-    pub(crate) address: SocketAddr,
-    pub(crate) password: Option<blake3::Hash>,
-    pub(crate) allow_flush: bool,
-    pub(crate) started: Instant,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) accepted: AtomicU64,
-    pub(crate) commands: AtomicU64,
 }
 
 /// Opens the address and serves until the returned [`Resp`] is stopped.
@@ -125,16 +111,11 @@ impl Resp {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
-    let mut tick = tokio::time::interval(TICK);
     // Dropped by each connection: when all are gone, this ends.
     let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = tick.tick() => {
-                shared.live.tick();
-                continue;
-            }
             _ = stopped.wait_for(|stop| *stop) => break,
         };
         let (mut stream, client) = match accepted {
@@ -276,7 +257,7 @@ async fn run(
 ) -> std::io::Result<bool> {
     let mut from = 0;
     loop {
-        let next = session.run(arguments, ends, from, out);
+        let next = dispatch::run(session, arguments, ends, from, out);
         for ticket in std::mem::take(&mut session.tickets) {
             if let Err(why) = ticket.wait().await {
                 session.disavow(out, &why);

@@ -8,16 +8,21 @@
 //! |---|---|
 //! | `listen` | connections: reading, writing, limits, a graceful stop |
 //! | `request` | bytes to requests |
-//! | `session` | the state of one connection; runs requests in order |
+//! | `dispatch` | runs requests in order; transactions |
 //! | `hot` | many adds or lookups of one filter at once |
-//! | `commands` | the table of commands, and what each does |
+//! | `commands`, `command` | what each command does; one entry of their table |
+//! | `session` | the state of one connection |
+//! | `shared` | what all connections share |
 //! | `reply` | values to bytes |
 
+mod command;
 mod commands;
+mod dispatch;
 mod hot;
 mod listen;
 mod reply;
 mod request;
 mod session;
+mod shared;
 
 pub use self::listen::{Resp, RespConfig, serve};

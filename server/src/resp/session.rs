@@ -1,19 +1,11 @@
-//! [`Session`]: the state of one connection. It runs the requests that arrived together, in order;
-//! their replies are sent when all changes among them are as safe as promised.
+//! [`Session`]: the state of one connection, and how its requests find the sets they name.
 
 use std::sync::Arc;
 
-use super::commands::{self, Command};
-use super::hot;
-use super::listen::Shared;
-use super::reply::{Fault, Reply, error};
+use super::reply::{Fault, error};
+use super::shared::Shared;
 use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
 
-/// When a batch has as many bytes of replies, they are sent before it goes on.
-const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
-/// The most requests of a transaction, and their bytes.
-const MAX_QUEUED: usize = 16 << 10;
-const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// How often a set that was dropped at the moment of its use is looked up again.
 const MAX_LOOKUPS: usize = 8;
 
@@ -23,17 +15,6 @@ pub(crate) const SYNTAX: Fault = fault("ERR syntax error");
 
 const fn fault(text: &'static str) -> Fault {
     Fault(std::borrow::Cow::Borrowed(text))
-}
-
-/// What follows a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The next one.
-    Go,
-    /// Its replies are sent, and then the rest of it, from this request on.
-    Flush(usize),
-    /// The connection is closed.
-    Close,
 }
 
 /// The state of one connection.
@@ -76,7 +57,7 @@ pub(crate) struct Awaited {
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) requests: Vec<Vec<Vec<u8>>>,
-    bytes: usize,
+    pub(crate) bytes: usize,
     pub(crate) is_wrong: bool,
 }
 
@@ -114,101 +95,6 @@ impl Session {
 
     pub(crate) fn live(&self) -> &Live {
         &self.shared.live
-    }
-
-    /// Runs requests from number `from` on. `ends` tells where the arguments of each end.
-    pub(crate) fn run(
-        &mut self,
-        arguments: &[&[u8]],
-        ends: &[usize],
-        from: usize,
-        out: &mut Vec<u8>,
-    ) -> Next {
-        self.now = self.live().now();
-        let mut next = from;
-        while next < ends.len() {
-            let request = |number: usize| {
-                let begin = if number == 0 { 0 } else { ends[number - 1] };
-                &arguments[begin..ends[number]]
-            };
-            if self.is_known && self.transaction.is_none() {
-                let done = hot::run(self, request, next, ends.len(), out);
-                if done > 0 {
-                    next += done;
-                    if out.len() > MAX_BATCH_REPLY_BYTES {
-                        return Next::Flush(next);
-                    }
-                    continue;
-                }
-            }
-            self.one(request(next), out);
-            next += 1;
-            if self.is_closing {
-                return Next::Close;
-            }
-            if self.awaited.is_some() || out.len() > MAX_BATCH_REPLY_BYTES {
-                return Next::Flush(next);
-            }
-        }
-        Next::Go
-    }
-
-    /// Runs one request.
-    fn one(&mut self, request: &[&[u8]], out: &mut Vec<u8>) {
-        let Some(name) = request.first() else { return };
-        let begin = out.len();
-        let found = commands::find(name);
-        let result = match found {
-            None => Err(unknown(request)),
-            Some(command) if !command.takes(request.len()) => Err(wrong_number(command.name)),
-            Some(command) if !self.is_known && !command.is_open => {
-                Err(Fault::from("NOAUTH Authentication required."))
-            }
-            Some(command) if self.transaction.is_some() && !command.ends_transaction => {
-                self.enqueue(request, out)
-            }
-            Some(command) => self.perform(command, request, out),
-        };
-        if let Err(fault) = result {
-            if let Some(transaction) = &mut self.transaction {
-                // But for an error of EXEC itself, which has taken the transaction.
-                transaction.is_wrong = true;
-            }
-            out.truncate(begin);
-            error(out, &fault);
-        }
-    }
-
-    /// Runs a command, and notes where its reply is if it changes something.
-    pub(crate) fn perform(
-        &mut self,
-        command: &Command,
-        request: &[&[u8]],
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        let begin = out.len();
-        let is_v3 = self.is_v3;
-        let result = (command.run)(self, request, &mut Reply { out, is_v3 });
-        if command.is_write {
-            if let Err(fault) = &result {
-                out.truncate(begin);
-                error(out, fault);
-            }
-            self.spans.push((begin, out.len(), 1));
-            return Ok(());
-        }
-        result
-    }
-
-    fn enqueue(&mut self, request: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Fault> {
-        let Some(transaction) = &mut self.transaction else { return Ok(()) };
-        transaction.bytes += request.iter().map(|argument| argument.len()).sum::<usize>();
-        if transaction.requests.len() >= MAX_QUEUED || transaction.bytes > MAX_QUEUED_BYTES {
-            return Err(format!("ERR a transaction has at most {MAX_QUEUED} commands").into());
-        }
-        transaction.requests.push(request.iter().map(|argument| argument.to_vec()).collect());
-        out.extend_from_slice(b"+QUEUED\r\n");
-        Ok(())
     }
 
     /// The name of a set as a request has it.
@@ -325,6 +211,7 @@ pub(crate) fn refused(refusal: Refusal) -> Fault {
         Refusal::Copies => "ERR an item is counted to at most 255".into(),
         Refusal::Full => "ERR non scaling filter is full".into(),
         Refusal::Gone => "ERR not found".into(),
+        Refusal::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
         Refusal::Log(why) => format!("MISCONF {why}").into(),
     }
 }
@@ -343,22 +230,4 @@ pub(crate) fn not_made(why: &NotMade) -> Fault {
 
 pub(crate) fn wrong_number(command: &str) -> Fault {
     format!("ERR wrong number of arguments for '{command}' command").into()
-}
-
-/// The most bytes of foreign text in an error.
-const MAX_QUOTED_BYTES: usize = 128;
-
-fn unknown(request: &[&[u8]]) -> Fault {
-    let quote = |text: &[u8]| {
-        String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED_BYTES)]).into_owned()
-    };
-    let mut arguments = String::new();
-    for argument in &request[1..] {
-        if arguments.len() >= MAX_QUOTED_BYTES {
-            break;
-        }
-        arguments += &format!("'{}' ", quote(argument));
-    }
-    let name = quote(request[0]);
-    format!("ERR unknown command '{name}', with args beginning with: {arguments}").into()
 }

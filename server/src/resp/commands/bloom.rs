@@ -3,10 +3,10 @@
 
 use bloomsday_common::hash::{ID_BYTES, IdHash, Xxh3, is_valid_len};
 
+use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, not_made, refused, wrong_number};
-use super::{Command, is, number};
-use crate::live::{Added, Kind, Options, Refusal, Seen};
+use crate::live::{Added, Kind, Options, Refusal};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.reserve", -4, reserve),
@@ -203,9 +203,10 @@ pub(super) fn look_up(
     if let Some(set) = session.set_of(key, kind)? {
         // An item that cannot be added is not there.
         let hashes: Vec<u64> = ids.iter().map(|id| Xxh3::of(id).0).collect();
-        set.each(session.now, &hashes, |i, seen| {
-            answers[i] = seen == Seen::Alive && is_valid_len(ids[i]);
+        let looked = set.each(session.now, &hashes, |i, hit| {
+            answers[i] = hit && is_valid_len(ids[i]);
         });
+        looked.map_err(refused)?;
     }
     Ok(answers)
 }

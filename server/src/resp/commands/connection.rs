@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::super::command::{Command, is, number, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, SYNTAX, Session, wrong_number};
-use super::{Command, is, number};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("hello", -1, hello).open(),
@@ -207,12 +207,6 @@ fn client(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         return Err(unknown_subcommand("CLIENT", word));
     }
     Ok(())
-}
-
-/// The error for a subcommand that there is not.
-pub(super) fn unknown_subcommand(command: &str, word: &[u8]) -> Fault {
-    let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
-    format!("ERR unknown subcommand '{word}'. Try {command} HELP.").into()
 }
 
 fn description(session: &Session) -> String {

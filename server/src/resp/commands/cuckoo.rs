@@ -1,10 +1,10 @@
 //! CF.*: the commands of cuckoo filters. An item can be added more than once, and is then deleted as
 //! often. To delete a stranger changes nothing.
 
+use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Session, refused, wrong_number};
 use super::bloom::{hash, hashes, look_up, make};
-use super::{Command, is, number};
 use crate::live::{Kind, Options, Refusal};
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -1,11 +1,12 @@
-//! What the server says of itself: INFO, COMMAND, CONFIG GET, ROLE, TIME, MODULE LIST.
+//! What the server says of itself: INFO, CONFIG GET, ROLE, TIME, MODULE LIST.
 
 use std::sync::atomic::Ordering;
 
+use super::super::command::{Command, is, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, wrong_number};
-use super::connection::unknown_subcommand;
-use super::{Command, all, find, glob, is};
+use super::super::shared::MAX_CONNECTIONS;
+use super::glob;
 use crate::live::Ack;
 
 /// The version of Redis whose commands and errors these are: clients choose what they send by it.
@@ -15,7 +16,6 @@ const MODULE_VERSION: i64 = 80_200;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("info", -1, info),
-    Command::plain("command", -1, command),
     Command::plain("config", -2, config),
     Command::plain("role", 1, role),
     Command::plain("time", 1, time),
@@ -93,37 +93,6 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
-fn command(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Some(word) = request.get(1) else {
-        reply.array(all().count());
-        all().for_each(|command| command.describe(reply));
-        return Ok(());
-    };
-    if is(word, "COUNT") {
-        reply.integer(all().count() as i64);
-    } else if is(word, "DOCS") {
-        reply.map(0);
-    } else if is(word, "LIST") {
-        reply.array(all().count());
-        all().for_each(|command| reply.text(command.name));
-    } else if is(word, "INFO") && request.len() == 2 {
-        reply.array(all().count());
-        all().for_each(|command| command.describe(reply));
-    } else if is(word, "INFO") {
-        reply.array(request.len() - 2);
-        for name in &request[2..] {
-            match find(name) {
-                Some(command) => command.describe(reply),
-                None if reply.is_v3 => reply.null(),
-                None => reply.out.extend_from_slice(b"*-1\r\n"),
-            }
-        }
-    } else {
-        return Err(unknown_subcommand("COMMAND", word));
-    }
-    Ok(())
-}
-
 fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     if !is(request[1], "GET") {
         return Err(unknown_subcommand("CONFIG", request[1]));
@@ -141,7 +110,7 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         ("appendonly", append.into()),
         ("appendfsync", sync.into()),
         ("databases", "16".into()),
-        ("maxclients", super::super::listen::MAX_CONNECTIONS.to_string()),
+        ("maxclients", MAX_CONNECTIONS.to_string()),
     ];
     let asked = |name: &str| {
         request[2..].iter().any(|p| glob::fits(&p.to_ascii_lowercase(), name.as_bytes()))

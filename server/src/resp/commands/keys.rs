@@ -1,8 +1,9 @@
 //! The commands of names: which there are, their types, when they end, and that they end now.
 
+use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
-use super::{Command, glob, is, number};
+use super::glob;
 use crate::live::{Kind, LiveSet};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -22,8 +23,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::plain("scan", -2, scan),
     Command::plain("keys", 2, keys),
     Command::plain("dbsize", 1, dbsize),
-    Command { is_write: true, ..Command::plain("flushdb", -1, flushdb) },
-    Command { is_write: true, ..Command::plain("flushall", -1, flushall) },
+    Command::plain("flushdb", -1, flushdb).writes(),
+    Command::plain("flushall", -1, flushall).writes(),
 ];
 
 /// The most names in one answer of SCAN.
@@ -110,6 +111,9 @@ fn expire(
 }
 
 fn end_at(session: &mut Session, set: &LiveSet, at: Option<u64>) -> Result<(), Fault> {
+    if set.is_declared() {
+        return Err("ERR a filter of the configuration has no end".into());
+    }
     let (ticket, result) = set.expire_at(session.now, at);
     session.await_later(ticket);
     result.map_err(refused)
@@ -219,8 +223,7 @@ fn flush(
     }
     if !session.shared.allow_flush {
         let name = String::from_utf8_lossy(request[0]).to_ascii_uppercase();
-        let why =
-            format!("ERR {name} is off, because it deletes every filter: start with --allow-flush");
+        let why = format!("ERR {name} is off on this server, because it deletes every filter");
         return Err(why.into());
     }
     let now = session.now;

@@ -1,9 +1,9 @@
 //! The commands of Redis's sets that a set of hashes can answer: they need no module in a client.
 //! Those that return members are not here: the IDs themselves are not kept.
 
+use super::super::command::Command;
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Session, refused};
-use super::Command;
 use super::bloom::{hashes, look_up};
 use crate::live::{Added, Kind, Options};
 

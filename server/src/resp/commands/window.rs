@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 
+use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
 use super::bloom::{hash, make};
-use super::{Command, is, number};
 use crate::live::{Kind, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -72,11 +72,17 @@ fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let hash = hash(request[2])?;
     let count = set.count(now, hash);
     let window = set.options().window;
+    let mut hit = false;
+    set.each(now, &[hash], |_, is_hit| hit = is_hit).map_err(refused)?;
     reply.map(6);
     reply.text("contains");
-    reply.boolean(count > 0);
+    reply.boolean(hit);
     reply.text("by");
-    reply.text(if count > 0 { "live" } else { "nothing" });
+    reply.text(match (count > 0, hit) {
+        (true, _) => "live",
+        (false, true) => "day",
+        (false, false) => "nothing",
+    });
     reply.text("count");
     reply.integer(count as i64);
     reply.text("hash");

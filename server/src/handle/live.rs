@@ -1,0 +1,107 @@
+//! Adds and deletions of live IDs over a day's filter.
+
+use std::sync::Arc;
+
+use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+
+use super::FilterHandle;
+use crate::error::Error;
+use crate::live::{Added, LiveSet, Refusal, Ticket};
+
+impl FilterHandle {
+    /// Adds an ID, and returns whether it is new: exactly one of those who add it hears that. It
+    /// counts from now on, and is as safe as [`Ack`](crate::live::Ack) promises when this returns.
+    ///
+    /// # Errors
+    /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::AddRefused`].
+    pub async fn add(&self, id: &[u8]) -> Result<bool, Error> {
+        let mut is_new = [false];
+        self.add_batch(&[id], &mut is_new).await?;
+        Ok(is_new[0])
+    }
+
+    /// Adds many IDs at once: `is_new[i]` tells whether `ids[i]` is new.
+    ///
+    /// # Panics
+    /// When `ids` and `is_new` differ in length.
+    ///
+    /// # Errors
+    /// As [`FilterHandle::add`]. After an error any of them may have been added.
+    pub async fn add_batch<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        is_new: &mut [bool],
+    ) -> Result<(), Error> {
+        assert_eq!(ids.len(), is_new.len(), "one answer for each ID");
+        self.add_now(ids, is_new)?.wait().await.map_err(|why| self.refused(why.to_string()))
+    }
+
+    /// Deletes IDs: lookups miss them from now on, also if the day's filter has them. `was[i]`
+    /// tells whether `ids[i]` was a hit.
+    ///
+    /// # Panics
+    /// When `ids` and `was` differ in length.
+    ///
+    /// # Errors
+    /// As [`FilterHandle::add`].
+    pub async fn forget_batch<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        was: &mut [bool],
+    ) -> Result<(), Error> {
+        assert_eq!(ids.len(), was.len(), "one answer for each ID");
+        self.forget_now(ids, was)?.wait().await.map_err(|why| self.refused(why.to_string()))
+    }
+
+    /// As [`FilterHandle::add_batch`]; what is added is safe when the ticket says so.
+    pub(crate) fn add_now<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        is_new: &mut [bool],
+    ) -> Result<Ticket, Error> {
+        let (live, hashes) = (self.live()?, self.hashes(ids)?);
+        let (ticket, added) = live.add_each(self.served.now_ms(), &hashes, |i, added| {
+            is_new[i] = added == Added::New;
+        });
+        added.map(|()| ticket).map_err(|why| self.refused(text_of(why)))
+    }
+
+    pub(crate) fn forget_now<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        was: &mut [bool],
+    ) -> Result<Ticket, Error> {
+        let (live, hashes) = (self.live()?, self.hashes(ids)?);
+        let (ticket, forgotten) =
+            live.forget_each(self.served.now_ms(), &hashes, |i, there| was[i] = there);
+        forgotten.map(|_| ticket).map_err(|why| self.refused(text_of(why)))
+    }
+
+    fn live(&self) -> Result<&Arc<LiveSet>, Error> {
+        let filter = || self.name().to_string();
+        self.served.live().ok_or_else(|| Error::NotLive { filter: filter() })
+    }
+
+    fn hashes<T: AsRef<[u8]>>(&self, ids: &[T]) -> Result<Vec<u64>, Error> {
+        let wrong = ids.iter().map(AsRef::as_ref).find(|id| !is_valid_len(id));
+        if let Some(id) = wrong {
+            let why = format!("an ID has 1 to 1,024 bytes, this one {}", id.len());
+            return Err(self.refused(why));
+        }
+        Ok(ids.iter().map(|id| Xxh3::of(id.as_ref()).0).collect())
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::AddRefused { filter: self.name().to_string(), why }
+    }
+}
+
+fn text_of(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Memory => "the limit on the memory of live filters is reached".into(),
+        Refusal::Copies | Refusal::Full => "it is full".into(),
+        Refusal::Layout => "the day's filter is not of the layout `blocked`".into(),
+        Refusal::Gone => "it was dropped".into(),
+        Refusal::Log(why) => why.to_string(),
+    }
+}

@@ -1,0 +1,61 @@
+//! `POST /v1/filters/{filter}/add` and `/forget`: a body of IDs as for a query, added to the live
+//! filter or deleted. The answers, `1` or `0` a line, tell which were new, or were there.
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+
+use super::blocks::Blocks;
+use super::ids::split_ids;
+use super::query::{Ids, read_ids};
+use super::reply::{Reply, error, text};
+use crate::bloomsday::Bloomsday;
+use crate::error::Error;
+
+/// What is done with the IDs of a body.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    Add,
+    Forget,
+}
+
+pub(super) async fn change(
+    bloomsday: &Bloomsday,
+    blocks: &Blocks,
+    filter: &str,
+    change: Change,
+    request: Request<Incoming>,
+) -> Reply {
+    let handle = match bloomsday.filter(filter) {
+        Ok(handle) => handle,
+        Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
+    };
+    let Ids { lines, strip } = match read_ids(request, blocks).await {
+        Ok(ids) => ids,
+        Err(refused) => return refused,
+    };
+    let mut answers = String::new();
+    for block in lines.into_blocks() {
+        let mut ids: Vec<&[u8]> = split_ids(&block).collect();
+        if strip {
+            ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
+        }
+        let mut each = vec![false; ids.len()];
+        let changed = match change {
+            Change::Add => handle.add_batch(&ids, &mut each).await,
+            Change::Forget => handle.forget_batch(&ids, &mut each).await,
+        };
+        if let Err(why) = changed {
+            return refusal(&why);
+        }
+        answers.extend(each.iter().map(|answer| if *answer { "1\n" } else { "0\n" }));
+    }
+    text(StatusCode::OK, &answers)
+}
+
+fn refusal(why: &Error) -> Reply {
+    let status = match why {
+        Error::NotLive { .. } => StatusCode::CONFLICT,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    error(status, &why.to_string())
+}

@@ -1,0 +1,240 @@
+//! The requests that arrived together, run in order: the table of commands, transactions, and which
+//! replies are of changes. Replies are sent when these are as safe as promised.
+
+use super::command::{Command, is, unknown_subcommand};
+use super::commands::TABLES;
+use super::hot;
+use super::reply::{Fault, Reply, error};
+use super::session::{Session, Transaction, wrong_number};
+
+/// When a batch has as many bytes of replies, they are sent before it goes on.
+const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
+/// The most requests of a transaction, and their bytes.
+const MAX_QUEUED: usize = 16 << 10;
+const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// What follows a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next one.
+    Go,
+    /// Its replies are sent, and then the rest of it, from this request on.
+    Flush(usize),
+    /// The connection is closed.
+    Close,
+}
+
+/// The commands that need the table.
+const COMMANDS: &[Command] = &[
+    Command::plain("command", -1, command),
+    Command::plain("multi", 1, multi).at_once(),
+    Command::plain("exec", 1, exec).writes().at_once(),
+    Command::plain("discard", 1, discard).at_once(),
+];
+
+/// All commands.
+fn all() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().chain(TABLES.iter().copied().flatten())
+}
+
+/// The command of this name, in upper or lower case.
+fn find(name: &[u8]) -> Option<&'static Command> {
+    all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Runs requests from number `from` on. `ends` tells where the arguments of each end.
+pub(super) fn run(
+    session: &mut Session,
+    arguments: &[&[u8]],
+    ends: &[usize],
+    from: usize,
+    out: &mut Vec<u8>,
+) -> Next {
+    session.now = session.live().now();
+    let mut next = from;
+    while next < ends.len() {
+        let request = |number: usize| {
+            let begin = if number == 0 { 0 } else { ends[number - 1] };
+            &arguments[begin..ends[number]]
+        };
+        if session.is_known && session.transaction.is_none() {
+            let done = hot::run(session, request, next, ends.len(), out);
+            if done > 0 {
+                next += done;
+                if out.len() > MAX_BATCH_REPLY_BYTES {
+                    return Next::Flush(next);
+                }
+                continue;
+            }
+        }
+        one(session, request(next), out);
+        next += 1;
+        if session.is_closing {
+            return Next::Close;
+        }
+        if session.awaited.is_some() || out.len() > MAX_BATCH_REPLY_BYTES {
+            return Next::Flush(next);
+        }
+    }
+    Next::Go
+}
+
+/// Runs one request.
+fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
+    let Some(name) = request.first() else { return };
+    let begin = out.len();
+    let found = find(name);
+    let result = match found {
+        None => Err(unknown(request)),
+        Some(command) if !command.takes(request.len()) => Err(wrong_number(command.name)),
+        Some(command) if !session.is_known && !command.is_open => {
+            Err(Fault::from("NOAUTH Authentication required."))
+        }
+        Some(command) if session.transaction.is_some() && !command.ends_transaction => {
+            enqueue(session, request, out)
+        }
+        Some(command) => perform(session, command, request, out),
+    };
+    if let Err(fault) = result {
+        if let Some(transaction) = &mut session.transaction {
+            // But for an error of EXEC itself, which has taken the transaction.
+            transaction.is_wrong = true;
+        }
+        out.truncate(begin);
+        error(out, &fault);
+    }
+}
+
+/// Runs a command, and notes where its reply is if it changes something.
+fn perform(
+    session: &mut Session,
+    command: &Command,
+    request: &[&[u8]],
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let begin = out.len();
+    let is_v3 = session.is_v3;
+    let result = (command.run)(session, request, &mut Reply { out, is_v3 });
+    if command.is_write {
+        if let Err(fault) = &result {
+            out.truncate(begin);
+            error(out, fault);
+        }
+        session.spans.push((begin, out.len(), 1));
+        return Ok(());
+    }
+    result
+}
+
+fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Fault> {
+    let Some(transaction) = &mut session.transaction else { return Ok(()) };
+    transaction.bytes += request.iter().map(|argument| argument.len()).sum::<usize>();
+    if transaction.requests.len() >= MAX_QUEUED || transaction.bytes > MAX_QUEUED_BYTES {
+        return Err(format!("ERR a transaction has at most {MAX_QUEUED} commands").into());
+    }
+    transaction.requests.push(request.iter().map(|argument| argument.to_vec()).collect());
+    out.extend_from_slice(b"+QUEUED\r\n");
+    Ok(())
+}
+
+fn command(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let Some(word) = request.get(1) else {
+        reply.array(all().count());
+        all().for_each(|command| command.describe(reply));
+        return Ok(());
+    };
+    if is(word, "COUNT") {
+        reply.integer(all().count() as i64);
+    } else if is(word, "DOCS") {
+        reply.map(0);
+    } else if is(word, "LIST") {
+        reply.array(all().count());
+        all().for_each(|command| reply.text(command.name));
+    } else if is(word, "INFO") && request.len() == 2 {
+        reply.array(all().count());
+        all().for_each(|command| command.describe(reply));
+    } else if is(word, "INFO") {
+        reply.array(request.len() - 2);
+        for name in &request[2..] {
+            match find(name) {
+                Some(command) => command.describe(reply),
+                None if reply.is_v3 => reply.null(),
+                None => reply.out.extend_from_slice(b"*-1\r\n"),
+            }
+        }
+    } else {
+        return Err(unknown_subcommand("COMMAND", word));
+    }
+    Ok(())
+}
+
+fn multi(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if session.transaction.is_some() {
+        // Not an error of a queued request: the transaction goes on.
+        reply.error(&"ERR MULTI calls can not be nested".into());
+        return Ok(());
+    }
+    session.transaction = Some(Transaction::default());
+    reply.ok();
+    Ok(())
+}
+
+fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let transaction = session.transaction.take().ok_or("ERR EXEC without MULTI")?;
+    if transaction.is_wrong {
+        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    }
+    reply.array(transaction.requests.len());
+    session.is_executing = true;
+    // The reply is one: if its changes cannot be kept, all of it is an error.
+    let spans = session.spans.len();
+    for request in &transaction.requests {
+        let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
+        let Some(command) = find(request[0]) else { continue };
+        if let Err(fault) = perform(session, command, &request, reply.out) {
+            reply.error(&fault);
+        }
+    }
+    session.spans.truncate(spans);
+    session.is_executing = false;
+    Ok(())
+}
+
+fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    session.transaction.take().ok_or("ERR DISCARD without MULTI")?;
+    reply.ok();
+    Ok(())
+}
+
+/// The most bytes of foreign text in an error.
+const MAX_QUOTED_BYTES: usize = 128;
+
+fn unknown(request: &[&[u8]]) -> Fault {
+    let quote = |text: &[u8]| {
+        String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED_BYTES)]).into_owned()
+    };
+    let mut arguments = String::new();
+    for argument in &request[1..] {
+        if arguments.len() >= MAX_QUOTED_BYTES {
+            break;
+        }
+        arguments += &format!("'{}' ", quote(argument));
+    }
+    let name = quote(request[0]);
+    format!("ERR unknown command '{name}', with args beginning with: {arguments}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_one_entry_in_lower_case() {
+        let mut names: Vec<&str> = all().map(|command| command.name).collect();
+        names.sort_unstable();
+        let many = names.len();
+        names.dedup();
+        assert_eq!(names.len(), many);
+        assert!(names.iter().all(|name| name.to_ascii_lowercase() == *name));
+        assert!(find(b"Bf.AdD").is_some() && find(b"").is_none() && find(b"bf.addx").is_none());
+    }
+}

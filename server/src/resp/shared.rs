@@ -1,0 +1,22 @@
+//! [`Shared`]: what all connections of an address share.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Instant;
+
+use crate::live::Live;
+
+/// The most connections at once; others are told and closed.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) live: Live,
+    pub(crate) address: SocketAddr,
+    pub(crate) password: Option<blake3::Hash>,
+    pub(crate) allow_flush: bool,
+    pub(crate) started: Instant,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) commands: AtomicU64,
+}

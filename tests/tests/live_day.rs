@@ -1,0 +1,126 @@
+//! Live IDs over a day's filter: one answer over HTTP, Redis's protocol and the library, whoever added
+//! the ID; deletions that hide what the day has; and what a restart keeps.
+
+use bloomsday_server::live::{Live, LiveConfig};
+use bloomsday_server::{Config, FilterConfig, start};
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::live::Wire;
+
+/// A store with a filter of today, and a configuration in which it takes IDs.
+fn backend() -> Backend {
+    let backend = Backend::local();
+    let folder = backend.folder.path().join("in");
+    write_users(&folder.join("a.parquet"), 0..5_000);
+    let (day, input) = (today().to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+    let config = "[filters.rt]\nlive = \"decide\"\n";
+    std::fs::write(backend.folder.path().join("live.toml"), config).unwrap();
+    backend
+}
+
+fn serve(backend: &Backend) -> Daemon {
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (config, data) = (path("live.toml"), path("data"));
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    Daemon::ready(backend, &more)
+}
+
+/// What Redis clients are told of an ID.
+fn clients(daemon: &Daemon, id: &str) -> [String; 3] {
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    ["BF.EXISTS", "SISMEMBER", "SMISMEMBER"].map(|command| wire.ask(&format!("{command} rt {id}")))
+}
+
+#[track_caller]
+fn everybody_says(daemon: &Daemon, id: &str, contains: bool) {
+    let digit = u8::from(contains);
+    assert_eq!(daemon.contains(id), contains, "{id}");
+    let answer = daemon.post("/v1/filters/rt/query", id.as_bytes());
+    assert_eq!(answer.body, format!("{digit}\n"), "{id}");
+    let [bf, set, many] = clients(daemon, id);
+    let one = format!(":{digit}|");
+    assert_eq!((&*bf, &*set, &*many), (&*one, &*one, &*format!("*1|{one}")), "{id}");
+}
+
+fn post(daemon: &Daemon, act: &str, ids: &[&str]) -> String {
+    let answer = daemon.post(&format!("/v1/filters/rt/{act}"), ids.join("\n").as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body.replace('\n', "")
+}
+
+#[test]
+fn an_added_id_counts_at_once_however_it_is_added_and_looked_up() {
+    let backend = backend();
+    let daemon = serve(&backend);
+    // Not false positives of the day.
+    let mut absent = (5_000..).map(user).filter(|id| !daemon.contains(id));
+    let [a, b, c] = std::array::from_fn(|_| absent.next().unwrap());
+    let (old, other) = (user(10), user(11));
+    everybody_says(&daemon, &a, false);
+    everybody_says(&daemon, &old, true);
+    assert_eq!(post(&daemon, "add", &[&a, &b, &a, &old]), "1100");
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    assert_eq!(wire.ask(&format!("BF.MADD rt {a} {c} {other}")), "*3|:0|:1|:0|");
+    for id in [&a, &b, &c, &old, &other] {
+        everybody_says(&daemon, id, true);
+    }
+    assert_eq!(post(&daemon, "forget", &[&b, &old, "stranger-1"]).get(..2), Some("11"));
+    assert_eq!(wire.ask(&format!("SREM rt {other}")), ":1|");
+    for id in [&b, &old, &other] {
+        everybody_says(&daemon, id, false);
+    }
+    // What was hidden is new when it comes again.
+    assert_eq!(post(&daemon, "add", &[&old]), "1");
+    assert_eq!(wire.ask("DEL rt"), ":0|");
+    assert!(wire.ask("EXPIRE rt 10").starts_with("-ERR"));
+    daemon.signal("KILL");
+    daemon.wait();
+
+    let daemon = serve(&backend);
+    for (id, contains) in [(&a, true), (&b, false), (&c, true), (&old, true), (&other, false)] {
+        everybody_says(&daemon, id, contains);
+    }
+    assert_eq!(daemon.post("/v1/filters/xy/add", b"a").status, 404);
+}
+
+#[test]
+fn a_filter_that_is_not_live_takes_no_ids() {
+    let backend = backend();
+    let daemon = Daemon::ready(&backend, &[]);
+    let answer = daemon.post("/v1/filters/rt/add", b"a");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    assert!(answer.body.contains("takes no IDs"), "{}", answer.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_library_adds_and_looks_up_too() {
+    let backend = backend();
+    let live = Live::open(LiveConfig::new(Some(backend.folder.path().join("library")))).unwrap();
+    let mut filter = FilterConfig::new("rt".parse().unwrap());
+    filter.live_days = Some(3);
+    let mut config = Config::new(&backend.store, vec![filter]);
+    config.live = Some(live);
+    let bloomsday = start(config).await.unwrap();
+    let rt = bloomsday.filter("rt").unwrap();
+    let mut reader = rt.reader();
+    let absent: Vec<String> =
+        (5_000..).map(user).filter(|id| !rt.contains(id.as_bytes())).take(600).collect();
+    let mut answers = vec![false; absent.len()];
+    rt.add_batch(&absent, &mut answers).await.unwrap();
+    assert!(answers.iter().all(|new| *new));
+    assert!(!rt.add(absent[0].as_bytes()).await.unwrap());
+    assert!(!rt.add(user(1).as_bytes()).await.unwrap(), "the day has it");
+    let mut answers = vec![false; absent.len()];
+    rt.contains_batch(&absent, &mut answers);
+    assert!(answers.iter().all(|hit| *hit));
+    reader.contains_batch(&absent, &mut answers);
+    assert!(answers.iter().all(|hit| *hit) && reader.contains(absent[7].as_bytes()));
+    let mut was = [false; 3];
+    rt.forget_batch(&[&*user(1), &*absent[7], "stranger"], &mut was).await.unwrap();
+    assert_eq!(was[..2], [true, true]);
+    assert!(!rt.contains(user(1).as_bytes()) && !reader.contains(absent[7].as_bytes()));
+    assert!(rt.add(b"").await.unwrap_err().to_string().contains("1 to 1,024 bytes"));
+}
