@@ -152,7 +152,17 @@ impl FilterHandle {
         let pinned = PinnedGeneration::none(served.current.answer_until_loaded);
         let intervals = || Intervals::new(served.sample().is_some());
         let (singles, batched, buffer) = (intervals(), intervals(), SampleBuffer::new());
-        let mut cache = ReaderCache { served, pinned, singles, batched, buffer };
+        #[cfg(feature = "live")]
+        let live = served.live().cloned();
+        let mut cache = ReaderCache {
+            #[cfg(feature = "live")]
+            live,
+            served,
+            pinned,
+            singles,
+            batched,
+            buffer,
+        };
         cache.refresh(&state);
         Reader { cache, state }
     }
@@ -230,6 +240,9 @@ pub struct Reader {
 /// that a change here does not move the state.
 struct ReaderCache {
     served: Arc<ServedFilter>,
+    /// The live IDs over the filter, which it has from the start or never.
+    #[cfg(feature = "live")]
+    live: Option<Arc<crate::live::LiveSet>>,
     pinned: PinnedGeneration,
     /// Which of the single lookups are sampled, and which of those in batches.
     singles: Intervals,
@@ -252,7 +265,11 @@ impl Reader {
             self.cache.refresh_and_sample(state, id, lookups);
         }
         let hit = self.cache.pinned.filter.contains(id);
-        let hit = self.cache.served.decide(id, hit);
+        #[cfg(feature = "live")]
+        let hit = match &self.cache.live {
+            None => hit,
+            Some(live) => served::decide_live(live, id, hit),
+        };
         state.singles.add_exclusive(lookups, 1, u64::from(hit));
         hit
     }

@@ -209,7 +209,7 @@ impl ServedFilter {
     pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return live.decide(id, hit);
+            return decide_live(live, id, hit);
         }
         hit
     }
@@ -250,6 +250,14 @@ impl ServedFilter {
     pub(crate) fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
+}
+
+/// Apart, so that a lookup in a filter without live IDs is as short as it was.
+#[cfg(feature = "live")]
+#[cold]
+#[inline(never)]
+pub(super) fn decide_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
+    live.decide(id, hit)
 }
 
 #[cfg(feature = "live")]

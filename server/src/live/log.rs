@@ -75,7 +75,10 @@ struct Files {
 struct OpenSegment {
     path: PathBuf,
     file: File,
+    /// The length of what is good.
     bytes: u64,
+    /// Whether there may be a part of a frame after it.
+    is_torn: bool,
 }
 
 /// Why changes are refused.
@@ -188,7 +191,15 @@ impl Log {
 
     /// Writes all frames that wait. For whoever wants no more than that.
     fn write(&self) -> Result<(), Arc<str>> {
+        if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
+            return Err(failure.why.clone());
+        }
         self.write_to(&mut lock(&self.file)).map_err(|error| self.fail("write", &error, false))
+    }
+
+    /// Whether a sync has failed.
+    fn has_failed(&self) -> bool {
+        self.failure.load().as_ref().is_some_and(|failure| failure.is_final)
     }
 
     fn sync_data(&self, file: &File) -> io::Result<()> {
@@ -225,16 +236,18 @@ impl Log {
             Some(segment) => segment,
             None => open.insert(self.create(unwritten_seqs.0)?),
         };
-        if let Err(error) = segment.file.write_all(unwritten) {
+        if segment.is_torn {
             // A part of a frame would make all later ones unreadable.
             segment.file.set_len(segment.bytes)?;
-            return Err(error);
         }
+        segment.is_torn = true;
+        segment.file.write_all(unwritten)?;
+        segment.is_torn = false;
         segment.bytes += unwritten.len() as u64;
         unwritten.clear();
         unwritten.shrink_to(KEPT_BUFFER_BYTES);
         self.written.store(unwritten_seqs.1, Ordering::Release);
-        if self.identity.ack == Ack::Written {
+        if self.identity.ack == Ack::Written && !self.has_failed() {
             self.failure.store(None);
         }
         Ok(())
@@ -255,7 +268,7 @@ impl Log {
             sync_folder(&self.folder)?;
             self.folder.parent().map_or(Ok(()), sync_folder)?;
         }
-        Ok(OpenSegment { path, file, bytes: header.len() as u64 })
+        Ok(OpenSegment { path, file, bytes: header.len() as u64, is_torn: false })
     }
 
     /// Closes a segment that is long enough. The next frame begins another.
@@ -301,7 +314,7 @@ impl Log {
 impl Queued for Log {
     fn sync(&self) -> bool {
         self.is_queued.store(false, Ordering::Release);
-        if self.failure.load().as_ref().is_some_and(|failure| failure.is_final) {
+        if self.has_failed() {
             return true;
         }
         let mut files = lock(&self.file);
@@ -330,7 +343,8 @@ impl Queued for Log {
         self.failure.store(None);
         self.done.send_replace(written);
         if let Err(error) = self.rotate() {
-            tracing::warn!("{}: the segment stays open: {error}", self.folder.display());
+            // Others may have written to it since the sync.
+            self.fail("sync", &error, true);
         }
         true
     }

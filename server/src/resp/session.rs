@@ -173,6 +173,8 @@ impl Session {
                 }
                 return Ok(result);
             }
+            // To look it up waits until the other one is away.
+            self.last = None;
         }
         Err(Fault::from("ERR the filter is dropped again and again: try again"))
     }
