@@ -13,6 +13,7 @@ mod fixtures;
 mod growth;
 mod ids;
 mod insert;
+mod live;
 mod load;
 mod lookup;
 mod measure;
@@ -61,6 +62,8 @@ enum Race {
     Swap,
     /// The daemon over loopback, beside Redis.
     Daemon,
+    /// IDs that are added one by one over Redis's protocol, beside Redis.
+    Live,
     /// The same figures at 1 million to 1 billion IDs, as far as --ids.
     Growth,
     /// Lookups, one at a time, in batches and on two threads.
@@ -94,13 +97,14 @@ fn count(text: &str) -> Result<u64, String> {
 fn main() {
     let arguments = Arguments::parse();
     let options = Options { ids: arguments.ids, rounds: arguments.rounds, plots: arguments.plots };
-    let races: [(Race, Run); 7] = [
+    let races: [(Race, Run); 8] = [
         (Race::Lookup, lookup::run),
         (Race::Insert, insert::run),
         (Race::Build, build::run),
         (Race::Load, load::run),
         (Race::Swap, swap::run),
         (Race::Daemon, daemon::run),
+        (Race::Live, live::run),
         (Race::Growth, growth::run),
     ];
     for (race, run) in races {
