@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, EncodedBlob, Header};
+use bloomsday_common::blob::{EncodedBlob, Header};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
@@ -59,9 +59,9 @@ pub async fn upload(
 
 async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), StoreError> {
     let mut tries = 0;
-    let fetched = loop {
+    let opened = loop {
         tries += 1;
-        match store.fetch(key, u64::MAX).await {
+        match store.open_blob(key).await {
             // Other builds of the same IDs may replace it with the same blob, each of them once.
             Err(error) if error.was_replaced() && tries < MAX_READ_BACKS => {
                 tokio::time::sleep(READ_BACK_PAUSE).await;
@@ -72,7 +72,7 @@ async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), Sto
         }
     };
     crash_point("read-back");
-    blob::open(fetched, key)
+    Ok(opened)
 }
 
 /// The result of the attempt to move a pointer.

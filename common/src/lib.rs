@@ -63,8 +63,7 @@
 //! let Following::Blob(found) = store.follow(&rt, &[day], jiff::Timestamp::now()).await? else {
 //!     panic!("there is a pointer")
 //! };
-//! let fetched = store.fetch(&found.blob, u64::MAX).await?;
-//! let (_, filter) = blob::open(fetched, &found.blob)?;
+//! let (_, filter) = store.open_blob(&found.blob).await?;
 //! assert!(filter.contains(b"user-1"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

@@ -87,16 +87,15 @@ pub(crate) async fn open(
     settings: &Settings,
 ) -> Result<(BlobKey, Header, Filter), Error> {
     let path = Path::new(text);
-    let (key, fetched) = if path.is_file() {
+    if path.is_file() {
         let memory = read(path)?;
-        (blob::key_of(&memory, text)?, RawBlob::of(memory))
-    } else {
-        let store = settings.open_store()?;
-        let key = key(text, store.roots())?;
-        let fetched = store.fetch(&key, u64::MAX).await?;
-        (key, fetched)
-    };
-    let (header, filter) = blob::open(fetched, &key)?;
+        let key = blob::key_of(&memory, text)?;
+        let (header, filter) = blob::open(RawBlob::of(memory), &key)?;
+        return Ok((key, header, filter));
+    }
+    let store = settings.open_store()?;
+    let key = key(text, store.roots())?;
+    let (header, filter) = store.open_blob(&key).await?;
     Ok((key, header, filter))
 }
 

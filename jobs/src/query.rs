@@ -5,7 +5,6 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-use bloomsday_common::blob;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::FilterName;
@@ -65,10 +64,7 @@ async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Resu
     let now = Timestamp::now();
     let days = days_to_follow(Day::of(now), None, max_age_days);
     match store.follow(filter, &days, now).await? {
-        Following::Blob(followed) => {
-            let fetched = store.fetch(&followed.blob, u64::MAX).await?;
-            Ok(blob::open(fetched, &followed.blob)?.1)
-        }
+        Following::Blob(followed) => Ok(store.open_blob(&followed.blob).await?.1),
         Following::Keep(error) => Err(error.into()),
         Following::NotFound(days) => {
             let oldest = days.last().map_or(String::new(), Day::to_string);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bloomsday_common::blob::{self, Header};
+use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
@@ -215,8 +215,6 @@ pub(crate) async fn verified_target(
         }
     };
     store.ensure_retained(&key, retention).await?;
-    let fetched = store.fetch(&key, u64::MAX).await?;
-    let bytes = fetched.memory.len() as u64;
-    let (header, _) = blob::open(fetched, &key)?;
-    Ok((key, bytes, header))
+    let (header, filter) = store.open_blob(&key).await?;
+    Ok((key, filter.memory().len() as u64, header))
 }

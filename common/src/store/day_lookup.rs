@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::Store;
-use crate::blob;
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
@@ -72,8 +71,7 @@ impl Store {
     }
 
     async fn lookup_blob(&self, blob: &BlobKey, id: &[u8]) -> Result<(bool, f64), Error> {
-        let fetched = self.fetch(blob, u64::MAX).await?;
-        let (header, filter) = blob::open(fetched, blob)?;
+        let (header, filter) = self.open_blob(blob).await?;
         Ok((filter.contains(id), header.fpp_measured()))
     }
 }

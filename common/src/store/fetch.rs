@@ -11,10 +11,10 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
 use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
 use super::{Store, local};
-use crate::blob::RawBlob;
+use crate::blob::{self, Header, RawBlob};
 use crate::digest::{Digest, PartValue, Parts};
 use crate::error::Error;
-use crate::filter::count_ones;
+use crate::filter::{Filter, count_ones};
 use crate::key::BlobKey;
 use crate::memory::Buffer;
 
@@ -25,6 +25,16 @@ const PIECE_BYTES: usize = 64 << 10;
 type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
 
 impl Store {
+    /// Fetches a blob, checks it, and views it as a filter.
+    ///
+    /// Cost: [`Store::fetch`] and [`blob::open`].
+    ///
+    /// # Errors
+    /// Those of both. The largest size is [`MAX_BLOB_BYTES`].
+    pub async fn open_blob(&self, blob: &BlobKey) -> Result<(Header, Filter), Error> {
+        blob::open(self.fetch(blob, MAX_BLOB_BYTES).await?, blob)
+    }
+
     /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the way.
     ///
     /// `limit` is the largest size that is fetched.
