@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::store::{DayLookup, chance_of_at_least};
+use bloomsday_common::store::{DEFAULT_TRACE_DAYS, DayLookup, TraceSummary};
 use clap::Args;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
@@ -31,17 +30,8 @@ pub(crate) struct Trace {
     /// The ID to look up.
     id: OsString,
     /// How many days to search, including today.
-    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=366))]
+    #[arg(long, default_value_t = DEFAULT_TRACE_DAYS, value_parser = clap::value_parser!(u32).range(1..=366))]
     days: u32,
-}
-
-/// The result over all days.
-#[derive(Serialize)]
-struct Summary {
-    days_searched: usize,
-    days_found: usize,
-    /// The chance that an ID that is in none of these days has at least this many hits.
-    chance_if_absent: f64,
 }
 
 impl Trace {
@@ -49,60 +39,43 @@ impl Trace {
         let store = settings.open_store()?;
         let id = self.id.into_vec();
         let today = Day::of(Timestamp::now());
-        let mut lookups = Vec::new();
-        for back in 0..self.days {
-            let Some(answer) = store.lookup_day(&self.filter, today.minus(back), &id).await? else {
-                continue;
-            };
-            output.show(&answer, String::new);
-            lookups.push(answer);
-        }
-        if lookups.is_empty() {
+        let show = |lookup: &DayLookup| output.show(lookup, String::new);
+        let trace = store.trace(&self.filter, today, self.days, &id, show).await?;
+        if trace.days.is_empty() {
             let (filter, store, days) = (&self.filter, store.name(), self.days);
             return Err(Error::NotFound(format!(
                 "`{filter}` has no blob of the last {days} days in {store}"
             )));
         }
-        let summary = summary(&lookups);
-        output.show(&summary, || describe(&lookups, &summary));
-        Ok(if summary.days_found > 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+        output.show(&trace.summary, || describe(&trace.days, &trace.summary));
+        let found = trace.summary.days_found > 0;
+        Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
     }
 }
 
-fn summary(lookups: &[DayLookup]) -> Summary {
-    let rates: Vec<f64> =
-        lookups.iter().filter(|a| a.contains.is_some()).filter_map(|a| a.false_positive).collect();
-    let days_found = lookups.iter().filter(|answer| answer.contains == Some(true)).count();
-    Summary {
-        days_searched: rates.len(),
-        days_found,
-        chance_if_absent: chance_of_at_least(days_found, &rates),
-    }
-}
-
-fn describe(lookups: &[DayLookup], summary: &Summary) -> String {
+fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
     let rows: Vec<Vec<String>> = lookups
         .iter()
-        .map(|answer| {
-            let contains = match answer.contains {
+        .map(|lookup| {
+            let contains = match lookup.contains {
                 Some(true) => "yes",
                 Some(false) => "no",
                 None => "?",
             };
-            let chance = answer.false_positive.filter(|_| answer.contains == Some(true));
-            let mut note = answer.error.clone().unwrap_or_default();
-            if answer.rolled_back {
+            let chance = lookup.false_positive.filter(|_| lookup.contains == Some(true));
+            let mut note = lookup.error.clone().unwrap_or_default();
+            if lookup.rolled_back {
                 note += "rolled back: this is the day's own blob";
             }
             vec![
-                answer.day.to_string(),
+                lookup.day.to_string(),
                 contains.to_owned(),
                 or_dash(chance.map(|chance| format!("{:.4} %", chance * 100.0))),
                 note,
             ]
         })
         .collect();
-    let Summary { days_searched, days_found, chance_if_absent } = summary;
+    let TraceSummary { days_searched, days_found, chance_if_absent } = summary;
     let all = if *days_found == 0 {
         "No day contains it. This is certain.".to_owned()
     } else {

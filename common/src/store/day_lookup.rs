@@ -9,6 +9,30 @@ use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::protocol::RecordState;
 
+/// How many days a trace covers if nobody says otherwise, today included.
+pub const DEFAULT_TRACE_DAYS: u32 = 14;
+
+/// The lookups of an ID in the blobs of several days.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trace {
+    /// Newest first; days without a blob are left out.
+    pub days: Vec<DayLookup>,
+    /// The result over all of them.
+    #[serde(flatten)]
+    pub summary: TraceSummary,
+}
+
+/// The result of a trace over all its days.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceSummary {
+    /// How many days have a blob that could be read.
+    pub days_searched: usize,
+    /// How many of these contain the ID.
+    pub days_found: usize,
+    /// The chance that an ID that is in none of these days has at least this many hits.
+    pub chance_if_absent: f64,
+}
+
 /// The lookup of an ID in the blob of one day.
 #[derive(Clone, Debug, Serialize)]
 pub struct DayLookup {
@@ -30,6 +54,30 @@ pub struct DayLookup {
 }
 
 impl Store {
+    /// Looks an ID up in each of the last `n` days up to `today`, and passes each result to `found` at once.
+    ///
+    /// Cost: [`Store::lookup_day`] for each day, one after the other.
+    ///
+    /// # Errors
+    /// As [`Store::lookup_day`].
+    pub async fn trace(
+        &self,
+        filter: &FilterName,
+        today: Day,
+        n: u32,
+        id: &[u8],
+        mut found: impl FnMut(&DayLookup),
+    ) -> Result<Trace, Error> {
+        let mut days = Vec::new();
+        for back in 0..n {
+            let lookup = self.lookup_day(filter, today.minus(back), id).await?;
+            lookup.iter().for_each(&mut found);
+            days.extend(lookup);
+        }
+        let summary = TraceSummary::of(&days);
+        Ok(Trace { days, summary })
+    }
+
     /// Looks an ID up in one day's own blob: the pointer's if it is of that day, else the only one of that
     /// day. Returns `None` when the day has none. For a blob that cannot be read, `contains` is `None`: one
     /// bad day must not hide the results of the others.
@@ -76,17 +124,22 @@ impl Store {
     }
 }
 
+impl TraceSummary {
+    fn of(lookups: &[DayLookup]) -> TraceSummary {
+        let fpps: Vec<f64> = lookups.iter().filter_map(|lookup| lookup.false_positive).collect();
+        let days_found = lookups.iter().filter(|lookup| lookup.contains == Some(true)).count();
+        TraceSummary {
+            days_searched: fpps.len(),
+            days_found,
+            chance_if_absent: chance_of_at_least(days_found, &fpps),
+        }
+    }
+}
+
 /// The chance that at least `n` of some independent events happen, given the chance of each.
 ///
 /// Cost: the square of their number.
-///
-/// ```
-/// use bloomsday_common::store::chance_of_at_least;
-///
-/// // Two false positives in two days with an fpp of 3 % each:
-/// assert!((chance_of_at_least(2, &[0.03, 0.03]) - 0.0009).abs() < 1e-12);
-/// ```
-pub fn chance_of_at_least(n: usize, chances: &[f64]) -> f64 {
+fn chance_of_at_least(n: usize, chances: &[f64]) -> f64 {
     // exactly[k]: the chance that exactly k of the events so far happen.
     let mut exactly = vec![0.0; chances.len() + 1];
     exactly[0] = 1.0;
@@ -102,6 +155,22 @@ pub fn chance_of_at_least(n: usize, chances: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_counts_only_the_days_that_could_be_read() {
+        let lookup = |contains, false_positive| DayLookup {
+            day: "2026-11-19".parse().unwrap(),
+            contains,
+            false_positive,
+            digest: None,
+            rolled_back: false,
+            error: None,
+        };
+        let (hit, miss) = (lookup(Some(true), Some(0.03)), lookup(Some(false), Some(0.02)));
+        let summary = TraceSummary::of(&[hit, lookup(None, None), miss]);
+        assert_eq!((summary.days_searched, summary.days_found), (2, 1));
+        assert_eq!(summary.chance_if_absent, chance_of_at_least(1, &[0.03, 0.02]));
+    }
 
     #[test]
     fn the_chance_of_many_false_positives_is_binomial() {

@@ -37,7 +37,7 @@ use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::protocol::Followed;
 pub use blobs::MAX_BLOB_BYTES;
-pub use day_lookup::{DayLookup, chance_of_at_least};
+pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use fetch::read_copy;
 use local::LocalRecords;
 use objects::{ObjectRecords, Objects};

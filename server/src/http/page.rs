@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
-use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::{EventKind, HistoryEvent};
-use bloomsday_common::store::{DayLookup, Store, chance_of_at_least};
+use bloomsday_common::store::DEFAULT_TRACE_DAYS;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
 use percent_encoding::percent_decode_str;
@@ -93,7 +92,7 @@ impl Page {
         json_reply(StatusCode::OK, &page)
     }
 
-    /// Which of the last days contain an ID: `?id=PERCENT-ENCODED&days=14`.
+    /// Which of the last days contain an ID: `?id=PERCENT-ENCODED&days=N`.
     pub(super) async fn trace(&self, filter: &str, query: &str) -> Reply {
         let handle = match self.bloomsday.filter(filter) {
             Ok(handle) => handle,
@@ -103,7 +102,7 @@ impl Page {
             Ok(values) => values,
             Err(why) => return reply::wrong(&why),
         };
-        let n = days.map_or(Ok(14), str::parse);
+        let n = days.map_or(Ok(DEFAULT_TRACE_DAYS), str::parse);
         let (Some(id), Ok(n @ 1..=MAX_DAYS)) = (id, n) else {
             return reply::wrong("give ?id=ID&days=N, 1 to 31 days");
         };
@@ -116,12 +115,12 @@ impl Page {
         let today = Day::of(self.bloomsday.now());
         let runtime = tokio::runtime::Handle::current();
         let trace = tokio::task::spawn_blocking(move || {
-            let lookups = look_up_days(store, name, id, today, n);
-            runtime.block_on(tokio::time::timeout(DAY_LOOKUP_DEADLINE, lookups))
+            let trace = store.trace(&name, today, n, &id, |_| {});
+            runtime.block_on(tokio::time::timeout(DAY_LOOKUP_DEADLINE, trace))
         });
         match trace.await {
-            Ok(Ok(Ok(lookups))) => json_reply(StatusCode::OK, &summary(&lookups)),
-            Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why),
+            Ok(Ok(Ok(trace))) => json_reply(StatusCode::OK, &json!(trace)),
+            Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why.to_string()),
             Ok(Err(_)) => {
                 error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes")
             }
@@ -148,30 +147,6 @@ fn days(events: &[HistoryEvent]) -> Vec<Value> {
         })
     });
     shown.collect()
-}
-
-async fn look_up_days(
-    store: Store,
-    filter: FilterName,
-    id: Vec<u8>,
-    today: Day,
-    n: u32,
-) -> Result<Vec<DayLookup>, String> {
-    let mut lookups = Vec::new();
-    for back in 0..n {
-        let lookup = store.lookup_day(&filter, today.minus(back), &id).await;
-        lookups.extend(lookup.map_err(|e| e.to_string())?);
-    }
-    Ok(lookups)
-}
-
-fn summary(lookups: &[DayLookup]) -> Value {
-    let fpps: Vec<f64> = lookups.iter().filter_map(|lookup| lookup.false_positive).collect();
-    let hits = lookups.iter().filter(|lookup| lookup.contains == Some(true)).count();
-    json!({
-        "days": lookups, "days_searched": fpps.len(), "days_found": hits,
-        "chance_if_absent": chance_of_at_least(hits, &fpps),
-    })
 }
 
 /// A value that nobody can guess: the standard library seeds its hash maps from the system, and
