@@ -22,7 +22,7 @@ use crate::defaults;
 use crate::error::Error;
 use crate::output::{self, Output};
 
-/// How many of the next runs are shown.
+/// How many of the next runs are listed.
 const SHOWN_RUNS: usize = 3;
 
 /// `bloomsday config …`

@@ -1,4 +1,4 @@
-//! `bloomsday demo`: the whole story on sample data, in a folder, on this machine.
+//! `bloomsday demo`: every step from build to rollback, on sample data in a local folder.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ use crate::sample_data::{self, COLUMN, user};
 use crate::serve::Signals;
 
 /// How many users a day of the sample has.
-const USERS_A_DAY: u64 = 200_000;
-/// How many of them are new: the rest came the day before too, as in a real app.
-const NEW_A_DAY: u64 = 20_000;
-/// Rows a user has on average: people come back within a day.
+const USERS_PER_DAY: u64 = 200_000;
+/// How many of them are new: the others came on the day before too, as in a real app.
+const NEW_PER_DAY: u64 = 20_000;
+/// How many rows each user has: people come back within a day.
 const VISITS: u64 = 2;
 
-/// Run the whole story on sample data: build two days, serve, ask, publish a third, swap, roll back;
-/// then go on serving.
+/// Run every step on sample data: build two days, serve, look up IDs, publish a third day, swap,
+/// roll back; then keep serving.
 ///
 /// Example: bloomsday demo --dir /tmp/bloomsday-demo --exit
 #[derive(Args)]
@@ -44,19 +44,20 @@ pub(crate) struct Demo {
     /// The address for lookups.
     #[arg(long, value_name = "ADDRESS", default_value_t = defaults::LISTEN)]
     listen: SocketAddr,
-    /// Stop at the end instead of going on serving.
+    /// Stop after the last step; do not keep serving.
     #[arg(long)]
     exit: bool,
 }
 
 /// What the steps share.
-struct Story<'a> {
+struct Demonstration<'a> {
     output: &'a Output,
     input: PathBuf,
     address: String,
     store: Store,
     filter: FilterName,
-    step: u32,
+    /// How many steps have begun.
+    steps: u32,
 }
 
 impl Demo {
@@ -65,73 +66,73 @@ impl Demo {
             || std::env::temp_dir().join(format!("bloomsday-demo-{}", std::process::id()));
         let dir = self.dir.unwrap_or_else(temporary);
         let address = dir.join("store").display().to_string();
-        let mut story = Story {
+        let mut demo = Demonstration {
             output,
             input: dir.join("input"),
             store: Store::create(&address)?,
             address,
             filter: "rt".parse()?,
-            step: 0,
+            steps: 0,
         };
         let today = Day::of(Timestamp::now());
         let days = [today.minus(2), today.minus(1), today];
 
-        story.tell(&format!(
+        demo.step(&format!(
             "Three days of sample data, as Parquet in {}: {} users a day, a tenth of them new.",
-            story.input.display(),
-            thousands(USERS_A_DAY)
+            demo.input.display(),
+            thousands(USERS_PER_DAY)
         ));
         for (i, day) in days.iter().enumerate() {
-            write_day(&story.input, *day, i as u64)?;
+            write_day(&demo.input, *day, i as u64)?;
         }
 
-        story.tell("Build the first two days: each becomes an immutable blob and a dated pointer.");
+        demo.step("Build the first two days: each becomes an immutable blob and a dated pointer.");
         for day in &days[..2] {
-            story.build(*day).await?;
+            demo.build(*day).await?;
         }
 
-        story.tell("Serve: load yesterday's filter, the newest that a pointer names.");
-        let mut config = Config::new(&story.address, vec![FilterConfig::new(story.filter.clone())]);
+        demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
+        let mut config = Config::new(&demo.address, vec![FilterConfig::new(demo.filter.clone())]);
         config.cache_dir = Some(dir.join("cache"));
         let bloomsday = start(config).await?;
         let port = if self.exit { 0 } else { defaults::ADMIN.port() };
         let admin = SocketAddr::new(defaults::ADMIN.ip(), port);
         let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
         let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
-        story
-            .say(&format!("lookups at http://{}, admin at http://{}", server.public, server.admin));
+        demo.note(&format!(
+            "lookups at http://{}, admin at http://{}",
+            server.public, server.admin
+        ));
 
-        let (old, new) = (user(USERS_A_DAY / 2), user(USERS_A_DAY + 2 * NEW_A_DAY - 1));
-        story.tell("Ask: a user of yesterday, and one who comes for the first time today.");
-        story.ask(&bloomsday, &old)?;
-        story.ask(&bloomsday, &new)?;
+        let (old, new) = (user(USERS_PER_DAY / 2), user(USERS_PER_DAY + 2 * NEW_PER_DAY - 1));
+        demo.step("Look up a user of yesterday, and one who comes for the first time today.");
+        demo.look_up(&bloomsday, &old)?;
+        demo.look_up(&bloomsday, &new)?;
 
-        story.tell(
-            "Publish today. The server follows at its next poll, or now, when asked to reload.",
-        );
-        story.build(days[2]).await?;
-        story.reload(&bloomsday).await?;
-        story.ask(&bloomsday, &old)?;
-        story.ask(&bloomsday, &new)?;
+        demo.step("Publish today. The server follows at its next poll, or at once after a reload.");
+        demo.build(days[2]).await?;
+        demo.reload(&bloomsday).await?;
+        demo.look_up(&bloomsday, &old)?;
+        demo.look_up(&bloomsday, &new)?;
 
-        story.tell("Suppose today's data is bad: point today at yesterday's blob, and reload.");
-        story.roll_back(days[2], days[1]).await?;
-        story.reload(&bloomsday).await?;
-        story.ask(&bloomsday, &new)?;
+        demo.step("Suppose today's data is bad: point today at yesterday's blob, and reload.");
+        demo.roll_back(days[2], days[1]).await?;
+        demo.reload(&bloomsday).await?;
+        demo.look_up(&bloomsday, &new)?;
 
-        story.tell("Run today's build again, with the same data: the rollback stands.");
-        story.build(days[2]).await?;
+        demo.step("Run today's build again, with the same data: the rollback stands.");
+        demo.build(days[2]).await?;
 
         if self.exit {
             server.stop().await;
-            story.tell(&format!(
+            demo.step(&format!(
                 "Done. Everything is in {}; delete it when you like.",
                 dir.display()
             ));
             return Ok(ExitCode::SUCCESS);
         }
-        story.tell("It goes on serving. Try in another terminal (Ctrl-C stops it here):");
-        let (public, admin, store) = (server.public, server.admin, &story.address);
+        demo.step("The server keeps running. Try in another terminal (Ctrl-C stops it here):");
+        let (public, admin, store) = (server.public, server.admin, &demo.address);
         let (yesterday, today) = (days[1], days[2]);
         print(&format!(
             "   curl http://{public}/v1/filters/rt/ids/{old}\n   \
@@ -149,15 +150,15 @@ impl Demo {
     }
 }
 
-impl Story<'_> {
-    /// Begins a step.
-    fn tell(&mut self, text: &str) {
-        self.step += 1;
-        let step = self.step;
+impl Demonstration<'_> {
+    /// Prints the title of the next step.
+    fn step(&mut self, text: &str) {
+        self.steps += 1;
+        let step = self.steps;
         self.output.show(&json!({ "step": step, "text": text }), || format!("\n{step}. {text}\n"));
     }
 
-    fn say(&self, text: &str) {
+    fn note(&self, text: &str) {
         if !self.output.is_json() {
             print(&format!("   {text}\n"));
         }
@@ -185,7 +186,7 @@ impl Story<'_> {
         };
         let report = build(&job, &self.store, &self.output.build_progress()).await?;
         let overlap = report.overlap.map_or(String::new(), |share| {
-            format!(", {:.0} % of them there the day before", share * 100.0)
+            format!(", {:.0} % of them also in the day before", share * 100.0)
         });
         let (ids, rows, fpp) = (thousands(report.ids), thousands(report.rows), report.fpp_measured);
         self.output.show(&report, || {
@@ -200,13 +201,13 @@ impl Story<'_> {
         Ok(report)
     }
 
-    fn ask(&self, bloomsday: &Bloomsday, id: &str) -> Result<(), Error> {
+    fn look_up(&self, bloomsday: &Bloomsday, id: &str) -> Result<(), Error> {
         let rt = bloomsday.filter("rt")?;
         let contains = rt.contains(id.as_bytes());
         let day = rt.status().day;
         self.output.show(&json!({ "id": id, "contains": contains, "day": day }), || {
-            let answer = if contains { "has been here before" } else { "is new" };
-            format!("   {id} {answer} (by the filter of {})\n", crate::output::or_dash(day))
+            let result = if contains { "has been here before" } else { "is new" };
+            format!("   {id} {result} (in the filter of {})\n", crate::output::or_dash(day))
         });
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Story<'_> {
     }
 
     async fn roll_back(&self, day: Day, to: Day) -> Result<(), Error> {
-        self.say(&format!("$ bloomsday repoint rt {day} --to {to} --store {}", self.address));
+        self.note(&format!("$ bloomsday repoint rt {day} --to {to} --store {}", self.address));
         let reason = Some("demo: suppose the data is bad".to_owned());
         let (to, keep) = (to.to_string(), Retention::default());
         let done = repoint(&self.store, &self.filter, day, &to, keep, reason, false).await?;
@@ -235,13 +236,13 @@ impl Story<'_> {
     }
 }
 
-/// Writes the `index`th day as Parquet. Users come and go: each day's are the day before's, less the
-/// longest known, plus new ones.
+/// Writes the `index`th day as Parquet. Its users are those of the day before, without the oldest
+/// ones, plus new ones.
 fn write_day(input: &Path, day: Day, index: u64) -> Result<(), Error> {
     let folder = input.join(format!("dt={day}"));
     let failed = |source| Error::System { doing: format!("write {}", folder.display()), source };
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let first = index * NEW_A_DAY;
-    let visits = (0..USERS_A_DAY * VISITS).map(|visit| user(first + visit % USERS_A_DAY));
+    let first = index * NEW_PER_DAY;
+    let visits = (0..USERS_PER_DAY * VISITS).map(|visit| user(first + visit % USERS_PER_DAY));
     sample_data::write(&folder.join("part-0.parquet"), visits)
 }

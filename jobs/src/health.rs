@@ -1,5 +1,5 @@
-//! `bloomsday health`: asks a running server or scheduler whether it lives, over HTTP or HTTPS. For
-//! containers, which hold no other program that could.
+//! `bloomsday health`: checks over HTTP or HTTPS that a server or scheduler is alive. For
+//! containers, whose image has no other HTTP client.
 
 use std::io;
 use std::path::PathBuf;
@@ -22,16 +22,17 @@ use url::{Host, Url};
 
 use crate::error::{Error, exit};
 
-/// How long name, connection, handshake and answer may take together.
+/// The most time for name resolution, connection, handshake and response together.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// The most bytes of an answer: ours has some hundred.
-const MAX_ANSWER_BYTES: u64 = 4096;
+/// The most bytes of a response that are read: a usual one has some hundred.
+const MAX_RESPONSE_BYTES: u64 = 4096;
 
-/// Ask a running server or scheduler whether it lives; ends with 0 if so, else with 1.
+/// Check that a running server or scheduler is alive; ends with 0 if it is, else with 1.
 ///
-/// Over TLS the certificate is verified. On a loopback address its name seldom fits: give --ca the file
-/// that the server was given as --tls-cert, and that very certificate is trusted under any name (after a
-/// renewal send SIGHUP to the server, or it shows another one than the file holds); or give --name.
+/// Over TLS the certificate is verified. A certificate seldom names a loopback address. Then give
+/// --ca the server's own --tls-cert file: exactly that certificate is trusted under any name.
+/// (After a renewal send SIGHUP to the server, so that it presents the certificate in the file.) Or
+/// give --name.
 ///
 /// Example: bloomsday health 127.0.0.1:8642
 ///
@@ -40,10 +41,10 @@ const MAX_ANSWER_BYTES: u64 = 4096;
 /// Example: bloomsday health https://127.0.0.1:8642 --ca /etc/ssl/ours.pem --name bidder.example
 #[derive(Args)]
 pub(crate) struct Health {
-    /// Where it listens: HOST:PORT or http://HOST:PORT without TLS, https://HOST:PORT with it.
+    /// The server's address: HOST:PORT or http://HOST:PORT without TLS, https://HOST:PORT with it.
     #[arg(default_value = "127.0.0.1:8642")]
     address: Address,
-    /// Ask whether every filter answers, too.
+    /// Also check that every filter is loaded.
     #[arg(long)]
     ready: bool,
     /// With https: a PEM file with the authorities to trust, or with the server's own certificate
@@ -60,7 +61,8 @@ struct Address {
     is_tls: bool,
     host: Host,
     port: u16,
-    shown: String,
+    /// As it was typed, for messages.
+    text: String,
 }
 
 impl FromStr for Address {
@@ -68,23 +70,23 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Address, String> {
         let has_scheme = text.contains("://");
-        let whole = if has_scheme { text.to_owned() } else { format!("http://{text}") };
+        let full = if has_scheme { text.to_owned() } else { format!("http://{text}") };
         let wrong = |why: &str| format!("write HOST:PORT or https://HOST:PORT: {why}");
-        let url = Url::parse(&whole).map_err(|e| wrong(&e.to_string()))?;
+        let url = Url::parse(&full).map_err(|e| wrong(&e.to_string()))?;
         let is_tls = match url.scheme() {
             "http" => false,
             "https" => true,
-            _ => return Err(wrong("only http and https are spoken")),
+            _ => return Err(wrong("the scheme must be http or https")),
         };
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         if !bare || !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong("nothing else belongs into it"));
+            return Err(wrong("leave out user, path and query"));
         }
-        // A URL has the scheme's port; without one, 80 would surprise.
+        // A URL has its scheme's default port; for a bare HOST, port 80 would be a surprise.
         let port = if has_scheme { url.port_or_known_default() } else { url.port() };
         let port = port.ok_or_else(|| wrong("there is no port"))?;
         let host = url.host().ok_or_else(|| wrong("there is no host"))?.to_owned();
-        Ok(Address { is_tls, host, port, shown: text.to_owned() })
+        Ok(Address { is_tls, host, port, text: text.to_owned() })
     }
 }
 
@@ -99,20 +101,21 @@ impl Health {
             }
         };
         let path = if self.ready { "/readyz" } else { "/livez" };
-        let asked = tokio::time::timeout(DEADLINE, self.ask(path, tls)).await;
-        let asked = asked.unwrap_or_else(|_| {
+        let response = tokio::time::timeout(DEADLINE, self.get(path, tls)).await;
+        let response = response.unwrap_or_else(|_| {
             let why = format!("no answer within {} s", DEADLINE.as_secs());
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         });
-        let doing = format!("ask {} for {path}", self.address.shown);
-        let answer = asked.map_err(|source| Error::System { doing, source: told(source) })?;
-        let said = answer.lines().last().unwrap_or_default();
-        crate::output::print(&format!("{said}\n"));
-        let well = answer.starts_with("HTTP/1.1 200 ");
-        Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+        let doing = format!("get {path} from {}", self.address.text);
+        let response =
+            response.map_err(|source| Error::System { doing, source: with_remedy(source) })?;
+        let body = response.lines().last().unwrap_or_default();
+        crate::output::print(&format!("{body}\n"));
+        let is_ok = response.starts_with("HTTP/1.1 200 ");
+        Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
     }
 
-    async fn ask(
+    async fn get(
         &self,
         path: &str,
         tls: Option<(TlsConnector, ServerName<'static>)>,
@@ -129,7 +132,7 @@ impl Health {
         }
     }
 
-    /// What trusts the server, and the name that it must have.
+    /// The TLS client, and the name that the server's certificate must have.
     fn tls(
         &self,
         ca: Option<&PathBuf>,
@@ -164,7 +167,8 @@ impl Health {
         let authorities = authorities.map_err(|_| {
             Error::Usage("there is no authority to trust: name a PEM file with --ca".into())
         })?;
-        // Only what an operator named is trusted by itself; the system's certificates are authorities.
+        // A certificate that an operator named is trusted itself; the system's certificates are
+        // authorities.
         let named = if ca.is_some() { certificates } else { Vec::new() };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -176,7 +180,7 @@ impl Health {
     }
 }
 
-/// Sends the question; the answer, as far as it is looked at.
+/// Sends the request, and returns the start of the response.
 async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     path: &str,
@@ -184,23 +188,23 @@ async fn exchange(
     let request = format!("GET {path} HTTP/1.1\r\nHost: health\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
-    let mut answer = Vec::new();
-    match stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await {
-        // Our server ends with its answer; TLS would like a word more.
+    let mut response = Vec::new();
+    match stream.take(MAX_RESPONSE_BYTES).read_to_end(&mut response).await {
+        // Our server closes the connection after its response, without a close_notify of TLS.
         Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(e),
-        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
+        _ => Ok(String::from_utf8_lossy(&response).into_owned()),
     }
 }
 
-/// Adds what to do to the errors that a certificate gives.
-fn told(error: io::Error) -> io::Error {
+/// Adds a remedy to the errors of certificates and handshakes.
+fn with_remedy(error: io::Error) -> io::Error {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let remedy = match of_tls {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            "trust it with --ca FILE (its authority, or the certificate itself), or say with --name \
-             NAME for whom it is"
+            "trust it with --ca FILE (its authority, or the certificate itself), or give with --name \
+             NAME the name that it is for"
         }
-        Some(rustls::Error::InvalidMessage(_)) => "does it speak TLS? Without, write HOST:PORT",
+        Some(rustls::Error::InvalidMessage(_)) => "does it speak TLS? If not, write HOST:PORT",
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {remedy}"))
@@ -208,8 +212,8 @@ fn told(error: io::Error) -> io::Error {
 
 /// Trusts the authorities for the right name, and the named certificates for any.
 ///
-/// Who shows a certificate has proved to hold its key, so one that an operator named needs nobody to
-/// vouch for it. No name and no date is looked at then.
+/// The handshake proves that the server has the private key. So a certificate that an operator
+/// named needs no authority; its name and its dates are not checked.
 #[derive(Debug)]
 struct Trusted {
     named: Vec<CertificateDer<'static>>,
@@ -219,34 +223,34 @@ struct Trusted {
 impl ServerCertVerifier for Trusted {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if self.named.contains(shown) {
+        if self.named.contains(presented) {
             return Ok(ServerCertVerified::assertion());
         }
-        self.authorities.verify_server_cert(shown, chain, name, ocsp, now)
+        self.authorities.verify_server_cert(presented, chain, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls12_signature(message, shown, signature)
+        self.authorities.verify_tls12_signature(message, presented, signature)
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls13_signature(message, shown, signature)
+        self.authorities.verify_tls13_signature(message, presented, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

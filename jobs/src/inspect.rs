@@ -1,4 +1,4 @@
-//! `bloomsday inspect`: what a blob holds, with every check a server makes.
+//! `bloomsday inspect`: prints a blob's header, after every check that a server makes.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, mebibytes, pairs, thousands};
 
-/// Show what a blob holds, and check all of it.
+/// Show a blob's header, and verify all of it.
 ///
 /// Example: bloomsday inspect rt/blobs/2026-11-19-9c41….bloom --store s3://ads-filters/prod
 #[derive(Args)]
@@ -81,7 +81,8 @@ impl Inspect {
     }
 }
 
-/// Opens what a person calls a blob: a file that is there, else a key or URL of the store.
+/// Opens a blob by the name that a person gives: a local file if there is one, else a key or URL of
+/// the store.
 pub(crate) async fn open(
     text: &str,
     settings: &Settings,
@@ -99,7 +100,7 @@ pub(crate) async fn open(
     Ok((key, header, filter))
 }
 
-/// Reads a local file into memory fit for a filter.
+/// Reads a local file into memory that a filter can use.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
     let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
     let bytes = match std::fs::read(path) {
@@ -113,7 +114,7 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Error> {
     Ok(memory)
 }
 
-/// A blob's key, whose filter is only known from itself: the folder before `/blobs/`.
+/// Parses a blob's key. Its filter is the name of the folder before `/blobs/`.
 fn key(text: &str, roots: &[String]) -> Result<BlobKey, Error> {
     let folder = text.rsplit_once("/blobs/").map(|(before, _)| before);
     let filter = folder.map(|folder| folder.rsplit('/').next().unwrap_or(folder));

@@ -250,8 +250,8 @@ mod tests {
         let program = Cli::command();
         let health = program.find_subcommand("health").expect("a command");
         let address = health.get_arguments().find(|known| known.get_id() == "address");
-        let asked = address.expect("an argument").get_default_values();
-        assert_eq!(asked, [&*defaults::LISTEN.to_string()]);
+        let found = address.expect("an argument").get_default_values();
+        assert_eq!(found, [&*defaults::LISTEN.to_string()]);
         for (command, argument, value) in expected {
             let command = program.find_subcommand(command).expect("a command");
             let mut arguments = command.get_arguments();

@@ -1,4 +1,4 @@
-//! `bloomsday pin` and `bloomsday unpin`: hold the whole fleet on one blob, and release it.
+//! `bloomsday pin` and `bloomsday unpin`: keep the whole fleet on one blob, and release it.
 
 use std::process::ExitCode;
 
@@ -15,9 +15,10 @@ use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
 use crate::repoint::{mark, record, verified_target};
 
-/// Hold the whole fleet on one blob, whatever the pointers say, until released or expired.
+/// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
+/// expires.
 ///
-/// Builds go on publishing and pointing under a pin.
+/// Builds still publish blobs and write pointers.
 ///
 /// Example: bloomsday pin rt --to 2026-11-18 --until 24h --reason 'campaign weekend'
 #[derive(Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Pin {
     dry_run: bool,
 }
 
-/// Release the fleet from a pin: servers follow the pointers again.
+/// Remove a pin: servers follow the pointers again.
 ///
 /// Example: bloomsday unpin rt
 #[derive(Args)]
@@ -48,7 +49,7 @@ pub(crate) struct Unpin {
     /// Why, for the records.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
-    /// Say what would be released, but write nothing.
+    /// Print what would be removed, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -76,7 +77,7 @@ impl Pin {
             mark(&store, filter).await?;
             store.put_pin(filter, &pin, &read.version).await?;
             crash_point("pinned");
-            // A prune that looked before the pin was written may have deleted the blob since.
+            // A prune that read the records before the pin was written may have deleted the blob.
             if let Err(error) = store.head_blob(&blob).await {
                 store.take_back_pin(filter, &pin, &read.version).await?;
                 return Err(error.into());

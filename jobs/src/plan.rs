@@ -1,5 +1,5 @@
-//! `bloomsday plan`: size, probes and memory for each layout, and what a build takes here, before any day
-//! is built.
+//! `bloomsday plan`: size, probes and memory for each layout, and the time and memory of a build
+//! here, before any day is built.
 
 mod estimate;
 
@@ -19,7 +19,7 @@ use crate::resources::Resources;
 
 /// Show size, probes and memory for each layout, and the time and memory that a build takes here.
 ///
-/// Builds some million IDs in a temporary folder to find out, which takes some seconds.
+/// Runs two small builds in a temporary folder, which takes some seconds.
 ///
 /// Example: bloomsday plan --ids 300m --fpp 0.03 --memory 1GiB
 #[derive(Args)]
@@ -33,14 +33,14 @@ pub(crate) struct Plan {
     /// How many rows a day's input has [default: one for each ID].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     rows: Option<u64>,
-    /// How many days' inputs are read for a filter, as `window_days` says: so many times the rows. The
-    /// IDs are those of all these days together.
+    /// From how many days' inputs a filter is built, as in `window_days`. A build then reads N
+    /// times the rows; --ids counts the IDs of all these days together.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_WINDOW_DAYS)))]
     window_days: u32,
     #[command(flatten)]
     resources: Resources,
-    /// Only sizes: build nothing to find out about time and memory.
+    /// Print only sizes; run no build to estimate time and memory.
     #[arg(long)]
     sizes_only: bool,
 }
@@ -56,7 +56,7 @@ struct Row {
 impl Plan {
     pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
         let (ids, fpp, window_days) = (self.ids, self.fpp, self.window_days);
-        // The one layout that takes every target; refuses an impossible one with the remedy.
+        // This layout supports every fpp; an impossible one is refused here, with the remedy.
         let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
         let bits = classic_bits(ids, fpp);
         let probes = classic_probes(ids, bits);
@@ -95,7 +95,7 @@ impl Plan {
             "build": estimate.as_ref().map(Estimate::json),
         });
         output.show(&report, || {
-            let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits an ID", "fpp"];
+            let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits per ID", "fpp"];
             let lines: Vec<Vec<String>> = rows.iter().map(|row| row.line(ids)).collect();
             let mut page = format!("{} IDs, fpp target {fpp}\n\n", thousands(ids));
             if window_days > 1 {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_typed_as_people_say_them() {
+    fn counts_may_have_a_unit() {
         assert_eq!(parse_count("300m"), Ok(300_000_000));
         assert_eq!(parse_count("1_000"), Ok(1_000));
         assert_eq!(parse_count("2B"), Ok(2_000_000_000));

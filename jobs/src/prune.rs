@@ -1,4 +1,4 @@
-//! `bloomsday prune`: delete what nothing reachable needs.
+//! `bloomsday prune`: deletes old pointers, and blobs that nothing needs.
 
 use std::process::ExitCode;
 
@@ -14,11 +14,11 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, complain, mebibytes, pairs, who};
 
-/// Delete the pointers and blobs that nothing reachable needs.
+/// Delete old pointers, and blobs that nothing needs.
 ///
-/// Pointers go after keep_days, but never the newest max_age_days + 1; blobs go a day later, unless a
-/// pointer, its `previous` or the pin names them. A filter without one pointer keeps every blob. It is
-/// safe while builds, rollbacks and another prune run.
+/// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
+/// day later, unless a pointer, its `previous` or the pin names it. A filter without any pointer
+/// keeps every blob. Safe while builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Prune {
     /// How many days pointers are kept [default: keep_days of the configuration, else 14].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
-    /// Say what would be deleted, but delete nothing.
+    /// Print what would be deleted, but delete nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -38,7 +38,7 @@ struct PruneReport {
     filter: FilterName,
     #[serde(flatten)]
     pruned: Pruned,
-    /// Records of servers that are gone.
+    /// How many heartbeats of ended servers were deleted.
     servers: usize,
     keep_days: u32,
     dry_run: bool,
@@ -56,7 +56,7 @@ impl Prune {
             let mut retention = settings.retention(&filter);
             retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
             let pruned = match store.prune(&filter, retention, &who(), self.dry_run).await {
-                // The next filter has nothing to do with it.
+                // The other filters are pruned all the same.
                 Err(error @ StoreError::NoPointers { .. }) => {
                     if let Some(before) = refused.replace(error) {
                         complain("refused", &Error::from(before).to_string());

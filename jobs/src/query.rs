@@ -1,4 +1,4 @@
-//! `bloomsday query`: ask IDs, as a server would be asked.
+//! `bloomsday query`: looks IDs up, as a server does.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -18,12 +18,13 @@ use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::output::Output;
 
-/// How many IDs from stdin are asked at once.
+/// How many IDs from stdin are looked up at once.
 const BATCH: usize = 4096;
 
-/// Ask IDs, as a server would be asked: of the pin's blob, else of the newest pointer's.
+/// Look up IDs, as a server does: in the pin's blob, else in the newest pointer's.
 ///
-/// Prints `1 ID` or `0 ID` a line. Asked one ID as an argument, it ends with 3 when the answer is no.
+/// Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with
+/// 3 on a miss.
 ///
 /// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
 #[derive(Args)]
@@ -39,13 +40,13 @@ impl Query {
         let store = settings.open_store()?;
         let filter = followed(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
         let mut out = BufWriter::new(io::stdout().lock());
-        let system = |source| Error::System { doing: "read IDs or write answers".into(), source };
+        let system = |source| Error::System { doing: "read IDs or write results".into(), source };
         if self.ids.is_empty() {
             let mut input = io::stdin().lock();
             let mut batch = Vec::new();
             loop {
                 let ended = !read_batch(&mut input, &mut batch).map_err(system)?;
-                answer(&filter, &batch, output, &mut out).map_err(system)?;
+                look_up(&filter, &batch, output, &mut out).map_err(system)?;
                 if ended {
                     break;
                 }
@@ -53,13 +54,13 @@ impl Query {
             return Ok(ExitCode::SUCCESS);
         }
         let ids: Vec<Vec<u8>> = self.ids.into_iter().map(OsString::into_vec).collect();
-        let seen = answer(&filter, &ids, output, &mut out).map_err(system)?;
-        let no = ids.len() == 1 && seen == 0;
-        Ok(if no { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
+        let hits = look_up(&filter, &ids, output, &mut out).map_err(system)?;
+        let is_miss = ids.len() == 1 && hits == 0;
+        Ok(if is_miss { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
     }
 }
 
-/// Loads the filter that a server would answer from.
+/// Loads the filter that a server which starts now would load.
 async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Result<Filter, Error> {
     let now = Timestamp::now();
     let days = days_to_follow(Day::of(now), None, max_age_days);
@@ -76,7 +77,7 @@ async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Resu
     }
 }
 
-/// Reads up to [`BATCH`] lines; whether there may be more.
+/// Reads up to [`BATCH`] lines. Returns whether there may be more.
 fn read_batch(input: &mut impl BufRead, batch: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     batch.clear();
     while batch.len() < BATCH {
@@ -92,15 +93,16 @@ fn read_batch(input: &mut impl BufRead, batch: &mut Vec<Vec<u8>>) -> io::Result<
     Ok(true)
 }
 
-fn answer(
+/// Prints the result for each ID. Returns the number of hits.
+fn look_up(
     filter: &Filter,
     ids: &[Vec<u8>],
     output: &Output,
     out: &mut impl Write,
 ) -> io::Result<usize> {
-    let mut answers = vec![false; ids.len()];
-    filter.contains_batch(ids, &mut answers);
-    for (id, contains) in ids.iter().zip(&answers) {
+    let mut results = vec![false; ids.len()];
+    filter.contains_batch(ids, &mut results);
+    for (id, contains) in ids.iter().zip(&results) {
         if output.is_json() {
             writeln!(
                 out,
@@ -114,5 +116,5 @@ fn answer(
         }
     }
     out.flush()?;
-    Ok(answers.iter().filter(|seen| **seen).count())
+    Ok(results.iter().filter(|contains| **contains).count())
 }

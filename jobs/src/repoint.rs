@@ -1,4 +1,4 @@
-//! `bloomsday repoint`: roll a day back or forward, for the whole fleet.
+//! `bloomsday repoint`: rolls a day back or forward, for the whole fleet.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,8 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
 
-/// Roll a day back or forward, for the whole fleet. The blob is verified before it is pointed at.
+/// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
+/// it.
 ///
 /// Servers follow at their next poll, or at once after POST /admin/reload.
 ///
@@ -34,7 +35,7 @@ pub(crate) struct Repoint {
     /// Why, for the records.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: Option<String>,
-    /// Verify, and say what would change, but write nothing.
+    /// Verify, and print what would change, but write nothing.
     #[arg(long)]
     dry_run: bool,
 }
@@ -46,8 +47,8 @@ impl Repoint {
         let newest = newest_buildable(Timestamp::now());
         if day > newest {
             return Err(Error::Usage(format!(
-                "{day} lies ahead: no server follows a pointer dated later than today, and prune \
-                 would keep it for ever; the newest day to repoint is {newest}"
+                "{day} is in the future: no server follows a pointer dated later than today, and prune \
+                 would never delete it; the newest day to repoint is {newest}"
             )));
         }
         let retention = settings.retention(&filter);
@@ -77,7 +78,7 @@ pub(crate) struct Repointed {
     dry_run: bool,
 }
 
-/// Makes the pointer of `day` name what an operator calls `to`, once that is verified.
+/// Makes the pointer of `day` name the blob that `to` means, after the blob is verified.
 pub(crate) async fn repoint(
     store: &Store,
     filter: &FilterName,
@@ -115,16 +116,16 @@ pub(crate) async fn repoint(
             ids: Some(header.ids),
             ..HistoryEvent::new(EventKind::Repoint, Outcome::Pending, at, &by)
         };
-        // Told before it is done: should this command be stopped in between, and the pointer then be
-        // edited by hand, a build still knows what the day has named.
+        // Recorded before the write: if this command is killed in between and somebody then edits
+        // the pointer by hand, a build still finds in the history what the pointer named.
         record(store, filter, &act).await;
         let moved = point(store, filter, day, &pointer, &read).await;
         let ended = match &moved {
             Ok(()) => Some(Outcome::Published),
             Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
-            // Its blob was gone, and it was taken back.
+            // The blob was deleted, and the pointer was restored.
             Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
-            // Nobody knows whether it moved; the record goes on saying that it may have.
+            // The outcome is unknown; the record stays `pending`.
             Err(_) => None,
         };
         if let Some(outcome) = ended {
@@ -136,7 +137,7 @@ pub(crate) async fn repoint(
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
 }
 
-/// Writes the pointer, and takes it back if its blob is gone by then.
+/// Writes the pointer, and restores the former one if the blob has been deleted.
 async fn point(
     store: &Store,
     filter: &FilterName,
@@ -152,8 +153,8 @@ async fn point(
     Ok(())
 }
 
-/// Puts back what a pointer said, after the blob was deleted while it was pointed at: a prune that
-/// looked a moment earlier may do that. Somebody else's later change stands.
+/// Restores the former pointer. A prune that read the records before the write may delete the blob
+/// at the same time. A later change by somebody else stays.
 async fn take_back(
     store: &Store,
     filter: &FilterName,
@@ -168,7 +169,7 @@ async fn take_back(
     Ok(())
 }
 
-/// Leaves the record that says where the pointers of a filter live, if there is none yet.
+/// Writes the record that says where the pointers of a filter live, if there is none yet.
 pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), StoreError> {
     if let Some(why) = store.mark_pointers(filter).await? {
         tracing::warn!("{why}");
@@ -176,15 +177,15 @@ pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), Store
     Ok(())
 }
 
-/// Writes a history record. The act itself is done, so a failure here is only a warning.
+/// Appends to the history. The change itself is done, so a failure here is only a warning.
 pub(crate) async fn record(store: &Store, filter: &FilterName, act: &HistoryEvent) {
     if let Err(error) = store.append_event(filter, act).await {
-        tracing::warn!("the history lacks this act: {error}");
+        tracing::warn!("the history lacks this event: {error}");
     }
 }
 
-/// Finds the blob that an operator means, and makes every check a server would make. One that prune
-/// may be about to delete is refused.
+/// Finds the blob that an operator means, and makes every check that a server makes. Refuses a blob
+/// that prune may be about to delete.
 pub(crate) async fn verified_target(
     store: &Store,
     filter: &FilterName,

@@ -1,4 +1,4 @@
-//! `bloomsday status`: what the store points at, and why.
+//! `bloomsday status`: which blobs the pointers name, and why.
 
 use std::process::ExitCode;
 
@@ -18,10 +18,10 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, table, thousands};
 
-/// How many of the newest pointers are shown.
-const SHOWN: usize = 14;
+/// The most pointers, and the most laggards, that are listed.
+const MAX_LISTED: usize = 14;
 
-/// Show what the store points at, and why.
+/// Show which blobs the store's pointers name, and why.
 ///
 /// Example: bloomsday status rt --store s3://ads-filters/prod
 #[derive(Args)]
@@ -33,7 +33,8 @@ pub(crate) struct Status {
 #[derive(Serialize)]
 struct FilterReport {
     filter: FilterName,
-    /// What a server that starts now would do: `ok`, `rolled_back`, `pinned`, `failing`, `empty`.
+    /// What a server that starts now would report: `ok`, `rolled_back`, `pinned`, `failing`,
+    /// `empty`.
     state: &'static str,
     rolled_back: bool,
     pinned: bool,
@@ -43,7 +44,7 @@ struct FilterReport {
     reason: Option<String>,
     pinned_until: Option<Timestamp>,
     pointers: Vec<PointerReport>,
-    /// Who answers from what, as far as servers tell.
+    /// Which server has loaded which blob, as their heartbeats report.
     fleet: Servers,
 }
 
@@ -51,7 +52,7 @@ struct FilterReport {
 struct PointerReport {
     pointer_day: Day,
     rolled_back: bool,
-    /// A person, not a build of the day, made the pointer what it is: by `repoint` or by hand.
+    /// Whether a person wrote the pointer, by `repoint` or by hand, and not a build of the day.
     by_hand: bool,
     #[serde(flatten)]
     pointer: Option<Pointer>,
@@ -69,7 +70,7 @@ impl Status {
             return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
         }
         for (i, filter) in filters.iter().enumerate() {
-            let report = look(&store, filter, settings.retention(filter)).await?;
+            let report = report(&store, filter, settings.retention(filter)).await?;
             let gap = if i > 0 { "\n" } else { "" };
             output.show(&report, || gap.to_owned() + &describe(&report));
         }
@@ -77,22 +78,22 @@ impl Status {
     }
 }
 
-async fn look(
+async fn report(
     store: &Store,
     filter: &FilterName,
     retention: Retention,
 ) -> Result<FilterReport, Error> {
     let now = Timestamp::now();
     let mut pointers = Vec::new();
-    // Only to say more of each pointer: who may not read it, or has none, still learns what is followed.
+    // The history only adds notes to the pointers: without it the report is still useful.
     let history = store.history(filter).await.unwrap_or_else(|error| {
-        tracing::warn!("whether pointers were changed by hand is not known: {error}");
+        tracing::warn!("the report cannot say which pointers were changed by hand: {error}");
         Vec::new()
     });
-    for day in store.pointer_days(filter).await?.into_iter().rev().take(SHOWN) {
-        let seen = store.pointer(filter, day).await?.state;
-        let by_hand = Past::of(day, &history, &seen, Day::of(now), retention).is_by_hand();
-        let (pointer, error) = match seen {
+    for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
+        let pointer = store.pointer(filter, day).await?.state;
+        let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();
+        let (pointer, error) = match pointer {
             RecordState::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
             RecordState::Unreadable(why) => (None, Some(why)),
             RecordState::Absent => continue,
@@ -137,7 +138,8 @@ async fn look(
     })
 }
 
-/// A hand that edits the blob of a record may leave another's number of IDs: the history knows better.
+/// Takes the number of IDs from the history: a person who edits the blob of a pointer may leave the
+/// number of another blob.
 fn with_ids_of(pointer: Pointer, history: &[HistoryEvent]) -> Pointer {
     let built = |act: &&HistoryEvent| act.blob.as_ref() == Some(&pointer.blob) && act.ids.is_some();
     let ids = history.iter().find(built).and_then(|act| act.ids).or(pointer.ids);
@@ -163,25 +165,26 @@ fn describe(report: &FilterReport) -> String {
     pairs(&rows) + &describe_fleet(report) + "\n" + &table(&head, &pointers)
 }
 
-/// How many servers answer from which blob, and who lags.
+/// How many servers have loaded the blob to follow, and which lag.
 fn describe_fleet(report: &FilterReport) -> String {
     let Servers { servers, more, unreadable, .. } = &report.fleet;
     if servers.is_empty() {
         return String::new();
     }
-    let right = report.blob.as_deref().unwrap_or_default();
-    let follows =
-        |beat: &&Heartbeat| beat.digest.is_some_and(|digest| right.contains(&digest.to_string()));
+    let expected = report.blob.as_deref().unwrap_or_default();
+    let follows = |beat: &&Heartbeat| {
+        beat.digest.is_some_and(|digest| expected.contains(&digest.to_string()))
+    };
     let laggards: Vec<&Heartbeat> = servers.iter().filter(|beat| !follows(beat)).collect();
     let up_to_date = servers.len() - laggards.len();
     let mut page = format!("servers  {up_to_date} of {} answer from this blob", servers.len());
     if more + unreadable > 0 {
-        page += &format!(" ({more} more were not read, {unreadable} cannot be)");
+        page += &format!(" ({more} more were not read, {unreadable} cannot be read)");
     }
     page.push('\n');
     let rows: Vec<Vec<String>> = laggards
         .iter()
-        .take(SHOWN)
+        .take(MAX_LISTED)
         .map(|beat| {
             vec![
                 beat.server.clone(),
@@ -204,7 +207,7 @@ fn line(report: &PointerReport) -> Vec<String> {
     let note = match (&report.error, report.rolled_back, report.by_hand) {
         (Some(error), ..) => error.clone(),
         (None, true, _) => "rolled back".to_owned(),
-        // An operator's own blob of the day, or an earlier one: a build does not undo it.
+        // It names a blob of the day that an operator chose: a build does not undo that.
         (None, false, true) => "put there by an operator".to_owned(),
         (None, false, false) => String::new(),
     };

@@ -1,7 +1,8 @@
-//! What a day will take on this machine: two small builds are run here and now, and the rest follows.
+//! Estimates the time and memory of a day's build on this machine, from two small trial builds.
 //!
-//! All that a build does grows with its rows or its IDs, so two points make a line. What a store far away
-//! adds is not in it: the trial's input is in the page cache and its store a local folder.
+//! The time of each step is linear in the rows or in the IDs, so two points are enough. The time of
+//! a remote store is not included: the input of a trial is in the page cache, and its store is a
+//! local folder.
 
 use std::path::PathBuf;
 
@@ -19,11 +20,12 @@ use crate::output::{mebibytes, thousands};
 use crate::remedy;
 use crate::sample_data::{self, COLUMN, user};
 
-/// IDs of the two trials. Of fewer than a million a build samples each, which it does not of a day's.
+/// IDs of the two trials. A build of fewer than a million IDs samples all of them, and a day's does
+/// not.
 const FEW: u64 = 1_000_000;
 const MANY: u64 = 8_000_000;
 
-/// What to foretell.
+/// The build to estimate.
 pub(super) struct Workload {
     pub(super) rows: u64,
     pub(super) ids: u64,
@@ -34,16 +36,18 @@ pub(super) struct Workload {
     pub(super) spill_folder: PathBuf,
 }
 
-/// The answer.
+/// The result.
 pub(super) struct Estimate {
     workload: Workload,
     needs: Needs,
     seconds: Seconds,
-    /// Why the day would not fit, if so.
-    trouble: Option<String>,
+    /// Why the build would not fit into memory, if so.
+    problem: Option<String>,
 }
 
-/// Tries, and foretells. Takes seconds.
+/// Runs the trials, and estimates the build.
+///
+/// Cost: some seconds.
 ///
 /// # Errors
 /// When the trial builds fail, for want of space for temporary files.
@@ -51,10 +55,10 @@ pub(super) async fn estimate(workload: Workload) -> Result<Estimate, Error> {
     let Workload { memory, shape, fpp, threads, .. } = workload;
     let budget = Budget::of(memory, shape.layout(), fpp, threads)?;
     let needs = budget.needs(workload.rows, workload.shape);
-    // A budget of nothing spills everything, in pieces so small that it is written twice, as a day with
-    // duplicates is.
+    // With a budget of zero a build spills everything, and in pieces so small that it writes them
+    // twice, as for a day with duplicates.
     let memory = if needs.spilled > 0 { 0 } else { u64::MAX };
-    // The first one warms up what both need.
+    // The smaller trial runs first and warms the caches for both.
     let (few, many) = (workload.trial(FEW, memory).await?, workload.trial(MANY, memory).await?);
     let at = |few: f64, many: f64, n: u64| {
         let each = (many - few).max(0.0) / (MANY - FEW) as f64;
@@ -71,12 +75,12 @@ pub(super) async fn estimate(workload: Workload) -> Result<Estimate, Error> {
     };
     let Seconds { scan, count, fill, publish, verify, .. } = seconds;
     seconds.total = scan + count + fill + publish + verify;
-    let trouble = workload.trouble(&needs);
-    Ok(Estimate { workload, needs, seconds, trouble })
+    let problem = workload.problem(&needs);
+    Ok(Estimate { workload, needs, seconds, problem })
 }
 
 impl Workload {
-    /// Builds so many IDs from a file of their own into a store of their own.
+    /// Builds this many IDs, from a temporary file into a temporary store.
     async fn trial(&self, ids: u64, memory: u64) -> Result<Seconds, Error> {
         let doing = format!("try a small build in {}", self.spill_folder.display());
         let folder = tempfile::tempdir_in(&self.spill_folder)
@@ -105,7 +109,7 @@ impl Workload {
         Ok(build(&job, &store, &|_| ()).await?.seconds)
     }
 
-    fn trouble(&self, needs: &Needs) -> Option<String> {
+    fn problem(&self, needs: &Needs) -> Option<String> {
         let filters = mebibytes(2 * self.shape.body_bytes());
         let (memory, needed) = (mebibytes(self.memory), mebibytes(needs.memory));
         if needs.memory > self.memory {
@@ -114,8 +118,8 @@ impl Workload {
                  take {filters}, and all of it {needed}"
             ));
         }
-        let there = available().filter(|there| there.bytes < needs.memory)?;
-        let (available, by) = (mebibytes(there.bytes), there.by);
+        let left = available().filter(|left| left.bytes < needs.memory)?;
+        let (available, by) = (mebibytes(left.bytes), left.by);
         Some(format!("it takes {needed} of memory, and {available} are available ({by})"))
     }
 }
@@ -125,13 +129,13 @@ impl Estimate {
         json!({
             "threads": self.workload.threads, "rows": self.workload.rows,
             "memory_budget": self.workload.memory, "memory_bytes": self.needs.memory,
-            "spilled_bytes": self.needs.spilled, "fits": self.trouble.is_none(),
-            "because": self.trouble, "seconds": self.seconds,
+            "spilled_bytes": self.needs.spilled, "fits": self.problem.is_none(),
+            "because": self.problem, "seconds": self.seconds,
         })
     }
 
     pub(super) fn page(&self) -> String {
-        let Estimate { workload, needs, seconds, trouble } = self;
+        let Estimate { workload, needs, seconds, problem } = self;
         let spilled = match needs.spilled {
             0 => "nothing is spilled".to_owned(),
             bytes => {
@@ -143,7 +147,7 @@ impl Estimate {
             }
         };
         let mut page = format!(
-            "\nbuilt here, {} rows with {} thread(s): about {:.0} s, by a trial of {} (input at hand)\n  \
+            "\nbuilt here, {} rows with {} thread(s): about {:.0} s, from a trial of {} (local input)\n  \
              scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}\n  \
              up to {} of memory; {spilled}\n",
             thousands(workload.rows),
@@ -157,8 +161,8 @@ impl Estimate {
             seconds.verify,
             mebibytes(needs.memory),
         );
-        if let Some(trouble) = trouble {
-            page += &format!("  {trouble}\n");
+        if let Some(problem) = problem {
+            page += &format!("  {problem}\n");
         }
         page
     }

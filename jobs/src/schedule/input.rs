@@ -110,14 +110,14 @@ async fn check_all(
     let (mut hasher, mut lacks) = (DefaultHasher::new(), None);
     for input in inputs {
         let settle = marker.is_none().then_some(settle);
-        let whole = source::check_complete(input, day, marker.unwrap_or(MARKER), settle).await?;
-        let Some(files) = whole.files else {
-            let why = whole.lacks.unwrap_or_default();
+        let checked = source::check_complete(input, day, marker.unwrap_or(MARKER), settle).await?;
+        let Some(files) = checked.files else {
+            let why = checked.lacks.unwrap_or_default();
             let waits = Some(Waits { reason: Reason::Input, why });
             return Ok(InputState { found: Found::Nothing, waits });
         };
         files.hash(&mut hasher);
-        lacks = lacks.or(whole.lacks);
+        lacks = lacks.or(checked.lacks);
     }
     if window.days > 1 {
         source::find_window(inputs, day, window).await?;

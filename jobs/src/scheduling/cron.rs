@@ -32,8 +32,8 @@ impl FromStr for Expression {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Expression, String> {
-        let shown: String = text.chars().take(80).collect();
-        let wrong = |why: &str| Err(format!("`{}` is no schedule: {why}", shown.escape_debug()));
+        let cut: String = text.chars().take(80).collect();
+        let wrong = |why: &str| Err(format!("`{}` is no schedule: {why}", cut.escape_debug()));
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [_, _, day_of_month, _, weekday] = fields[..] else {
             return wrong(

@@ -1,4 +1,4 @@
-//! When a day's input is whole, and what is said of one that is not.
+//! When a day's input is complete, and what is logged for one that is not.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn write(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Makes a file so many seconds older than it is.
+/// Sets a file's time back by this many seconds.
 fn age(dir: &tempfile::TempDir, name: &str, seconds: u64) {
     let file = std::fs::File::options().write(true).open(dir.path().join(name)).unwrap();
     let time = std::time::SystemTime::now() - std::time::Duration::from_secs(seconds);

@@ -78,8 +78,8 @@ impl<F: Fn(Timestamp, Day) -> Found, B: Fn(Day, usize) -> Outcome> World<F, B> {
 
 #[test]
 fn a_month_of_nights_builds_each_day_once_as_soon_as_its_input_is_ready() {
-    let whole = |_, _| Found::Complete;
-    let mut world = World::new("2026-11-01T01:00:00Z", whole, |_, _| Outcome::Published);
+    let complete = |_, _| Found::Complete;
+    let mut world = World::new("2026-11-01T01:00:00Z", complete, |_, _| Outcome::Published);
     // The first start catches up what was missed.
     world.run(&nightly(), "2026-11-01T01:30:00Z");
     assert_eq!(world.days(), ["2026-10-30", "2026-10-29", "2026-10-28"]);
@@ -95,14 +95,14 @@ fn a_month_of_nights_builds_each_day_once_as_soon_as_its_input_is_ready() {
 
 #[test]
 fn a_stopped_scheduler_catches_up_the_newest_day_first_and_not_for_ever() {
-    let whole = |_, _| Found::Complete;
-    let mut world = World::new("2026-11-20T12:00:00Z", whole, |_, _| Outcome::Published);
-    // Down since the first; the third was built by hand meanwhile.
+    let complete = |_, _| Found::Complete;
+    let mut world = World::new("2026-11-20T12:00:00Z", complete, |_, _| Outcome::Published);
+    // Down since the first; the third was built by hand since then.
     world.observed.pointers.insert(day("2026-11-17"), Some(at("2026-11-19T08:00:00Z")));
     world.run(&nightly(), "2026-11-20T13:00:00Z");
     assert_eq!(world.days(), ["2026-11-19", "2026-11-18", "2026-11-16"]);
     let none = Rules { catch_up_days: 0, ..nightly() };
-    let mut world = World::new("2026-11-20T12:00:00Z", whole, |_, _| Outcome::Published);
+    let mut world = World::new("2026-11-20T12:00:00Z", complete, |_, _| Outcome::Published);
     world.run(&none, "2026-11-20T13:00:00Z");
     assert_eq!(world.days(), ["2026-11-19"]);
 }
@@ -145,22 +145,22 @@ fn input_that_never_comes_holds_no_other_day_up_and_is_late() {
 
 #[test]
 fn failures_are_tried_again_ever_more_rarely_and_then_given_up() {
-    let whole = |_, _| Found::Complete;
+    let complete = |_, _| Found::Complete;
     let rules = Rules { catch_up_days: 0, ..nightly() };
     let third = |_, before| if before < 2 { Outcome::Failed } else { Outcome::Published };
-    let mut world = World::new("2026-11-20T02:00:00Z", whole, third);
+    let mut world = World::new("2026-11-20T02:00:00Z", complete, third);
     world.run(&rules, "2026-11-20T23:00:00Z");
     let when: Vec<String> = world.built.iter().map(|(at, ..)| at.to_string()).collect();
     // A minute's build and a minute's pause; a minute's build and two minutes' pause.
     assert_eq!(when, ["2026-11-20T02:00:00Z", "2026-11-20T02:02:00Z", "2026-11-20T02:05:00Z"]);
 
-    let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| Outcome::Failed);
+    let mut world = World::new("2026-11-20T02:00:00Z", complete, |_, _| Outcome::Failed);
     world.run(&rules, "2026-11-20T23:59:00Z");
     assert_eq!(world.built.len(), MAX_TRIES);
     let open = rules.open(world.now, &world.observed);
     assert_eq!(open, [(day("2026-11-19"), Standing::GaveUp, true)]);
     // A restart remembers the failures from the history, and the next night is a new run.
-    let mut restarted = World::new("2026-11-20T23:59:00Z", whole, |_, _| Outcome::Published);
+    let mut restarted = World::new("2026-11-20T23:59:00Z", complete, |_, _| Outcome::Published);
     restarted.observed.events = world.observed.events;
     restarted.run(&rules, "2026-11-21T03:00:00Z");
     assert_eq!(restarted.days(), ["2026-11-20"]);
@@ -168,16 +168,16 @@ fn failures_are_tried_again_ever_more_rarely_and_then_given_up() {
 
 #[test]
 fn what_a_gate_refused_or_an_operator_decided_is_not_run_again() {
-    let whole = |_, _| Found::Complete;
+    let complete = |_, _| Found::Complete;
     let rules = Rules { catch_up_days: 0, ..nightly() };
     for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Unchanged] {
-        let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| outcome);
+        let mut world = World::new("2026-11-20T02:00:00Z", complete, |_, _| outcome);
         world.run(&rules, "2026-11-20T23:00:00Z");
         assert_eq!(world.days(), ["2026-11-19"], "{outcome:?}");
         let open = rules.open(world.now, &world.observed);
         assert_eq!(open.len(), usize::from(outcome == Outcome::Refused), "{outcome:?}");
     }
-    let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| Outcome::Published);
+    let mut world = World::new("2026-11-20T02:00:00Z", complete, |_, _| Outcome::Published);
     world.observed.pointers.insert(day("2026-11-19"), None);
     world.run(&rules, "2026-11-20T23:00:00Z");
     assert_eq!(world.built, []);
@@ -185,9 +185,9 @@ fn what_a_gate_refused_or_an_operator_decided_is_not_run_again() {
 
 #[test]
 fn a_clock_stepped_back_runs_nothing_twice() {
-    let whole = |_, _| Found::Complete;
+    let complete = |_, _| Found::Complete;
     let rules = nightly();
-    let mut world = World::new("2026-11-20T02:00:00Z", whole, |_, _| Outcome::Published);
+    let mut world = World::new("2026-11-20T02:00:00Z", complete, |_, _| Outcome::Published);
     world.run(&rules, "2026-11-20T03:00:00Z");
     let built = world.built.len();
     world.now = at("2026-11-20T01:00:00Z");
@@ -197,14 +197,14 @@ fn a_clock_stepped_back_runs_nothing_twice() {
 
 #[test]
 fn several_runs_a_day_build_the_day_again_with_each() {
-    let whole = |_, _| Found::Complete;
+    let complete = |_, _| Found::Complete;
     let rules = Rules {
         expression: "0 */6 * * *".parse().unwrap(),
         day_offset: 0,
         catch_up_days: 0,
         ..nightly()
     };
-    let mut world = World::new("2026-11-20T00:00:00Z", whole, |_, _| Outcome::Published);
+    let mut world = World::new("2026-11-20T00:00:00Z", complete, |_, _| Outcome::Published);
     world.run(&rules, "2026-11-20T23:00:00Z");
     let hours: Vec<i64> = world.built.iter().map(|(at, ..)| at.as_second() / 3600 % 24).collect();
     assert_eq!(hours, [0, 6, 12, 18]);
