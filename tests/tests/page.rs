@@ -241,7 +241,11 @@ fn the_chart_of_days_is_readable_at_3_and_at_14_days() {
         assert_eq!((&seen[1], &seen[2]), (&true.into(), &true.into()), "nothing overlaps: {seen}");
         assert!(number(3) >= 10.0, "bars can be seen and pointed at: {seen}");
         assert!(number(4) >= 10.0, "labels can be read: {seen}");
-        assert_eq!(seen[5], today().minus(1).to_string()[5..], "the newest day has a label: {seen}");
+        assert_eq!(
+            seen[5],
+            today().minus(1).to_string()[5..],
+            "the newest day has a label: {seen}"
+        );
         assert!(number(6) >= 3.0, "{seen}");
         picture(&browser, &format!("days-{days}"));
     }
