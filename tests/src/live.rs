@@ -94,10 +94,15 @@ pub struct Wire(BufReader<TcpStream>);
 impl Wire {
     /// A connection to a host and port.
     pub fn connect(address: &str) -> Wire {
-        let stream = TcpStream::connect(address).expect("the daemon accepts a connection");
-        stream.set_read_timeout(Some(DEADLINE)).expect("a time limit can be set");
-        stream.set_nodelay(true).expect("an option can be set");
-        Wire(BufReader::with_capacity(1 << 18, stream))
+        Wire::try_connect(address).expect("the daemon accepts a connection")
+    }
+
+    /// As [`Wire::connect`], to a daemon that may be gone.
+    pub fn try_connect(address: &str) -> std::io::Result<Wire> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.set_nodelay(true)?;
+        Ok(Wire(BufReader::with_capacity(1 << 18, stream)))
     }
 
     /// Sends bytes.
