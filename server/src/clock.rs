@@ -19,8 +19,8 @@ impl Clock {
 
     /// A clock that a test moves.
     #[cfg(test)]
-    pub(crate) fn of(tell: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
-        Clock(Arc::new(tell))
+    pub(crate) fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
+        Clock(Arc::new(now))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

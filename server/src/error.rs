@@ -5,7 +5,7 @@ use std::time::Duration;
 use bloomsday_common::error::Kind;
 use bloomsday_common::remedy::Remedy;
 
-/// The error of this crate. [`Error::kind`] tells what can be done about it; do not parse the text.
+/// The error of this crate. [`Error::kind`] says what can be done about it; do not parse the text.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));

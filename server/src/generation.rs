@@ -11,7 +11,7 @@ pub(crate) struct Generation {
     pub(crate) header: Header,
     pub(crate) filter: Filter,
     pub(crate) bytes: u64,
-    /// How many of its bytes are in huge pages, where the kernel tells.
+    /// How many of its bytes are in huge pages, where the kernel reports it.
     pub(crate) huge_bytes: Option<u64>,
     pub(crate) loaded_at: Timestamp,
 }

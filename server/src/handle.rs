@@ -3,7 +3,7 @@
 //!
 //! A lookup never waits and never logs, and it allocates at most once for each thread. It takes a
 //! lock only if the lock is free: that of the thread's slot, and in one lookup of 128 that of the
-//! guard's sample. One comparison tells whether to sample, for a batch as for one ID. Only the
+//! guard's sample. One comparison decides whether to sample, for a batch as for one ID. Only the
 //! follower swaps.
 //!
 //! | module | contents |
@@ -115,7 +115,7 @@ impl FilterHandle {
         }
     }
 
-    /// Looks many IDs up at once, all in the same filter: `answers[i]` tells whether it contains
+    /// Looks many IDs up at once, all in the same filter: `answers[i]` is whether it contains
     /// `ids[i]`.
     ///
     /// # Panics
@@ -213,7 +213,7 @@ impl fmt::Debug for FilterHandle {
 }
 
 /// Looks IDs up in one filter, from one thread. It keeps the current filter pinned, and one
-/// comparison for each lookup tells it that there was a swap, or that this lookup is sampled.
+/// comparison for each lookup finds that there was a swap, or that this lookup is sampled.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doctest/store.in"));
@@ -274,7 +274,7 @@ impl Reader {
         hit
     }
 
-    /// Looks many IDs up at once, all in the same filter: `answers[i]` tells whether it contains
+    /// Looks many IDs up at once, all in the same filter: `answers[i]` is whether it contains
     /// `ids[i]`.
     ///
     /// # Panics
@@ -302,7 +302,7 @@ impl ReaderCache {
             self.buffer.add_some(&[id], lookups, &mut self.singles, sample);
         }
         // No swap is missed: a signal that this line overwrites is acquired by it, so that its
-        // epoch is seen below; a later signal stays.
+        // epoch is read below; a later signal stays.
         state.due.swap(self.singles.next(), Ordering::AcqRel);
         step_done();
         self.follow(state);

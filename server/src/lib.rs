@@ -21,7 +21,7 @@
 //! | `memory_check` | whether there is memory for one more filter |
 //! | `generation` | one loaded filter with its header |
 //! | `guard` | compares the old and the new filter on recent lookups; may hold the new one back |
-//! | `readiness` | tells when every filter is loaded |
+//! | `readiness` | notifies when every filter is loaded |
 //! | `heartbeat` | writes to the store which filter this server uses |
 //! | `pin` | warns before a pin ends |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |

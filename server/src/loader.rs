@@ -159,7 +159,7 @@ impl Loader {
     ) -> Result<Generation, AttemptError> {
         let (bytes, _) = self.store.head_blob(&followed.blob).await.map_err(AttemptError::Fetch)?;
         // The store's size decides: somebody who edits a pointer by hand may leave another blob's
-        // size in it. The limits bound what is fetched, and the digest tells whether it is the
+        // size in it. The limits bound what is fetched, and the digest shows whether it is the
         // blob.
         let limit = self.max_blob_bytes;
         if let Some(recorded) = followed.bytes.filter(|recorded| *recorded != bytes) {

@@ -24,8 +24,8 @@ impl MemoryCheck {
 
     /// A figure that a test sets.
     #[cfg(test)]
-    pub(crate) fn of(tell: impl Fn() -> u64 + Send + Sync + 'static) -> MemoryCheck {
-        MemoryCheck(Arc::new(move || Some(Available { bytes: tell(), by: "the test".into() })))
+    pub(crate) fn of(available: impl Fn() -> u64 + Send + Sync + 'static) -> MemoryCheck {
+        MemoryCheck(Arc::new(move || Some(Available { bytes: available(), by: "the test".into() })))
     }
 
     /// Checks that a blob of this size fits into the available memory. With `has_spare` there is a

@@ -66,7 +66,8 @@ mod tests {
         FollowedBy::Pin { until: Some(until), reason: Some("campaign".into()) }
     }
 
-    /// The hours before its end at which a pin that was set so many hours ahead is warned of.
+    /// How many hours before its end a warning is logged, for a pin that was set this many hours
+    /// ahead.
     fn warned(set_ahead: i64) -> Vec<i64> {
         let filter = "rt".parse().unwrap();
         let until: Timestamp = "2026-11-21T06:00:00Z".parse().unwrap();

@@ -1,4 +1,4 @@
-//! [`Readiness`]: tells those who wait when every filter is loaded.
+//! [`Readiness`]: notifies waiting tasks when every filter is loaded.
 
 use std::sync::Arc;
 

@@ -106,8 +106,8 @@ pub struct FilterStatus {
     pub ids: Option<u64>,
     /// Its size in memory, in bytes.
     pub bytes: Option<u64>,
-    /// How many of these bytes are in huge pages, where the kernel tells. With few of them lookups
-    /// are slower.
+    /// How many of these bytes are in huge pages, where the kernel reports it. With few of them
+    /// lookups are slower.
     pub huge_bytes: Option<u64>,
     /// The layout of its bits.
     pub layout: Option<&'static str>,

@@ -2,7 +2,7 @@
 //! printed or written, and have no `Debug`.
 //!
 //! Each lookup, alone or in a batch of any size, is sampled with a probability of 1 in 128,
-//! independent of all others. `intervals` chooses: one comparison tells that a lookup is not
+//! independent of all others. `intervals` chooses: one comparison finds that a lookup is not
 //! sampled, or that none of a batch is. Sampled IDs are copied; readers and thread slots copy into
 //! a buffer of their own and flush 32 at a time. Nobody waits: a thread that finds the sample
 //! locked by another drops its IDs.

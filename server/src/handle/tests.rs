@@ -41,8 +41,8 @@ fn with_id(id: &[u8]) -> Arc<Generation> {
     Arc::new(Generation { key, header, filter, bytes, huge_bytes: None, loaded_at })
 }
 
-/// One that took the new epoch for news of the old generation would stay behind until the next
-/// swap.
+/// A reader that stored the new epoch with the old generation would miss the swap until the next
+/// one.
 #[test]
 fn no_reader_is_left_behind_by_a_swap() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
@@ -54,32 +54,31 @@ fn no_reader_is_left_behind_by_a_swap() {
     let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
     drop(served.swap(generations[0].clone()));
     let handle = FilterHandle::new(served.clone());
-    let mut long_there = handle.reader();
+    let mut first_reader = handle.reader();
     for n in 1..=4 {
-        // With its first question a reader looks for a swap, so that comes in the middle of this
-        // one.
+        // A reader checks for a swap at its first lookup, which is made in the middle of this swap.
         let readers = Rc::new(RefCell::new(vec![handle.reader()]));
-        let (asking, handle) = (readers.clone(), handle.clone());
+        let (in_swap, handle) = (readers.clone(), handle.clone());
         MID_SWAP.set(Some(Box::new(move || {
-            asking.borrow_mut().push(handle.reader());
-            for reader in asking.borrow_mut().iter_mut() {
-                // Either is right while the swap is under way, but it is one of them.
+            in_swap.borrow_mut().push(handle.reader());
+            for reader in in_swap.borrow_mut().iter_mut() {
+                // Either generation is right during the swap, but it is exactly one of them.
                 let [even, odd] = answers(reader);
                 assert_ne!(even, odd);
             }
         })));
         drop(served.swap(generations[n % 2].clone()));
-        assert!(MID_SWAP.take().is_none(), "nobody asked in the middle of the swap");
-        for reader in readers.borrow_mut().iter_mut().chain([&mut long_there]) {
+        assert!(MID_SWAP.take().is_none(), "nobody looked up in the middle of the swap");
+        for reader in readers.borrow_mut().iter_mut().chain([&mut first_reader]) {
             assert_eq!(answers(reader), [n % 2 == 0, n % 2 == 1], "after swap {n}");
         }
     }
 }
 
-/// A reader that set itself the next question to attend to, and looked for a swap before that,
-/// would overwrite the news of one in between.
+/// A reader that first checked for a swap and then set when to check next would overwrite the
+/// signal of a swap in between.
 #[test]
-fn news_of_a_swap_reaches_a_reader_that_is_attending() {
+fn the_signal_of_a_swap_reaches_a_reader_that_is_checking_for_one() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
     let generations = IDS.map(with_id);
     let filter = FilterConfig::new("rt".parse().unwrap());
@@ -88,14 +87,13 @@ fn news_of_a_swap_reaches_a_reader_that_is_attending() {
     drop(served.swap(before));
     let mut reader = FilterHandle::new(served.clone()).reader();
     MID_SWAP.set(Some(Box::new(move || drop(served.swap(next)))));
-    // A reader attends to its first question.
+    // A reader checks at its first lookup.
     reader.contains(IDS[0]);
-    assert!(MID_SWAP.take().is_none(), "no swap while it attended");
+    assert!(MID_SWAP.take().is_none(), "no swap while it checked");
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
 }
 
-/// Who learns from status or a reload that a filter is there, and then asks, must be answered by
-/// it.
+/// After status or a reload reports a filter, every lookup must use that filter.
 #[test]
 fn lookups_use_the_filter_that_is_published() {
     const IDS: [&[u8]; 2] = [b"even", b"odd"];
@@ -111,7 +109,7 @@ fn lookups_use_the_filter_that_is_published() {
         Rc::new(move || {
             steps.set(steps.get() + 1);
             let (id, next) = (IDS[coming.get()], &all[coming.get()]);
-            // Before it is shown, what comes may answer, too.
+            // Before the new filter is published, a lookup may use either.
             if served.published().is_some_and(|published| Arc::ptr_eq(&published, next)) {
                 assert!(handle.contains(id) && reader.borrow_mut().contains(id));
             } else {
@@ -133,10 +131,10 @@ fn lookups_use_the_filter_that_is_published() {
         );
         look();
     }
-    assert!(steps.get() >= swaps * 5, "nobody looked after each step of a swap");
+    assert!(steps.get() >= swaps * 5, "no lookup after each step of a swap");
 }
 
-/// Does this whenever a step is done, from now on.
+/// Runs `act` after each step from now on.
 fn after_each_step<F: Fn() + 'static>(act: Rc<F>) {
     MID_SWAP.set(Some(Box::new(move || {
         act();
@@ -155,11 +153,11 @@ fn a_shared_handle_drops_the_old_filter_at_the_swap_also_without_further_lookups
         (0..10).for_each(|_| _ = scope.spawn(|| assert!(handle.contains(b"first"))));
     });
     let first = served.swap(with_id(b"second")).unwrap();
-    assert_eq!(Arc::strong_count(&first), 1, "somebody else holds it, too");
+    assert_eq!(Arc::strong_count(&first), 1, "something else references it");
     assert!(!handle.contains(b"first") && handle.contains(b"second"));
 }
 
-/// An ID that asks, and may swap, when it is looked at: in the middle of a question.
+/// An ID that runs a function when a lookup reads it: in the middle of that lookup.
 pub(crate) struct ActsWhenRead<'a, F: Fn()>(pub(crate) &'a [u8], pub(crate) F);
 
 impl<F: Fn()> AsRef<[u8]> for ActsWhenRead<'_, F> {
@@ -176,31 +174,31 @@ fn a_lookup_that_finds_its_slot_locked_is_made_without_it_and_counted() {
     let handle = FilterHandle::new(served.clone());
     let first = with_id(b"first");
     drop(served.swap(first.clone()));
-    let (asked, next) = (RefCell::new(0), RefCell::new(Some(with_id(b"second"))));
+    let (n_lookups, next) = (RefCell::new(0), RefCell::new(Some(with_id(b"second"))));
     let meddle = || {
         let is_first = next.borrow().is_some();
         let mut answers = [false; 2];
         handle.contains_batch(&[b"first" as &[u8], b"second"], &mut answers);
         assert_eq!(answers, [is_first, !is_first]);
         assert_eq!(handle.contains(b"second"), !is_first);
-        *asked.borrow_mut() += 3;
+        *n_lookups.borrow_mut() += 3;
         drop(next.borrow_mut().take().map(|next| served.swap(next)));
     };
     let mut answers = [false; 1];
     handle.contains_batch(&[ActsWhenRead(b"first", meddle)], &mut answers);
-    assert_eq!(answers, [true], "of the generation that answered when it was asked");
-    let asked = *asked.borrow();
-    assert!(asked >= 3, "the ID was never looked at");
+    assert_eq!(answers, [true], "by the generation that was current when the lookup began");
+    let n_lookups = *n_lookups.borrow();
+    assert!(n_lookups >= 3, "the ID was never read");
     let (hits, misses) = served.lookups();
-    assert_eq!(hits + misses, asked + 1);
-    // The lane was taken while all others were told of the swap.
+    assert_eq!(hits + misses, n_lookups + 1);
+    // The swap could not update the slot, because it was locked.
     assert_eq!(Arc::strong_count(&first), 2);
     served.refresh_idle();
     assert_eq!(Arc::strong_count(&first), 1);
 }
 
-/// Also before a filter is there: a bidder learns of its mistake in its first minute, not after the
-/// first load.
+/// Also before a filter is loaded: the mistake in a bidder then shows at once, not after the first
+/// load.
 #[test]
 fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_slot_locked() {
     let filter = FilterConfig::new("rt".parse().unwrap());
@@ -208,9 +206,9 @@ fn a_batch_with_another_number_of_answers_is_a_panic_and_leaves_no_slot_locked()
     let handle = FilterHandle::new(served.clone());
     for _ in 0..2 {
         for answers in [0, 2] {
-            let ask = || handle.contains_batch(&[b"known"], &mut [false; 2][..answers]);
-            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
-            asked.expect_err("it was answered");
+            let look_up = || handle.contains_batch(&[b"known"], &mut [false; 2][..answers]);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(look_up));
+            result.expect_err("it did not panic");
         }
         drop(served.swap(with_id(b"known")));
     }
@@ -282,7 +280,7 @@ fn one_single_lookup_in_128_is_sampled_whatever_batches_come_between() {
         for n in 0..singles {
             reader.contains(&(round * singles + n).to_le_bytes());
         }
-        // Too long to be taken in: what is sampled are single questions.
+        // IDs of this length are not sampled: the sample has only the single lookups.
         reader.contains_batch(&[[0u8; 64]; 77], &mut [false; 77]);
     }
     drop(reader);

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::blocks::Block;
 
-/// How many answers are written at once: 24 KiB of JSON.
+/// How many results are written at once: 24 KiB of JSON.
 const ANSWERS_PER_FRAME: usize = 4096;
 
-/// How long a client may take to read all answers. A client that reads nothing is cut off earlier.
+/// How long a client may take to read all results. A client that reads nothing is cut off earlier.
 const READ_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The form of the answers.
+/// The format of the results.
 #[derive(Clone, Copy)]
 pub(super) enum BodyFormat {
     /// `1` or `0`, one line each.
@@ -29,12 +29,12 @@ pub(super) enum BodyFormat {
     Json,
 }
 
-/// Answers, collected with [`Answers::add`], then sent as a body.
+/// The results of lookups, collected with [`Answers::add`], then sent as a body.
 pub(crate) struct Answers {
     form: BodyFormat,
     /// 1 for a hit, 0 for a miss. A block that is sent goes back to its pool.
     blocks: VecDeque<Block>,
-    /// The number of answers of the first block that are sent already.
+    /// The number of results of the first block that are sent already.
     sent: usize,
     /// The length of the body.
     bytes: u64,
@@ -60,7 +60,7 @@ impl Answers {
         }
     }
 
-    /// Adds answers, 1 or 0 each, of which `hits` are 1.
+    /// Adds results, 1 or 0 each, of which `hits` are 1.
     pub(super) fn add(&mut self, answers: Block, hits: u64) {
         let misses = answers.len() as u64 - hits;
         self.bytes += match self.form {
@@ -78,7 +78,7 @@ impl Answers {
         }
     }
 
-    /// Writes the next answers.
+    /// Writes the next results.
     fn write(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let some = self.blocks.front().map_or(&[][..], |first| &first[self.sent..]);

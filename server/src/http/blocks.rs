@@ -1,4 +1,4 @@
-//! [`Blocks`]: a pool of memory blocks of one size, for the bodies of queries and their answers.
+//! [`Blocks`]: a pool of memory blocks of one size, for the bodies of queries and their results.
 //! All connections share it, and it has a maximum.
 //!
 //! A block that comes back is used again at once, by any thread. None goes back to the allocator,
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_so_many_blocks_and_each_comes_back_empty() {
+    fn the_number_of_blocks_is_limited_and_each_comes_back_empty() {
         let blocks = Blocks::new(2, 100);
         let (mut one, two) = (blocks.take().unwrap(), blocks.take().unwrap());
         assert!(blocks.take().is_none());

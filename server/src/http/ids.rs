@@ -37,7 +37,7 @@ pub(crate) enum LineEnds {
     Lf,
     /// CRLF at every line end: no CR belongs to an ID, nor does that of an open last line.
     CrLf,
-    /// Both: nobody can tell whether a CR belongs to an ID.
+    /// Both: it is ambiguous whether a CR belongs to an ID.
     Mixed,
 }
 
@@ -208,14 +208,14 @@ mod tests {
                 arrived.push(piece, &blocks).unwrap();
                 rest = later;
             }
-            let mut whole = split_ids(&body);
+            let mut split = split_ids(&body);
             for block in arrived.into_blocks() {
                 for id in split_ids(&block) {
-                    let is = whole.next().unwrap();
+                    let is = split.next().unwrap();
                     prop_assert!(id == is || id.len() > 1024 && is.starts_with(id));
                 }
             }
-            prop_assert_eq!(whole.next(), None);
+            prop_assert_eq!(split.next(), None);
         }
     }
 }

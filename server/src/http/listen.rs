@@ -222,7 +222,7 @@ async fn accept_tls(
     tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await.ok()?.ok()
 }
 
-/// Tells a client that used http:// to use https://.
+/// Replies to a client that used http:// that it must use https://.
 async fn refuse_plain_http(stream: &mut TcpStream) -> std::io::Result<()> {
     const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
         Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";

@@ -141,12 +141,12 @@ fn days(events: &[HistoryEvent]) -> Vec<Value> {
             days.entry(day).or_insert(act);
         }
     }
-    let shown = days.into_iter().rev().take(MAX_LISTED).map(|(day, act)| {
+    let listed = days.into_iter().rev().take(MAX_LISTED).map(|(day, act)| {
         json!({
             "day": day, "ids": act.ids, "overlap": act.overlap, "outcome": act.outcome, "at": act.at,
         })
     });
-    shown.collect()
+    listed.collect()
 }
 
 /// A value that nobody can guess: the standard library seeds its hash maps from the system, and

@@ -25,7 +25,7 @@ use crate::handle::FilterHandle;
 const MAX_BODY_BYTES: usize = 16 << 20;
 /// How long a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(20);
-/// The memory of bodies, and then of their answers: one block for each connection. A block has
+/// The memory of bodies, and then of their results: one block for each connection. A block has
 /// space for 2,500 IDs of 36 characters, and all blocks together for five of the longest bodies.
 /// They take 96 MiB; the example deployments leave 256 for everything but filters.
 const MAX_BLOCKS: usize = MAX_CONNECTIONS;
@@ -110,7 +110,7 @@ pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Res
     Ok(Ids { lines, strip })
 }
 
-/// Replaces the IDs of a block by their answers, 1 or 0 each, and returns the number of hits.
+/// Replaces the IDs of a block by their results, 1 or 0 each, and returns the number of hits.
 ///
 /// With `strip`, a CR at the end of a line is not part of the ID.
 async fn look_up(
@@ -120,7 +120,7 @@ async fn look_up(
     generation: &Generation,
 ) -> u64 {
     let mut answers = [false; IDS_PER_BATCH];
-    // An ID takes at least one byte, its line feed: so answers never overwrite an ID that is not
+    // An ID takes at least one byte, its line feed: so results never overwrite an ID that is not
     // looked up yet.
     let (mut read, mut answered, mut all_hits) = (0, 0, 0);
     loop {
@@ -152,7 +152,7 @@ async fn look_up(
     all_hits
 }
 
-/// Memory for the bodies and answers of one address.
+/// Memory for the bodies and results of one address.
 pub(super) fn blocks() -> Blocks {
     Blocks::new(MAX_BLOCKS, BLOCK_BYTES)
 }

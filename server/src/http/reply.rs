@@ -10,14 +10,14 @@ use serde_json::{Value, json as json_value};
 
 use super::answers::Answers;
 
-/// A reply with a body in memory, or with the answers of many lookups.
+/// A reply with a body in memory, or with the results of many lookups.
 pub(super) type Reply = Response<Either<Full<Bytes>, Answers>>;
 
 pub(super) fn of(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Reply {
     with(status, kind, Either::Left(Full::new(body.into())))
 }
 
-/// The answers to all IDs of a body.
+/// The results for all IDs of a body.
 pub(super) fn answers(answers: Answers) -> Reply {
     with(StatusCode::OK, answers.content_type(), Either::Right(answers))
 }

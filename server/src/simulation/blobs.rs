@@ -10,38 +10,38 @@ use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bytes::Bytes;
 
-/// The month begins here: a leap day, and an end of month, lie within it.
+/// The first day of the simulated month. The month includes a leap day and an end of month.
 pub(super) const FIRST_DAY: &str = "2028-02-20";
 /// How many days have blobs: a month, and some on both sides.
 pub(super) const DAYS: u32 = 44;
-/// How many of them lie before the first.
+/// How many of them are before the first day.
 const BEFORE: i64 = 8;
 /// How many users a day has.
 pub(super) const USERS: u64 = 1_000;
 
-/// What a day's blob holds.
+/// Which users a day's blob contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Most users of the day before, and some new ones.
     Good,
-    /// As good, built a second time with one user more.
+    /// The same, built a second time with one more user.
     Mended,
-    /// None of the users that people ask about.
+    /// None of the users that are looked up.
     Strangers,
-    /// None of them either.
+    /// None of them, and other users than the kind before.
     OtherStrangers,
 }
 
 /// Every kind, in order.
 const KINDS: [Kind; 4] = [Kind::Good, Kind::Mended, Kind::Strangers, Kind::OtherStrangers];
 
-/// A blob, and what is right about it.
+/// A blob, and what a server must answer from it.
 pub(super) struct Made {
     pub(super) key: BlobKey,
     pub(super) bytes: Bytes,
     pub(super) kind: Kind,
     pub(super) first_user: u64,
-    /// The very filter, from before it was written.
+    /// The filter from which the blob was encoded.
     pub(super) filter: Filter,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn user(n: u64) -> [u8; 16] {
     (u128::from(mix64(n)) << 64 | u128::from(n)).to_le_bytes()
 }
 
-/// The `n`th day of the month, before it for a negative `n`.
+/// The `n`th day of the month; a negative `n` is before its first day.
 pub(super) fn day(n: i64) -> Day {
     let first: Day = FIRST_DAY.parse().unwrap();
     match u32::try_from(n) {

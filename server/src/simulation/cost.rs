@@ -1,5 +1,6 @@
-//! What counting and sampling cost a question: a [`Reader`](crate::Reader) beside the same code
+//! What counting and sampling cost for each lookup: a [`Reader`](crate::Reader) and the same code
 //! without them, in one run, interleaved.
+//!
 //! `cargo test --release -p bloomsday-server --lib cost -- --ignored --nocapture`.
 
 use std::sync::Arc;
@@ -14,64 +15,64 @@ use super::steady_state::{id, serve};
 use crate::generation::Generation;
 use crate::guard::Guard;
 
-/// Questions a round, and rounds.
+/// Lookups in a round, and rounds.
 const QUESTIONS: u64 = 1 << 20;
 const ROUNDS: usize = 41;
 
-/// A reader that samples no question, and counts them or not, with the same pointers to follow.
+/// A reader that does not sample, and counts lookups or not, with the same pointers to follow.
 struct Bare<const COUNTS: bool> {
-    held: PinnedFilter<Generation>,
+    pinned: PinnedFilter<Generation>,
     state: Arc<State>,
 }
 
 #[derive(Default)]
 #[repr(align(128))]
 struct State {
-    asked: AtomicU64,
-    seen: AtomicU64,
+    lookups: AtomicU64,
+    hits: AtomicU64,
     is_swapped: AtomicBool,
 }
 
 impl<const COUNTS: bool> Bare<COUNTS> {
     fn new(generation: Arc<Generation>) -> Self {
-        let held = PinnedFilter::of(generation, |generation| &generation.filter);
-        Bare { held, state: Arc::default() }
+        let pinned = PinnedFilter::of(generation, |generation| &generation.filter);
+        Bare { pinned, state: Arc::default() }
     }
 
     #[inline]
     fn contains(&mut self, id: &[u8]) -> bool {
-        let Bare { held, state } = self;
-        let State { asked, seen: yes, is_swapped } = &**state;
+        let Bare { pinned, state } = self;
+        let State { lookups, hits, is_swapped } = &**state;
         if is_swapped.load(Ordering::Relaxed) {
-            Self::let_go(held);
+            Self::let_go(pinned);
         }
-        let seen = held.contains(id);
+        let is_hit = pinned.contains(id);
         if COUNTS {
-            yes.store(yes.load(Ordering::Relaxed) + u64::from(seen), Ordering::Relaxed);
-            asked.store(asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            hits.store(hits.load(Ordering::Relaxed) + u64::from(is_hit), Ordering::Relaxed);
+            lookups.store(lookups.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        seen
+        is_hit
     }
 
     #[cold]
-    fn let_go(held: &mut PinnedFilter<Generation>) {
-        *held = PinnedFilter::none(false);
+    fn let_go(pinned: &mut PinnedFilter<Generation>) {
+        *pinned = PinnedFilter::none(false);
     }
 }
 
-/// The time of one question.
+/// The time of one lookup.
 #[inline(never)]
 fn time(ids: &[[u8; 32]], mut contains: impl FnMut(&[u8]) -> bool) -> f64 {
     let clock = Instant::now();
-    let seen = ids.iter().filter(|id| contains(&id[..])).count();
+    let hits = ids.iter().filter(|id| contains(&id[..])).count();
     let elapsed = clock.elapsed();
-    assert!(seen > 0);
+    assert!(hits > 0);
     elapsed.as_nanos() as f64 / ids.len() as f64
 }
 
 #[test]
 #[ignore = "a measurement: by hand, with --release"]
-fn counting_and_sampling_beside_neither() {
+fn counting_and_sampling_compared_with_neither() {
     for ids in [1_000u64, 20_000_000] {
         on_a_paused_clock(measure(ids));
     }
@@ -79,7 +80,7 @@ fn counting_and_sampling_beside_neither() {
 
 async fn measure(n: u64) {
     let (process, silent) = (serve(n, Guard::Warn).await, serve(n, Guard::Off).await);
-    // Half of them are in the filter, in an order that no cache foresees.
+    // Half of them are in the filter, in an order that caches cannot predict.
     let ids: Vec<[u8; 32]> = (0..QUESTIONS).map(|i| id(mix64(i) % (2 * n))).collect();
     let handle = process.handle();
     let mut reader = handle.reader();
@@ -108,7 +109,8 @@ async fn measure(n: u64) {
         },
     );
     if n > 1_000 {
-        // Two large filters lie differently in the caches, which is more than what is measured.
+        // Two large filters would differ by their places in the caches, and by more than the
+        // measured cost.
         return;
     }
     let (sampled, silent) = (process.handle(), silent.handle());
@@ -121,7 +123,7 @@ async fn measure(n: u64) {
     }
 }
 
-/// The time of one question, asked in batches.
+/// The time of one lookup in batches.
 #[inline(never)]
 fn time_batches(
     ids: &[[u8; 32]],
@@ -137,7 +139,7 @@ fn time_batches(
 fn compare(what: &str, mut with: impl FnMut() -> f64, mut without: impl FnMut() -> f64) {
     let (mut dear, mut cheap) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // The one that comes second finds warmer caches: they take turns.
+        // The second one finds warmer caches, so they take turns.
         if round % 2 == 0 {
             dear.push(with());
         }

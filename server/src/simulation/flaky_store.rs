@@ -17,7 +17,7 @@ use object_store::{
     PutResult, Result,
 };
 
-/// What the store does to a read.
+/// How the store fails reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     None,
@@ -25,11 +25,11 @@ pub(crate) enum Fault {
     Fails,
     /// 403.
     Forbids,
-    /// No answer ever comes.
+    /// No response ever comes.
     Hangs,
-    /// An answer comes after so long.
+    /// The response comes after this time.
     Slow(Duration),
-    /// The body ends in the middle as if that were its end.
+    /// The body ends in the middle, without an error.
     Cuts,
     /// The connection breaks in the middle of the body.
     Resets,
@@ -86,7 +86,7 @@ impl FlakyStore {
         self.pins.lock().unwrap().get(filter).copied().unwrap_or_default()
     }
 
-    /// Writes without a fault, as others write to the store.
+    /// Writes without a fault, as another process does.
     pub(crate) async fn write(&self, key: &str, bytes: impl Into<Bytes>) {
         self.objects.put(&Path::from(key), bytes.into().into()).await.unwrap();
     }
@@ -140,8 +140,8 @@ impl ObjectStore for FlakyStore {
             return Ok(got);
         }
         let GetResultPayload::Stream(mut body) = got.payload else { unreachable!("in memory") };
-        let whole = body.next().await.expect("one piece")?;
-        let mut pieces = vec![Ok(whole.slice(..whole.len() / 2))];
+        let all = body.next().await.expect("one piece")?;
+        let mut pieces = vec![Ok(all.slice(..all.len() / 2))];
         if fault == Fault::Resets {
             pieces.push(Err(failure("connection reset by peer")));
         }

@@ -1,4 +1,4 @@
-//! The guard on a paused clock: what it judges, what it holds back and for how long.
+//! The guard on a paused clock: what it compares, what it holds back and for how long.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn lookups() -> Vec<[u8; 16]> {
 fn a_newer_day_whose_hit_rate_differs_too_much_is_swapped_in_with_a_warning() {
     play(|scene| async move {
         let process = scene.settled().await;
-        process.ask(&lookups());
+        process.sample_lookups(&lookups());
         scene.publish(0, made(0, Kind::Strangers)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let status = process.status();
@@ -39,17 +39,17 @@ fn a_newer_day_like_the_old_one_passes_and_with_few_lookups_there_is_no_verdict(
     play(|mut scene| async move {
         scene.config.filters[0].guard = Guard::Hold;
         let process = scene.settled().await;
-        process.ask(&lookups()[..999]);
+        process.sample_lookups(&lookups()[..999]);
         scene.publish(0, made(0, Kind::Strangers)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let verdict = |process: &Process| process.status().judged.map(|judged| judged.verdict);
         assert_eq!(verdict(&process), Some(Verdict::TooFewQuestions));
         let process = scene.start();
         sleep(Duration::from_secs(1)).await;
-        process.ask(&lookups());
+        process.sample_lookups(&lookups());
         scene.publish(1, made(1, Kind::Good)).await;
         scene.clock.step(86_400);
-        // Known to nobody and known to half differ as much the other way round.
+        // The same difference in the other direction: from no hit to half of the lookups.
         assert_eq!(reload(&process).await, ReloadOutcome::Held);
         assert_eq!(process.request_reload(true).await.unwrap()[0].outcome, ReloadOutcome::Swapped);
         scene.publish(2, made(2, Kind::Good)).await;
@@ -59,11 +59,11 @@ fn a_newer_day_like_the_old_one_passes_and_with_few_lookups_there_is_no_verdict(
     });
 }
 
-/// A server with `guard = "hold"` that holds a day of strangers back.
+/// A server with `guard = "hold"` that holds a day of unknown users back.
 async fn holding(scene: &mut Scene) -> Process {
     scene.config.filters[0].guard = Guard::Hold;
     let process = scene.settled().await;
-    process.ask(&lookups());
+    process.sample_lookups(&lookups());
     scene.publish(0, made(0, Kind::Strangers)).await;
     let reloaded = process.request_reload(false).await.unwrap();
     assert_eq!(reloaded[0].outcome, ReloadOutcome::Held);
@@ -117,12 +117,12 @@ fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
     play(|mut scene| async move {
         let (good, strangers) = (made(-1, Kind::Good), made(0, Kind::Strangers));
         let process = holding(&mut scene).await;
-        // A rollback of the held day: what answers is right again.
+        // A rollback of the held day: the live filter is the right one again.
         scene.point(0, &good.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
         let status = process.status();
         assert_eq!((status.state, status.held), (State::RolledBack, false));
-        assert!(status.judged.is_none(), "a hold that is over is still shown");
+        assert!(status.judged.is_none(), "a hold that is over is still reported");
         // Forward again: held again; then a pin to it.
         scene.point(0, &strangers.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Held);
@@ -134,7 +134,7 @@ fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
         let status = process.status();
         assert_eq!((status.state, status.held), (State::Pinned, false));
         assert_eq!(status.pin_reason.as_deref(), Some("we know better"));
-        // Back by a rollback, and forward to what answered before.
+        // Back by a rollback, and forward to a blob that was live before.
         scene.store.remove("rt/pin").await;
         scene.point(0, &good.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);

@@ -1,8 +1,7 @@
-//! How many instructions a lookup takes, counted: time on a shared machine says nothing, this
-//! does.
+//! Counts the instructions of a lookup. On a shared machine the count is stable, and time is not.
 //!
 //! The test runs this program again under callgrind, which counts what the functions `look_up_…`
-//! below execute. Valgrind knows no AVX-512, so the kernel is AVX2's.
+//! below execute. Valgrind does not support AVX-512, so the kernel is AVX2's.
 
 use std::process::Command;
 
@@ -16,7 +15,7 @@ const LOOKUPS: u64 = 1 << 13;
 
 /// Function, and the most instructions a lookup may take in it: a tenth more than were counted on
 /// 2026-11-22, or 23 for the handle, compiled as tests are, with the features that gave most of
-/// them (77 to 100, one at a time). Less is a reason to write the smaller number here.
+/// them (77 to 100, one at a time). If the count falls, write the smaller number here.
 const MOST: [(&str, u64); 3] =
     [("look_up_one_at_a_time", 106), ("look_up_by_handle", 148), ("look_up_in_batches", 147)];
 
@@ -47,7 +46,7 @@ fn a_lookup_takes_no_more_instructions_than_it_did() {
     }
 }
 
-/// What is counted.
+/// The program that callgrind runs.
 #[test]
 #[ignore = "runs under valgrind, started by the test above"]
 fn lookups() {

@@ -1,4 +1,4 @@
-//! Memory: what is used again, what is too little, and readers that never ask.
+//! Memory: reuse of buffers, too little memory, and readers without lookups.
 
 use std::sync::mpsc;
 
@@ -40,18 +40,18 @@ fn a_batch_that_outlasts_a_swap_keeps_no_memory_from_the_load_after_it() {
         let process = scene.settled().await;
         let place = || process.generation().map(|generation| generation.filter.memory().as_ptr());
         let first = place();
-        let (asking, is_asked) = mpsc::channel();
+        let (begun, has_begun) = mpsc::channel();
         let (go_on, wait) = mpsc::channel::<()>();
         let handle = process.handle();
         let bidder = std::thread::spawn(move || {
-            // Looked at in the middle of the batch, once or more.
+            // The ID is read in the middle of the batch, once or more.
             let wait = || {
-                asking.send(()).unwrap();
+                begun.send(()).unwrap();
                 let _ = wait.recv();
             };
             handle.contains_batch(&[ActsWhenRead(b"user", wait)], &mut [false]);
         });
-        is_asked.recv().unwrap();
+        has_begun.recv().unwrap();
         scene.publish(0, made(0, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_ne!(place(), first);
@@ -59,7 +59,11 @@ fn a_batch_that_outlasts_a_swap_keeps_no_memory_from_the_load_after_it() {
         bidder.join().unwrap();
         scene.publish(0, made(0, Kind::Mended)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
-        assert_eq!(place(), first, "the lane of a bidder that asks no more still holds it");
+        assert_eq!(
+            place(),
+            first,
+            "the slot of a bidder without further lookups still references it"
+        );
     });
 }
 
@@ -109,7 +113,7 @@ fn past_max_generations_a_load_is_refused_naming_the_idle_and_lookups_go_on() {
         assert_eq!(process.alive(), 3);
         let first = made(0, Kind::Mended).first_user;
         assert!((first..first + 1_000).all(|n| handle.contains(&user(n))));
-        // One asks, and lets go of the oldest.
+        // One looks up an ID, and releases the oldest.
         idle[0].contains(b"x");
         sleep(A_POLL).await;
         assert_eq!(answers(&process), Some(made(0, Kind::Strangers).key.digest));

@@ -1,5 +1,5 @@
 //! Complete months of a server, with faults of the store, the clock, the data and the operators.
-//! After every step an oracle tells whether the live filter is allowed to be live.
+//! After every step an oracle checks whether the live filter is allowed to be live.
 //!
 //! A test run plays a few months; `BLOOMSDAY_CAMPAIGN=full` plays 10,000. `BLOOMSDAY_SEED=n` plays
 //! the month with this seed, and in a campaign all months from it on.
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
 use super::flaky_store::{Fault, FlakyStore};
-use super::oracle::{Oracle, Record, Records, Seen, Target};
+use super::oracle::{Observation, Oracle, Record, Records, Target};
 use super::process::{FakeClock, Process, on_a_paused_clock, seed_jitter};
 use crate::cache::Cache;
 use crate::handle::Reader;
@@ -33,8 +33,8 @@ const FEW: u64 = 8;
 const FULL: u64 = 10_000;
 /// A step is at most this long; a day has some seventy.
 const STEP_SECONDS: u64 = 2_400;
-/// Twice a poll: what answers between two looks of ours is seldom unseen.
-const LOOK_EVERY: Duration = Duration::from_secs(300);
+/// Twice in each poll interval: a filter is seldom live only between two observations.
+const OBSERVE_EVERY: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
@@ -59,7 +59,7 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
                     let played = catch_unwind(AssertUnwindSafe(|| month(seed)));
                     if let Err(panic) = played {
                         eprintln!("the month with BLOOMSDAY_SEED={seed} failed");
-                        // No more months: the first failure is to be read.
+                        // No more months, so that the first failure is the last output.
                         next.store(months, Ordering::Relaxed);
                         std::panic::resume_unwind(panic);
                     }
@@ -93,12 +93,12 @@ struct Month {
     process: Process,
     oracle: Oracle,
     idle: Vec<Reader>,
-    /// Blobs that were unsound at any time: a server may remember them as such.
+    /// Blobs that were damaged at any time: a server may remember them as damaged.
     ever_unsound: Vec<BlobKey>,
     /// Only for a server with a cache.
     _cache: Option<tempfile::TempDir>,
-    /// When `observe` looked last.
-    seen: Instant,
+    /// When `observe` ran last.
+    observed_at: Instant,
     story: Vec<String>,
 }
 
@@ -113,10 +113,10 @@ impl Month {
         let cache = (seed % 8 == 7).then(|| tempfile::TempDir::new().unwrap());
         config.cache_dir = cache.as_ref().map(|folder| folder.path().to_owned());
         let store = Arc::new(FlakyStore::new());
-        // A filter beside it whose store never answers: nothing here may take longer for it.
+        // Another filter whose store never responds: it must delay nothing here.
         if seed % 2 == 1 {
-            config.filters.push(FilterConfig::new("beside".parse().unwrap()));
-            store.set_fault_of("beside", Fault::Hangs);
+            config.filters.push(FilterConfig::new("other".parse().unwrap()));
+            store.set_fault_of("other", Fault::Hangs);
         }
         let process = Process::start(&store, &clock, &config);
         let oracle = Oracle::new(Vec::new(), max_hold(&config));
@@ -131,7 +131,7 @@ impl Month {
             idle: Vec::new(),
             ever_unsound: Vec::new(),
             _cache: cache,
-            seen: Instant::now(),
+            observed_at: Instant::now(),
             story: Vec::new(),
         };
         month.publish(-1, made(-1, Kind::Good)).await;
@@ -143,7 +143,7 @@ impl Month {
         for today in 0..DAYS as i64 {
             let night = self.clock.truth() + SignedDuration::from_hours(24);
             let mut published = false;
-            // The build of yesterday ends some time in the small hours.
+            // The build of yesterday ends at some time in the night.
             let mut build_in = Duration::from_secs(7_200 + self.below(7_200));
             while self.clock.truth() < night {
                 let step = Duration::from_secs(1 + self.below(STEP_SECONDS));
@@ -153,7 +153,7 @@ impl Month {
                     published = true;
                     self.build(today).await;
                 }
-                // A quiet hour is as much a part of a month as a bad one.
+                // A month has quiet hours, too.
                 if self.below(3) == 0 {
                     self.happen(today).await;
                 }
@@ -169,11 +169,11 @@ impl Month {
         self.random.draw() % n
     }
 
-    fn tell(&mut self, what: String) {
+    fn log(&mut self, what: String) {
         self.story.push(format!("{:.0} {what}", self.clock.truth()));
     }
 
-    /// What may answer is noted before and after every change.
+    /// Records before and after every change which filters may be live.
     fn note(&mut self) {
         self.oracle.note(&self.records, self.clock.now());
     }
@@ -182,7 +182,7 @@ impl Month {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.note();
-            sleep((end - Instant::now()).min(LOOK_EVERY)).await;
+            sleep((end - Instant::now()).min(OBSERVE_EVERY)).await;
             self.note();
             self.observe();
         }
@@ -193,7 +193,7 @@ impl Month {
     async fn build(&mut self, today: i64) {
         let kind = match self.below(10) {
             0 => Kind::Strangers,
-            1 => return self.tell("no build today".into()),
+            1 => return self.log("no build today".into()),
             _ => Kind::Good,
         };
         self.publish(today - 1, made(today - 1, kind)).await;
@@ -217,11 +217,11 @@ impl Month {
             9 => {
                 let day_seconds = 86_400;
                 let by = self.below(6 * day_seconds) as i64 - 3 * day_seconds as i64;
-                self.tell(format!("the clock is {by} s off"));
+                self.log(format!("the clock is {by} s off"));
                 self.change(|month| month.clock.step(by));
             }
             10 => {
-                self.tell("the clock is right".into());
+                self.log("the clock is right".into());
                 self.change(|month| month.clock.step(0));
             }
             11 => {
@@ -230,12 +230,12 @@ impl Month {
             }
             12 => {
                 let older = made(n - 1 - self.below(2) as i64, Kind::Good);
-                self.tell(format!("rollback of {} to {}", day(n), older.key.day));
+                self.log(format!("rollback of {} to {}", day(n), older.key.day));
                 self.upload(older).await;
                 self.point(day(n), Record::Names(older.key.clone())).await;
             }
             13 => {
-                self.tell(format!("garbage in the pointer of {}", day(n)));
+                self.log(format!("garbage in the pointer of {}", day(n)));
                 self.point(day(n), Record::Garbage).await;
                 if self.below(2) == 0 {
                     self.pass(Duration::from_secs(1_800)).await;
@@ -245,7 +245,7 @@ impl Month {
             14 => self.harm(made(n, Kind::Mended)).await,
             15 => self.set_pin(n).await,
             16 => {
-                self.tell("unpin".into());
+                self.log("unpin".into());
                 self.note();
                 self.store.remove("rt/pin").await;
                 self.records.pin = None;
@@ -253,14 +253,14 @@ impl Month {
             }
             17 => {
                 let force = self.below(2) == 0;
-                self.tell(format!("reload, force={force}"));
+                self.log(format!("reload, force={force}"));
                 if force {
                     self.oracle.forced_at = Some(Instant::now());
                 }
                 drop(self.process.request_reload(force));
             }
             18 => {
-                self.tell("a reader falls idle".into());
+                self.log("a reader falls idle".into());
                 self.idle.push(self.process.handle().reader());
                 if self.idle.len() > 2 {
                     self.idle.remove(0);
@@ -271,7 +271,7 @@ impl Month {
     }
 
     fn set_fault(&mut self, fault: Fault) {
-        self.tell(format!("the store: {fault:?}"));
+        self.log(format!("the store: {fault:?}"));
         self.store.set_fault(fault);
     }
 
@@ -287,7 +287,7 @@ impl Month {
     }
 
     async fn publish(&mut self, n: i64, blob: &Made) {
-        self.tell(format!("publish {:?} of {}", blob.kind, day(n)));
+        self.log(format!("publish {:?} of {}", blob.kind, day(n)));
         self.upload(blob).await;
         self.point(day(n), Record::Names(blob.key.clone())).await;
     }
@@ -305,7 +305,7 @@ impl Month {
 
     /// Publishes a blob that is damaged, or not there at all.
     async fn harm(&mut self, blob: &Made) {
-        self.tell(format!("a damaged or missing blob for {}", blob.key.day));
+        self.log(format!("a damaged or missing blob for {}", blob.key.day));
         if self.below(2) == 0 {
             self.store.remove(&blob.key.to_string()).await;
         } else {
@@ -331,35 +331,36 @@ impl Month {
             let pin = Pin { blob: blob.clone(), until, pinned_at, pinned_by, reason };
             (Record::Names(blob), pin.to_bytes())
         };
-        self.tell(format!("pin {record:?} until {until:?}"));
+        self.log(format!("pin {record:?} until {until:?}"));
         self.upload(blob).await;
         self.note();
         self.store.write("rt/pin", bytes).await;
-        // Garbage has no end.
+        // An unreadable pin has no end.
         let until = until.filter(|_| record != Record::Garbage);
         self.records.pin = Some((record, until));
         self.note();
     }
 
     async fn restart(&mut self, first: bool) {
-        self.tell("restart".into());
-        // A write to the cache that was under way may not have ended: whatever answered counts.
+        self.log("restart".into());
+        // The last write to the cache may not have ended: every filter that was live may be in it.
         let cached = match self.config.cache_dir {
             Some(_) if !first => self.oracle.cacheable(),
             _ => Vec::new(),
         };
         self.idle.clear();
         self.process = Process::start(&self.store, &self.clock, &self.config);
-        let questions: Vec<_> = (0..1_500).map(user).collect();
-        self.process.ask(&questions);
+        let ids: Vec<_> = (0..1_500).map(user).collect();
+        self.process.sample_lookups(&ids);
         self.oracle = Oracle::new(cached, max_hold(&self.config));
-        // A server with a cache knows the day it followed last, whatever its clock says.
+        // A server with a cache has recorded the day that it followed last, whatever its clock
+        // says.
         if let Some(folder) = &self.config.cache_dir {
             let store = Store::over(self.store.clone(), "flaky");
             let record = Cache::open(folder, &store).unwrap().record(&rt());
             self.oracle.last_followed = record.map(|blob| blob.day);
         }
-        self.seen = Instant::now();
+        self.observed_at = Instant::now();
         self.note();
     }
 
@@ -370,9 +371,9 @@ impl Month {
         let (digest, day, pointer_day) = (status.digest, status.day, status.pointer_day);
         let (held, well) = (status.held, status.last_error.is_none());
         let judged = status.judged.as_ref().map(|judged| judged.digest);
-        let seen = Seen { digest, day, pointer_day, held, judged, well };
-        let judged = self.oracle.judge(&seen, self.seen);
-        self.seen = Instant::now();
+        let observation = Observation { digest, day, pointer_day, held, judged, well };
+        let judged = self.oracle.judge(&observation, self.observed_at);
+        self.observed_at = Instant::now();
         let mut wrong = judged.err();
         if !self.process.is_alive() {
             wrong = Some("the rounds ended".into());
@@ -397,11 +398,11 @@ impl Month {
         self.check(wrong.map_or(Ok(()), Err));
     }
 
-    /// Everything heals, and after a poll and a load the right blob answers.
+    /// Ends all faults. After a poll and a load the right blob must be live.
     async fn calm(&mut self) {
         self.idle.clear();
         self.set_fault(Fault::None);
-        // A look or load that hangs ends at its deadline, then comes a poll.
+        // A read or load that hangs ends at its deadline; then a poll follows.
         let round = self.config.load_deadline * 3 + Duration::from_secs(60);
         let target = |month: &Month| month.oracle.target(&month.records, month.clock.now());
         self.pass(round).await;
@@ -419,13 +420,13 @@ impl Month {
                     && !status.held
                     && status.digest != Some(key.digest) =>
             {
-                // With nothing before, an older day may have come in.
+                // If nothing was live before, an older day may be live.
                 (before.is_none() || status.digest == before) && status.last_error.is_some()
             }
             Target::Blob(key, _) if status.digest == Some(key.digest) => {
                 status.last_error.is_none() && !status.held
             }
-            // Remembered as damaged until its record changes or an operator asks.
+            // Remembered as damaged until its record changes or an operator reloads.
             Target::Blob(key, _) if self.ever_unsound.contains(key) => {
                 status.last_error.is_some() || status.held
             }
@@ -438,8 +439,8 @@ impl Month {
                 status.held && status.state == State::Held && may_hold
             }
         };
-        let told = format!("a calm hour ended with {status:?}, not {expected:?}");
-        self.check(if right { Ok(()) } else { Err(told) });
+        let message = format!("a calm hour ended with {status:?}, not {expected:?}");
+        self.check(if right { Ok(()) } else { Err(message) });
     }
 
     #[track_caller]

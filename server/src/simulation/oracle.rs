@@ -1,5 +1,5 @@
-//! [`Oracle`]: knows the records that others wrote, and from them which blobs may answer. It shares
-//! no code with what it judges.
+//! [`Oracle`]: decides from the records in the store which blobs may be live. It shares no code
+//! with the server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 
 use super::blobs::{Kind, Made, find};
 
-/// How long a look and a load begun before a change may still act on what they saw: both deadlines,
-/// and the retries between.
+/// How long a read and a load that began before a change may still act on the old records: both
+/// deadlines, and the retries between.
 const UNDER_WAY: Duration = Duration::from_secs(3 * 300 + 60);
 
-/// A record as its writer meant it.
+/// A record as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
     Names(BlobKey),
     Garbage,
 }
 
-/// Everything that is in the store.
+/// All records in the store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
     pub(super) pointers: BTreeMap<Day, Record>,
@@ -32,12 +32,12 @@ pub(super) struct Records {
     pub(super) unsound: Vec<BlobKey>,
 }
 
-/// What a server that looks now should do.
+/// What a server that reads the records now should do.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
-    /// This should answer; the day is the pointer's, a pin has none.
+    /// This blob should be live; the day is the pointer's, and a pin has none.
     Blob(BlobKey, Option<Day>),
-    /// What answers should go on.
+    /// The live filter should stay.
     Keep,
 }
 
@@ -46,13 +46,13 @@ impl Records {
         !self.unsound.contains(key)
     }
 
-    /// What a look at `now` leads to, by the machine's own clock; `last` is the newest pointer's
-    /// day that this process followed.
+    /// What a read at `now`, by the machine's own clock, leads to. `last` is the day of the newest
+    /// pointer that this process followed.
     fn target(&self, now: Timestamp, last: Option<Day>) -> Target {
         self.targets(now, last).into_iter().next().unwrap_or(Target::Keep)
     }
 
-    /// The same, and what follows if each should prove damaged.
+    /// The same, and what the server does next if each of them is damaged.
     fn targets(&self, now: Timestamp, last: Option<Day>) -> Vec<Target> {
         let mut targets = Vec::new();
         for (place, record) in self.read_in_turn(now, last) {
@@ -68,7 +68,7 @@ impl Records {
         targets
     }
 
-    /// What a look reads, in this order: the pin, as no day, and the pointers.
+    /// The records that a poll reads, in its order: the pin, without a day, and the pointers.
     fn read_in_turn(
         &self,
         now: Timestamp,
@@ -82,43 +82,43 @@ impl Records {
     }
 }
 
-/// What is seen of a server at one moment.
-pub(super) struct Seen {
+/// The state of a server at one moment, as its status reports it.
+pub(super) struct Observation {
     pub(super) digest: Option<Digest>,
     pub(super) day: Option<Day>,
     pub(super) pointer_day: Option<Day>,
     pub(super) held: bool,
-    /// The blob that was judged last.
+    /// The blob that the guard judged last.
     pub(super) judged: Option<Digest>,
-    /// Whether the last look went well.
+    /// Whether the last poll succeeded.
     pub(super) well: bool,
 }
 
-/// Judges one server process after another.
+/// Checks one server process after another.
 pub(super) struct Oracle {
-    /// The blobs that may begin to answer, and since when they no longer may.
+    /// The blobs that may become live, and since when they no longer may.
     allowed: Vec<(BlobKey, Option<Instant>)>,
-    /// The blob that answered when last seen.
+    /// The blob that was live at the last observation.
     pub(super) answers: Option<&'static Made>,
-    /// The newest pointer's day that it was seen to follow.
+    /// The day of the newest pointer that it was observed to follow.
     pub(super) last_followed: Option<Day>,
-    /// The newest that it may have followed unseen: in a poll between two looks at it.
+    /// The newest that it may have followed in a poll between two observations.
     may_have_followed: Option<Day>,
     /// When each pointer, or the pin, was missing last.
     missing: BTreeMap<Option<Day>, Instant>,
     served: Vec<BlobKey>,
-    /// Since when a filter is held back without a break.
+    /// Since when a filter is held back without interruption.
     pub(super) held_from: Option<Instant>,
-    /// Since when something newer is kept from answering, breaks by a failing store included.
+    /// Since when a newer filter is not live, including interruptions by a failing store.
     kept_from: Option<Instant>,
-    /// The blob held back: it was verified, whatever becomes of it in the store.
+    /// The blob held back. It was verified, so later damage in the store does not matter.
     holds: Option<Digest>,
     pub(super) forced_at: Option<Instant>,
     max_hold: Option<Duration>,
 }
 
 impl Oracle {
-    /// For a new process; `cached` are the blobs that its cache may hold. `max_hold` is set when
+    /// For a new process; `cached` are the blobs that its cache may contain. `max_hold` is set when
     /// the guard holds.
     pub(super) fn new(cached: Vec<BlobKey>, max_hold: Option<Duration>) -> Oracle {
         let allowed = cached.into_iter().map(|key| (key, Some(Instant::now()))).collect();
@@ -137,28 +137,28 @@ impl Oracle {
         }
     }
 
-    /// What a look at `now` should lead to; nothing when it depends on what was followed unseen.
+    /// What a poll at `now` should lead to; `None` if that depends on polls between two
+    /// observations.
     pub(super) fn target(&self, records: &Records, now: Timestamp) -> Option<Target> {
         let last = self.may_have_followed.max(self.last_followed);
         let target = records.target(now, self.last_followed);
         (target == records.target(now, last)).then_some(target)
     }
 
-    /// What the cache may hold when this process ends.
+    /// Which blobs the cache may contain when this process ends.
     pub(super) fn cacheable(&self) -> Vec<BlobKey> {
         self.served.iter().rev().take(3).cloned().collect()
     }
 
-    /// Takes note of what may answer now; called before and after everything that changes it.
+    /// Records which blobs may be live now; called before and after every change.
     pub(super) fn note(&mut self, records: &Records, now: Timestamp) {
         self.may_have_followed = self.may_have_followed.max(self.last_followed);
-        // Only a server that has nothing goes a day back.
+        // Only a server without a filter falls back to an older day.
         let polls = if self.answers.is_some() { 1 } else { usize::MAX };
-        let [seen, unseen] = [self.last_followed, self.may_have_followed]
+        let [observed, possible] = [self.last_followed, self.may_have_followed]
             .map(|last| records.targets(now, last).into_iter().take(polls));
-        let mut targets: Vec<Target> = seen.chain(unseen).collect();
-        // A look takes its time: what it found missing may be there by now, when it reads what
-        // comes next.
+        let mut targets: Vec<Target> = observed.chain(possible).collect();
+        // A poll takes time: a record that it found missing may exist when it reads the next one.
         for last in [self.last_followed, self.may_have_followed] {
             for (place, record) in records.read_in_turn(now, last) {
                 match record {
@@ -197,25 +197,32 @@ impl Oracle {
         });
     }
 
-    /// Judges what is seen, `since` the last time.
-    pub(super) fn judge(&mut self, seen: &Seen, since: Instant) -> Result<(), String> {
+    /// Checks an observation; `since` is the time of the one before.
+    pub(super) fn judge(
+        &mut self,
+        observation: &Observation,
+        since: Instant,
+    ) -> Result<(), String> {
         let now = Instant::now();
         if let Some(before) = self.answers
-            && seen.digest != Some(before.key.digest)
+            && observation.digest != Some(before.key.digest)
         {
-            if seen.digest.is_none() {
+            if observation.digest.is_none() {
                 return Err("a filter was lost".into());
             }
-            self.judge_guard(before, seen, (since, now))?;
+            self.judge_guard(before, observation, (since, now))?;
         }
-        match seen.digest {
+        match observation.digest {
             Some(digest) if self.answers.is_none_or(|before| before.key.digest != digest) => {
                 let allowed = self.allowed.iter().find(|(key, _)| key.digest == digest);
                 let Some((key, ended)) = allowed else {
-                    return Err(format!("{digest} of {:?} answers; nothing named it", seen.day));
+                    return Err(format!(
+                        "{digest} of {:?} answers; nothing named it",
+                        observation.day
+                    ));
                 };
-                // What was held answers in time also while nobody can tell who names it.
-                let held = self.holds == Some(digest) && !seen.well;
+                // A held filter becomes live in time also while the records cannot be read.
+                let held = self.holds == Some(digest) && !observation.well;
                 if !held && ended.is_some_and(|ended| ended + UNDER_WAY < since) {
                     return Err(format!("{key} answers; nothing named it for long"));
                 }
@@ -224,47 +231,48 @@ impl Oracle {
             }
             _ => {}
         }
-        self.last_followed = self.last_followed.max(seen.pointer_day);
-        self.held_from = if seen.held { self.held_from.or(Some(now)) } else { None };
-        self.holds = seen.judged.filter(|_| seen.held);
-        self.kept_from = match seen.well && !seen.held {
+        self.last_followed = self.last_followed.max(observation.pointer_day);
+        self.held_from = if observation.held { self.held_from.or(Some(now)) } else { None };
+        self.holds = observation.judged.filter(|_| observation.held);
+        self.kept_from = match observation.well && !observation.held {
             true => None,
             false => self.kept_from.or(self.held_from),
         };
-        if seen.held && self.max_hold.is_none() {
+        if observation.held && self.max_hold.is_none() {
             return Err("a guard that does not hold held".into());
         }
         Ok(())
     }
 
-    /// A day of strangers after a good one, by its own pointer, answers only after the longest
-    /// hold.
+    /// After a good day, a day of unknown users from its own pointer becomes live only after the
+    /// longest hold.
     fn judge_guard(
         &self,
         before: &Made,
-        seen: &Seen,
+        observation: &Observation,
         (since, now): (Instant, Instant),
     ) -> Result<(), String> {
         let Some(max_hold) = self.max_hold else { return Ok(()) };
-        let next = seen.digest.and_then(|digest| {
+        let next = observation.digest.and_then(|digest| {
             let (key, _) = self.allowed.iter().find(|(key, _)| key.digest == digest)?;
             find(key)
         });
         let Some(next) = next else { return Ok(()) };
         let strangers = |made: &Made| matches!(made.kind, Kind::Strangers | Kind::OtherStrangers);
         let newer_by_own_pointer =
-            next.key.day > before.key.day && seen.pointer_day == Some(next.key.day);
-        // Other strangers may have answered in between, unseen: under a pin that ended, say.
+            next.key.day > before.key.day && observation.pointer_day == Some(next.key.day);
+        // Another such blob may have been live between two observations, for example under a pin
+        // that ended.
         let may_have_answered =
             |ended: &Option<Instant>| ended.is_none_or(|at| at + UNDER_WAY >= since);
         let strangers_between = self.allowed.iter().any(|(key, ended)| {
             *key != next.key && may_have_answered(ended) && find(key).is_some_and(strangers)
         });
-        // Good days weeks apart differ as well, so only this change is one that must be held.
+        // Good days that are weeks apart differ as much, so the guard must hold only this change.
         if strangers(before) || strangers_between || !strangers(next) || !newer_by_own_pointer {
             return Ok(());
         }
-        // Looks are ten minutes apart, and what is seen of them up to forty.
+        // Polls are ten minutes apart, and observations up to forty.
         let slack = Duration::from_secs(3600);
         let held = self.kept_from.is_some_and(|from| now - from + slack >= max_hold);
         let forced = self.forced_at.is_some_and(|at| now - at < UNDER_WAY * 3);

@@ -1,4 +1,4 @@
-//! One promise at a time: a store that is down, slow, cut, forbidden or wrong; many reloads at
+//! Single promises: with a store that is down, slow, cut off, forbidden or wrong; many reloads at
 //! once; a guard that holds; clocks that step; a cache that is damaged, slow or read-only.
 
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Scene {
         Process::start(&self.store, &self.clock, &self.config)
     }
 
-    /// A server that answers from yesterday's good blob.
+    /// A server with yesterday's good blob.
     pub(super) async fn settled(&self) -> Process {
         self.publish(-1, made(-1, Kind::Good)).await;
         let process = self.start();
@@ -114,10 +114,10 @@ fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_p
             // A month later nothing newer than the month's first day was ever published.
             scene.clock.step(-30 * 86_400);
             scene.store.set_fault(Fault::None);
-            // A look that hangs ends at its deadline; then comes one poll.
+            // A read that hangs ends at its deadline; then one poll follows.
             sleep(A_POLL + scene.config.load_deadline * 2).await;
             let recovered = match fault {
-                // What panicked counts as damaged, until an operator asks.
+                // A blob whose load panicked counts as damaged, until an operator reloads.
                 Fault::Panics => reload(&process).await == ReloadOutcome::Swapped,
                 _ => process.status().state == State::Ok,
             };
@@ -134,7 +134,7 @@ fn a_store_that_fails_only_in_the_body_is_retried_within_a_load() {
         scene.publish(0, made(0, Kind::Good)).await;
         scene.store.set_fault(Fault::Flaky);
         let began = Instant::now();
-        // The look itself may meet the failing half; a load is retried with pauses.
+        // The read of the pointer may fail, too; a load is retried with pauses.
         while answers(&process) != Some(made(0, Kind::Good).key.digest) {
             sleep(Duration::from_secs(60)).await;
             assert!(began.elapsed() < POLL * 12, "{:?}", process.status());
@@ -172,7 +172,7 @@ fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
         assert_eq!(scene.store.blob_reads(), reads, "a damaged blob was fetched again");
         let status = process.status();
         assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
-        // Mended in place: nothing in the record says so, an operator does.
+        // Repaired in place: the record does not change, so an operator reloads.
         scene.upload(new).await;
         sleep(A_POLL).await;
         assert_eq!(answers(&process), Some(old.key.digest));
@@ -187,7 +187,7 @@ fn a_body_that_is_cut_says_nothing_of_the_blob() {
         let process = scene.settled().await;
         let new = made(0, Kind::Good);
         scene.publish(0, new).await;
-        // Only once the pointer is read: half of one would be unreadable.
+        // The fault begins after the pointer is read: half a pointer would be unreadable.
         scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
         let reply = process.request_reload(false);
         sleep(Duration::from_millis(2_500)).await;
@@ -208,7 +208,7 @@ fn one_damaged_transfer_of_a_sound_blob_does_not_count_as_a_damaged_blob() {
         let new = made(0, Kind::Good);
         scene.damage(new).await;
         scene.point(0, &new.key).await;
-        // The second fetch of the same load finds it whole: each call takes 10 ms.
+        // The second fetch of the same load finds it undamaged: each call takes 10 ms.
         scene.store.set_fault(Fault::Slow(Duration::from_millis(10)));
         let (store, reads) = (scene.store.clone(), scene.store.blob_reads());
         let mender = async {
@@ -231,7 +231,7 @@ fn sixty_four_reloads_at_once_are_at_most_two_polls_and_one_load() {
         scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
         let (polls, reads) = (scene.store.polls(), scene.store.blob_reads());
         let mut replies = vec![process.request_reload(false)];
-        // The first round runs; the others come into the middle of it.
+        // The first round runs; the other requests come in the middle of it.
         sleep(Duration::from_millis(500)).await;
         replies.extend((1..64).map(|_| process.request_reload(false)));
         for reply in replies {
@@ -250,7 +250,7 @@ fn a_reload_gets_the_result_of_a_round_that_began_after_it() {
         let process = scene.settled().await;
         scene.store.set_fault(Fault::Slow(Duration::from_secs(1)));
         let early = process.request_reload(false);
-        // The early round has seen that there is no pointer of today.
+        // The early round has found no pointer of today.
         sleep(Duration::from_millis(2_500)).await;
         scene.publish(0, made(0, Kind::Good)).await;
         let late = process.request_reload(false).await.unwrap();
@@ -439,8 +439,8 @@ fn a_cached_blob_that_answers_while_another_is_held_is_never_given_up_for_an_old
         scene.publish(0, made(0, Kind::Strangers)).await;
         scene.store.set_fault(Fault::Slow(Duration::from_secs(5)));
         let process = scene.start();
-        let questions: Vec<_> = (0..2_000).map(user).collect();
-        process.ask(&questions);
+        let ids: Vec<_> = (0..2_000).map(user).collect();
+        process.sample_lookups(&ids);
         sleep(Duration::from_secs(60)).await;
         let status = process.status();
         assert_eq!((status.digest, status.state), (Some(good.key.digest), State::Held));
@@ -477,7 +477,7 @@ fn pipes_where_the_cache_writes_delay_no_answer_and_are_left_alone() {
         let process = scene.settled().await;
         until_cached(folder.path()).await;
         let new = made(0, Kind::Good);
-        // Opening one to write would wait for ever.
+        // Opening a pipe for writing would block for ever.
         let copy = copy_of(&scene, new);
         let name = copy.file_name().unwrap().to_str().unwrap();
         let pipes = ["tmp", "tmp1"].map(|end| copy.with_file_name(format!(".{name}.{end}")));
@@ -507,7 +507,7 @@ fn a_cache_that_cannot_be_written_costs_a_warning() {
         scene.publish(0, made(0, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_eq!(process.status().state, State::Ok);
-        // Room again: the next round tries again.
+        // The folder can be written again: the next round tries again.
         std::fs::remove_file(folder.path().join("rt")).unwrap();
         while !folder.path().join("rt/followed").exists() {
             sleep(A_POLL).await;

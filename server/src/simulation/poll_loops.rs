@@ -14,9 +14,9 @@ use crate::{FilterConfig, Guard, Verdict};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The scene with a second filter next to `rt`, with this fault.
-fn beside(mut scene: Scene, fault: Fault) -> Scene {
-    scene.config.filters.push(FilterConfig::new("beside".parse().unwrap()));
-    scene.store.set_fault_of("beside", fault);
+fn with_other_filter(mut scene: Scene, fault: Fault) -> Scene {
+    scene.config.filters.push(FilterConfig::new("other".parse().unwrap()));
+    scene.store.set_fault_of("other", fault);
     scene
 }
 
@@ -30,15 +30,16 @@ fn no_filter_waits_for_another_whatever_ails_that() {
         Fault::None,
     ] {
         play(|scene| async move {
-            let scene = beside(scene, fault);
+            let scene = with_other_filter(scene, fault);
             let process = scene.settled().await;
-            // By a poll, and at once when asked, also while the other is asked for, and all.
+            // By a poll, and at once by a reload, also during a reload of the other filter and of
+            // all.
             scene.publish(0, made(0, Kind::Good)).await;
             sleep(A_POLL).await;
             assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{fault:?}");
-            let beside = Some("beside".parse().unwrap());
+            let other = Some("other".parse().unwrap());
             let (one, all) =
-                (process.request_reload_of(beside, false), process.request_reload(false));
+                (process.request_reload_of(other, false), process.request_reload(false));
             scene.publish(0, made(0, Kind::Mended)).await;
             let began = Instant::now();
             let own = process.request_reload_of(Some("rt".parse().unwrap()), false).await.unwrap();
@@ -46,7 +47,7 @@ fn no_filter_waits_for_another_whatever_ails_that() {
             assert_eq!(answers(&process), Some(made(0, Kind::Mended).key.digest), "{fault:?}");
             assert!(began.elapsed() < Duration::from_secs(1), "{fault:?}: {:?}", began.elapsed());
             assert_eq!((one.await.unwrap().len(), all.await.unwrap().len()), (1, 2));
-            // For a month its looks come as if it were alone.
+            // For a month it is polled as if it were alone.
             let (polls, began) = (scene.store.polls_of("rt"), Instant::now());
             sleep(30 * 24 * HOUR).await;
             let polls = (scene.store.polls_of("rt") - polls) as f64;
@@ -59,11 +60,11 @@ fn no_filter_waits_for_another_whatever_ails_that() {
 #[test]
 fn reloads_of_one_filter_put_off_no_other_and_no_hold() {
     play(|scene| async move {
-        let scene = beside(scene, Fault::None);
+        let scene = with_other_filter(scene, Fault::None);
         let process = scene.settled().await;
         let polls = scene.store.polls_of("rt");
         for _ in 0..24 * 60 {
-            drop(process.request_reload_of(Some("beside".parse().unwrap()), false));
+            drop(process.request_reload_of(Some("other".parse().unwrap()), false));
             sleep(Duration::from_secs(60)).await;
         }
         let polls = scene.store.polls_of("rt") - polls;
@@ -105,20 +106,20 @@ fn each_of_several_damaged_blobs_is_fetched_once_also_as_a_stopgap() {
         assert_eq!(rejected, 3, "{:?}", process.status());
         sleep(24 * HOUR).await;
         assert_eq!(scene.store.blob_reads(), reads);
-        // One that an operator asks for is tried again, and what may stand in for it too.
+        // A reload by an operator tries it again, and the older days that may replace it.
         scene.upload(made(-1, Kind::Good)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
     });
 }
 
-/// A server that holds a day of strangers back for an hour.
+/// A server that holds a day of unknown users back for an hour.
 async fn holding(scene: &mut Scene) -> Process {
     scene.config.filters[0].guard = Guard::Hold;
     scene.config.filters[0].guard_max_hold = HOUR;
     let process = scene.settled().await;
-    let questions: Vec<_> = (0..2_000).map(user).collect();
-    process.ask(&questions);
+    let ids: Vec<_> = (0..2_000).map(user).collect();
+    process.sample_lookups(&ids);
     scene.publish(0, made(0, Kind::Strangers)).await;
     assert_eq!(reload(&process).await, ReloadOutcome::Held);
     process

@@ -91,8 +91,8 @@ impl Process {
     /// Starts with this store; needs a `LocalSet`.
     pub(crate) fn start(store: &Arc<FlakyStore>, clock: &FakeClock, config: &Config) -> Process {
         let store = Store::over(store.clone(), "flaky");
-        let told = clock.clone();
-        let clock = Clock::of(move || told.now());
+        let fake = clock.clone();
+        let clock = Clock::of(move || fake.now());
         let served =
             |filter: &FilterConfig| Arc::new(ServedFilter::new(filter, false, clock.clone()));
         let all_served: Vec<Arc<ServedFilter>> = config.filters.iter().map(served).collect();
@@ -126,7 +126,7 @@ impl Process {
         self.request_reload_of(None, force)
     }
 
-    /// [`Process::wish`] for one filter.
+    /// [`Process::request_reload`] for one filter.
     pub(crate) fn request_reload_of(
         &self,
         filter: Option<FilterName>,
@@ -140,7 +140,7 @@ impl Process {
     }
 
     /// Samples these lookups, as a bidder's are.
-    pub(crate) fn ask<T: AsRef<[u8]>>(&self, ids: &[T]) {
+    pub(crate) fn sample_lookups<T: AsRef<[u8]>>(&self, ids: &[T]) {
         let sample = self.served.sample().expect("the guard is on");
         ids.iter().for_each(|id| sample.offer_one(id.as_ref()));
     }
@@ -160,7 +160,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // As a kill does: it ends every task in the middle.
+        // Ends every task in the middle, as a kill does.
         self.running.abort();
     }
 }

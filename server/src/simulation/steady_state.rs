@@ -20,7 +20,7 @@ pub(super) fn id(n: u64) -> [u8; 32] {
     id
 }
 
-/// A server whose filter holds the first `ids` of them.
+/// A server whose filter contains the first `ids` of them.
 pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
     let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
     let mut filter = FilterMut::new(shape).unwrap();

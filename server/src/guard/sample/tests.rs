@@ -73,8 +73,8 @@ fn ways(handle: &FilterHandle) -> [(&'static str, LookUp<'_>); 7] {
     ]
 }
 
-/// The sample of so many lookups in batches of one size, by place: as many of each, and as many
-/// as of any other size.
+/// For lookups in batches of one size: every place in a batch is sampled equally often, and every
+/// size, too.
 #[test]
 fn a_lookup_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
     // As many as a sample keeps without having to choose.
@@ -85,17 +85,18 @@ fn a_lookup_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
             let handle = FilterHandle::new(served.clone());
             let (way, mut look_up) = ways(&handle).into_iter().nth(n).unwrap();
             if way == "a reader for each batch" && size == 1 {
-                // Half a million readers: the size 2 says the same.
+                // Half a million readers: the size 2 tests the same.
                 continue;
             }
             (0..lookups / size).for_each(|batch| look_up(batch * size, size));
             drop(look_up);
-            let asked = lookups / size * size;
+            let n_lookups = lookups / size * size;
             let sampled = served.recent_lookups().unwrap();
-            let of = |question: &SampledId| u64::from_le_bytes(question.id().try_into().unwrap());
+            let of =
+                |sampled_id: &SampledId| u64::from_le_bytes(sampled_id.id().try_into().unwrap());
             let sampled: Vec<u64> = sampled.iter().map(of).collect();
             let off = |what: &str, count: usize, share: f64| {
-                let expected = asked as f64 / intervals::SAMPLE_ONE_IN as f64 * share;
+                let expected = n_lookups as f64 / intervals::SAMPLE_ONE_IN as f64 * share;
                 let off = (count as f64 - expected) / expected.sqrt();
                 // Some two thousand checks in all: by chance one is beyond in a thousand runs.
                 assert!(off.abs() < 5.5, "{way}, {size} at once, {what}: {count}, not {expected}");
@@ -105,7 +106,7 @@ fn a_lookup_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
                 for class in 0..every.min(size) {
                     let here = sampled.iter().filter(|n| *n % size % every == class).count();
                     let places = (size - class).div_ceil(every) as f64 / size as f64;
-                    // Too few to tell are told with their neighbours.
+                    // Classes with too few samples are counted in the larger ones.
                     if places > 1.0 / 40.0 {
                         off(&format!("place {class} of every {every}"), here, places);
                     }
@@ -120,15 +121,15 @@ fn a_lookup_is_sampled_as_often_at_every_place_of_batches_of_every_size() {
 #[test]
 fn a_full_sample_takes_as_much_of_each_source_as_it_offers() {
     let sample = Sample::new();
-    let question = |source: u64, n: u64| SampledId::of(&id(source << 32 | n)).unwrap();
-    sample.offer((0..MAX_SAMPLED as u64).map(|n| question(0, n)));
+    let sampled = |source: u64, n: u64| SampledId::of(&id(source << 32 | n)).unwrap();
+    sample.offer((0..MAX_SAMPLED as u64).map(|n| sampled(0, n)));
     for round in 0..2_000u64 {
         if round % 4 == 0 {
             sample.reservoir.lock().unwrap().began -= WINDOW;
         }
         // One source offers 32 at once, the other as many alone.
-        (0..32).for_each(|n| sample.offer(std::iter::once(question(1, round * 32 + n))));
-        sample.offer((0..32).map(|n| question(2, round * 32 + n)));
+        (0..32).for_each(|n| sample.offer(std::iter::once(sampled(1, round * 32 + n))));
+        sample.offer((0..32).map(|n| sampled(2, round * 32 + n)));
     }
     let reservoir = sample.distinct();
     let of = |source: u64| reservoir.iter().filter(|q| q.id()[4] == source as u8).count();
@@ -149,7 +150,7 @@ fn the_sample_is_bounded_keeps_ids_as_they_are_and_leaves_out_long_ones() {
         "{}",
         reservoir.len()
     );
-    assert!(reservoir.iter().all(|question| question.id().len() == 8));
+    assert!(reservoir.iter().all(|sampled| sampled.id().len() == 8));
     assert!(SampledId::of(&[]).is_none());
     assert!(SampledId::of(&[7; MAX_ID_BYTES + 1]).is_none());
     assert_eq!(SampledId::of(&[7; MAX_ID_BYTES]).map(|q| q.id().to_vec()), Some(vec![7; 63]));
@@ -187,16 +188,16 @@ fn a_full_sample_still_takes_in_recent_lookups() {
 fn the_guard_gets_what_a_slot_has_buffered() {
     let served = served();
     let handle = FilterHandle::new(served.clone());
-    let mut asked = 0;
+    let mut n_lookups = 0;
     while served.sample().unwrap().distinct().is_empty() {
-        handle.contains(&id(asked));
-        asked += 1;
+        handle.contains(&id(n_lookups));
+        n_lookups += 1;
     }
     let handed_over = served.sample().unwrap().distinct().len();
     assert_eq!(handed_over, MAX_BUFFERED);
     while served.recent_lookups().unwrap().len() == handed_over {
-        handle.contains(&id(asked));
-        asked += 1;
+        handle.contains(&id(n_lookups));
+        n_lookups += 1;
     }
     assert_eq!(served.recent_lookups().unwrap().len(), handed_over + 1, "and counted once");
 }
