@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::backend::Backend;
-use crate::input::today;
 use crate::program::high_water;
+use crate::publisher::Publisher;
 
 /// Every address the process may have, set with `ulimit -v`: a build that asks for more is refused it.
 /// Threads and the allocator's arenas take addresses that are never touched, so this is a wide bound.
@@ -28,10 +28,9 @@ pub struct Measured {
 /// Builds the column `id` of a file with so much `--memory`, without publishing.
 pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
     fs::create_dir_all(&backend.store).expect("a folder");
-    let (day, input) = (today().to_string(), file.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "id"];
-    let words = [&words[..], &["--memory", memory, "--threads", "1", "--dry-run"]].concat();
-    let plain = backend.bloomsday(&words).into_command();
+    let limits = ["--memory", memory, "--threads", "1", "--dry-run"];
+    let build = Publisher::days_ago(backend, 0).input(file).column("id").with(&limits);
+    let plain = build.prepare().into_command();
     let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());

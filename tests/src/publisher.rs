@@ -8,12 +8,13 @@ use crate::backend::Backend;
 use crate::input::{today, write_users};
 use crate::program::{Bloomsday, Run};
 
-/// A build of one day: of the filter `rt` from the column `device_id`, unless it is told otherwise.
+/// A build of one day; the default filter is `rt`, and the default column `device_id`.
 pub struct Publisher<'a> {
     backend: &'a Backend,
     filter: String,
     day: String,
     input: String,
+    column: String,
     more: Vec<String>,
 }
 
@@ -21,7 +22,8 @@ impl<'a> Publisher<'a> {
     /// A build of this day.
     pub fn day(backend: &'a Backend, day: impl Display) -> Publisher<'a> {
         let (filter, day) = ("rt".to_owned(), day.to_string());
-        Publisher { backend, filter, day, input: String::new(), more: Vec::new() }
+        let (input, column) = (String::new(), "device_id".to_owned());
+        Publisher { backend, filter, day, input, column, more: Vec::new() }
     }
 
     /// A build of the day this many days before today.
@@ -51,6 +53,12 @@ impl<'a> Publisher<'a> {
         self
     }
 
+    /// From this column.
+    pub fn column(mut self, name: &str) -> Publisher<'a> {
+        name.clone_into(&mut self.column);
+        self
+    }
+
     /// With more arguments.
     pub fn with<S: AsRef<str>>(mut self, more: &[S]) -> Publisher<'a> {
         self.more.extend(more.iter().map(|word| word.as_ref().to_owned()));
@@ -59,8 +67,8 @@ impl<'a> Publisher<'a> {
 
     /// The build, not yet run.
     pub fn prepare(&self) -> Bloomsday {
-        let Publisher { backend, filter, day, input, more } = self;
-        let words = ["build", filter, "--day", day, "--input", input, "--column", "device_id"];
+        let Publisher { backend, filter, day, input, column, more } = self;
+        let words = ["build", filter, "--day", day, "--input", input, "--column", column];
         backend.bloomsday(
             &words.into_iter().chain(more.iter().map(String::as_str)).collect::<Vec<_>>(),
         )

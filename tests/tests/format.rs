@@ -17,8 +17,9 @@ use std::process::{Command, Output, Stdio};
 use bloomsday_common::blob::digest_of;
 use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// Where the body of these blobs begins, or a multiple of it.
@@ -81,18 +82,10 @@ fn program_answers(backend: &Backend, ids: &[u8]) -> Vec<bool> {
     said.stdout.lines().map(|line| line.starts_with("1 ")).collect()
 }
 
-/// Builds a day of `rt` from the first users; the blob's file in the local store.
+/// Builds a day of `rt` from the first users. Returns the blob's file in the local store.
 fn build(backend: &Backend, day: &str, users: u64, more: &[&str]) -> PathBuf {
-    let file = backend.folder.path().join(format!("in-{users}.parquet"));
-    write_users(&file, 0..users);
-    build_file(backend, day, &file, "device_id", more)
-}
-
-fn build_file(backend: &Backend, day: &str, file: &Path, column: &str, more: &[&str]) -> PathBuf {
-    let input = file.display().to_string();
-    let words = ["build", "rt", "--day", day, "--input", &input, "--column", column];
-    let report = backend.bloomsday(&[&words[..], more].concat()).run().expect(0).json();
-    Path::new(&backend.store).join(report["blob"].as_str().unwrap())
+    let blob = Publisher::day(backend, day).users(0..users).with(more).blob();
+    Path::new(&backend.store).join(blob)
 }
 
 fn inspect(blob: &Path) -> Value {
@@ -162,8 +155,8 @@ fn the_bytes_of_an_id_are_those_of_the_page() {
         let lines: Vec<Vec<u8>> = ids.into_iter().filter(|id| !id.contains(&b'\n')).collect();
         assert!(lines.len() > 20, "{name}: {}", lines.len());
         let backend = Backend::local();
-        let more = ["--fpp", "0.001"];
-        let blob = build_file(&backend, &today().to_string(), &fixtures.join(&file), "id", &more);
+        let build = Publisher::days_ago(&backend, 0).input(fixtures.join(&file)).column("id");
+        let blob = Path::new(&backend.store).join(build.with(&["--fpp", "0.001"]).blob());
         let mut asked = lines.join(&b'\n');
         asked.push(b'\n');
         let (_, answers) = python_reads(&blob, &asked);

@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::{Run, bloomsday};
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// Where Debian's package libguava-java puts it.
@@ -58,11 +59,8 @@ fn our_answers(backend: &Backend, ids: &[u8]) -> Vec<bool> {
 
 /// Builds today from the first users in the layout `guava`.
 fn build(backend: &Backend, users: u64, fpp: &str) -> Run {
-    let file = backend.folder.path().join("in/part-0.parquet");
-    write_users(&file, 0..users);
-    let (day, input) = (today().to_string(), file.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&[&words[..], &["--layout", "guava", "--fpp", fpp]].concat()).run()
+    let layout = ["--layout", "guava", "--fpp", fpp];
+    Publisher::days_ago(backend, 0).users(0..users).with(&layout).run()
 }
 
 fn import(backend: &Backend, file: &Path) -> Run {
@@ -185,11 +183,7 @@ fn importing_the_same_file_again_changes_nothing() {
 #[test]
 fn a_blocked_blob_cannot_be_exported_and_the_remedy_is_named() {
     let backend = Backend::local();
-    let file = backend.folder.path().join("in.parquet");
-    write_users(&file, 0..1_000);
-    let (day, input) = (today().to_string(), file.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    let report = backend.bloomsday(&words).run().expect(0).json();
+    let report = Publisher::days_ago(&backend, 0).users(0..1_000).run().expect(0).json();
     let (key, path) = blob(&backend, &report);
     let out = backend.folder.path().join("out.guava");
     for place in [key.as_str(), path.to_str().unwrap()] {

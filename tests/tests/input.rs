@@ -13,20 +13,18 @@ use std::process::Command;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::program::{Bloomsday, Run, bloomsday};
+use bloomsday_tests::program::{Run, bloomsday};
+use bloomsday_tests::publisher::Publisher;
 use objects::{objects, put};
 use serde_json::Value;
 
-/// Prepares a build of today.
-fn prepare(backend: &Backend, input: &str, more: &[&str]) -> Bloomsday {
-    let day = today().to_string();
-    let mut words = vec!["build", "rt", "--day", &day, "--input", input, "--column", "device_id"];
-    words.extend(more);
-    backend.bloomsday(&words)
+/// A build of today.
+fn publisher<'a>(backend: &'a Backend, input: &str) -> Publisher<'a> {
+    Publisher::days_ago(backend, 0).input(input)
 }
 
 fn build(backend: &Backend, input: &str) -> Run {
-    prepare(backend, input, &[]).run()
+    publisher(backend, input).run()
 }
 
 /// The bytes of a Parquet file with these users.
@@ -196,7 +194,8 @@ fn a_number_sign_in_an_address_is_a_character_like_others() {
     put(&backend, "in%232/b%237", &parquet(&backend, 200..300));
     for (input, ids) in [("in#2", 300), ("in#2/", 300), ("in#2/*.parquet", 200), ("in#2/b#7", 100)]
     {
-        let report = prepare(&backend, &format!("{}/{input}", backend.store), &["--dry-run"]).run();
+        let report =
+            publisher(&backend, &format!("{}/{input}", backend.store)).with(&["--dry-run"]).run();
         assert_eq!(report.expect(0).json()["ids"], ids, "{input}");
     }
     let local = Backend::local();

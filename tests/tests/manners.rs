@@ -4,20 +4,12 @@ use std::fs;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::user;
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wire::{exchange, request, status};
 
-fn build(backend: &Backend, back: u32, users: std::ops::Range<u64>) {
-    let day = today().minus(back).to_string();
-    let file = backend.folder.path().join(format!("{day}.parquet"));
-    write_users(&file, users);
-    let input = file.display().to_string();
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
-}
-
 fn ready(backend: &Backend, more: &[&str]) -> Daemon {
-    build(backend, 1, 0..1_000);
+    Publisher::days_ago(backend, 1).users(0..1_000).publish();
     Daemon::ready(backend, more)
 }
 
@@ -280,7 +272,7 @@ fn a_filter_that_is_named_twice_is_served_once() {
 #[test]
 fn absurd_values_are_refused_where_they_are_read() {
     let backend = Backend::local();
-    build(&backend, 1, 0..100);
+    Publisher::days_ago(&backend, 1).users(0..100).publish();
     let file = backend.folder.path().join("bloomsday.toml");
     let config = file.display().to_string();
     let serve = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--config", &config];

@@ -1,20 +1,19 @@
 //! `--memory` is a budget for all that a build holds, and `plan` foretells what a day takes.
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::input::write_users;
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const FILES: u64 = 20;
 const USERS_A_FILE: u64 = 500_000;
 
-/// Builds, and gives the report and the most memory that it took.
+/// Builds the folder `input`. Returns the report and the most memory that the build took.
 fn build(backend: &Backend, more: &[&str]) -> (Value, u64) {
-    let (day, input) = (today().to_string(), backend.folder.path().join("input"));
-    let input = input.display().to_string();
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    let (run, most) = backend.bloomsday(&[&words[..], more].concat()).weigh();
+    let input = backend.folder.path().join("input");
+    let (run, most) = Publisher::days_ago(backend, 0).input(input).with(more).prepare().weigh();
     (run.expect(0).json(), most)
 }
 

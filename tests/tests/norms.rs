@@ -11,21 +11,18 @@ use std::path::Path;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::{Bloomsday, Run};
+use bloomsday_tests::publisher::Publisher;
 use objects::{objects, put};
 use serde_json::Value;
 
 /// Prepares a build of the day `back` days ago from so many users, in so many files.
 fn prepare(backend: &Backend, back: u32, users: u64, files: u64, more: &[&str]) -> Bloomsday {
-    let day = today().minus(back).to_string();
     let folder = backend.folder.path().join(format!("in-{back}-{users}-{files}"));
     for file in 0..files {
         let range = users * file / files..users * (file + 1) / files;
         write_users(&folder.join(format!("part-{file:03}.parquet")), range);
     }
-    let input = folder.display().to_string();
-    let mut words = vec!["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    words.extend(more);
-    backend.bloomsday(&words)
+    Publisher::days_ago(backend, back).input(folder).with(more).prepare()
 }
 
 fn build(backend: &Backend, back: u32, users: u64) -> Run {

@@ -8,24 +8,22 @@ use std::time::{Duration, SystemTime};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::program::Run;
+use bloomsday_tests::input::{today, user};
+use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
 
 const MARKER: &str = "rt/store.json";
 
-fn words(backend: &Backend, back: u32, users: u64) -> Vec<String> {
-    let folder = backend.folder.path().join(format!("in-{users}"));
-    if !folder.exists() {
-        write_users(&folder.join("a.parquet"), 0..users);
-    }
-    let (day, input) = (today().minus(back).to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    words.map(str::to_owned).into()
+/// A build of the day `back` days ago, from the first users.
+fn build(backend: &Backend, back: u32, users: u64) -> Publisher<'_> {
+    Publisher::days_ago(backend, back).users(0..users)
 }
 
-fn build(backend: &Backend, back: u32, users: u64) -> Run {
-    backend.bloomsday(&words(backend, back, users)).run()
+/// Builds yesterday and today.
+fn build_two_days(backend: &Backend) {
+    for back in [1, 0] {
+        build(backend, back, 1_000 + u64::from(back)).publish();
+    }
 }
 
 /// The same store, told something else about its pointers.
@@ -41,14 +39,11 @@ fn told(backend: &Backend, pointers: Option<&Redis>) -> Backend {
 #[track_caller]
 fn refused(backend: &Backend, remedy: &[&str]) {
     let (day, before) = (today().to_string(), today().minus(1).to_string());
-    let build = words(backend, 0, 1_100);
-    let build: Vec<&str> = build.iter().map(String::as_str).collect();
-    let dry = [&build[..], &["--dry-run"]].concat();
+    let other = || build(backend, 0, 1_100);
+    let builds = [other().prepare(), other().with(&["--dry-run"]).prepare()];
     let serve = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    for words in [
-        &build[..],
-        &dry,
-        &["repoint", "rt", &day, "--to", &before],
+    let others = [
+        &["repoint", "rt", &day, "--to", &before][..],
         &["repoint", "rt", &day, "--to", &before, "--dry-run"],
         &["pin", "rt", "--to", &before],
         &["unpin", "rt"],
@@ -60,10 +55,9 @@ fn refused(backend: &Backend, remedy: &[&str]) {
         &["prune"],
         &["prune", "rt", "--dry-run"],
         &serve,
-    ] {
-        let run = backend.bloomsday(words).run();
-        assert_eq!(run.code, 2, "{words:?}: {}{}", run.stdout, run.stderr);
-        run.complains(&[MARKER]).complains(remedy);
+    ];
+    for command in builds.into_iter().chain(others.map(|words| backend.bloomsday(words))) {
+        command.run().expect(2).complains(&[MARKER]).complains(remedy);
     }
 }
 
@@ -72,9 +66,7 @@ fn refused(backend: &Backend, remedy: &[&str]) {
 fn a_store_that_holds_its_pointers_refuses_a_redis_on_every_kind_of_store() {
     let (azure, redis) = (Azure::start(), Redis::start());
     for backend in [Backend::local(), Backend::s3(), azure.backend("marked")] {
-        for back in [1, 0] {
-            build(&backend, back, 1_000 + u64::from(back)).expect(0);
-        }
+        build_two_days(&backend);
         let other = told(&backend, Some(&redis));
         refused(&other, &["BLOOMSDAY_POINTERS", "in the store"]);
         assert_eq!(redis.ask(&["DBSIZE"]), ":0\r\n");
@@ -89,9 +81,7 @@ fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store
     for backend in [Backend::local(), Backend::s3(), azure.backend("elsewhere")] {
         redis.ask(&["FLUSHALL"]);
         let with = told(&backend, Some(&redis));
-        for back in [1, 0] {
-            build(&with, back, 1_000 + u64::from(back)).expect(0);
-        }
+        build_two_days(&with);
         refused(&backend, &["pointers = \"redis://", "{filter}_{day:%Y%m%d}"]);
         let status = with.bloomsday(&["status", "rt"]).run().expect(0).json();
         assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
@@ -107,7 +97,7 @@ fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store
 fn another_key_template_is_another_place() {
     let redis = Redis::start();
     let backend = told(&Backend::local(), Some(&redis));
-    build(&backend, 0, 1_000).expect(0);
+    build(&backend, 0, 1_000).publish();
     let config = backend.folder.path().join("other.toml");
     fs::write(&config, "pointers_key = \"prod/{filter}/{day}\"\n").unwrap();
     let words = ["status", "rt", "--config", config.to_str().unwrap()];
@@ -120,24 +110,22 @@ fn a_store_without_a_marker_goes_on_and_gets_one() {
     for backend in Backend::all() {
         let marked = || backend.read(MARKER).map(|bytes| String::from_utf8(bytes).unwrap());
         let (day, before) = (today().to_string(), today().minus(1).to_string());
-        for back in [1, 0] {
-            build(&backend, back, 1_000 + u64::from(back)).expect(0);
-        }
+        build_two_days(&backend);
         let marker = marked().expect("the first build leaves a marker");
         assert!(marker.contains("\"pointers\": \"store\""), "{marker}");
         // Of an older version's store, or of one that was copied without.
-        for words in [
-            words(&backend, 0, 1_000),
-            words(&backend, 0, 1_200),
-            ["repoint", "rt", &day, "--to", &before].map(str::to_owned).into(),
-            ["pin", "rt", "--to", &before].map(str::to_owned).into(),
+        for (name, command) in [
+            ("the same build", build(&backend, 0, 1_000).prepare()),
+            ("another build", build(&backend, 0, 1_200).prepare()),
+            ("repoint", backend.bloomsday(&["repoint", "rt", &day, "--to", &before])),
+            ("pin", backend.bloomsday(&["pin", "rt", "--to", &before])),
         ] {
             backend.remove(MARKER);
             backend.bloomsday(&["status", "rt"]).run().expect(0);
             backend.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
             assert_eq!(marked(), None, "reading leaves nothing");
-            backend.bloomsday(&words).run().expect(0);
-            assert_eq!(marked().as_ref(), Some(&marker), "{words:?}");
+            command.run().expect(0);
+            assert_eq!(marked().as_ref(), Some(&marker), "{name}");
         }
         let filters = backend.bloomsday(&["status"]).run().expect(0).stdout;
         assert_eq!(filters.lines().count(), 1, "the marker is taken for a filter: {filters}");
@@ -149,23 +137,21 @@ fn a_store_without_a_marker_goes_on_and_gets_one() {
 fn a_command_without_the_setting_does_not_mark_a_store_it_knows_nothing_of() {
     let redis = Redis::start();
     let backend = told(&Backend::local(), Some(&redis));
-    for back in [1, 0] {
-        build(&backend, back, 1_000 + u64::from(back)).expect(0);
-    }
+    build_two_days(&backend);
     backend.remove(MARKER);
     let (day, before) = (today().to_string(), today().minus(1).to_string());
     let words = ["repoint", "rt", &day, "--to", &before];
     let repointed = told(&backend, None).bloomsday(&words).run().expect(0);
     repointed.complains(&["not one pointer"]);
     assert_eq!(backend.read(MARKER), None);
-    build(&backend, 0, 1_200).expect(0);
+    build(&backend, 0, 1_200).publish();
     assert!(String::from_utf8(backend.read(MARKER).unwrap()).unwrap().contains("redis"));
 }
 
 #[test]
 fn a_marker_that_cannot_be_understood_stops_everybody() {
     let backend = Backend::local();
-    build(&backend, 0, 1_000).expect(0);
+    build(&backend, 0, 1_000).publish();
     for marker in ["", "{}", "{\"pointers\": \"etcd\"}", "half a li"] {
         backend.write(MARKER, marker.as_bytes());
         let refused = backend.bloomsday(&["status", "rt"]).run().expect(2);
@@ -178,9 +164,7 @@ fn a_marker_that_cannot_be_understood_stops_everybody() {
 fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
     let redis = Redis::start();
     let backend = Backend::local();
-    for back in [1, 0] {
-        build(&backend, back, 1_000 + u64::from(back)).expect(0);
-    }
+    build_two_days(&backend);
     let moved = told(&backend, Some(&redis));
     for back in [1, 0] {
         let day = today().minus(back);
@@ -190,7 +174,7 @@ fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
     }
     moved.bloomsday(&["status", "rt"]).run().expect(2).complains(&["delete rt/store.json"]);
     backend.remove(MARKER);
-    assert_eq!(build(&moved, 0, 1_000).expect(0).json()["outcome"], "unchanged");
+    assert_eq!(build(&moved, 0, 1_000).run().expect(0).json()["outcome"], "unchanged");
     refused(&backend, &["pointers = \"redis://"]);
     moved.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
 }
@@ -200,11 +184,11 @@ fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
 fn a_running_server_keeps_what_answers_once_the_store_disagrees() {
     let redis = Redis::start();
     let backend = Backend::local();
-    build(&backend, 1, 1_001).expect(0);
+    build(&backend, 1, 1_001).publish();
     let daemon = Daemon::ready(&backend, &[]);
     let digest = daemon.status()["digest"].clone();
     backend.remove(MARKER);
-    build(&told(&backend, Some(&redis)), 0, 1_200).expect(0);
+    build(&told(&backend, Some(&redis)), 0, 1_200).publish();
     let other = r#"{"pointers": "redis", "key": "{filter}_{day:%Y%m%d}"}"#;
     backend.write(MARKER, other.as_bytes());
     let (code, said) = daemon.reload("");
@@ -238,9 +222,7 @@ fn prune_without_one_pointer_deletes_no_blob() {
         // Nothing there, nothing to refuse.
         fs::create_dir_all(Path::new(&backend.store).join("rt")).unwrap();
         backend.bloomsday(&["prune", "rt"]).run().expect(0);
-        for back in [1, 0] {
-            build(&backend, back, 1_000 + u64::from(back)).expect(0);
-        }
+        build_two_days(&backend);
         let blobs = age(&backend, 20);
         match with_redis {
             // Redis came back empty.
@@ -258,7 +240,7 @@ fn prune_without_one_pointer_deletes_no_blob() {
             assert_eq!(age(&backend, 20), blobs);
         }
         // With a pointer again, what nothing names goes.
-        build(&backend, 0, 1_300).expect(0);
+        build(&backend, 0, 1_300).publish();
         backend.bloomsday(&["prune", "rt"]).run().expect(0);
         assert_eq!(age(&backend, 20), 1);
     }

@@ -8,6 +8,7 @@ use std::fs;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::program::{Run, bloomsday};
+use bloomsday_tests::publisher::Publisher;
 use objects::{objects, put};
 use serde_json::Value;
 
@@ -25,10 +26,7 @@ fn input(backend: &Backend, back: u32, users: std::ops::Range<u64>) -> String {
 }
 
 fn build(backend: &Backend, back: u32, input: &str, more: &[&str]) -> Run {
-    let day = today().minus(back).to_string();
-    let mut words = vec!["build", "rt", "--day", &day, "--input", input, "--column", "device_id"];
-    words.extend(more);
-    backend.bloomsday(&words).run()
+    Publisher::days_ago(backend, back).input(input).with(more).run()
 }
 
 fn is_held(backend: &Backend, id: u64) -> bool {
