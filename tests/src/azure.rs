@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::backend::{Backend, free_port};
 
-/// A running server; dropped, it is killed.
+/// A running server. A drop kills it.
 pub struct Azure {
     process: Child,
     url: String,
@@ -49,7 +49,7 @@ impl Azure {
         Backend { store: backend.store.clone(), env, folder }
     }
 
-    /// A store in a container of its own.
+    /// A store in a new container.
     pub fn backend(&self, container: &str) -> Backend {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/azure_container.py");
         let account = format!("{}/devstoreaccount1", self.url);
@@ -67,7 +67,7 @@ impl Azure {
 
 impl Drop for Azure {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

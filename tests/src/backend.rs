@@ -10,13 +10,13 @@ use tempfile::TempDir;
 use crate::INTEGRATION;
 use crate::program::{Bloomsday, bloomsday};
 
-/// A store of its own for one test.
+/// The store of one test.
 pub struct Backend {
     /// Its address, for `--store`.
     pub store: String,
-    /// What reaches it.
+    /// The environment variables with its credentials.
     pub env: Vec<(&'static str, String)>,
-    /// Kept so that a local store lives as long as its test; also room for input.
+    /// Deleted with this value, and a local store with it; also a place for input.
     pub folder: TempDir,
 }
 
@@ -69,7 +69,7 @@ impl Backend {
     }
 }
 
-/// What lies in a local store or in S3, past the program: as a person with `cp` or the bucket's own tools.
+/// Objects in a local store or in S3 without the program, as with `cp` or the bucket's own tools.
 impl Backend {
     /// The bytes at a key, if there is anything.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
@@ -108,7 +108,7 @@ impl Backend {
     }
 }
 
-/// Moto wants to see who asks, and believes anybody.
+/// Moto requires credentials, and accepts any.
 const ANYBODY: &str = "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/s3/aws4_request, \
                        SignedHeaders=host, Signature=none";
 

@@ -16,7 +16,7 @@ pub fn id(n: u64) -> [u8; 8] {
     n.to_le_bytes()
 }
 
-/// A filter and what its blob says of it.
+/// A filter with the header of its blob.
 pub struct TestBlob {
     /// The blob's header.
     pub header: Header,
@@ -85,7 +85,7 @@ impl TestBlob {
     }
 }
 
-/// Bytes where a fetch would have put them.
+/// The bytes in a buffer, as after a fetch.
 pub fn buffer(bytes: &[u8]) -> Buffer {
     let mut buffer = Buffer::zeroed(bytes.len()).expect("memory");
     buffer.copy_from_slice(bytes);

@@ -12,14 +12,14 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The name under which WebDriver hands out elements.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A browser; dropped, it is closed.
+/// A browser. A drop closes it.
 pub struct Browser {
     driver: Child,
     session: String,
 }
 
 impl Browser {
-    /// Opens one, with a window of this size; `dark` as a person's system would ask for it.
+    /// Opens one, with a window of this size; `dark` is the colour scheme that the system prefers.
     pub fn open(width: u32, height: u32, dark: bool) -> Browser {
         let mut driver = Command::new("chromedriver")
             .arg("--port=0")
@@ -62,7 +62,7 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
-    /// Runs a script in the page; what it returns.
+    /// Runs a script in the page. Returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({ "script": script, "args": [] }))
     }

@@ -29,14 +29,14 @@ impl Campaign {
         Campaign { name: name.to_owned(), began: Instant::now() }
     }
 
-    /// Prints how large it was and what came of it. A campaign that fails panics before.
+    /// Prints its size and its result. A campaign that fails panics before.
     pub fn held(self, size: &str, result: &str) {
         let Campaign { name, began } = self;
         println!("CAMPAIGN {name} | {size} | {result} | {:.0}", began.elapsed().as_secs_f64());
     }
 }
 
-/// Does `work` for `0..count` on so many threads, each taking the next number when it is free.
+/// Runs `work` for `0..count` on this many threads; a free thread takes the next number.
 pub fn on_threads(threads: u64, count: u64, work: impl Fn(u64) + Sync) {
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -59,7 +59,8 @@ pub fn on_threads(threads: u64, count: u64, work: impl Fn(u64) + Sync) {
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// Starts from `BLOOMSDAY_SEED`, else from the clock, and prints the seed: a failed test shows it.
+    /// Starts from `BLOOMSDAY_SEED`, else from the clock, and prints the seed, so that the output
+    /// of a failed test has it.
     pub fn new() -> Random {
         let given = std::env::var("BLOOMSDAY_SEED").ok();
         let seed = given.map_or_else(
@@ -70,7 +71,7 @@ impl Random {
         Random(SplitMix64::new(seed))
     }
 
-    /// Numbers of their own for one of several threads or cases.
+    /// Independent numbers for one of several threads or cases.
     pub fn branch(&self, n: u64) -> Random {
         Random(SplitMix64::new(self.clone().draw() ^ mix64(n)))
     }

@@ -1,4 +1,4 @@
-//! Runs `bloomsday serve` and asks it over HTTP.
+//! Runs `bloomsday serve` and sends it requests over HTTP.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,18 +13,18 @@ use crate::backend::Backend;
 /// How long an event may take before the test fails: long, because machines are slow at times.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running daemon; dropped, it is killed.
+/// A running daemon. A drop kills it.
 pub struct Daemon {
     process: Child,
-    /// Where questions are answered.
+    /// The address for lookups.
     pub public: String,
-    /// Where reloads are asked for.
+    /// The address for reloads.
     pub admin: String,
     /// The host and port for Redis clients, with `--resp`.
     pub resp: Option<String>,
 }
 
-/// What an HTTP call answered.
+/// An HTTP response.
 pub struct Answer {
     /// The status.
     pub status: u16,
@@ -79,7 +79,7 @@ impl Daemon {
         Daemon { process, public: url("listen"), admin: url("admin"), resp }
     }
 
-    /// Starts it and waits until every filter answers.
+    /// Starts it and waits until every filter is loaded.
     pub fn ready(backend: &Backend, more: &[&str]) -> Daemon {
         let daemon = Daemon::start(backend, more);
         daemon.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
@@ -130,7 +130,7 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("no {line} in\n{metrics}"))
     }
 
-    /// Whether `id` is answered "yes".
+    /// Whether the filter contains `id`.
     pub fn contains(&self, id: &str) -> bool {
         let answer = self.get(&format!("/v1/filters/rt/ids/{id}"));
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -138,7 +138,7 @@ impl Daemon {
         answer["contains"].as_bool().expect("contains is true or false")
     }
 
-    /// Waits until something holds.
+    /// Waits until `holds` returns true.
     #[track_caller]
     pub fn until(&self, what: &str, holds: impl Fn(&Daemon) -> bool) {
         let start = Instant::now();
@@ -160,7 +160,7 @@ impl Daemon {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Waits for its end; the exit status.
+    /// Waits for its end. Returns the exit status.
     pub fn wait(mut self) -> i32 {
         self.process.wait().expect("the daemon can be waited for").code().unwrap_or(-1)
     }
@@ -168,7 +168,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -184,6 +184,6 @@ fn read(mut answer: ureq::http::Response<ureq::Body>) -> Answer {
             .with_config()
             .limit(256 << 20)
             .read_to_string()
-            .expect("the body arrives whole"),
+            .expect("the body arrives complete"),
     }
 }

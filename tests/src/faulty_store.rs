@@ -1,5 +1,5 @@
-//! [`FaultyStore`]: a store that fails, delays, cuts bodies short, tears uploads, or does what it was asked and
-//! then reports an error, at the `n`th call.
+//! [`FaultyStore`]: a store that at the `n`th call fails, delays, cuts a body short, stores half an
+//! upload, or does the call and reports an error.
 //!
 //! The only place outside `common/src/store` that names object_store, so that tests need not.
 
@@ -20,31 +20,31 @@ use object_store::{
     PutResult, Result, UploadPart,
 };
 
-/// How long a late answer takes.
+/// How long a late response takes.
 const LATE: Duration = Duration::from_millis(20);
 
 /// What the store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is done, and an error says so: a 503, a reset connection.
+    /// Nothing is done, and an error is reported: a 503, a reset connection.
     Down,
-    /// Nothing is written, and an error says so; reading goes on: a quota, a disk that is full.
+    /// Nothing is written, and an error is reported; reads succeed: a quota, a full disk.
     Full,
     /// Nothing is done for lack of rights: a 403.
     Forbidden,
     /// "There is nothing there", though there is: a 404.
     Missing,
-    /// Right, but late.
+    /// The call succeeds, but late.
     Late,
-    /// No answer at all.
+    /// No response at all.
     Silent,
-    /// The body ends half-way, and nothing says so.
+    /// The body ends half-way, without an error.
     Short,
     /// The body breaks off half-way with an error.
     Broken,
-    /// It is done, and an error is reported: a time-out, a lost answer.
+    /// The call is done, and an error is reported: a time-out, a lost response.
     Unsaid,
-    /// A write is done, and a failed condition is reported: what a client's own retry gets to see.
+    /// A write is done, and a failed condition is reported: as a client's own retry receives it.
     Conflict,
     /// A write is not done, and a failed condition is reported, though the condition holds: S3's 409.
     Refused,
@@ -72,8 +72,8 @@ impl Fault {
         Fault::Replaced,
     ];
 
-    /// Whether the fault can befall such a call at all; others are not counted.
-    fn befalls(self, call: Call, path: &Path) -> bool {
+    /// Whether the fault applies to such a call; other calls are not counted.
+    fn applies_to(self, call: Call, path: &Path) -> bool {
         match self {
             Fault::Down | Fault::Forbidden | Fault::Late | Fault::Silent => true,
             Fault::Full => !matches!(call, Call::Get | Call::Head | Call::List),
@@ -104,7 +104,7 @@ enum Call {
     Copy,
 }
 
-/// A store in memory that lies when it is told to.
+/// A store in memory with faults that a test sets.
 #[derive(Clone)]
 pub struct FaultyStore {
     inner: Arc<InMemory>,
@@ -114,13 +114,13 @@ pub struct FaultyStore {
 #[derive(Default)]
 struct Plan {
     fault: Option<Fault>,
-    /// The first call that it befalls, and how many.
+    /// The first call that fails, and how many do.
     at: u64,
     times: u64,
     /// Only calls on a key that contains this.
     only: &'static str,
     calls: u64,
-    befell: Vec<String>,
+    failed: Vec<String>,
 }
 
 impl Default for FaultyStore {
@@ -134,26 +134,27 @@ impl FaultyStore {
         FaultyStore { inner: Arc::new(inner), plan: Arc::default() }
     }
 
-    /// A copy of everything stored, honest until told otherwise.
+    /// A copy of everything stored, without a fault.
     pub fn fork(&self) -> FaultyStore {
         FaultyStore::over(self.inner.fork())
     }
 
-    /// From now on the calls `at`, `at + 1`, … of those the fault can befall go wrong, `times` of them.
-    pub fn lie(&self, fault: Fault, at: u64, times: u64) {
-        self.lie_about("", fault, at, times);
+    /// From now on `times` calls fail: those with the numbers `at`, `at + 1`, … of the calls to
+    /// which the fault applies.
+    pub fn set_fault(&self, fault: Fault, at: u64, times: u64) {
+        self.set_fault_of("", fault, at, times);
     }
 
-    /// [`FaultyStore::lie`], but only calls on keys that contain `only` count.
-    pub fn lie_about(&self, only: &'static str, fault: Fault, at: u64, times: u64) {
+    /// [`FaultyStore::set_fault`], but only calls on keys that contain `only` count.
+    pub fn set_fault_of(&self, only: &'static str, fault: Fault, at: u64, times: u64) {
         let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
         *plan = Plan { fault: Some(fault), at, times, only, ..Plan::default() };
     }
 
-    /// Honest from now on. Returns the calls that went wrong.
-    pub fn repent(&self) -> Vec<String> {
+    /// Removes the fault. Returns the calls that failed.
+    pub fn clear_fault(&self) -> Vec<String> {
         let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
-        std::mem::take(&mut *plan).befell
+        std::mem::take(&mut *plan).failed
     }
 
     /// The store as the code under test sees it.
@@ -161,22 +162,22 @@ impl FaultyStore {
         Store::over(Arc::new(self.clone()), "liar://store")
     }
 
-    /// What really lies at a key, whatever the plan.
+    /// What is stored at a key, whatever the plan.
     pub async fn stored(&self, key: &str) -> Option<Bytes> {
         let got = self.inner.get(&Path::from(key)).await.ok()?;
         Some(got.bytes().await.expect("memory is readable"))
     }
 
-    /// Puts something there, past the plan.
+    /// Stores an object, whatever the plan.
     pub async fn place(&self, key: &str, bytes: Bytes) {
         self.inner.put(&Path::from(key), bytes.into()).await.expect("memory takes it");
     }
 
-    /// Whether this call goes wrong, and how.
+    /// The fault of this call, if it has one.
     fn strikes(&self, call: Call, path: &Path) -> Option<Fault> {
         let mut plan = self.plan.lock().expect("no test panics while it holds the plan");
         let fault = plan.fault?;
-        if !fault.befalls(call, path) || !path.as_ref().contains(plan.only) {
+        if !fault.applies_to(call, path) || !path.as_ref().contains(plan.only) {
             return None;
         }
         let turn = plan.calls;
@@ -184,7 +185,7 @@ impl FaultyStore {
         if turn < plan.at || turn - plan.at >= plan.times {
             return None;
         }
-        plan.befell.push(format!("{call:?} {path}"));
+        plan.failed.push(format!("{call:?} {path}"));
         Some(fault)
     }
 
@@ -273,8 +274,8 @@ impl ObjectStore for FaultyStore {
         let GetResult { meta, range, attributes, extensions, .. } = &got;
         let (meta, range) = (meta.clone(), range.clone());
         let (attributes, extensions) = (attributes.clone(), extensions.clone());
-        let whole = got.bytes().await?;
-        let mut body = vec![Ok(whole.slice(..whole.len() / 2))];
+        let full = got.bytes().await?;
+        let mut body = vec![Ok(full.slice(..full.len() / 2))];
         if fault == Some(Fault::Broken) {
             body.push(Err(down()));
         }

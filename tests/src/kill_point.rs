@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a program may take to get somewhere.
+/// How long a program may take to reach a place.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A running program whose stderr is read.
@@ -35,13 +35,13 @@ impl KillableRun {
         KillableRun { process, lines, said: String::new() }
     }
 
-    /// Waits until it stands still at the place; false when it ended before.
+    /// Waits until it pauses at the place. Returns false if it ended before.
     #[track_caller]
     pub fn paused(&mut self) -> bool {
         self.says("paused at ")
     }
 
-    /// Waits until it has written a line with `text` to stderr; false when it ended before.
+    /// Waits until it has written a line with `text` to stderr. Returns false if it ended before.
     #[track_caller]
     pub fn says(&mut self, text: &str) -> bool {
         loop {
@@ -66,17 +66,17 @@ impl KillableRun {
         while self.says("") {}
     }
 
-    /// Its process.
+    /// Its process ID.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// What it has written to stderr so far, as far as it was waited for.
+    /// The lines of stderr that have been read so far.
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// Lets it run to its end; the exit status.
+    /// Waits for its end. Returns the exit status.
     pub fn wait(mut self) -> Option<i32> {
         self.process.wait().expect("the program can be waited for").code()
     }
@@ -85,7 +85,7 @@ impl KillableRun {
 impl Drop for KillableRun {
     /// `kill -9`.
     fn drop(&mut self) {
-        // Already ended is as good.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

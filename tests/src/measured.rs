@@ -1,4 +1,4 @@
-//! A build in a process with a limit on its memory, and what it took.
+//! Runs a build in a process with a memory limit, and measures its memory.
 
 use std::fs;
 use std::io::Read;
@@ -9,29 +9,29 @@ use crate::backend::Backend;
 use crate::program::high_water;
 use crate::publisher::Publisher;
 
-/// Every address the process may have, set with `ulimit -v`: a build that asks for more is refused it.
-/// Threads and the allocator's arenas take addresses that are never touched, so this is a wide bound.
-const MOST_KIB: u64 = 3 << 20;
+/// The limit of the address space, set with `ulimit -v`: a larger allocation fails. Threads and the
+/// allocator's arenas reserve addresses that are never touched, so this is a wide bound.
+const MAX_KIB: u64 = 3 << 20;
 
 /// How a build ended.
 pub struct Measured {
-    /// Its exit status; none if a signal ended it.
+    /// Its exit status; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Its report.
     pub stdout: String,
-    /// What it complained of.
+    /// Its errors and warnings.
     pub stderr: String,
-    /// The most memory really touched, as the system counted it.
+    /// The most memory that it touched, as the kernel counted it.
     pub touched_kib: u64,
 }
 
-/// Builds the column `id` of a file with so much `--memory`, without publishing.
+/// Builds from the column `id` of a file with this `--memory`, without publishing.
 pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
     fs::create_dir_all(&backend.store).expect("a folder");
     let limits = ["--memory", memory, "--threads", "1", "--dry-run"];
     let build = Publisher::days_ago(backend, 0).input(file).column("id").with(&limits);
     let plain = build.prepare().into_command();
-    let script = format!("ulimit -v {MOST_KIB}; exec \"$0\" \"$@\"");
+    let script = format!("ulimit -v {MAX_KIB}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).arg(plain.get_program()).args(plain.get_args());
     for (name, value) in plain.get_envs() {
@@ -44,7 +44,7 @@ pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
     let mut child = command.stderr(Stdio::piped()).spawn().expect("a shell");
     let process = child.id();
     let watcher = std::thread::spawn(move || {
-        // The kernel keeps the peak itself, so that looking now and then is enough.
+        // The kernel records the peak, so reading it from time to time is enough.
         let mut touched = 0;
         while let Some(bytes) = high_water(process) {
             touched = bytes >> 10;
@@ -53,7 +53,7 @@ pub fn build(backend: &Backend, file: &Path, memory: &str) -> Measured {
         touched
     });
     let (mut stdout, mut stderr) = (String::new(), String::new());
-    // A report has a few kilobytes, which its pipe holds.
+    // A report has a few kilobytes, which fit into its pipe.
     let mut errors = child.stderr.take().expect("it is piped");
     errors.read_to_string(&mut stderr).expect("text");
     let mut report = child.stdout.take().expect("it is piped");

@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use crate::backend::free_port;
 
-/// How long it may take to listen.
+/// How long it may take to start.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running server; dropped, it is killed.
+/// A running server. A drop kills it.
 pub struct Nginx {
     process: Child,
     port: u16,

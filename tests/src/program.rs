@@ -1,4 +1,4 @@
-//! Runs the program once and keeps what it said.
+//! Runs the program once and keeps its output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ const DEADLINE: Duration = Duration::from_secs(600);
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        // Tests run in target/PROFILE/deps; the program lies one folder up. Built as the whole
-        // workspace is, so that nothing is compiled twice with other features.
+        // Tests run in target/PROFILE/deps; the program is one folder up. The complete workspace is
+        // built, so that nothing is compiled twice with other features.
         let deps = std::env::current_exe().expect("a test has a path");
         let folder =
             deps.ancestors().nth(2).expect("a test lies in target/PROFILE/deps").to_owned();
@@ -32,7 +32,7 @@ pub fn path() -> &'static Path {
             "--bin",
             "bloomsday",
         ]);
-        // Where it lies already, whoever named another folder for what is built.
+        // The folder of this test, even if the environment names another target folder.
         build.arg("--target-dir").arg(folder.parent().expect("it is target/PROFILE"));
         if folder.ends_with("release") {
             build.arg("--release");
@@ -43,7 +43,7 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// What one run said.
+/// The output of one run.
 pub struct Run {
     /// The exit status.
     pub code: i32,
@@ -54,7 +54,7 @@ pub struct Run {
     line: String,
 }
 
-/// A run to be.
+/// A prepared run.
 pub struct Bloomsday {
     command: Command,
     line: String,
@@ -91,7 +91,7 @@ impl Bloomsday {
         self
     }
 
-    /// Gives it something to read.
+    /// Sets its standard input.
     pub fn stdin(mut self, bytes: &[u8]) -> Bloomsday {
         self.stdin = bytes.to_vec();
         self
@@ -99,24 +99,24 @@ impl Bloomsday {
 
     /// Runs it to its end.
     pub fn run(self) -> Run {
-        self.run_beside(|_| ())
+        self.run_watched(|_| ())
     }
 
-    /// Runs it to its end, and gives the most memory that it ever had, in bytes.
-    pub fn weigh(self) -> (Run, u64) {
+    /// Runs it to its end. Also returns its peak memory in bytes.
+    pub fn run_measured(self) -> (Run, u64) {
         let most = Arc::new(AtomicU64::new(0));
-        let seen = Arc::clone(&most);
-        let run = self.run_beside(move |process| {
-            // It only grows, so the last look before the end counts.
+        let peak = Arc::clone(&most);
+        let run = self.run_watched(move |process| {
+            // It only grows, so the last read before the end counts.
             while let Some(bytes) = high_water(process) {
-                seen.store(bytes, Ordering::Relaxed);
+                peak.store(bytes, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
         (run, most.load(Ordering::Relaxed))
     }
 
-    fn run_beside(self, watch: impl FnOnce(u32) + Send + 'static) -> Run {
+    fn run_watched(self, watch: impl FnOnce(u32) + Send + 'static) -> Run {
         let Bloomsday { mut command, line, stdin } = self;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{line}: {e}"));
@@ -131,14 +131,14 @@ impl Bloomsday {
             panic!("{line} still runs after {} s", DEADLINE.as_secs())
         });
         let Output { status, stdout, stderr } = end.expect("the program can be waited for");
-        // A program that did not read everything has its reasons.
+        // The program need not read all of its input.
         let _ = writer.join().expect("writing does not panic");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         let code = status.code().unwrap_or_else(|| panic!("{line} was killed: {status}"));
         Run { code, stdout: text(&stdout), stderr: text(&stderr), line }
     }
 
-    /// The command itself, for a test that wants to run it otherwise.
+    /// The command itself, for a test that runs it in another way.
     pub fn into_command(self) -> Command {
         self.command
     }
@@ -161,7 +161,7 @@ impl Run {
         self
     }
 
-    /// Fails the test unless its complaint contains every one of `parts`.
+    /// Fails the test unless stderr contains every one of `parts`.
     #[track_caller]
     pub fn complains(self, parts: &[&str]) -> Run {
         for part in parts {

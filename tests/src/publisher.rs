@@ -1,4 +1,4 @@
-//! [`Publisher`]: `bloomsday build` with input of its own.
+//! [`Publisher`]: runs `bloomsday build` on generated input.
 
 use std::fmt::Display;
 use std::ops::Range;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::backend::free_port;
 
-/// A running server; dropped, it is killed.
+/// A running server. A drop kills it.
 pub struct Redis {
     process: Option<Child>,
     port: u16,
@@ -54,13 +54,13 @@ impl Redis {
         }
     }
 
-    /// Stops it from answering, with its connections open; [`Redis::go_on`] lets it answer again.
+    /// Suspends it, with its connections open, until [`Redis::resume`].
     pub fn hang(&self) {
         self.signal("-STOP");
     }
 
     /// Ends a [`Redis::hang`].
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.signal("-CONT");
     }
 
@@ -75,8 +75,8 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Runs one command, as `redis-cli` would, and gives back the raw answer.
-    pub fn ask(&self, words: &[&str]) -> String {
+    /// Runs one command, as `redis-cli` does. Returns the raw response.
+    pub fn command(&self, words: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("Redis listens");
         let mut request = format!("*{}\r\n", words.len());
         for word in words {
@@ -84,15 +84,15 @@ impl Redis {
         }
         request += "*1\r\n$4\r\nQUIT\r\n";
         stream.write_all(request.as_bytes()).expect("Redis reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("Redis answers");
-        answer.strip_suffix("+OK\r\n").unwrap_or(&answer).to_owned()
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("Redis answers");
+        response.strip_suffix("+OK\r\n").unwrap_or(&response).to_owned()
     }
 
     /// The value of a key that is there.
     pub fn get(&self, key: &str) -> String {
-        let answer = self.ask(&["GET", key]);
-        let (_, value) = answer.split_once("\r\n").expect("a bulk string");
+        let response = self.command(&["GET", key]);
+        let (_, value) = response.split_once("\r\n").expect("a bulk string");
         value.strip_suffix("\r\n").expect("a bulk string").to_owned()
     }
 }

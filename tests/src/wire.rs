@@ -1,29 +1,29 @@
-//! HTTP as it goes over the wire: for requests that no proper client would send, and for very many.
+//! Raw HTTP: for requests that an HTTP client does not send, and for very many.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a server may say nothing before the test fails.
+/// How long a server may send nothing before the test fails.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Sends these very bytes to an address or a URL, and gives what came until the connection ended: so the
-/// last request should ask for that.
+/// Sends exactly these bytes to an address or a URL. Returns everything received until the
+/// connection ends, so the last request should have `Connection: close`.
 ///
 /// # Panics
-/// When the server neither answers nor ends the connection.
+/// When the server neither responds nor ends the connection.
 pub fn exchange(to: &str, request: &[u8]) -> String {
     let address = to.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(SILENCE)).expect("a time limit");
     let mut writing = stream.try_clone().expect("a second handle");
     std::thread::scope(|scope| {
-        // Beside the reading: a server stops reading when nobody takes its answers. One that has seen
-        // enough need not read the rest.
+        // Writes and reads at the same time: a server stops reading when nobody reads its
+        // responses. A server that refuses a request need not read the rest.
         scope.spawn(move || drop(writing.write_all(request)));
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the server ends the connection");
-        String::from_utf8_lossy(&answer).into_owned()
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).expect("the server ends the connection");
+        String::from_utf8_lossy(&response).into_owned()
     })
 }
 
@@ -43,8 +43,8 @@ pub fn request(to: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> 
     exchange(address, format!("{head}\r\n").as_bytes())
 }
 
-/// The status of an answer.
-pub fn status(answer: &str) -> u16 {
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.unwrap_or_else(|| panic!("no status in {answer:?}"))
+/// The status of a response.
+pub fn status(response: &str) -> u16 {
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.unwrap_or_else(|| panic!("no status in {response:?}"))
 }

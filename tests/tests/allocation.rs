@@ -1,11 +1,11 @@
-//! A question allocates nothing, sampled or not.
+//! A lookup allocates nothing, sampled or not.
 
 use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 
 #[test]
-fn a_question_allocates_nothing() {
+fn a_lookup_allocates_nothing() {
     let backend = Backend::local();
     let folder = backend.folder.path().join("in");
     write_users(&folder.join("part-0.parquet"), 0..5_000);
@@ -20,19 +20,19 @@ fn a_question_allocates_nothing() {
     let mut reader = rt.reader();
     let ids: Vec<String> = (0..10_000).map(user).collect();
     let mut answers = vec![false; ids.len()];
-    // A thread's first question registers it with the swap's machinery, once.
+    // A thread's first lookup registers the thread, once.
     rt.contains(b"x");
 
     // Enough that the sample fills up and begins to replace: one in 128, 4,096 of them.
-    let mut seen = 0u64;
+    let mut hits = 0u64;
     let counted = allocation_counter::measure(|| {
         for _ in 0..60 {
-            seen += ids.iter().filter(|id| reader.contains(id.as_bytes())).count() as u64;
-            seen += ids.iter().filter(|id| rt.contains(id.as_bytes())).count() as u64;
+            hits += ids.iter().filter(|id| reader.contains(id.as_bytes())).count() as u64;
+            hits += ids.iter().filter(|id| rt.contains(id.as_bytes())).count() as u64;
             rt.contains_batch(&ids, &mut answers);
         }
     });
-    assert!(seen >= 60 * 2 * 5_000);
+    assert!(hits >= 60 * 2 * 5_000);
     assert_eq!(counted.count_total, 0, "{counted:?}");
     // The counter counts.
     assert!(allocation_counter::measure(|| drop(user(1))).count_total > 0);

@@ -114,11 +114,11 @@ fn only_the_follower_swaps_and_only_the_store_touches_objects() {
 }
 
 #[test]
-fn one_file_of_the_server_asks_for_the_time_of_day() {
-    let asks = naming("Timestamp::now").into_iter().filter(|file| file.starts_with("server/src/"));
-    assert_eq!(asks.collect::<Vec<_>>(), ["server/src/clock.rs"]);
-    let asks = naming("SystemTime").into_iter().filter(|file| file.starts_with("server/src/"));
-    assert_eq!(asks.count(), 0, "the clock that steps has one reader");
+fn one_file_of_the_server_reads_the_time_of_day() {
+    let users = naming("Timestamp::now").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(users.collect::<Vec<_>>(), ["server/src/clock.rs"]);
+    let users = naming("SystemTime").into_iter().filter(|file| file.starts_with("server/src/"));
+    assert_eq!(users.count(), 0, "the clock that steps has one reader");
 }
 
 /// A library's error names things, and what to do as data; `jobs` turns it into what to type.
@@ -264,7 +264,7 @@ fn written_out(tree: &str) -> Vec<String> {
     parts.iter().flat_map(|part| written_out(&format!("{prefix}{part}"))).collect()
 }
 
-/// The module that a path leads to, seen from the module `from`.
+/// The module that a path in the module `from` names.
 fn resolve(from: &str, used: &str, modules: &BTreeMap<String, String>) -> Option<String> {
     let mut base: Vec<&str> = from.split("::").collect();
     let mut parts = used.split("::").peekable();

@@ -37,10 +37,10 @@ fn days_are_built_served_rolled_back_and_explained() {
     backend.bloomsday(&["unpin", "rt"]).run().expect(0);
 }
 
-/// Waits until the store was told that the one server that may write answers from `digest`; nobody else
-/// told it anything.
+/// Waits for the heartbeat of the one server that may write, with `digest`. No other server writes
+/// one.
 #[track_caller]
-fn until_told(backend: &Backend, digest: &serde_json::Value) {
+fn until_reported(backend: &Backend, digest: &serde_json::Value) {
     let start = Instant::now();
     loop {
         let fleet = backend.bloomsday(&["status", "rt"]).run().expect(0).json()["fleet"].clone();
@@ -82,7 +82,7 @@ fn a_server_that_may_only_read_says_so_once_and_follows() {
             assert_eq!(daemon.reload("").0, 200);
             assert!(daemon.contains(&user(n - 1)), "it did not follow");
         }
-        until_told(&backend, &writer.status()["digest"]);
+        until_reported(&backend, &writer.status()["digest"]);
     }
     assert_eq!(server.status()["state"], "ok");
     let (count, log) = warnings();

@@ -109,8 +109,8 @@ fn no_file_at_all_is_not_found_and_the_input_and_the_day_are_named() {
     for input in ["nowhere", "nowhere/part-0.parquet", "empty", "done", "done/*.parquet", "d={day}"]
     {
         let run = good.build(&folder.join(input), "device_id").expect(4);
-        let shown = folder.join(input.replace("{day}", &good.day)).display().to_string();
-        run.complains(&[&shown, &good.day, "check that the day's files have arrived"]);
+        let expected = folder.join(input.replace("{day}", &good.day)).display().to_string();
+        run.complains(&[&expected, &good.day, "check that the day's files have arrived"]);
     }
     // Of two inputs, one that is not there is never passed over.
     let file = fixture("pyarrow-string.parquet").display().to_string();
@@ -185,7 +185,7 @@ fn what_is_sound_but_not_read_is_refused_by_name_with_the_remedy() {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_spoils_the_whole_day() {
+fn a_damaged_file_is_named_and_fails_the_day() {
     let good = Good::local();
     let folder = good.backend.folder.path().join("mixed");
     fs::create_dir(&folder).unwrap();
@@ -244,7 +244,7 @@ fn a_wrong_flag_is_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn what_is_not_named_is_asked_for_with_every_way_to_name_it() {
+fn an_error_about_a_missing_setting_lists_every_way_to_set_it() {
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| bloomsday(words).current_dir(folder.path()).run();
     for words in [&["status"][..], &["query", "rt", "x"], &["history", "rt"]] {
@@ -458,7 +458,7 @@ fn a_damaged_blob_is_refused_by_everybody_and_building_the_day_again_mends_it() 
 }
 
 #[test]
-fn of_two_builds_of_one_day_at_once_the_pointer_names_a_whole_one() {
+fn of_two_builds_of_one_day_at_once_the_pointer_names_a_complete_blob() {
     for backend in Backend::all() {
         let day = today().to_string();
         // In the first round there is no pointer, in the others there is.

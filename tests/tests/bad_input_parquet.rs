@@ -166,7 +166,7 @@ fn pages_that_unpack_to_more_than_the_budget_has_room_for_are_refused_unopened()
 #[test]
 fn a_footer_that_nests_millions_deep_or_lists_billions_is_refused() {
     let backend = Backend::local();
-    // version 1; schema: a list of so many groups, each in the one before.
+    // version 1; schema: a list of this many groups, each in the one before.
     // The list's type and the one of a count of children: 0x19 and 0x15 are a list and an i32.
     let nested_as = |depth: usize, list: u8, count: u8| {
         let mut footer = vec![0x15, 2, list, 0xfc];
@@ -239,7 +239,8 @@ fn a_list_of_lengths_that_claims_billions_is_refused() {
     }
 }
 
-/// Files that contradict themselves, each in one place, and sound ones beside them: `forged/make.py`.
+/// Files that contradict themselves, each in one place, and sound ones next to them:
+/// `forged/make.py`.
 #[test]
 fn what_contradicts_itself_is_damage_and_no_id_is_lost_silently() {
     let backend = Backend::local();

@@ -73,7 +73,7 @@ fn a_folder_that_is_a_store_or_lies_in_one_is_refused_and_stays_as_it_is() {
         run.expect(2).complains(&["cache", "a folder of its own"]);
         assert_eq!([files(&root), files(other.store.as_ref())], before, "{folder} was changed");
     }
-    // Beside it is well.
+    // Next to it is allowed.
     fill(&backend, &backend.folder.path().join("cache"));
 }
 
@@ -192,7 +192,8 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
             let folder = cache.display().to_string();
             let words = ["--cache-dir", &folder, "--poll-interval", "100ms"];
             if place.file_name() == marker.as_deref() {
-                // What says whose cache this is cannot be read: to be told at once is as good.
+                // The file that names the cache's owner cannot be read: an error at once is right,
+                // too.
                 let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0"];
                 let words =
                     [&words[..], &["--admin", "127.0.0.1:0", "--cache-dir", &folder]].concat();

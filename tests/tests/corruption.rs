@@ -43,7 +43,7 @@ fn correct(key: &BlobKey, bytes: &mut [u8]) -> BlobKey {
     BlobKey { digest, ..key.clone() }
 }
 
-/// Opens a blob whose digest fits, whatever else is wrong with it; if it opens, asks it.
+/// Opens a blob whose digest fits, whatever else is wrong with it; if it opens, looks IDs up in it.
 fn is_harmless(key: &BlobKey, bytes: &mut [u8]) -> bool {
     let key = correct(key, bytes);
     let Ok((header, filter)) = open(&key, bytes) else { return false };
@@ -131,10 +131,10 @@ fn many(count: u64, check: impl Fn(&BlobKey, &mut Vec<u8>, &[u8]) -> bool + Sync
     let (good, random, accepted) = (good(), Random::new(), AtomicU64::new(0));
     on_threads(2, count, |n| {
         let mut random = random.branch(n);
-        let (key, whole) = &good[random.below(if n % 16 == 0 { 3 } else { 2 }) as usize];
-        let mut bytes = whole.clone();
+        let (key, good_bytes) = &good[random.below(if n % 16 == 0 { 3 } else { 2 }) as usize];
+        let mut bytes = good_bytes.clone();
         let how = damage(&mut bytes, &mut random);
-        let checked = catch_unwind(AssertUnwindSafe(|| check(key, &mut bytes, whole)));
+        let checked = catch_unwind(AssertUnwindSafe(|| check(key, &mut bytes, good_bytes)));
         match checked {
             Ok(yes) => accepted.fetch_add(u64::from(yes), Ordering::Relaxed),
             Err(_) => panic!("blob {n} with {how}: see above"),
@@ -147,9 +147,9 @@ fn many(count: u64, check: impl Fn(&BlobKey, &mut Vec<u8>, &[u8]) -> bool + Sync
 fn every_damaged_blob_is_rejected() {
     let campaign = Campaign::new("damaged blobs");
     let count = size(4_000, 100_000);
-    many(count, |key, bytes, whole| {
+    many(count, |key, bytes, good_bytes| {
         let opened = open(key, bytes).map(|_| ());
-        let same = bytes == whole;
+        let same = bytes == good_bytes;
         assert_eq!(opened.is_ok(), same, "{:?}", opened.err());
         assert!(opened.is_ok() || opened.is_err_and(|e| e.kind() == Kind::Corrupt));
         false
@@ -170,9 +170,9 @@ fn every_damaged_blob_with_a_fitting_digest_is_rejected_or_harmless() {
 fn every_bit_of_a_header_is_checked() {
     let campaign = Campaign::new("every bit of a header flipped");
     let (mut flipped, mut accepted) = (0u64, Vec::new());
-    for (key, whole) in &good()[..2] {
+    for (key, good_bytes) in &good()[..2] {
         for bit in 0..4096 * 8 {
-            let mut bytes = whole.clone();
+            let mut bytes = good_bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(open(key, &bytes).is_err(), "bit {bit}");
             flipped += 1;
@@ -181,7 +181,7 @@ fn every_bit_of_a_header_is_checked() {
             }
         }
     }
-    // Only what cannot be checked: counts and rates that are told, not used.
+    // Only what cannot be checked: counts and rates that are reported, not used.
     assert!(accepted.len() < 600, "{} bits are not checked", accepted.len());
     let result = format!("all rejected; with a fitting digest all but {} counts", accepted.len());
     campaign.held(&format!("{flipped} bits, with and without a fitting digest"), &result);
@@ -191,14 +191,14 @@ fn every_bit_of_a_header_is_checked() {
 fn every_prefix_of_a_blob_is_rejected() {
     let campaign = Campaign::new("every prefix of a blob");
     let mut prefixes = 0;
-    for (key, whole) in &good()[..2] {
-        for to in 0..whole.len() {
-            assert!(open(key, &whole[..to]).is_err(), "the first {to} bytes");
-            let mut bytes = whole[..to].to_vec();
+    for (key, good_bytes) in &good()[..2] {
+        for to in 0..good_bytes.len() {
+            assert!(open(key, &good_bytes[..to]).is_err(), "the first {to} bytes");
+            let mut bytes = good_bytes[..to].to_vec();
             assert!(!is_harmless(key, &mut bytes), "the first {to} bytes, with a fitting digest");
             prefixes += 1;
         }
-        let mut longer = whole.clone();
+        let mut longer = good_bytes.clone();
         longer.push(0);
         assert!(open(key, &longer).is_err() && !is_harmless(key, &mut longer));
     }
@@ -209,10 +209,10 @@ fn every_prefix_of_a_blob_is_rejected() {
 fn a_filter_that_is_empty_full_or_half_filled_is_rejected_whatever_its_digest() {
     for layout in [Layout::Blocked, Layout::Guava] {
         let n_ids = 20_000;
-        let whole = TestBlob::of(day(), layout, 0..n_ids);
+        let good_bytes = TestBlob::of(day(), layout, 0..n_ids);
         // As many IDs in a filter of the same shape as would make it so.
         for inserted in [1, n_ids / 2, n_ids * 2, n_ids * 100] {
-            let mut made = TestBlob::shaped(day(), whole.header.shape, 0..inserted);
+            let mut made = TestBlob::shaped(day(), good_bytes.header.shape, 0..inserted);
             made.header.ids = n_ids;
             let opened = open(made.encoded().key(), &made.bytes()).map(|_| ());
             let kind = opened.map_err(|e| e.kind());
@@ -232,7 +232,7 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
         let (yesterday, now) = (today().minus(1), today());
         let before = TestBlob::of(yesterday, Layout::Blocked, 0..3_000);
         let next = TestBlob::of(now, Layout::Blocked, 0..3_100);
-        let (key, whole) = (next.encoded().key().clone(), next.bytes());
+        let (key, good_bytes) = (next.encoded().key().clone(), next.bytes());
         let liar = FaultyStore::default();
         before.publish(&liar.store()).await;
         let mut config =
@@ -244,12 +244,12 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
         let mut opened = 0;
         for n in 0..count {
             let mut random = random.branch(n);
-            let mut bytes = whole.clone();
+            let mut bytes = good_bytes.clone();
             let how = damage(&mut bytes, &mut random);
             let fitting = n % 2 == 0;
             let named = if fitting { correct(&key, &mut bytes) } else { key.clone() };
             let before = bloomsday.status()[0].digest;
-            if bytes == whole {
+            if bytes == good_bytes {
                 continue;
             }
             liar.place(&named.to_string(), bytes.into()).await;
@@ -266,7 +266,7 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
             }
         }
         // And it is none the worse for it.
-        liar.place(&key.to_string(), whole.into()).await;
+        liar.place(&key.to_string(), good_bytes.into()).await;
         let pointer = Pointer::to(key.clone()).to_bytes();
         liar.place(&format!("rt/pointers/{now}"), pointer.into()).await;
         bloomsday.reload().await.unwrap();

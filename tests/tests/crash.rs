@@ -98,7 +98,7 @@ impl Scene {
         }
         let path = store.strip_prefix("s3://").unwrap();
         let url = format!("{}/{path}/{key}", s3_server());
-        // Moto wants to see who asks, and believes anybody.
+        // Moto requires credentials, and accepts any.
         let who = "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/s3/aws4_request, \
                    SignedHeaders=host, Signature=none";
         let get = ureq::get(url).header("Authorization", who);
@@ -109,7 +109,7 @@ impl Scene {
 
     fn pointer(&self, store: &str) -> Option<Value> {
         let bytes = self.read(store, &format!("rt/pointers/{}", today()))?;
-        Some(serde_json::from_slice(&bytes).expect("a pointer is old or new, and whole"))
+        Some(serde_json::from_slice(&bytes).expect("a pointer is old or new, and complete"))
     }
 
     /// Whether the blob of this input lies in the store as it should.
@@ -152,7 +152,7 @@ impl Scene {
                     || key == "rt/pointers/.lock"
                     || key == "rt/store.json"
                     || (key.starts_with("rt/history/") && key.ends_with(".json"));
-                // object_store's own name for what is not whole yet; the next try takes another. It
+                // object_store's own name for an unfinished file; the next try takes another. It
                 // is never listed, and an upload sweeps it away when it is a day old.
                 let staged = key.starts_with("rt/") && key.contains('#');
                 if path.is_dir() {
@@ -212,10 +212,10 @@ fn a_build_killed_at_any_time_reaches_the_same_blob_and_pointer_when_it_runs_aga
             let mut random = random.branch(n);
             // Mostly small ones: they differ in when, not in how long.
             let large = full() && random.below(20) == 0;
-            let whole = scene.first(large).1;
+            let duration = scene.first(large).1;
             let store = scene.new_store();
             // Twice as long as alone: several run at once.
-            let after = Duration::from_secs_f64(whole * 2.0 * random.below(1_000) as f64 / 1e3);
+            let after = Duration::from_secs_f64(duration * 2.0 * random.below(1_000) as f64 / 1e3);
             let victim = scene.build(&store, large, None);
             std::thread::sleep(after);
             drop(victim);
@@ -322,7 +322,7 @@ fn a_daemon_killed_anywhere_starts_on_a_verified_filter_or_says_not_ready() {
         assert!(victim.paused(), "{place} is never reached:\n{}", victim.said());
         drop(victim);
         let day = served.answers(&cache, true, &case);
-        // What the cache held, the cache holds; what was being written is there whole or not at all.
+        // The cache keeps what it had; the blob that was being written is complete or missing.
         assert!(fresh || day.is_some(), "{case}: the cached day is gone");
         if place == "cached" || place == "cache-renamed:2" {
             assert_eq!(day.as_deref(), Some(&*today), "{case}: it was cached");
@@ -330,7 +330,7 @@ fn a_daemon_killed_anywhere_starts_on_a_verified_filter_or_says_not_ready() {
         let day = served.answers(&cache, false, &case);
         assert_eq!(day.as_deref(), Some(&*today), "{case}: the store is there");
         let day = served.answers(&cache, true, &case);
-        assert_eq!(day.as_deref(), Some(&*today), "{case}: it was cached meanwhile");
+        assert_eq!(day.as_deref(), Some(&*today), "{case}: it was cached in between");
     });
     let size = format!("{} kills, each started again thrice", places.len() as u64 * 2 * times);
     campaign.held(&size, "right answers, or 503");
@@ -347,14 +347,14 @@ fn a_daemon_killed_at_any_time_starts_on_a_verified_filter() {
     let cached = caches.path().join("before");
     let clock = Instant::now();
     assert!(served.answers(&cached, false, "the first start").is_some());
-    let whole = clock.elapsed();
+    let duration = clock.elapsed();
     served.publish(0, served.now.clone());
     let kills = size(4, 500);
     on_threads(AT_ONCE, kills, |n| {
         let mut random = random.branch(n);
         let cache = caches.path().join(n.to_string());
         copy(&cached, &cache);
-        let after = whole.mul_f64(1.5 * random.below(1_000) as f64 / 1e3);
+        let after = duration.mul_f64(1.5 * random.below(1_000) as f64 / 1e3);
         let victim = served.serve(&cache, "nowhere");
         std::thread::sleep(after);
         drop(victim);

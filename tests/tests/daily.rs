@@ -27,11 +27,11 @@ fn a_day_is_published_and_every_id_is_answered_yes() {
         assert_eq!(blob, format!("rt/blobs/{day}-{}.bloom", report["digest"].as_str().unwrap()));
 
         let all: String = (0..20_000).map(|n| user(n) + "\n").collect();
-        let asked = backend.bloomsday(&["query", "rt"]).stdin(all.as_bytes()).run().expect(0);
-        assert_eq!(asked.stdout.matches("\"contains\":true").count(), 20_000);
+        let queried = backend.bloomsday(&["query", "rt"]).stdin(all.as_bytes()).run().expect(0);
+        assert_eq!(queried.stdout.matches("\"contains\":true").count(), 20_000);
         let absent: String = (50_000..150_000).map(|n| user(n) + "\n").collect();
-        let asked = backend.bloomsday(&["query", "rt"]).stdin(absent.as_bytes()).run().expect(0);
-        let wrong = asked.stdout.matches("\"contains\":true").count();
+        let queried = backend.bloomsday(&["query", "rt"]).stdin(absent.as_bytes()).run().expect(0);
+        let wrong = queried.stdout.matches("\"contains\":true").count();
         assert!((2_500..=3_150).contains(&wrong), "{wrong} of 100,000 absent IDs");
         backend.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
         backend.bloomsday(&["query", "rt", "nobody"]).run().expect(3);
@@ -213,7 +213,7 @@ fn the_configuration_file_serves_as_flags() {
 }
 
 #[test]
-fn the_demo_tells_the_whole_story() {
+fn the_demo_runs_every_step() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = folder.path().display().to_string();
     let run =
@@ -227,6 +227,6 @@ fn the_demo_tells_the_whole_story() {
         ["published", "published", "published", "swapped", "published", "swapped", "superseded"];
     assert_eq!(outcomes, story, "{said}");
     // A user of yesterday, a new one; both after the third day; the new one after the rollback.
-    let seen: Vec<bool> = lines.iter().filter_map(|line| line["contains"].as_bool()).collect();
-    assert_eq!(seen, [true, false, true, true, false], "{said}");
+    let contains: Vec<bool> = lines.iter().filter_map(|line| line["contains"].as_bool()).collect();
+    assert_eq!(contains, [true, false, true, true, false], "{said}");
 }

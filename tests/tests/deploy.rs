@@ -30,7 +30,7 @@ fn every_file_is_accepted_by_the_tool_that_reads_it() {
 }
 
 #[test]
-fn every_alert_is_seen_firing_seen_silent_and_explained() {
+fn every_alert_fires_is_silent_and_is_explained() {
     let (rules, tests, runbook) = (
         read("deploy/prometheus/rules.yml"),
         read("deploy/prometheus/rules_test.yml"),
@@ -64,7 +64,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
+fn alerts_and_dashboard_use_only_metrics_that_exist() {
     let backend = Backend::local();
     let folder = backend.folder.path();
     write_users(&folder.join(format!("in/dt={}/a.parquet", today().minus(1))), 0..1_000);
@@ -83,10 +83,10 @@ fn alerts_and_dashboard_ask_only_for_metrics_that_there_are() {
     let there =
         metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
     for file in ["deploy/prometheus/rules.yml", "deploy/grafana/bloomsday.json"] {
-        let asked = metrics_in(&read(file));
-        assert!(asked.len() > 8, "{file} asks for {asked:?}");
-        let missing: Vec<&String> = asked.difference(&there).collect();
-        assert!(missing.is_empty(), "{file} asks for {missing:?}, which nothing has");
+        let used = metrics_in(&read(file));
+        assert!(used.len() > 8, "{file} uses {used:?}");
+        let missing: Vec<&String> = used.difference(&there).collect();
+        assert!(missing.is_empty(), "{file} uses {missing:?}, which nothing exports");
     }
     // The container's own check, of the same server.
     let address = daemon.public.strip_prefix("http://").unwrap();
@@ -111,7 +111,7 @@ fn memory_limits_fit_the_filter_they_were_stated_for() {
         let bytes = plan["bytes"].as_u64().or_else(|| plan["layouts"][0]["bytes"].as_u64());
         let blob = bytes.unwrap_or_else(|| panic!("{plan}")).div_ceil(1 << 20);
         let limit: u64 = after("limits: { memory:").trim_end_matches("Mi").parse().unwrap();
-        // Three generations, one more for a question about past days, and the rest of the process.
+        // Three generations, one more for a trace over past days, and the rest of the process.
         let needed = 4 * blob + 256;
         assert!((needed..needed * 5 / 4).contains(&limit), "{file}: {limit} Mi, needed {needed}");
     }

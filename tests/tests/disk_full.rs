@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const USERS: std::ops::Range<u64> = 0..60_000;
 
-/// The command, with files of at most so many KiB; and with stderr in such a file, if one is named.
+/// The command with a limit in KiB on the size of files; with `log` its stderr goes to such a file.
 fn limited(command: &Command, kib: u64, log: Option<&Path>) -> Command {
     let mut shell = Command::new("bash");
     let log = log.map_or(String::new(), |log| format!("2>>'{}'", log.display()));
@@ -98,7 +98,7 @@ fn a_build_on_a_full_disk_ends_cleanly_and_moves_no_pointer() {
         assert_eq!(std::fs::read_dir(spill.path()).unwrap().count(), 0, "left in the spill folder");
         cases += 1;
     }
-    // With room again, all is well.
+    // With space again, the build succeeds.
     assert_eq!(run(spilling).code, Some(0));
     assert_eq!(pointers(&store).len(), 2);
 
@@ -108,7 +108,7 @@ fn a_build_on_a_full_disk_ends_cleanly_and_moves_no_pointer() {
     campaign.held(&format!("{cases} builds"), "clean exit, the path named, the pointer untouched");
 }
 
-/// Mounts disks that are larger and larger, until the build fits. Nothing where that is not permitted.
+/// Mounts larger and larger disks, until the build fits. Returns 0 where mounting is not permitted.
 fn a_disk_filled_for_real(backend: &Backend) -> u64 {
     let disk = backend.folder.path().join("disk");
     std::fs::create_dir_all(&disk).unwrap();
@@ -159,17 +159,17 @@ fn a_daemon_on_a_full_disk_serves_from_memory() {
     assert_eq!(run(build(&backend, &backend.store, 1, &[])).code, Some(0));
     let cache = backend.folder.path().join("cache");
     let cache_dir = cache.display().to_string();
-    let asked: Vec<String> = USERS.map(user).collect();
+    let ids: Vec<String> = USERS.map(user).collect();
     let answers = |daemon: &Daemon, back: u32| {
-        let answer = daemon.post("/v1/filters/rt/query", asked.join("\n").as_bytes());
+        let answer = daemon.post("/v1/filters/rt/query", ids.join("\n").as_bytes());
         assert_eq!((answer.status, answer.day), (200, Some(today().minus(back).to_string())));
-        assert_eq!(answer.body, "1\n".repeat(asked.len()));
+        assert_eq!(answer.body, "1\n".repeat(ids.len()));
     };
     for kib in [0, 16] {
         let words =
             ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let words = [&words[..], &["--poll-interval", "1h", "--cache-dir", &cache_dir]].concat();
-        // Its log is on the full disk as well, which is no reason to stop looking at pointers.
+        // Its log is on the full disk as well; the daemon must still follow pointers.
         let log = backend.folder.path().join("log");
         let command = backend.bloomsday(&words).into_command();
         let daemon = Daemon::of(limited(&command, kib, Some(&log)));
@@ -177,7 +177,7 @@ fn a_daemon_on_a_full_disk_serves_from_memory() {
         answers(&daemon, 1);
         assert!(daemon.status()["last_error"].is_null(), "a missing cache is no failure");
     }
-    // A start finds nothing half-written to believe in, and caches now that there is room.
+    // A new start finds no half-written copy, and caches the blob, since there is space.
     let daemon = Daemon::ready(&backend, &["--cache-dir", &cache_dir]);
     answers(&daemon, 1);
     daemon.until("it is cached, with room", |_| cache.join("rt/followed").is_file());

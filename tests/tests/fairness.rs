@@ -1,5 +1,5 @@
-//! The guard sees what is asked, whatever pieces questions come in: a day that shares no ID with the one
-//! that answers is held back, also from callers who ask about strangers at every so many places.
+//! The guard's sample is fair for batches of every size: a day that shares no ID with the live one
+//! is held back, also when callers look up unknown users at regular places of a batch.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,37 +20,38 @@ fn before_a_bad_day(backend: &Backend) -> (PathBuf, Vec<u8>) {
     (pointer, bytes)
 }
 
-/// One ID in so many is a stranger's, at the first place of each batch and at every so many from there.
+/// One ID in `every` is of an unknown user: at the first place of each batch and at each `every`th
+/// from there.
 fn id(n: u64, size: u64, every: u64) -> String {
     let place = n % size;
     if every > 0 && place.is_multiple_of(every) { user(90_000_000 + n) } else { user(n % 100_000) }
 }
 
-/// Asks `n` IDs over one connection, in bodies of `size`; 0 is one at a time in the path.
-fn ask(daemon: &Daemon, n: u64, size: u64, every: u64) {
+/// Looks up `n` IDs over one connection, in bodies of `size`; 0 is one at a time in the path.
+fn look_up(daemon: &Daemon, n: u64, size: u64, every: u64) {
     let mut requests = String::new();
-    let mut asked = 0;
-    while asked < n {
-        let last = asked + size.max(1) >= n;
+    let mut n_lookups = 0;
+    while n_lookups < n {
+        let last = n_lookups + size.max(1) >= n;
         let close = if last { "Connection: close\r\n" } else { "" };
         if size == 0 {
-            let id = id(asked, 2, every);
+            let id = id(n_lookups, 2, every);
             requests += &format!("GET /v1/filters/rt/ids/{id} HTTP/1.1\r\nHost: x\r\n{close}\r\n");
         } else {
-            let body: String = (0..size).map(|i| id(asked + i, size, every) + "\n").collect();
+            let body: String = (0..size).map(|i| id(n_lookups + i, size, every) + "\n").collect();
             requests += &format!(
                 "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {}\r\n\r\n{body}",
                 body.len()
             );
         }
-        asked += size.max(1);
+        n_lookups += size.max(1);
     }
     let answers = exchange(&daemon.public, requests.as_bytes());
-    assert_eq!(answers.matches("HTTP/1.1 200").count() as u64, asked / size.max(1));
+    assert_eq!(answers.matches("HTTP/1.1 200").count() as u64, n_lookups / size.max(1));
 }
 
 #[test]
-fn a_day_that_shares_no_id_is_held_whatever_batches_the_questions_come_in() {
+fn a_day_that_shares_no_id_is_held_for_batches_of_every_size() {
     let backend = Backend::local();
     let (pointer, bad_day) = before_a_bad_day(&backend);
     let config = backend.folder.path().join("bloomsday.toml");
@@ -72,7 +73,7 @@ fn a_day_that_shares_no_id_is_held_whatever_batches_the_questions_come_in() {
     ] {
         let _ = fs::remove_file(&pointer);
         let daemon = Daemon::ready(&backend, &["--config", &config]);
-        ask(&daemon, 300_000, size, every);
+        look_up(&daemon, 300_000, size, every);
         fs::write(&pointer, &bad_day).unwrap();
         let (code, body) = daemon.reload("");
         let judged = &daemon.status()["judged"];
@@ -81,12 +82,13 @@ fn a_day_that_shares_no_id_is_held_whatever_batches_the_questions_come_in() {
             (0, every) => 1.0 - 1.0 / every as f64,
             (size, every) => 1.0 - size.div_ceil(every) as f64 / size as f64,
         };
-        // Strangers are answered "yes" with the filter's fpp; five deviations of some 2,300 questions.
+        // Unknown users are hits with the filter's fpp; five deviations of some 2,300 lookups.
         let expected = known + 0.03 * (1.0 - known);
-        let seen = judged["hit_ratio_old"].as_f64().unwrap_or(-1.0);
-        if code != 409 || (seen - expected).abs() > 0.06 {
-            wrong
-                .push(format!("bodies of {size}, every {every}th: {seen}, not {expected}: {body}"));
+        let hit_ratio = judged["hit_ratio_old"].as_f64().unwrap_or(-1.0);
+        if code != 409 || (hit_ratio - expected).abs() > 0.06 {
+            wrong.push(format!(
+                "bodies of {size}, every {every}th: {hit_ratio}, not {expected}: {body}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -12,7 +12,7 @@ fn fleet(backend: &Backend) -> Value {
     backend.bloomsday(&["status", "rt"]).run().expect(0).json()["fleet"].clone()
 }
 
-/// Asks the status until the fleet is as it should be.
+/// Reads the status until the fleet is as it should be.
 #[track_caller]
 fn until(backend: &Backend, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let start = std::time::Instant::now();
@@ -34,7 +34,7 @@ fn status_counts_the_servers_and_names_the_laggard() {
     for backend in Backend::all() {
         Publisher::days_ago(&backend, 2).users(0..1_000).publish();
         let (one, _two) = (Daemon::ready(&backend, &[]), Daemon::ready(&backend, &[]));
-        // Each tells of itself before it has a filter, and again soon after.
+        // Each writes a heartbeat before it has a filter, and again soon after.
         until(&backend, "both answer from the same blob", |fleet| {
             let all = fleet["servers"].as_array().unwrap();
             let digest = one.status()["digest"].clone();
@@ -61,9 +61,9 @@ fn heartbeats_off_or_forbidden_leave_the_server_as_it_is() {
     let config = backend.folder.path().join("bloomsday.toml");
     std::fs::write(&config, "heartbeats = false\n").unwrap();
     let off = Daemon::ready(&backend, &["--config", config.to_str().unwrap()]);
-    // A second one writes where the first was told not to, so the wait has an end.
+    // A second server writes heartbeats and the first does not, so the wait has an end.
     let on = Daemon::ready(&backend, &[]);
-    let fleet = until(&backend, "the other is told of", |fleet| {
+    let fleet = until(&backend, "the other is reported", |fleet| {
         fleet["servers"].as_array().is_some_and(|all| !all.is_empty())
     });
     let port = |daemon: &Daemon| daemon.public.rsplit(':').next().unwrap().to_owned();
@@ -95,16 +95,19 @@ fn strange_and_expired_records_and_a_thousand_of_them_are_counted_calmly() {
     put("gone", "{}");
     let aged = Command::new("touch").args(["-d", "2 days ago"]).arg(folder.join("gone")).status();
     assert!(aged.unwrap().success());
-    let told = fleet(&backend);
-    assert_eq!(told["servers"].as_array().unwrap().len(), 1, "{told}");
-    assert_eq!((&told["servers"][0]["server"], &told["unreadable"]), (&"future".into(), &2.into()));
-    assert_eq!(told["expired"], 1);
+    let report = fleet(&backend);
+    assert_eq!(report["servers"].as_array().unwrap().len(), 1, "{report}");
+    assert_eq!(
+        (&report["servers"][0]["server"], &report["unreadable"]),
+        (&"future".into(), &2.into())
+    );
+    assert_eq!(report["expired"], 1);
 
     let good = r#"{"server":"x","version":"1","digest":null,"day":null,"loaded_at":null}"#;
     (0..1_200).for_each(|n| put(&format!("s-{n:04}"), good));
-    let told = fleet(&backend);
-    assert!(told["servers"].as_array().unwrap().len() <= 1_000, "more were read than allowed");
-    assert!(told["more"].as_u64().unwrap() >= 200);
+    let report = fleet(&backend);
+    assert!(report["servers"].as_array().unwrap().len() <= 1_000, "more were read than allowed");
+    assert!(report["more"].as_u64().unwrap() >= 200);
 
     backend.bloomsday(&["prune", "rt", "--dry-run"]).run().expect(0);
     assert!(folder.join("gone").exists());

@@ -92,7 +92,7 @@ fn inspect(blob: &Path) -> Value {
     bloomsday(&["inspect", &blob.display().to_string(), "--json"]).run().expect(0).json()
 }
 
-/// Every field that the independent reader shows must be as `inspect` shows it.
+/// Every field that the independent reader prints must be as `inspect` prints it.
 #[track_caller]
 fn assert_same_header(blob: &Path, python: &Value) {
     let ours = inspect(blob);
@@ -151,17 +151,17 @@ fn the_bytes_of_an_id_are_those_of_the_page() {
         let file = format!("pyarrow-{name}.parquet");
         let ids = expected[&file]["ids_hex"].as_array().unwrap();
         let ids: Vec<Vec<u8>> = ids.iter().map(|hex| unhex(hex.as_str().unwrap())).collect();
-        // Stdin cannot ask for an ID that holds a newline.
+        // Lines on stdin cannot have an ID that contains a newline.
         let lines: Vec<Vec<u8>> = ids.into_iter().filter(|id| !id.contains(&b'\n')).collect();
         assert!(lines.len() > 20, "{name}: {}", lines.len());
         let backend = Backend::local();
         let build = Publisher::days_ago(&backend, 0).input(fixtures.join(&file)).column("id");
         let blob = Path::new(&backend.store).join(build.with(&["--fpp", "0.001"]).blob());
-        let mut asked = lines.join(&b'\n');
-        asked.push(b'\n');
-        let (_, answers) = python_reads(&blob, &asked);
+        let mut input = lines.join(&b'\n');
+        input.push(b'\n');
+        let (_, answers) = python_reads(&blob, &input);
         assert_eq!(answers, vec![true; lines.len()], "{name}");
-        assert_eq!(answers, program_answers(&backend, &asked), "{name}");
+        assert_eq!(answers, program_answers(&backend, &input), "{name}");
     }
 }
 

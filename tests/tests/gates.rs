@@ -142,6 +142,9 @@ fn limits_come_from_the_configuration_and_impossible_ones_are_refused() {
     with("idz = { floor = 11, band = 2, cap = 100 }").expect(2).complains(&["idz"]);
     with("ids = { floor = 10, band = 2, cap = 100 }").expect(0);
     let check = ["config", "check", "--config", config.to_str().unwrap()];
-    let shown = backend.bloomsday(&check).run().expect(0).stdout;
-    assert!(shown.contains("filters.rt.gates.ids") && shown.contains("floor = 10"), "{shown}");
+    let printed = backend.bloomsday(&check).run().expect(0).stdout;
+    assert!(
+        printed.contains("filters.rt.gates.ids") && printed.contains("floor = 10"),
+        "{printed}"
+    );
 }

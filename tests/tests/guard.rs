@@ -1,4 +1,4 @@
-//! The guard and the pin, seen from outside: over HTTP, in the metrics, in the configuration. What
+//! The guard and the pin from outside: over HTTP, in the metrics, in the configuration. What
 //! the guard decides, case by case, is in the server's own tests.
 
 use std::fs;
@@ -27,24 +27,25 @@ fn configured(backend: &Backend, settings: &str) -> String {
     file.display().to_string()
 }
 
-/// Asks enough for the guard: half of these were in the app yesterday, and of any thousand in a row too.
-fn ask(daemon: &Daemon) {
+/// Makes enough lookups for the guard: half of them hits yesterday, and half of any thousand in a
+/// row, too.
+fn look_up(daemon: &Daemon) {
     let mixed = (0..100_000).map(|n| 50_000 + n * 7_919 % 100_000);
-    let questions: String = mixed.map(|n| user(n) + "\n").collect();
+    let ids: String = mixed.map(|n| user(n) + "\n").collect();
     for _ in 0..3 {
-        assert_eq!(daemon.post("/v1/filters/rt/query", questions.as_bytes()).status, 200);
+        assert_eq!(daemon.post("/v1/filters/rt/query", ids.as_bytes()).status, 200);
     }
 }
 
 #[test]
-fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
+fn a_bad_day_is_held_with_409_reported_everywhere_and_forced_by_an_operator() {
     let backend = Backend::local();
     let (before, pointer, bytes) = before_a_bad_day(&backend);
     let config = configured(&backend, "guard = \"hold\"\nguard_max_hold = \"2h\"");
     let daemon = Daemon::ready(&backend, &["--config", &config]);
     assert_eq!(daemon.status()["guard"], "hold");
     assert!(daemon.status()["judged"].is_null());
-    ask(&daemon);
+    look_up(&daemon);
     fs::write(&pointer, &bytes).unwrap();
 
     let (code, body) = daemon.reload("?filter=rt");
@@ -73,7 +74,10 @@ fn a_bad_day_is_held_with_409_shown_everywhere_and_forced_by_an_operator() {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
     for page in [&metrics, &daemon.get("/status").body, &daemon.get("/").body] {
-        assert!(!(50_000..150_000).any(|n| page.contains(&user(n))), "a question is shown");
+        assert!(
+            !(50_000..150_000).any(|n| page.contains(&user(n))),
+            "an ID of a lookup is reported"
+        );
     }
 
     assert_eq!(daemon.reload("").0, 409, "it is held still");
@@ -93,7 +97,7 @@ fn a_bad_day_is_served_with_a_warning_by_default_and_in_silence_without_a_guard(
         let (_, pointer, bytes) = before_a_bad_day(&backend);
         let config = configured(&backend, settings);
         let daemon = Daemon::ready(&backend, &["--config", &config]);
-        ask(&daemon);
+        look_up(&daemon);
         fs::write(&pointer, &bytes).unwrap();
         assert_eq!(daemon.reload("").0, 200);
         let status = daemon.status();

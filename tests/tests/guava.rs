@@ -128,7 +128,8 @@ fn an_exported_day_is_byte_for_byte_what_guava_writes_and_answers_the_same() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_imported_day_answers_as_guava_does_and_says_that_its_ids_are_estimated() {
     let backend = Backend::local();
-    // Beside plain IDs, some whose UTF-8 is longer than their characters, and one with a CR.
+    // In addition to plain IDs, some whose UTF-8 is longer than their characters, and one with a
+    // CR.
     let special = ["Zoë", "Νίκος", "秋", "🦀🦀", " blank ", "cr\r"].map(String::from);
     let present = lines((0..5_000).map(user).chain(special));
     let absent = lines((1_000_000..1_005_000).map(user));
@@ -150,9 +151,12 @@ fn an_imported_day_answers_as_guava_does_and_says_that_its_ids_are_estimated() {
     let reason = status["reason"].as_str().unwrap();
     assert!(reason.contains("imported from") && reason.contains("rt.guava"), "{reason}");
     for place in [key.as_str(), path.to_str().unwrap()] {
-        let shown = backend.bloomsday(&["inspect", place]).run().expect(0).json();
-        assert_eq!((&shown["ids_estimated"], &shown["layout"]), (&true.into(), &"guava".into()));
-        assert_eq!(shown["probes"], 5);
+        let inspected = backend.bloomsday(&["inspect", place]).run().expect(0).json();
+        assert_eq!(
+            (&inspected["ids_estimated"], &inspected["layout"]),
+            (&true.into(), &"guava".into())
+        );
+        assert_eq!(inspected["probes"], 5);
     }
     let people = bloomsday(&["inspect", &key, "--store", &backend.store]).run().expect(0);
     assert!(people.stdout.contains("estimated from the fill"), "{}", people.stdout);
@@ -244,8 +248,8 @@ fn one_in_a_billion_is_built_in_the_layout_guava_and_no_absent_id_hits() {
     assert_eq!((&report["outcome"], &report["ids"]), (&"published".into(), &200_000.into()));
     assert_eq!(report["fpp_measured"], 0.0);
     let (key, _) = blob(&backend, &report);
-    let shown = backend.bloomsday(&["inspect", &key]).run().expect(0).json();
-    assert_eq!((&shown["fpp_hits"], &shown["probes"]), (&0.into(), &30.into()));
+    let inspected = backend.bloomsday(&["inspect", &key]).run().expect(0).json();
+    assert_eq!((&inspected["fpp_hits"], &inspected["probes"]), (&0.into(), &30.into()));
 }
 
 /// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits: real Guava

@@ -107,7 +107,7 @@ fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_ow
     }
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["day"], day);
-    // The check can tell: its own blob, named in any of the allowed ways, is followed.
+    // The check itself works: the filter's own blob, named in any of the allowed ways, is followed.
     fs::write(&pointer, own.strip_prefix("rt/").unwrap()).unwrap();
     assert_eq!(daemon.reload("").0, 200);
 }
@@ -210,7 +210,7 @@ fn admin_is_on_loopback_by_default_and_nowhere_else_without_a_token() {
 }
 
 #[test]
-fn only_a_post_with_the_whole_token_and_no_origin_reloads() {
+fn only_a_post_with_the_complete_token_and_no_origin_reloads() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 0).users(0..10).blob();
     let token = backend.folder.path().join("token");
@@ -303,15 +303,15 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
         stream.write_all(head).unwrap();
         flood.push(stream);
     }
-    // One that was there before is answered all the time: lookups in this process go on.
-    let mut ask = |n: u64| {
+    // A connection from before the flood is served all the time.
+    let mut look_up = |n: u64| {
         let head = format!("GET /v1/filters/rt/ids/{} HTTP/1.1\r\nHost: x\r\n\r\n", user(n));
         kept.write_all(head.as_bytes()).unwrap();
         let mut answer = vec![0; 4096];
         let n = kept.read(&mut answer).unwrap();
         assert!(String::from_utf8_lossy(&answer[..n]).contains("\"contains\":true"));
     };
-    (0..1_000).for_each(&mut ask);
+    (0..1_000).for_each(&mut look_up);
     let mut waiting = TcpStream::connect(&address).unwrap();
     waiting.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     waiting.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -322,14 +322,14 @@ fn in_a_flood_the_next_connection_waits_and_admin_and_lookups_go_on() {
     );
     // Admin has connections of its own.
     assert_eq!(daemon.reload("").0, 200);
-    (0..1_000).for_each(&mut ask);
+    (0..1_000).for_each(&mut look_up);
     // As soon as one of the flood ends, the one that waits is served.
     flood.pop();
     waiting.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // And a full house still stops at once when told to, within its time for what is under way.
+    // With all connections in use it still stops at SIGTERM, within the time for running requests.
     flood.push(TcpStream::connect(&address).unwrap());
     let start = Instant::now();
     daemon.signal("TERM");
@@ -364,7 +364,8 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
     assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
     assert_eq!(body.len(), 6 * (16 << 20) + 2);
     assert!(body.starts_with("[false,false,") && body.ends_with(",false]\n"));
-    // Twenty clients keep back the last byte of a body: for five there is room, and the others are told.
+    // Twenty clients keep back the last byte of a body: five fit into memory, and the others get a
+    // 503.
     let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 16777216\r\n\r\n";
     let held = &b"x\n".repeat(8 << 20)[1..];
     let mut clients: Vec<TcpStream> =
@@ -379,8 +380,8 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
     let refused = clients.iter_mut().map(refused).filter(|refused| *refused).count();
     assert!((14..18).contains(&refused), "{refused} of 20 bodies were refused");
     drop(clients);
-    // 64 clients that each send a whole body of the shortest lines and read nothing of the answer: a
-    // gigabyte of bodies, and three of answers if they were all taken.
+    // 64 clients that each send a full body of the shortest lines and read nothing of the response:
+    // a gigabyte of bodies, and three of responses if all were accepted.
     let body = b"x\n".repeat(8 << 20);
     let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\
                 Content-Length: 16777216\r\n\r\n";
@@ -389,7 +390,7 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
         for _ in 0..64 {
             scope.spawn(|| {
                 let mut stream = TcpStream::connect(&address).unwrap();
-                // What is refused early is cut off in the middle.
+                // A body that is refused early is cut off in the middle.
                 let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
                 while !stop.load(Ordering::Relaxed) && sent.is_ok() {
                     std::thread::yield_now();
@@ -397,20 +398,21 @@ fn heads_and_bodies_are_bounded_and_all_bodies_together_too() {
                 }
             });
         }
-        // Lookups go on meanwhile, and are right.
+        // Lookups continue at the same time, and are right.
         let start = Instant::now();
-        let mut asked = 0;
+        let mut n_lookups = 0;
         while start.elapsed() < Duration::from_secs(8) {
-            assert!(daemon.contains(&user(asked % 1_000)));
-            asked += 1;
+            assert!(daemon.contains(&user(n_lookups % 1_000)));
+            n_lookups += 1;
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(asked > 50, "only {asked} questions were answered in 8 seconds");
+        assert!(n_lookups > 50, "only {n_lookups} lookups in 8 seconds");
     });
     let peak = high_water(daemon.id()).expect("it still runs");
-    // 96 MiB of bodies or answers; the example deployments leave 256 MiB beside the filters.
+    // 96 MiB of bodies or results; the example deployments leave 256 MiB in addition to the
+    // filters.
     assert!(peak < 160 << 20, "it took {} MiB", peak >> 20);
-    // Room comes back: the same body, read this time.
+    // The memory is available again: the same body, read this time.
     let ids = "x\n".repeat(1_000);
     daemon.until("there is room for a body again", |daemon| {
         daemon.post("/v1/filters/rt/query", ids.as_bytes()).status == 200
@@ -425,7 +427,7 @@ fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
     let address = daemon.public.strip_prefix("http://").unwrap();
     let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\
                 Content-Length: 49000\r\n\r\n";
-    // Bodies, each but for a last byte. Room for the daemon's own questions is left.
+    // Bodies, each without its last byte. Connections for the test's own requests are left.
     let mut clients: Vec<TcpStream> = (0..CONNECTIONS - 10)
         .map(|_| {
             let mut stream = TcpStream::connect(address).unwrap();
@@ -440,7 +442,7 @@ fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
         stream.set_nonblocking(true).unwrap();
         let _ = stream.write(next.as_bytes());
     }
-    daemon.until("all are asked", |daemon| {
+    daemon.until("all IDs are looked up", |daemon| {
         let absent = format!("result=\"miss\"}} {}\n", (CONNECTIONS - 10) * 49_000);
         daemon.get("/metrics").body.contains(&absent)
     });
@@ -452,7 +454,7 @@ fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
         assert_eq!(&answer, b"HTTP/1.1 200", "each has a block");
     }
     let peak = high_water(daemon.id()).expect("it still runs");
-    // A block of 96 KiB and some 32 beside it each, less what 49,000 bytes leave of a block.
+    // For each a block of 96 KiB and some 32 KiB more, less what 49,000 bytes leave of a block.
     assert!(peak < 160 << 20, "it took {} MiB", peak >> 20);
 }
 
@@ -460,7 +462,7 @@ fn connections_that_fill_all_that_they_may_take_no_more_than_they_are_given() {
 fn raw_or_cut(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // A server that has seen enough need not read the rest.
+    // A server that refuses the request need not read the rest.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -477,7 +479,7 @@ fn a_client_that_reads_nothing_is_cut_off() {
     Publisher::days_ago(&backend, 0).users(0..1_000).blob();
     let daemon = Daemon::ready(&backend, &[]);
     let address = daemon.public.strip_prefix("http://").unwrap();
-    // What asked whether it is ready may still be closing: the least of several looks.
+    // The connection of the readiness check may still be closing: the lowest of several counts.
     let idle = (0..20).map(|_| (sockets(daemon.id()), daemon.get("/livez")).0).min().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nContent-Length: 16777216\r\n\r\n";

@@ -1,4 +1,4 @@
-//! A store that a plain web server shows: servers follow it, and nothing else is asked of it.
+//! A store behind a plain web server: servers follow it with GET and HEAD alone.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
@@ -22,28 +22,28 @@ fn only_gets(nginx: &Nginx) {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn a_server_follows_a_store_over_http_and_asks_only_for_files() {
+fn a_server_follows_a_store_over_http_and_only_gets_files() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 2).users(0..3_000).publish();
     let (nginx, reader) = read_only(&backend);
     let log = reader.folder.path().join("log");
     let server = Daemon::logging(&reader, &[], &log);
     server.until("it is ready", |server| server.get("/readyz").status == 200);
-    let seen = |id: u64| server.contains(&user(id));
-    assert!(seen(0) && seen(2_999) && !seen(9_000_000));
+    let contains = |id: u64| server.contains(&user(id));
+    assert!(contains(0) && contains(2_999) && !contains(9_000_000));
 
     Publisher::days_ago(&backend, 1).users(500..3_500).publish();
     assert_eq!(server.reload("").0, 200);
     assert_eq!(server.status()["day"], today().minus(1).to_string());
-    assert!(seen(500) && seen(3_499) && !seen(9_000_000));
+    assert!(contains(500) && contains(3_499) && !contains(9_000_000));
 
     let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
     backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
     assert_eq!(server.reload("").0, 200);
     assert_eq!(server.status()["state"], "rolled_back");
 
-    // It wanted to say that it is there, once; and was told by ourselves, not by the web server.
-    server.until("it says that it cannot be seen", |_| {
+    // It tried to write a heartbeat, once; our own store refused that, not the web server.
+    server.until("it logs that it has no heartbeats", |_| {
         std::fs::read_to_string(&log).unwrap().contains("the store may not be written to")
     });
     drop(server);

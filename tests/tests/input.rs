@@ -1,4 +1,5 @@
-//! No file of a day's input is lost in silence: each is read, refused by name, or told in the report.
+//! No file of a day's input is lost silently: each is read, refused by name, or named in the
+//! report.
 
 #[path = "bad_input/objects.rs"]
 mod objects;
@@ -119,9 +120,9 @@ fn files_passed_over_are_counted_and_named() {
         let bytes = report["input_bytes"].as_u64().unwrap();
         assert!((10_000..100_000).contains(&bytes), "{bytes}");
 
-        let told = backend.bloomsday(&["history", "rt"]).run().expect(0).json();
+        let event = backend.bloomsday(&["history", "rt"]).run().expect(0).json();
         for field in ["files", "files_passed_over", "input_bytes"] {
-            assert_eq!(told[field], report[field], "{told}");
+            assert_eq!(event[field], report[field], "{event}");
         }
         let words = ["history", "rt", "--store", &backend.store];
         let page = bloomsday(&words).envs(&backend.env).run().expect(0).stdout;
@@ -150,7 +151,7 @@ fn the_report_for_people_names_files_bytes_and_what_was_passed_over() {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn an_object_beside_the_folder_of_its_name_is_read_too() {
+fn an_object_and_a_folder_of_the_same_name_are_both_read() {
     let backend = Backend::s3();
     put(&backend, "in/dt=1", &parquet(&backend, 0..100));
     put(&backend, "in/dt=1/a.parquet", &parquet(&backend, 100..300));
@@ -210,7 +211,7 @@ fn a_number_sign_in_an_address_is_a_character_like_others() {
 
 #[test]
 fn only_what_a_glob_matches_counts_against_the_most_files() {
-    // The limit itself is a million; what is shown is that a folder beside is not even looked into.
+    // The limit is a million files; the test is that other folders are not even listed.
     let backend = Backend::local();
     let folder = backend.folder.path();
     write_users(&folder.join("logs/a/dt=1/x.parquet"), 0..100);

@@ -93,9 +93,9 @@ impl Story {
         let liar = self.liar.fork();
         let store = liar.store();
         let before = self.pointer(&liar).await;
-        liar.lie(fault, at, times);
+        liar.set_fault(fault, at, times);
         let ended = run(&self.job, &store).await;
-        let befell = liar.repent();
+        let befell = liar.clear_fault();
         let after = self.pointer(&liar).await;
         let case = format!(
             "{}: {fault:?} × {times} at call {at} ({}): {:?}",
@@ -104,9 +104,10 @@ impl Story {
             ended.as_ref().map(|report| report.outcome)
         );
 
-        // The pointer is as it was, or names today's whole blob; nothing else, however the run ended.
+        // The pointer is as it was, or names today's complete blob; nothing else, however the run
+        // ended.
         if after != before {
-            let named = self.whole_blob(&liar, &case).await;
+            let named = self.complete_blob(&liar, &case).await;
             assert_eq!(named, self.ends_at, "{case}");
         }
         let moved = after != before;
@@ -150,7 +151,7 @@ impl Story {
         }
         let expected = if moved { Outcome::Unchanged } else { self.outcome };
         assert_eq!(again.outcome, expected, "{case}, then: {:?}", again.reason);
-        assert_eq!(self.whole_blob(&liar, &case).await, self.ends_at, "{case}");
+        assert_eq!(self.complete_blob(&liar, &case).await, self.ends_at, "{case}");
         for act in store.history(&rt()).await.unwrap() {
             assert!(act.blob.is_none_or(|blob| blob.filter == rt()), "{case}");
         }
@@ -158,7 +159,7 @@ impl Story {
     }
 
     /// What today's pointer names, which must be complete and hold the users of its own day.
-    async fn whole_blob(&self, liar: &FaultyStore, case: &str) -> BlobKey {
+    async fn complete_blob(&self, liar: &FaultyStore, case: &str) -> BlobKey {
         let bytes = self.pointer(liar).await.unwrap_or_else(|| panic!("{case}: no pointer"));
         let pointer = Pointer::parse(&bytes, &rt(), &[]);
         let key = pointer.unwrap_or_else(|e| panic!("{case}: torn pointer: {e}")).blob;
@@ -283,7 +284,7 @@ fn a_build_against_a_store_that_lies_publishes_or_fails_and_a_next_run_mends_it(
     let (cases, most) = (cases.into_inner(), most.into_inner());
     campaign.held(
         &format!("{cases} runs: {} faults, at each of up to {most} calls", BUILD_FAULTS.len()),
-        "pointer as it was or at a whole blob; the next run always converged",
+        "pointer as it was or at a complete blob; the next run always converged",
     );
 }
 
@@ -299,11 +300,11 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
             for at in 0.. {
                 let liar = FaultyStore::default();
                 let store = liar.store();
-                liar.lie_about("/blobs/", fault, at, 1);
+                liar.set_fault_of("/blobs/", fault, at, 1);
                 let read_back = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
                 let read_back = read_back.await;
-                let befell = liar.repent();
-                // What it says it read back is there, whole.
+                let befell = liar.clear_fault();
+                // The blob that it reports as read back is stored, and complete.
                 if let Ok((header, _)) = read_back {
                     assert_eq!(header, made.header);
                     let stored = liar.stored(&key.to_string()).await.unwrap();
@@ -322,7 +323,7 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
             }
         }
     });
-    campaign.held(&format!("{cases} uploads of 9 MB"), "read back whole, or refused");
+    campaign.held(&format!("{cases} uploads of 9 MB"), "read back completely, or refused");
 }
 
 /// Repoint and pin as every job does them: read, then write conditionally.
@@ -374,9 +375,9 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
                 if exists {
                     write(1).await.unwrap();
                 }
-                liar.lie(fault, at, times);
+                liar.set_fault(fault, at, times);
                 let ended = write(2).await;
-                let befell = liar.repent();
+                let befell = liar.clear_fault();
                 let case = format!("{fault:?} × {times} at {at} {befell:?}: {ended:?}");
                 let now = named().await;
                 let old = exists.then(|| key(1));

@@ -13,8 +13,8 @@ use bloomsday_tests::input::today;
 
 /// More calls than a look and a load make.
 const MANY: u64 = 200;
-/// IDs that are asked: of both days, of one, of none.
-const ASKED: u64 = 6_000;
+/// How many IDs are looked up: of both days, of one, of none.
+const N_IDS: u64 = 6_000;
 
 struct Days {
     before: TestBlob,
@@ -35,24 +35,30 @@ impl Days {
         Days { before, now, one, two }
     }
 
-    /// Asks everything, and compares with what the filter in the status must answer.
+    /// Looks all IDs up, and compares the results with the filter that the status names.
     fn check(&self, bloomsday: &Bloomsday, case: &str) -> Option<u32> {
-        let ids: Vec<[u8; 8]> = (0..ASKED).map(id).collect();
+        let ids: Vec<[u8; 8]> = (0..N_IDS).map(id).collect();
         let mut answers = vec![false; ids.len()];
         let began = Instant::now();
         let digest = loop {
             let before = bloomsday.status()[0].digest;
             bloomsday.filter("rt").unwrap().contains_batch(&ids, &mut answers);
-            // A swap in between leaves open which of the two answered; and a first filter answers a moment
-            // before it is shown.
+            // After a swap in between, either filter may have been used; and a first filter is used
+            // a moment before the status names it.
             let is_coming = before.is_none() && answers.iter().any(|yes| !yes);
             if bloomsday.status()[0].digest == before && !is_coming {
                 break before;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "{case}: what answers is not shown");
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{case}: the status does not name the filter in use"
+            );
         };
         let Some(digest) = digest else {
-            assert!(answers.iter().all(|yes| *yes), "{case}: not the answer given meanwhile");
+            assert!(
+                answers.iter().all(|yes| *yes),
+                "{case}: not the answer until a filter is loaded"
+            );
             return None;
         };
         let (made, back) = match digest {
@@ -75,7 +81,7 @@ impl Days {
 
         // A start, with the answer "yes" until something is loaded.
         let liar = self.one.fork();
-        liar.lie(fault, at, times);
+        liar.set_fault(fault, at, times);
         let bloomsday = serve(&liar);
         let began = Instant::now();
         while bloomsday.status()[0].last_poll.is_none() {
@@ -83,7 +89,7 @@ impl Days {
             assert!(began.elapsed() < Duration::from_secs(60), "{fault:?} at {at}: no first look");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let befell = liar.repent();
+        let befell = liar.clear_fault();
         befell_any |= !befell.is_empty();
         let answers = self.check(&bloomsday, &case("a start", &befell));
         assert!(answers.is_some() || !befell.is_empty(), "{}", case("a start", &befell));
@@ -98,9 +104,9 @@ impl Days {
         let bloomsday = serve(&liar_day);
         self.recovers(&bloomsday, 1, "a clean start").await;
         self.now.publish(&liar_day.store()).await;
-        liar_day.lie(fault, at, times);
+        liar_day.set_fault(fault, at, times);
         let reloaded = bloomsday.reload().await.unwrap();
-        let befell = liar_day.repent();
+        let befell = liar_day.clear_fault();
         befell_any |= !befell.is_empty();
         let this = case("a new day", &befell);
         let back = self.check(&bloomsday, &this);
@@ -122,9 +128,9 @@ impl Days {
         self.recovers(&bloomsday, 0, &this).await;
 
         // Nothing new: what is there stays, whatever the store says.
-        liar_day.lie(fault, at, times);
+        liar_day.set_fault(fault, at, times);
         let _ = bloomsday.reload().await.unwrap();
-        let befell = liar_day.repent();
+        let befell = liar_day.clear_fault();
         let this = case("nothing new", &befell);
         let back = self.check(&bloomsday, &this);
         // Only "there is nothing" sends a server to the day before; and that is verified too.
@@ -162,7 +168,7 @@ fn a_server_against_a_store_that_lies_never_answers_wrongly_and_recovers() {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let days = runtime.block_on(Days::new());
-    // A server writes nothing, so it is not told lies about writes.
+    // A server writes nothing, so faults of writes are left out.
     let faults = [
         Fault::Down,
         Fault::Forbidden,

@@ -1,4 +1,4 @@
-//! HTTP to the letter, and who may ask what: pages of strangers, names that lead here, wrong requests.
+//! HTTP in detail, and who may request what: foreign pages, foreign host names, wrong requests.
 
 use std::fs;
 
@@ -109,7 +109,7 @@ fn with_a_token_a_foreign_page_gets_nothing_either_and_ours_all() {
 }
 
 #[test]
-fn what_an_answer_is_written_as_is_what_was_asked_for() {
+fn the_format_of_a_reply_is_the_one_that_was_requested() {
     let backend = Backend::local();
     let daemon = ready(&backend, &[]);
     let json = |accept: &[&str]| {
@@ -231,32 +231,32 @@ fn what_would_be_passed_over_in_a_request_is_refused() {
 fn lines_of_another_system_are_answered_rightly_or_refused_and_never_denied() {
     let backend = Backend::local();
     let daemon = ready(&backend, &[]);
-    let ask = |body: &str| {
+    let post = |body: &str| {
         let answer = daemon.post("/v1/filters/rt/query", body.as_bytes());
         (answer.status, answer.body)
     };
     let (a, b) = (user(1), user(2));
     let yes = |n: usize| (200, "1\n".repeat(n));
-    assert_eq!(ask(&format!("{a}\r\n")), yes(1));
-    assert_eq!(ask(&format!("{a}\r\n{b}\r\n")), yes(2));
-    assert_eq!(ask(&format!("{a}\r\n{b}")), yes(2));
-    assert_eq!(ask(&format!("{a}\r\n\r\n{b}\r\n")), (200, "1\n0\n1\n".into()));
+    assert_eq!(post(&format!("{a}\r\n")), yes(1));
+    assert_eq!(post(&format!("{a}\r\n{b}\r\n")), yes(2));
+    assert_eq!(post(&format!("{a}\r\n{b}")), yes(2));
+    assert_eq!(post(&format!("{a}\r\n\r\n{b}\r\n")), (200, "1\n0\n1\n".into()));
     let many = format!("{a}\r\n{b}\r\n").repeat(30_000);
-    assert_eq!(ask(&many), yes(60_000));
+    assert_eq!(post(&many), yes(60_000));
     for mixed in [
         format!("{a}\r\n{b}\n"),
         format!("{a}\n{b}\r\n"),
         format!("{a}\n").repeat(50_000) + &format!("{b}\r\n"),
         format!("{a}\r\n").repeat(50_000) + &format!("{b}\n"),
     ] {
-        let (code, body) = ask(&mixed);
+        let (code, body) = post(&mixed);
         assert_eq!(code, 400, "{body}");
         assert!(body.contains("LF"), "no remedy: {body}");
     }
-    assert_eq!(ask(&format!("{a}\n{b}\n")), yes(2));
+    assert_eq!(post(&format!("{a}\n{b}\n")), yes(2));
     // A long line keeps its place, whatever ends it.
     let long = "x".repeat(3_000);
-    assert_eq!(ask(&format!("{a}\r\n{long}\r\n{b}\r\n")), (200, "1\n0\n1\n".into()));
+    assert_eq!(post(&format!("{a}\r\n{long}\r\n{b}\r\n")), (200, "1\n0\n1\n".into()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `--memory` is a budget for all that a build holds, and `plan` foretells what a day takes.
+//! `--memory` is the budget for all memory of a build, and `plan` estimates a day's build.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::write_users;
@@ -13,7 +13,8 @@ const USERS_A_FILE: u64 = 500_000;
 /// Builds the folder `input`. Returns the report and the most memory that the build took.
 fn build(backend: &Backend, more: &[&str]) -> (Value, u64) {
     let input = backend.folder.path().join("input");
-    let (run, most) = Publisher::days_ago(backend, 0).input(input).with(more).prepare().weigh();
+    let (run, most) =
+        Publisher::days_ago(backend, 0).input(input).with(more).prepare().run_measured();
     (run.expect(0).json(), most)
 }
 
@@ -36,7 +37,7 @@ fn a_build_stays_within_its_memory_and_makes_the_same_blob() {
 }
 
 #[test]
-fn the_plan_foretells_time_and_memory_and_says_when_a_day_does_not_fit() {
+fn the_plan_estimates_time_and_memory_and_reports_when_a_day_does_not_fit() {
     let plan = |memory: &str| {
         let words = ["plan", "--ids", "300m", "--memory", memory, "--threads", "2", "--json"];
         bloomsday(&words).run().expect(0).json()["build"].clone()

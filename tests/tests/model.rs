@@ -8,14 +8,13 @@
 //!
 //! The bound, stated: three days, at most two builds of each builder (each of any day so far, with
 //! either of two sets of IDs), operator's acts and prunes as [`Bound`] says, one ambiguous write.
-//! Taken as one step: a whole poll of a server, and prune's last look with its delete. Assumed: nobody
-//! is stopped for a whole day between a look and the write that follows from it; and no hand puts back the
-//! very record, or the absence, that a build is about to replace in the moments between its look and its
-//! write. Not promised: that a
-//! build remembers a blob that only hand edits have named, since those leave no history; that one which
-//! was cut off between its pointing and its last record, and was never run again, is remembered when a
-//! hand then leaves no trace of itself; nor that a day remembers its rollback once prune has dropped its
-//! pointer, or may have.
+//! One step: a complete poll of a server, and prune's last read with its delete. Assumed: nobody is
+//! stopped for a full day between a read and the write that follows from it; and no hand puts back
+//! the very record, or the absence, that a build is about to replace in the moments between its
+//! look and its write. Not promised: that a build remembers a blob that only hand edits have named,
+//! since those leave no history; that one which was cut off between its pointing and its last
+//! record, and was never run again, is remembered when a hand then leaves no trace of itself; nor
+//! that a day remembers its rollback once prune has dropped its pointer, or may have.
 
 #[path = "model/actors.rs"]
 mod actors;
@@ -51,7 +50,7 @@ impl Model for Bound {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "a pointer that a build wrote names a whole blob",
+                "a pointer that a build wrote names a complete blob",
                 |_, world: &World| world.built_pointers_name_blobs(),
             ),
             Property::always("no step broke a promise", |_, world: &World| world.broken.is_none()),

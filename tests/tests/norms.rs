@@ -1,5 +1,5 @@
-//! What is normal for a day: told by the last accepted days, however old, and by an earlier filter itself
-//! where the history is gone. What cannot be judged is said.
+//! What is normal for a day follows from the last accepted days, however old, and without a history
+//! from an earlier filter itself. A warning says what cannot be compared.
 
 #[path = "bad_input/objects.rs"]
 mod objects;
@@ -15,7 +15,7 @@ use bloomsday_tests::publisher::Publisher;
 use objects::{objects, put};
 use serde_json::Value;
 
-/// Prepares a build of the day `back` days ago from so many users, in so many files.
+/// Prepares a build of the day `back` days ago from this many users, in this many files.
 fn prepare(backend: &Backend, back: u32, users: u64, files: u64, more: &[&str]) -> Bloomsday {
     let folder = backend.folder.path().join(format!("in-{back}-{users}-{files}"));
     for file in 0..files {
@@ -46,7 +46,7 @@ fn a_bad_day_is_refused_after_an_outage_of_any_length() {
         for backend in Backend::all() {
             build(&backend, outage, 5_000).expect(0);
             let run = build(&backend, 0, 10).expect(6);
-            assert_eq!(run.json()["overlap"], 1.0, "the filter from before was asked");
+            assert_eq!(run.json()["overlap"], 1.0, "the earlier filter was compared");
             run.complains(&["ids: distinct IDs 10", "normal: 5000"]);
             build(&backend, 0, 5_100).expect(0);
         }
@@ -54,7 +54,7 @@ fn a_bad_day_is_refused_after_an_outage_of_any_length() {
 }
 
 #[test]
-fn a_history_that_is_lost_leaves_the_gates_on_and_is_told() {
+fn a_lost_history_leaves_the_gates_on_with_a_warning() {
     let backend = Backend::local();
     build(&backend, 9, 5_000).expect(0);
     lose_history(&backend);
@@ -72,7 +72,7 @@ fn a_history_that_is_lost_leaves_the_gates_on_and_is_told() {
 }
 
 #[test]
-fn a_pointer_that_cannot_be_read_is_told_and_the_one_before_is_asked() {
+fn an_unreadable_pointer_is_a_warning_and_the_one_before_is_compared() {
     let backend = Backend::local();
     build(&backend, 3, 5_000).expect(0);
     build(&backend, 2, 5_000).expect(0);
@@ -86,11 +86,11 @@ fn a_pointer_that_cannot_be_read_is_told_and_the_one_before_is_asked() {
     // Unreadable.
     fs::write(pointers.join(today().minus(2).to_string()), "}").unwrap();
     let report = build(&backend, 0, 5_000).expect(0).json();
-    let told = warnings(&report);
+    let warned = warnings(&report);
     for back in [1, 2] {
         assert!(
-            told.contains(&format!("cannot compare with rt {}", today().minus(back))),
-            "{told}"
+            warned.contains(&format!("cannot compare with rt {}", today().minus(back))),
+            "{warned}"
         );
     }
     assert_eq!(report["overlap"], 1.0, "{report}");
@@ -100,22 +100,22 @@ fn a_pointer_that_cannot_be_read_is_told_and_the_one_before_is_asked() {
 fn a_huge_blob_of_an_earlier_day_is_not_fetched_to_compare_with() {
     let backend = Backend::local();
     build(&backend, 1, 5_000).expect(0);
-    let before = prepare(&backend, 0, 5_000, 1, &["--memory", "0", "--dry-run"]).weigh().1;
+    let before = prepare(&backend, 0, 5_000, 1, &["--memory", "0", "--dry-run"]).run_measured().1;
     let blobs = Path::new(&backend.store).join("rt/blobs");
     let blob = fs::read_dir(blobs).unwrap().next().unwrap().unwrap().path();
     fs::File::options().write(true).open(blob).unwrap().set_len(1 << 30).unwrap();
-    let (run, most) = prepare(&backend, 0, 5_000, 1, &["--memory", "0"]).weigh();
+    let (run, most) = prepare(&backend, 0, 5_000, 1, &["--memory", "0"]).run_measured();
     let report = run.expect(0).json();
     assert!(warnings(&report).contains("1073741824 bytes, more than"), "{report}");
     assert_eq!(report["overlap"], Value::Null);
     assert!(most < before + (64 << 20), "{most} bytes, and {before} before");
-    // The pointer still tells how many IDs there were.
+    // The pointer still has the number of IDs.
     lose_history(&backend);
     prepare(&backend, 0, 10, 1, &["--memory", "0"]).run().expect(6).complains(&["normal: 5000"]);
 }
 
 #[test]
-fn another_layout_cannot_be_compared_with_and_that_is_told() {
+fn another_layout_cannot_be_compared_and_a_warning_says_so() {
     let backend = Backend::local();
     build(&backend, 1, 5_000).expect(0);
     let report = prepare(&backend, 0, 5_000, 1, &["--layout", "guava"]).run().expect(0).json();
@@ -128,7 +128,7 @@ fn the_number_of_files_and_their_bytes_are_judged_against_the_days_before() {
     for back in (1..=4).rev() {
         prepare(&backend, back, 4_800, 24, &[]).run().expect(0);
     }
-    // One less is honest after a change of the writer, and worth a word.
+    // One less is possible after a change of the writer, and a warning.
     let report = prepare(&backend, 0, 4_700, 23, &["--dry-run"]).run().expect(0).json();
     assert!(warnings(&report).contains("23 files were read"), "{report}");
     // Compacted ten times is honest too; into a single file it is not like the days before.

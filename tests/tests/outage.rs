@@ -1,4 +1,4 @@
-//! The real daemon beside a store and a disk that fail. Each kind of failure, case by case and a
+//! The real daemon with a store and a disk that fail. Each kind of failure, case by case and a
 //! month of them in a row, is in the server's own tests.
 
 use std::fs;

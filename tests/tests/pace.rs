@@ -114,9 +114,9 @@ fn holding(backend: &Backend, longest: &str) -> Daemon {
     let text = format!("[filters.rt]\nguard = \"hold\"\nguard_max_hold = \"{longest}\"\n");
     fs::write(&config, text).unwrap();
     let daemon = Daemon::ready(backend, &["--config", &config.display().to_string()]);
-    let questions: String = (0..100_000).map(|n| user(n) + "\n").collect();
+    let ids: String = (0..100_000).map(|n| user(n) + "\n").collect();
     for _ in 0..3 {
-        assert_eq!(daemon.post("/v1/filters/rt/query", questions.as_bytes()).status, 200);
+        assert_eq!(daemon.post("/v1/filters/rt/query", ids.as_bytes()).status, 200);
     }
     fs::write(pointer(backend, "rt", 0), bad_day).unwrap();
     assert_eq!(daemon.reload("").0, 409);
@@ -156,7 +156,7 @@ fn a_hold_ends_on_time_while_the_store_hangs() {
 }
 
 #[test]
-fn a_hold_that_ends_without_a_swap_is_shown_no_more() {
+fn a_hold_that_ends_without_a_swap_is_reported_no_more() {
     let backend = Backend::local();
     let daemon = holding(&backend, "1h");
     let day = today().to_string();
@@ -176,15 +176,16 @@ fn heartbeats_come_back_when_what_was_in_their_way_is_gone() {
     let log = backend.folder.path().join("log");
     let daemon = Daemon::logging(&backend, &[], &log);
     let said = |_: &Daemon| fs::read_to_string(&log).unwrap().contains("does not list this server");
-    daemon.until("it said that it cannot tell the store", said);
+    daemon.until("it logged that it cannot write a heartbeat", said);
     fs::remove_file(&servers).unwrap();
-    daemon.until("the store is told", |_| fs::read_dir(&servers).is_ok_and(|d| d.count() > 0));
+    daemon
+        .until("the heartbeat is written", |_| fs::read_dir(&servers).is_ok_and(|d| d.count() > 0));
     let lines = fs::read_to_string(&log).unwrap();
     assert_eq!(lines.matches("does not list").count(), 1, "{lines}");
 }
 
 #[test]
-fn a_page_that_is_asked_for_while_the_store_hangs_is_there_within_seconds() {
+fn a_page_is_served_within_seconds_while_the_store_hangs() {
     let backend = Backend::local();
     let filters: Vec<String> = (0..5).map(|n| format!("f{n}")).collect();
     let mut words = Vec::new();

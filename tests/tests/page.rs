@@ -72,7 +72,7 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     browser.press("\u{e007}");
     browser.until("No, not in the filter of");
 
-    // On the admin address nothing at all is told before the token.
+    // The admin address reports nothing without the token.
     browser.go(&daemon.admin);
     browser.until("send the token");
     assert!(!browser.text().contains("rt"), "{}", browser.text());
@@ -82,7 +82,7 @@ fn the_page_shows_what_happens_and_leaks_nothing_without_the_token() {
     browser.type_into("#token", TOKEN);
     browser.press("\u{e007}");
     let admin = browser.until("Who did what");
-    assert!(admin.contains(why), "a reason is shown as it was typed: {admin}");
+    assert!(admin.contains(why), "a reason is printed as it was typed: {admin}");
     browser.type_into(".ask input", &user(1_700));
     browser.click(".ask button");
     let days = browser.until("chance that it is false");
@@ -187,7 +187,7 @@ fn a_web_page_that_is_not_ours_cannot_reload_and_ours_cannot_without_the_token()
 }
 
 #[test]
-fn the_page_is_whole_and_asks_nobody_else() {
+fn the_page_is_complete_and_loads_nothing_from_elsewhere() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..1_000).publish();
     let daemon = Daemon::ready(&backend, &[]);

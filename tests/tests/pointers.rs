@@ -1,5 +1,5 @@
-//! A store says where its pointers live, and whoever is told otherwise touches none: a command or server
-//! without the Redis setting, with one too many, or with another key template.
+//! A store records where its pointers are. A command or server with another setting reads and
+//! writes none of them: without the Redis address, with one too many, or with another key template.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -26,8 +26,8 @@ fn build_two_days(backend: &Backend) {
     }
 }
 
-/// The same store, told something else about its pointers.
-fn told(backend: &Backend, pointers: Option<&Redis>) -> Backend {
+/// The same store, with another setting for its pointers.
+fn with_pointers(backend: &Backend, pointers: Option<&Redis>) -> Backend {
     let mut env = backend.env.clone();
     env.retain(|(name, _)| *name != "BLOOMSDAY_POINTERS");
     env.extend(pointers.map(|redis| ("BLOOMSDAY_POINTERS", redis.address())));
@@ -67,9 +67,9 @@ fn a_store_that_holds_its_pointers_refuses_a_redis_on_every_kind_of_store() {
     let (azure, redis) = (Azure::start(), Redis::start());
     for backend in [Backend::local(), Backend::s3(), azure.backend("marked")] {
         build_two_days(&backend);
-        let other = told(&backend, Some(&redis));
+        let other = with_pointers(&backend, Some(&redis));
         refused(&other, &["BLOOMSDAY_POINTERS", "in the store"]);
-        assert_eq!(redis.ask(&["DBSIZE"]), ":0\r\n");
+        assert_eq!(redis.command(&["DBSIZE"]), ":0\r\n");
         backend.bloomsday(&["query", "rt", &user(7)]).run().expect(0);
     }
 }
@@ -79,8 +79,8 @@ fn a_store_that_holds_its_pointers_refuses_a_redis_on_every_kind_of_store() {
 fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store() {
     let (azure, redis) = (Azure::start(), Redis::start());
     for backend in [Backend::local(), Backend::s3(), azure.backend("elsewhere")] {
-        redis.ask(&["FLUSHALL"]);
-        let with = told(&backend, Some(&redis));
+        redis.command(&["FLUSHALL"]);
+        let with = with_pointers(&backend, Some(&redis));
         build_two_days(&with);
         refused(&backend, &["pointers = \"redis://", "{filter}_{day:%Y%m%d}"]);
         let status = with.bloomsday(&["status", "rt"]).run().expect(0).json();
@@ -96,7 +96,7 @@ fn a_store_with_its_pointers_in_redis_refuses_to_hold_any_on_every_kind_of_store
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn another_key_template_is_another_place() {
     let redis = Redis::start();
-    let backend = told(&Backend::local(), Some(&redis));
+    let backend = with_pointers(&Backend::local(), Some(&redis));
     build(&backend, 0, 1_000).publish();
     let config = backend.folder.path().join("other.toml");
     fs::write(&config, "pointers_key = \"prod/{filter}/{day}\"\n").unwrap();
@@ -113,7 +113,7 @@ fn a_store_without_a_marker_goes_on_and_gets_one() {
         build_two_days(&backend);
         let marker = marked().expect("the first build leaves a marker");
         assert!(marker.contains("\"pointers\": \"store\""), "{marker}");
-        // Of an older version's store, or of one that was copied without.
+        // As in the store of an older version, or in a copy without the marker.
         for (name, command) in [
             ("the same build", build(&backend, 0, 1_000).prepare()),
             ("another build", build(&backend, 0, 1_200).prepare()),
@@ -136,12 +136,12 @@ fn a_store_without_a_marker_goes_on_and_gets_one() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_command_without_the_setting_does_not_mark_a_store_it_knows_nothing_of() {
     let redis = Redis::start();
-    let backend = told(&Backend::local(), Some(&redis));
+    let backend = with_pointers(&Backend::local(), Some(&redis));
     build_two_days(&backend);
     backend.remove(MARKER);
     let (day, before) = (today().to_string(), today().minus(1).to_string());
     let words = ["repoint", "rt", &day, "--to", &before];
-    let repointed = told(&backend, None).bloomsday(&words).run().expect(0);
+    let repointed = with_pointers(&backend, None).bloomsday(&words).run().expect(0);
     repointed.complains(&["not one pointer"]);
     assert_eq!(backend.read(MARKER), None);
     build(&backend, 0, 1_200).publish();
@@ -165,12 +165,12 @@ fn pointers_are_moved_on_purpose_by_copying_them_and_deleting_the_marker() {
     let redis = Redis::start();
     let backend = Backend::local();
     build_two_days(&backend);
-    let moved = told(&backend, Some(&redis));
+    let moved = with_pointers(&backend, Some(&redis));
     for back in [1, 0] {
         let day = today().minus(back);
         let record = backend.read(&format!("rt/pointers/{day}")).unwrap();
         let key = day.expand("rt_{day:%Y%m%d}").unwrap();
-        redis.ask(&["SET", &key, &String::from_utf8(record).unwrap()]);
+        redis.command(&["SET", &key, &String::from_utf8(record).unwrap()]);
     }
     moved.bloomsday(&["status", "rt"]).run().expect(2).complains(&["delete rt/store.json"]);
     backend.remove(MARKER);
@@ -188,7 +188,7 @@ fn a_running_server_keeps_what_answers_once_the_store_disagrees() {
     let daemon = Daemon::ready(&backend, &[]);
     let digest = daemon.status()["digest"].clone();
     backend.remove(MARKER);
-    build(&told(&backend, Some(&redis)), 0, 1_200).publish();
+    build(&with_pointers(&backend, Some(&redis)), 0, 1_200).publish();
     let other = r#"{"pointers": "redis", "key": "{filter}_{day:%Y%m%d}"}"#;
     backend.write(MARKER, other.as_bytes());
     let (code, said) = daemon.reload("");
@@ -203,7 +203,7 @@ fn a_running_server_keeps_what_answers_once_the_store_disagrees() {
     assert_eq!(daemon.reload("").0, 200);
 }
 
-/// Makes every blob look as if it had been uploaded so many days ago.
+/// Sets the upload time of every blob back by this many days.
 fn age(backend: &Backend, days: u64) -> usize {
     let blobs = fs::read_dir(Path::new(&backend.store).join("rt/blobs")).unwrap();
     let aged = blobs.map(|blob| {
@@ -218,15 +218,15 @@ fn age(backend: &Backend, days: u64) -> usize {
 fn prune_without_one_pointer_deletes_no_blob() {
     let redis = Redis::start();
     for with_redis in [false, true] {
-        let backend = told(&Backend::local(), with_redis.then_some(&redis));
-        // Nothing there, nothing to refuse.
+        let backend = with_pointers(&Backend::local(), with_redis.then_some(&redis));
+        // Without blobs there is nothing to refuse.
         fs::create_dir_all(Path::new(&backend.store).join("rt")).unwrap();
         backend.bloomsday(&["prune", "rt"]).run().expect(0);
         build_two_days(&backend);
         let blobs = age(&backend, 20);
         match with_redis {
             // Redis came back empty.
-            true => drop(redis.ask(&["FLUSHALL"])),
+            true => drop(redis.command(&["FLUSHALL"])),
             false => fs::remove_dir_all(Path::new(&backend.store).join("rt/pointers")).unwrap(),
         }
         for marked in [true, false] {

@@ -72,7 +72,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, mut note: impl FnMut(&[u8])) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// The action that S3 asks for, and the resource or the prefix it is about.
+/// The action that S3 requires, and the resource or the prefix it is about.
 fn action(method: &str, target: &str) -> (&'static str, String) {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = path.trim_start_matches('/').trim_end_matches('/');

@@ -32,7 +32,7 @@ impl Kept {
         kept
     }
 
-    /// Makes a blob look as if it had been uploaded so many days ago.
+    /// Sets the upload time of a blob back by this many days.
     fn age(&self, blob: &str, days: u64) {
         let file = File::options().write(true).open(self.path(blob)).unwrap();
         let age = Duration::from_secs(days * 24 * 3600 + 3600);

@@ -1,5 +1,5 @@
-//! Eight builders race for one pointer: one wins, the others are told, and the pointer names the winner's
-//! whole blob.
+//! Eight builders race for one pointer: one wins, the others report it, and the pointer names the
+//! winner's complete blob.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -160,8 +160,8 @@ fn the_races() {
         let won = |outcome: &&Outcome| **outcome == Outcome::Published;
         assert_eq!(outcomes.iter().filter(won).count(), 1, "round {round}: {outcomes:?}");
         for outcome in &outcomes {
-            let told = matches!(outcome, Outcome::Published | Outcome::Superseded);
-            assert!(told || (all_equal && *outcome == Outcome::Unchanged), "{outcomes:?}");
+            let is_decided = matches!(outcome, Outcome::Published | Outcome::Superseded);
+            assert!(is_decided || (all_equal && *outcome == Outcome::Unchanged), "{outcomes:?}");
         }
         equals += u64::from(all_equal);
         let winner = outcomes.iter().position(|outcome| won(&outcome)).unwrap();
@@ -170,7 +170,7 @@ fn the_races() {
             let read = store.pointer(&filter, today()).await.unwrap();
             let named = read.state.found().unwrap().blob.clone();
             assert_eq!(Some(&named), reports[winner].blob.as_ref(), "round {round}");
-            // Every builder's blob is whole, the losers' too.
+            // Every builder's blob is complete, the losers' too.
             let mut blobs: Vec<_> = reports.iter().filter_map(|r| r.blob.clone()).collect();
             blobs.dedup();
             for key in blobs {
@@ -227,7 +227,7 @@ fn one_of_eight_processes_wins_and_the_others_exit_5() {
     campaign.held(&format!("{} rounds", 2 * rounds), "one exits 0, seven exit 5");
 }
 
-/// A builder that stood still for long does not publish over what came meanwhile.
+/// A builder that paused for long does not overwrite what was published since.
 #[test]
 fn a_build_that_is_stopped_and_continued_does_not_overwrite_what_came_later() {
     if !cfg!(debug_assertions) {

@@ -33,12 +33,12 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     Publisher::days_ago(&backend, 2).users(0..2_000).run().expect(0);
     let report = Publisher::days_ago(&backend, 1).users(0..3_000).run().expect(0).json();
     assert!(redis.get(&key(1)).contains(report["digest"].as_str().unwrap()));
-    let beside = std::path::Path::new(&backend.store).join("rt/pointers");
-    assert!(!beside.exists(), "a pointer lies beside the blobs too");
+    let in_store = std::path::Path::new(&backend.store).join("rt/pointers");
+    assert!(!in_store.exists(), "there is a pointer in the store, too");
     let daemon = Daemon::ready(&backend, &[]);
     assert!(daemon.contains(&user(2_500)));
 
-    redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
+    redis.command(&["SET", &key(1), &redis.get(&key(2))]);
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "rolled_back");
     assert!(!daemon.contains(&user(2_500)) && daemon.contains(&user(1_500)));
@@ -48,11 +48,11 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     let blob = report["blob"].as_str().unwrap();
     let url = format!("{}/{blob}", backend.store);
     for value in [blob, &url] {
-        redis.ask(&["SET", &key(1), value]);
+        redis.command(&["SET", &key(1), value]);
         assert_eq!(daemon.reload("").0, 200);
         assert_eq!(daemon.status()["state"], "ok", "{value}");
     }
-    redis.ask(&["SET", &key(1), &redis.get(&key(2))]);
+    redis.command(&["SET", &key(1), &redis.get(&key(2))]);
     assert_eq!(
         Publisher::days_ago(&backend, 1).users(0..3_500).run().expect(0).json()["outcome"],
         "published"
@@ -60,7 +60,7 @@ fn a_plain_set_of_yesterdays_value_is_a_rollback_and_stands() {
     let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
     assert_eq!(status["pointers"].as_array().unwrap().len(), 2);
     backend.bloomsday(&["config", "check"]).run().expect(0);
-    assert_eq!(redis.ask(&["DBSIZE"]), ":2\r\n", "the check left its key behind");
+    assert_eq!(redis.command(&["DBSIZE"]), ":2\r\n", "the check left its key behind");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn builds_that_race_for_a_day_end_published_or_superseded() {
 }
 
 /// The builds above look once more before they write, which hides a write that does not compare. Here
-/// every writer has seen the same, and nothing but the script stands between them.
+/// every writer has read the same value, and only the script decides.
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn of_writers_that_saw_the_same_exactly_one_writes() {
@@ -130,10 +130,10 @@ fn of_writers_that_saw_the_same_exactly_one_writes() {
     }
     // What was read is gone, which is a change too.
     let read = runtime.block_on(store.pointer(&rt, day)).unwrap();
-    redis.ask(&["FLUSHALL"]);
+    redis.command(&["FLUSHALL"]);
     let late = runtime.block_on(store.put_pointer(&rt, day, &Pointer::to(blob(99)), &read.version));
     assert_eq!(late.unwrap_err().kind(), Kind::Superseded);
-    assert_eq!(redis.ask(&["DBSIZE"]), ":0\r\n");
+    assert_eq!(redis.command(&["DBSIZE"]), ":0\r\n");
 }
 
 #[test]
@@ -152,21 +152,21 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
         assert!(daemon.contains(&user(7)), "{what}");
     };
     let good = redis.get(&key(1));
-    redis.ask(&["DEL", &key(1)]);
-    redis.ask(&["RPUSH", &key(1), "x"]);
+    redis.command(&["DEL", &key(1)]);
+    redis.command(&["RPUSH", &key(1), "x"]);
     answers("another type", 502, "another type");
     // A build leaves what it does not understand alone.
     Publisher::days_ago(&backend, 1).users(0..2_100).run().expect(7);
-    redis.ask(&["FLUSHALL"]);
+    redis.command(&["FLUSHALL"]);
     answers("wiped", 502, "no pointer");
-    redis.ask(&["SET", &key(1), "half a li"]);
+    redis.command(&["SET", &key(1), "half a li"]);
     answers("half-typed", 502, "half a li");
-    redis.ask(&["SET", &key(1), &good]);
+    redis.command(&["SET", &key(1), &good]);
     answers("mended", 200, "unchanged");
 
     redis.hang();
     answers("hung", 502, "rt_");
-    redis.go_on();
+    redis.resume();
     redis.kill();
     answers("killed", 502, "rt_");
     Publisher::days_ago(&backend, 1)
@@ -192,7 +192,7 @@ fn whatever_becomes_of_redis_the_last_good_filter_answers() {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn a_password_is_used_and_never_shown() {
+fn a_password_is_used_and_never_printed() {
     let mut redis = Redis::start();
     redis.kill();
     redis.again(&["--requirepass", "sesame"]);

@@ -24,15 +24,19 @@ fn status(backend: &Backend) -> Value {
     backend.bloomsday(&["status", "rt"]).run().expect(0).json()
 }
 
-/// The blob that the store says, that `query` asks and that a server answers from is the same.
+/// `status`, `query` and a server use the same blob.
 #[track_caller]
 fn all_say(backend: &Backend, daemon: &Daemon, state: &str, blob: &str, newest_user: u64) {
     let (code, said) = daemon.reload("");
     assert_eq!(code, 200, "{said}");
-    let (told, served) = (status(backend), daemon.status());
-    assert_eq!((&told["state"], &served["state"]), (&state.into(), &state.into()), "{told}");
-    assert_eq!(told["rolled_back"], served["rolled_back"]);
-    assert_eq!(told["blob"], blob);
+    let (reported, served) = (status(backend), daemon.status());
+    assert_eq!(
+        (&reported["state"], &served["state"]),
+        (&state.into(), &state.into()),
+        "{reported}"
+    );
+    assert_eq!(reported["rolled_back"], served["rolled_back"]);
+    assert_eq!(reported["blob"], blob);
     assert!(blob.contains(served["digest"].as_str().unwrap()), "{blob}: {served}");
     assert_eq!(served["last_error"], Value::Null);
     backend.bloomsday(&["query", "rt", &user(newest_user)]).run().expect(0);
@@ -132,8 +136,8 @@ fn an_edited_record_is_a_rollback_whatever_else_it_says() {
                 edited["bytes"] = bytes;
                 backend.write(&pointer(0), &serde_json::to_vec_pretty(&edited).unwrap());
                 all_say(&backend, &daemon, state, to, newest);
-                let shown = status(&backend)["pointers"][0].clone();
-                assert_eq!(shown["ids"], newest + 1, "{shown}");
+                let pointer = status(&backend)["pointers"][0].clone();
+                assert_eq!(pointer["ids"], newest + 1, "{pointer}");
             }
             stands(&backend, to);
             // Back to the bad day, by hand as well: that is where it stands now.
@@ -224,14 +228,14 @@ fn in_redis_it_is_the_same() {
     let saved = redis.get(&key);
     blob(Publisher::days_ago(&backend, 0).users(BAD).run());
     let daemon = Daemon::ready(&backend, &[]);
-    redis.ask(&["SET", &key, &saved]);
+    redis.command(&["SET", &key, &saved]);
     all_say(&backend, &daemon, "ok", &good, GOOD.end - 1);
     Publisher::days_ago(&backend, 0)
         .users(BAD)
         .run()
         .expect(5)
         .complains(&["rolled back", "bloomsday repoint rt"]);
-    redis.ask(&["DEL", &key]);
+    redis.command(&["DEL", &key]);
     all_say(&backend, &daemon, "ok", &before, MENDED.end - 1);
     for users in [BAD, GOOD] {
         Publisher::days_ago(&backend, 0)

@@ -1,5 +1,5 @@
 //! `bloomsday schedule`: the real program on a real store. What it decides when is put to weeks of
-//! made-up time beside the code; here are the input, the history, the metrics and two at once.
+//! simulated time in unit tests; here are the input, the history, the metrics and two at once.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -106,9 +106,9 @@ fn failed_and_unchanged_runs_are_in_the_history_too() {
     let good = std::fs::read(&part).unwrap();
     std::fs::write(&part, b"PAR1 and then nothing").unwrap();
     run(&backend, &["schedule", "--once"]).run().expect(75).complains(&["part-0.parquet"]);
-    let told = history(&backend);
-    assert_eq!((told.len(), &told[0]["outcome"]), (1, &"failed".into()));
-    assert!(told[0]["reason"].as_str().unwrap().contains("part-0.parquet"), "{told:?}");
+    let events = history(&backend);
+    assert_eq!((events.len(), &events[0]["outcome"]), (1, &"failed".into()));
+    assert!(events[0]["reason"].as_str().unwrap().contains("part-0.parquet"), "{events:?}");
     // The pause after a failure is kept by whoever comes next.
     run(&backend, &["schedule", "--once"]).run().expect(75);
     assert_eq!(history(&backend).len(), 1);
@@ -140,8 +140,8 @@ fn two_schedulers_at_once_publish_each_day_once() {
         }
         let published = |day: u32| {
             let day = today().minus(day).to_string();
-            let told = history(&backend);
-            told.iter().filter(|a| a["day"] == *day && a["outcome"] == "published").count()
+            let events = history(&backend);
+            events.iter().filter(|a| a["day"] == *day && a["outcome"] == "published").count()
         };
         assert_eq!((published(1), published(2)), (1, 1));
         let status = run(&backend, &["status", "rt"]).run().expect(0).json();
@@ -150,7 +150,7 @@ fn two_schedulers_at_once_publish_each_day_once() {
 }
 
 #[test]
-fn the_one_that_stays_is_scraped_and_stops_when_told() {
+fn a_long_running_scheduler_is_scraped_and_stops_at_sigterm() {
     let backend = Backend::local();
     configure(&backend, "catch_up_days = 0");
     input(&backend, 1, 1_000, true);
@@ -168,8 +168,8 @@ fn the_one_that_stays_is_scraped_and_stops_when_told() {
     assert_eq!(get("/livez"), "live\n");
     assert!(get("/metrics").contains("bloomsday_build_ids{filter=\"rt\"} 1000"));
     promtool_accepts(&get("/metrics"));
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-    assert!(told.unwrap().success());
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
@@ -193,9 +193,9 @@ fn an_impossible_schedule_is_refused_and_a_good_one_is_explained() {
     let said = bloomsday(&["config", "check"]).current_dir(backend.folder.path()).run().expect(0);
     assert!(said.stdout.contains(&format!("{} at ", today())), "{}", said.stdout);
     assert!(!said.stdout.contains("schedule (not acted on"), "{}", said.stdout);
-    let shown = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
-    assert_eq!(shown["open"][0]["standing"], "to be built");
-    assert_eq!(shown["next"].as_array().unwrap().len(), 3);
+    let listed = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
+    assert_eq!(listed["open"][0]["standing"], "to be built");
+    assert_eq!(listed["next"].as_array().unwrap().len(), 3);
     bloomsday(&["schedule", "--store", &backend.store]).run().expect(2).complains(&["schedule = "]);
 }
 
@@ -239,8 +239,8 @@ fn a_marker_in_one_folder_of_a_glob_completes_no_day() {
         let waiting = "bloomsday_build_waiting{filter=\"rt\",reason=\"marker\"} 1";
         assert!(page.contains(waiting), "{page}");
         promtool_accepts(&page);
-        let shown = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
-        assert!(shown["open"][0]["because"].as_str().unwrap().contains("hour=01"), "{shown}");
+        let listed = run(&backend, &["schedule", "--dry-run"]).run().expect(0).json();
+        assert!(listed["open"][0]["because"].as_str().unwrap().contains("hour=01"), "{listed}");
         done("hour=01");
         run(&backend, &once).run().expect(0);
     }

@@ -108,7 +108,7 @@ fn no_command_says_a_secret_however_much_it_logs() {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn an_address_that_cannot_be_used_is_shown_without_its_password() {
+fn an_address_that_cannot_be_used_is_printed_without_its_password() {
     let ear = Ear::new();
     for address in [
         format!("s3://me:{SECRET}@bucket:99999/x"),
@@ -152,8 +152,8 @@ fn the_configuration_and_the_help_show_addresses_without_their_passwords() {
         assert!(!run.stderr.contains(SECRET), "{text}\n{}", run.stderr);
         run
     };
-    let shown = check(&sound, &["config", "check"], 0).stdout;
-    assert!(shown.contains("s3://dmp/{day}/"), "{shown}");
+    let printed = check(&sound, &["config", "check"], 0).stdout;
+    assert!(printed.contains("s3://dmp/{day}/"), "{printed}");
     check(&sound, &["config", "check", "--json"], 0);
     // What a parser cannot read it likes to repeat.
     for wrong in [
@@ -205,7 +205,7 @@ impl Logged {
     }
 
     /// What an address answers to a `GET`, or to a `POST` with a token: all of it.
-    fn ask(&self, url: &str, token: Option<&str>) -> (u16, String) {
+    fn get(&self, url: &str, token: Option<&str>) -> (u16, String) {
         let mut answer = match token {
             None => ureq::get(url).config().http_status_as_error(false).build().call(),
             Some(token) => ureq::post(url)
@@ -222,7 +222,7 @@ impl Logged {
 
     fn ready(&self) {
         let start = Instant::now();
-        while self.ask(&format!("{}/readyz", self.public), None).0 != 200 {
+        while self.get(&format!("{}/readyz", self.public), None).0 != 200 {
             assert!(start.elapsed() < Duration::from_secs(60), "never ready: {}", self.logged());
             std::thread::yield_now();
         }
@@ -273,10 +273,10 @@ fn a_daemon_says_no_secret_in_its_log_its_status_or_its_errors() {
     let daemon = serve(&[]);
     daemon.ready();
     let reload = format!("{}/admin/reload", daemon.admin);
-    let mut said = daemon.ask(&reload, Some(SECRET));
+    let mut said = daemon.get(&reload, Some(SECRET));
     assert_eq!(said.0, 200, "{}", said.1);
     for wrong in [format!("{SECRET}x"), SECRET[1..].to_owned(), String::new()] {
-        let answer = daemon.ask(&reload, Some(&wrong));
+        let answer = daemon.get(&reload, Some(&wrong));
         assert_eq!(answer.0, 401);
         said.1 += &answer.1;
     }
@@ -286,13 +286,13 @@ fn a_daemon_says_no_secret_in_its_log_its_status_or_its_errors() {
     let garbage = format!("https://me:{SECRET}@elsewhere/rt/blobs/x.bloom?sig={SECRET}");
     let who = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request";
     ureq::put(url).header("Authorization", who).send(garbage.as_bytes()).unwrap();
-    let answer = daemon.ask(&reload, Some(SECRET));
+    let answer = daemon.get(&reload, Some(SECRET));
     assert_eq!(answer.0, 502, "{}", answer.1);
     said.1 += &answer.1;
     for path in ["/status", "/metrics", "/", "/version", "/readyz", "/nowhere"] {
-        said.1 += &daemon.ask(&format!("{}{path}", daemon.public), None).1;
+        said.1 += &daemon.get(&format!("{}{path}", daemon.public), None).1;
     }
-    assert!(said.1.contains("elsewhere"), "the error is not shown at all: {}", said.1);
+    assert!(said.1.contains("elsewhere"), "the error is not reported at all: {}", said.1);
     assert!(!said.1.contains(SECRET), "it was served: {}", said.1);
     let logged = daemon.logged();
     assert!(logged.contains("TRACE") && logged.contains("elsewhere"), "{logged}");
@@ -323,7 +323,7 @@ fn what_a_record_says_cannot_drive_a_terminal_or_begin_a_log_line() {
     // Through the program, and past it.
     backend.bloomsday(&["pin", "rt", "--to", &day, "--reason", &reason]).run().expect(0);
     let status = text(&["status", "rt"]);
-    assert!(status.contains("forged"), "the reason is not shown at all: {status}");
+    assert!(status.contains("forged"), "the reason is not reported at all: {status}");
     check(&status);
     check(&text(&["history", "rt"]));
     backend.bloomsday(&["unpin", "rt"]).run().expect(0);
@@ -345,10 +345,10 @@ fn what_a_record_says_cannot_drive_a_terminal_or_begin_a_log_line() {
         fs::write(&pointer, &record).unwrap();
         check(&text(&["status", "rt"]));
         check(&text(&["query", "rt", "x"]));
-        let (_, answer) = daemon.ask(&format!("{}/admin/reload", daemon.admin), Some("-"));
+        let (_, answer) = daemon.get(&format!("{}/admin/reload", daemon.admin), Some("-"));
         assert!(answer.len() < 5_000, "{answer}");
-        check(&daemon.ask(&format!("{}/", daemon.public), None).1);
-        check(&daemon.ask(&format!("{}/metrics", daemon.public), None).1);
+        check(&daemon.get(&format!("{}/", daemon.public), None).1);
+        check(&daemon.get(&format!("{}/metrics", daemon.public), None).1);
     }
     let logged = daemon.logged();
     assert!(logged.contains("cannot be read"), "{logged}");

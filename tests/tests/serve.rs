@@ -156,7 +156,7 @@ fn a_rollback_by_copy_under_load_gives_no_wrong_answer_and_no_failed_request() {
     let published = fs::read(pointer(&backend, &day)).unwrap();
     // In both days: must be answered "yes" whichever filter answers.
     let common: String = (2_500..5_000).map(|n| user(n) + "\n").collect();
-    let (stop, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (stop, n_lookups) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -164,7 +164,7 @@ fn a_rollback_by_copy_under_load_gives_no_wrong_answer_and_no_failed_request() {
                     let answer = daemon.post("/v1/filters/rt/query", common.as_bytes());
                     assert_eq!(answer.status, 200);
                     assert!(answer.body == "1\n".repeat(2_500), "an ID of both days was denied");
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    n_lookups.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
@@ -175,15 +175,15 @@ fn a_rollback_by_copy_under_load_gives_no_wrong_answer_and_no_failed_request() {
             fs::write(pointer(&backend, &day), &published).unwrap();
             assert_eq!(daemon.reload("").0, 200);
             assert_eq!(daemon.status()["day"], day);
-            let asked_before = asked.load(Ordering::Relaxed);
-            daemon.until("a question was asked", |_| asked.load(Ordering::Relaxed) > asked_before);
+            let n_before = n_lookups.load(Ordering::Relaxed);
+            daemon.until("a lookup was made", |_| n_lookups.load(Ordering::Relaxed) > n_before);
         }
         stop.store(true, Ordering::Relaxed);
     });
 }
 
 #[test]
-fn a_poll_follows_without_being_asked() {
+fn a_poll_follows_without_a_reload() {
     let backend = Backend::local();
     let (before, day) = two_days(&backend);
     let daemon = Daemon::ready(&backend, &["--poll-interval", "50ms"]);
@@ -250,7 +250,7 @@ fn an_unreadable_pointer_or_a_damaged_blob_keeps_the_last_good_filter() {
     assert_eq!(daemon.status()["digest"], digest);
     bytes[middle] ^= 1;
     fs::write(&damaged, &bytes).unwrap();
-    assert_eq!(daemon.reload("").0, 200, "mended, and an operator asked");
+    assert_eq!(daemon.reload("").0, 200, "repaired, and an operator reloaded");
     fs::write(pointer(&backend, &day), good).unwrap();
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "ok");
@@ -383,7 +383,7 @@ fn a_client_that_never_finishes_its_request_is_cut_off() {
         let too_large = "POST /v1/filters/rt/query HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
                          Content-Length: 99999999999\r\n\r\n";
         scope.spawn(|| assert!(stalled(too_large).starts_with("HTTP/1.1 413")));
-        assert!(daemon.contains(&user(2_500)), "others are answered meanwhile");
+        assert!(daemon.contains(&user(2_500)), "others are served at the same time");
     });
 }
 
@@ -404,8 +404,5 @@ fn loads_run_at_the_lowest_priority() {
     let nice: Vec<(String, String)> = nice.collect();
     let of = |prefix: &str| nice.iter().find(|(name, _)| name.starts_with(prefix)).cloned();
     assert_eq!(of("bloomsday-polle").map(|(_, nice)| nice).as_deref(), Some("19"), "{nice:?}");
-    assert!(
-        nice.iter().any(|(_, nice)| nice == "0"),
-        "questions are answered at another: {nice:?}"
-    );
+    assert!(nice.iter().any(|(_, nice)| nice == "0"), "lookups run at another: {nice:?}");
 }

@@ -1,7 +1,7 @@
 //! One suite of promises that every backend must keep, run on each: a local folder and S3.
 //!
 //! Credentials are read from the environment, so the suite runs as a process of its own for each
-//! backend: this very test program, asked for its ignored test.
+//! backend: this test program itself, with its ignored test.
 
 use std::process::Command;
 
@@ -61,8 +61,8 @@ fn the_suite() {
         of_many_writers_one_wins(&store).await;
         pins_come_and_go(&store).await;
         history_is_newest_first(&store).await;
-        small_and_large_blobs_come_back_whole(&store).await;
-        garbage_is_seen_as_such(&store).await;
+        small_and_large_blobs_come_back_complete(&store).await;
+        garbage_is_unreadable(&store).await;
         store.check_conditional_writes().await.unwrap();
         assert_eq!(store.filters().await.unwrap(), [rt()]);
     });
@@ -158,7 +158,7 @@ async fn history_is_newest_first(store: &Store) {
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
 }
 
-async fn small_and_large_blobs_come_back_whole(store: &Store) {
+async fn small_and_large_blobs_come_back_complete(store: &Store) {
     // 20 million IDs make 18 MB: three parts of an upload and of a download.
     for n in [100u32, 20_000_000] {
         let shape = Shape::for_ids(Layout::Blocked, u64::from(n), 0.03).unwrap();
@@ -189,7 +189,7 @@ async fn small_and_large_blobs_come_back_whole(store: &Store) {
     }
 }
 
-async fn garbage_is_seen_as_such(store: &Store) {
+async fn garbage_is_unreadable(store: &Store) {
     // A pointer that leads to another filter, written the only way our own code can: as a pin's blob.
     let other = BlobKey { filter: "optout".parse().unwrap(), ..key(1) };
     let before = day().minus(1);

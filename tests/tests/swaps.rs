@@ -11,18 +11,18 @@ use bloomsday_tests::blobs::{TestBlob, id};
 use bloomsday_tests::campaign::{Campaign, Random, size};
 use bloomsday_tests::input::today;
 
-/// How many IDs are asked, again and again; a power of two.
-const ASKED: usize = 1 << 20;
-/// How long a reader that asks all the time may hold on to an old filter, on a busy machine.
+/// How many IDs are looked up, again and again; a power of two.
+const N_IDS: usize = 1 << 20;
+/// How long a busy reader may keep an old filter, on a busy machine.
 const READER_TURN: Duration = Duration::from_secs(30);
 /// Lookups a second of the open loop.
 const RATE: u64 = 400_000;
 
-/// Two filters, and what each answers to every ID that is asked.
+/// Two filters, and the right result of each for every ID that is looked up.
 struct Oracle {
     made: [TestBlob; 2],
-    /// The asked IDs, and their right answers: bit 0 by the one filter, bit 1 by the other.
-    asked: Vec<(u64, u8)>,
+    /// The IDs to look up, and their right results: bit 0 of the one filter, bit 1 of the other.
+    expected: Vec<(u64, u8)>,
     shared: u64,
 }
 
@@ -36,8 +36,8 @@ impl Oracle {
             [make(0), other.join().unwrap()]
         });
         let mut random = Random::new();
-        let ask = |_| {
-            // As many known to be in both as in one only or in none.
+        let choose = |_| {
+            // Half of them are in both filters; the others are in one or in none.
             let all = 4 * apart;
             let n = match random.below(4) {
                 0 | 1 => apart + random.below(n_ids - apart),
@@ -47,13 +47,13 @@ impl Oracle {
             let [one, other] = [0, 1].map(|i: usize| u8::from(made[i].filter.contains(&id(n))));
             (n, one | other << 1)
         };
-        let asked: Vec<(u64, u8)> = (0..ASKED).map(ask).collect();
+        let expected: Vec<(u64, u8)> = (0..N_IDS).map(choose).collect();
         let both = |n: &u64| (apart..n_ids).contains(n);
-        for (n, right) in &asked {
-            assert!(!both(n) || *right == 3, "{n} is in both and answered otherwise");
+        for (n, right) in &expected {
+            assert!(!both(n) || *right == 3, "{n} is in both and was a miss");
         }
-        let shared = asked.iter().filter(|(n, _)| both(n)).count() as u64;
-        Oracle { made, asked, shared }
+        let shared = expected.iter().filter(|(n, _)| both(n)).count() as u64;
+        Oracle { made, expected, shared }
     }
 }
 
@@ -146,7 +146,7 @@ fn no_lookup_is_ever_wrong_across_swaps() {
     let oracle = Oracle::new(n_ids);
     let served = Served::new(&oracle);
     let megabytes = oracle.made[0].filter.memory().len() >> 20;
-    println!("{} of {ASKED} asked IDs are in both days", oracle.shared);
+    println!("{} of {N_IDS} IDs are in both days", oracle.shared);
     let campaign = Campaign::new("lookups across swaps");
 
     /// How many lookups a thread makes between two reports.
@@ -154,26 +154,26 @@ fn no_lookup_is_ever_wrong_across_swaps() {
     let (swaps, stop) = (Swaps::default(), AtomicBool::new(false));
     let wrong = AtomicU64::new(0);
     let (done, reports) = mpsc::channel::<u64>();
-    let asked_in_all = std::thread::scope(|scope| {
+    let looked_up_in_all = std::thread::scope(|scope| {
         for thread in 0..2usize {
             let (handle, done) = (served.handle(), done.clone());
             let (swaps, stop, wrong, oracle) = (&swaps, &stop, &wrong, &oracle);
             scope.spawn(move || {
-                // One thread asks a reader of its own, the other now one ID, now many at a time.
+                // One thread uses its own reader; the other looks up one ID or many at a time.
                 let mut reader = handle.reader();
-                let mut at = thread * ASKED / 2;
+                let mut at = thread * N_IDS / 2;
                 let mut answers = [false; 64];
                 while !stop.load(Ordering::Relaxed) {
                     for _ in 0..CHUNK / 64 {
-                        let asked = &oracle.asked[at % ASKED..][..64];
+                        let expected = &oracle.expected[at % N_IDS..][..64];
                         at += 64;
                         if thread == 1 && at & 64 == 0 {
-                            let ids: [[u8; 8]; 64] = std::array::from_fn(|i| id(asked[i].0));
+                            let ids: [[u8; 8]; 64] = std::array::from_fn(|i| id(expected[i].0));
                             let before = swaps.now();
                             handle.contains_batch(&ids, &mut answers);
                             let after = swaps.now();
                             let mut of = [true; 2];
-                            for (yes, (_, right)) in answers.iter().zip(asked) {
+                            for (yes, (_, right)) in answers.iter().zip(expected) {
                                 let fits = Swaps::is_right(before, after, *yes, *right);
                                 wrong.fetch_add(u64::from(!fits), Ordering::Relaxed);
                                 of[0] &= (right & 1 == 1) == *yes;
@@ -183,7 +183,7 @@ fn no_lookup_is_ever_wrong_across_swaps() {
                             wrong.fetch_add(u64::from(of == [false; 2]), Ordering::Relaxed);
                             continue;
                         }
-                        for (n, right) in asked {
+                        for (n, right) in expected {
                             let before = swaps.now();
                             let yes = match thread {
                                 0 => reader.contains(&id(*n)),
@@ -201,32 +201,32 @@ fn no_lookup_is_ever_wrong_across_swaps() {
         drop(done);
         let stopping = || stop.store(true, Ordering::Relaxed);
         let stopping = Stop(&stopping);
-        let mut asked = 0;
+        let mut n_lookups = 0;
         for swap in 0..swaps_to_do {
-            asked += reports.try_iter().sum::<u64>();
-            // So many lookups between two swaps, when only one answer is right; those during a swap
-            // come on top.
-            let settled = asked + lookups / swaps_to_do;
-            while asked < settled {
-                asked += reports.recv().unwrap();
+            n_lookups += reports.try_iter().sum::<u64>();
+            // This many lookups between two swaps, when only one result is right; those during a
+            // swap are extra.
+            let settled = n_lookups + lookups / swaps_to_do;
+            while n_lookups < settled {
+                n_lookups += reports.recv().unwrap();
             }
             swaps.0.fetch_add(1, Ordering::SeqCst);
             served.swap_to((swap as usize + 1) % 2);
             swaps.0.fetch_add(1, Ordering::SeqCst);
         }
-        let settled = asked + lookups / swaps_to_do;
-        while asked < settled {
-            asked += reports.recv().unwrap();
+        let settled = n_lookups + lookups / swaps_to_do;
+        while n_lookups < settled {
+            n_lookups += reports.recv().unwrap();
         }
         drop(stopping);
-        asked + reports.iter().sum::<u64>()
+        n_lookups + reports.iter().sum::<u64>()
     });
-    assert_eq!(wrong.into_inner(), 0, "wrong answers of {asked_in_all}");
-    let (seen, absent) = (served.bloomsday.status()[0].hits, asked_in_all);
-    assert!(seen > 0 && seen <= absent);
+    assert_eq!(wrong.into_inner(), 0, "wrong answers of {looked_up_in_all}");
+    let (hits, all) = (served.bloomsday.status()[0].hits, looked_up_in_all);
+    assert!(hits > 0 && hits <= all);
     let size = format!(
         "{:.2e} lookups, {swaps_to_do} swaps of {megabytes} MiB ({n_ids} IDs)",
-        asked_in_all as f64
+        looked_up_in_all as f64
     );
     campaign.held(&size, "0 wrong answers");
 }
@@ -246,13 +246,13 @@ impl Times {
         self.0[exponent * 32 + (n >> (exponent - 5) & 31) as usize] += 1;
     }
 
-    /// The time that so large a share stays under; in microseconds.
+    /// The quantile `share`, in microseconds.
     fn at(&self, share: f64) -> f64 {
         let wanted = (self.0.iter().sum::<u64>() as f64 * share).ceil() as u64;
-        let mut seen = 0;
+        let mut sum = 0;
         for (i, count) in self.0.iter().enumerate() {
-            seen += count;
-            if seen >= wanted && *count > 0 {
+            sum += count;
+            if sum >= wanted && *count > 0 {
                 return ((33 + i % 32) as f64) * 2f64.powi(i as i32 / 32 - 5) / 1e3;
             }
         }
@@ -287,7 +287,7 @@ fn lookups_under_an_open_loop_are_timed_across_swaps() {
                     std::hint::spin_loop();
                     now = began.elapsed().as_nanos() as u64;
                 }
-                let (n, right) = oracle.asked[turn as usize % ASKED];
+                let (n, right) = oracle.expected[turn as usize % N_IDS];
                 let yes = reader.contains(&id(n));
                 assert!(right != 3 || yes, "{n} is in both");
                 let took = began.elapsed().as_nanos() as u64 - due;
@@ -312,14 +312,14 @@ fn lookups_under_an_open_loop_are_timed_across_swaps() {
         }
         drop(stopping);
         let [_, steady, swapping] = looking.join().unwrap();
-        let shown = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)]
+        let quantiles = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)]
             .map(|(name, share)| {
                 let (steady, swapping) = (steady.at(share), swapping.at(share));
                 format!("{name} {steady:.2} → {swapping:.2} µs ({:.1} ×)", swapping / steady)
             })
             .join(", ");
-        let asked: u64 = swapping.0.iter().sum();
-        let size = format!("{RATE}/s, {swaps_to_do} swaps, {asked} lookups during them");
-        campaign.held(&size, &shown);
+        let n_lookups: u64 = swapping.0.iter().sum();
+        let size = format!("{RATE}/s, {swaps_to_do} swaps, {n_lookups} lookups during them");
+        campaign.held(&size, &quantiles);
     });
 }

@@ -54,21 +54,21 @@ fn without_colours(text: &str) -> String {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn states_are_coloured_on_a_terminal_and_never_told_by_colour_alone() {
+fn states_are_coloured_on_a_terminal_and_never_by_colour_alone() {
     let backend = store();
     let at = format!("--store {}", backend.store);
     for (words, coloured) in [
         ("status rt", &["\u{1b}[33mrolled_back\u{1b}[0m", "\u{1b}[33mrolled back\u{1b}[0m"][..]),
         ("history rt", &["\u{1b}[32mpublished\u{1b}[0m", "\u{1b}[31mrefused\u{1b}[0m"]),
     ] {
-        let shown = on_a_terminal(&format!("$b {words} {at}"), &[]);
+        let printed = on_a_terminal(&format!("$b {words} {at}"), &[]);
         for state in coloured {
-            assert!(shown.contains(state), "{shown:?}");
+            assert!(printed.contains(state), "{printed:?}");
         }
         let piped: Vec<&str> = words.split(' ').chain(at.split(' ')).collect();
         let piped = bloomsday(&piped).run().expect(0).stdout;
         assert!(!piped.contains(ESCAPE), "{piped:?}");
-        assert_eq!(without_colours(&shown), piped);
+        assert_eq!(without_colours(&printed), piped);
     }
 }
 
@@ -76,25 +76,31 @@ fn states_are_coloured_on_a_terminal_and_never_told_by_colour_alone() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn errors_are_coloured_on_a_terminal_too() {
     let backend = store();
-    let shown = on_a_terminal(&format!("$b status none --store {}/none", backend.store), &[]);
-    assert!(shown.contains(ESCAPE) && without_colours(&shown).starts_with("error: "), "{shown:?}");
+    let printed = on_a_terminal(&format!("$b status none --store {}/none", backend.store), &[]);
+    assert!(
+        printed.contains(ESCAPE) && without_colours(&printed).starts_with("error: "),
+        "{printed:?}"
+    );
     let input = backend.folder.path().join("100.parquet");
     let (input, day) = (Path::display(&input), today().minus(1));
     let words = format!("build rt --day {day} --input {input} --column device_id -q");
-    let shown =
+    let printed =
         on_a_terminal(&format!("$b {words} --store {} 2>&1 >/dev/null", backend.store), &[]);
-    assert!(shown.contains("\u{1b}[31mrefused\u{1b}[0m: "), "{shown:?}");
+    assert!(printed.contains("\u{1b}[31mrefused\u{1b}[0m: "), "{printed:?}");
 }
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
-fn whoever_pipes_or_asks_for_json_or_for_no_colour_gets_none() {
+fn a_pipe_json_and_no_color_switch_colours_off() {
     let backend = store();
     let line = format!("status rt --store {}", backend.store);
     let wrong = format!("status none --store {}/none", backend.store);
     let plain = |line: &str, variables: &[(&str, &str)]| {
-        let shown = on_a_terminal(line, variables);
-        assert!(!shown.is_empty() && !shown.contains(ESCAPE), "{line} {variables:?}: {shown:?}");
+        let printed = on_a_terminal(line, variables);
+        assert!(
+            !printed.is_empty() && !printed.contains(ESCAPE),
+            "{line} {variables:?}: {printed:?}"
+        );
     };
     for variables in [[("NO_COLOR", "1")], [("CLICOLOR", "0")], [("TERM", "dumb")]] {
         plain(&format!("$b {line}; $b {wrong}"), &variables);

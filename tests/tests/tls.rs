@@ -61,7 +61,7 @@ impl Authority {
     }
 
     /// Sends a request over TLS; the answer, and the server's certificate.
-    fn ask(&self, address: &str, request: &str) -> Result<(String, Vec<u8>), std::io::Error> {
+    fn request(&self, address: &str, request: &str) -> Result<(String, Vec<u8>), std::io::Error> {
         let name = ServerName::try_from("localhost").unwrap();
         let client = ClientConnection::new(self.client.clone(), name).unwrap();
         let mut stream = StreamOwned::new(client, TcpStream::connect(address)?);
@@ -73,12 +73,12 @@ impl Authority {
             Err(e) if e.kind() != ErrorKind::UnexpectedEof => return Err(e),
             _ => {}
         }
-        let shown = stream.conn.peer_certificates().unwrap()[0].to_vec();
-        Ok((answer, shown))
+        let presented = stream.conn.peer_certificates().unwrap()[0].to_vec();
+        Ok((answer, presented))
     }
 }
 
-/// A store with one day, and the files of a certificate beside it.
+/// A store with one day, and the files of a certificate.
 struct Site {
     backend: Backend,
     authority: Authority,
@@ -133,19 +133,19 @@ const RELOAD: &str = "POST /admin/reload HTTP/1.1\r\nHost: localhost\r\nConnecti
 fn both_addresses_speak_tls_to_a_client_that_verifies() {
     let site = Site::new();
     let (_daemon, public, admin) = site.serve();
-    let (answer, _) = site.authority.ask(&admin, RELOAD).unwrap();
+    let (answer, _) = site.authority.request(&admin, RELOAD).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let (answer, _) = site.authority.ask(&public, READY).unwrap();
+    let (answer, _) = site.authority.request(&public, READY).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let id = user(7);
-    let ask = READY.replace("/readyz", &format!("/v1/filters/rt/ids/{id}"));
-    assert!(site.authority.ask(&public, &ask).unwrap().0.contains("\"contains\":true"));
+    let lookup = READY.replace("/readyz", &format!("/v1/filters/rt/ids/{id}"));
+    assert!(site.authority.request(&public, &lookup).unwrap().0.contains("\"contains\":true"));
     // A client with other authorities refuses; so what passed above was verified.
-    Authority::new().ask(&public, READY).unwrap_err();
+    Authority::new().request(&public, READY).unwrap_err();
 }
 
 #[test]
-fn plain_http_is_told_to_use_https_and_garbage_is_dropped() {
+fn plain_http_gets_a_hint_to_use_https_and_garbage_is_dropped() {
     let site = Site::new();
     let (_daemon, public, admin) = site.serve();
     for address in [&public, &admin] {
@@ -165,26 +165,29 @@ fn plain_http_is_told_to_use_https_and_garbage_is_dropped() {
         assert!(ended.is_ok() || ended.unwrap_err().kind() == ErrorKind::ConnectionReset);
         assert!(answer.len() < 64, "{answer:?}");
     }
-    assert!(site.authority.ask(&admin, RELOAD).unwrap().0.starts_with("HTTP/1.1 200"));
+    assert!(site.authority.request(&admin, RELOAD).unwrap().0.starts_with("HTTP/1.1 200"));
 }
 
 #[test]
-fn a_renewed_certificate_is_shown_after_sighup_and_a_wrong_one_never() {
+fn a_renewed_certificate_is_presented_after_sighup_and_a_wrong_one_never() {
     let site = Site::new();
     let (daemon, public, admin) = site.serve();
-    let shown = || site.authority.ask(&public, READY).unwrap().1;
-    let first = shown();
+    let presented = || site.authority.request(&public, READY).unwrap().1;
+    let first = presented();
     // A half-finished renewal: a new certificate, and still the old key.
     let (cert, key) = site.authority.issue(2);
     fs::write(&site.cert, &cert).unwrap();
     daemon.signal("HUP");
-    site.authority.ask(&admin, RELOAD).unwrap();
-    assert_eq!(shown(), first, "a certificate was shown whose key does not fit");
+    site.authority.request(&admin, RELOAD).unwrap();
+    assert_eq!(presented(), first, "the server presented a certificate whose key does not fit");
     fs::write(&site.key, &key).unwrap();
     daemon.signal("HUP");
     let start = std::time::Instant::now();
-    while shown() == first {
-        assert!(start.elapsed() < Duration::from_secs(60), "the new certificate is never shown");
+    while presented() == first {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the new certificate is never presented"
+        );
     }
 }
 
@@ -239,9 +242,9 @@ fn a_handshake_that_never_ends_is_cut_off() {
                 assert!(ended.map_or_else(reset, |_| true), "it was waited for for ever");
             });
         }
-        let (answer, _) = site.authority.ask(&public, READY).unwrap();
-        assert!(answer.starts_with("HTTP/1.1"), "others are answered meanwhile: {answer}");
-        site.authority.ask(&admin, RELOAD).unwrap();
+        let (answer, _) = site.authority.request(&public, READY).unwrap();
+        assert!(answer.starts_with("HTTP/1.1"), "others are served at the same time: {answer}");
+        site.authority.request(&admin, RELOAD).unwrap();
     });
 }
 
@@ -249,7 +252,7 @@ fn a_handshake_that_never_ends_is_cut_off() {
 fn a_stop_does_not_wait_for_a_handshake() {
     let site = Site::new();
     let (daemon, public, admin) = site.serve();
-    site.authority.ask(&admin, RELOAD).unwrap();
+    site.authority.request(&admin, RELOAD).unwrap();
     let _idle = TcpStream::connect(&public).unwrap();
     let start = std::time::Instant::now();
     daemon.signal("TERM");
@@ -278,10 +281,10 @@ fn health(words: &[&str]) -> Run {
 }
 
 #[test]
-fn health_asks_over_tls_and_trusts_whom_it_was_told_to() {
+fn health_checks_over_tls_and_trusts_the_named_certificates() {
     let site = Site::new();
     let (_daemon, public, admin) = site.serve();
-    site.authority.ask(&admin, RELOAD).unwrap();
+    site.authority.request(&admin, RELOAD).unwrap();
     let url = format!("https://{public}");
     let named = format!("https://localhost:{}", public.rsplit_once(':').unwrap().1);
     let authority = site.backend.folder.path().join("authority.pem");
@@ -308,7 +311,7 @@ fn health_asks_over_tls_and_trusts_whom_it_was_told_to() {
     system(&other).expect(1).complains(&["invalid peer certificate", "--ca FILE"]);
     health(&[&named, "--ca", &other]).expect(1).complains(&["invalid peer certificate"]);
 
-    // The one takes the other for what it is not.
+    // TLS to a plain server, and plain HTTP to a TLS server.
     let plain = Daemon::ready(&site.backend, &[]);
     let plain = plain.public.strip_prefix("http://").unwrap().to_owned();
     let wrong = health(&[&format!("https://{plain}"), "--ca", &cert]).expect(1);
@@ -341,12 +344,12 @@ fn health_does_not_take_a_certificate_from_one_who_lacks_its_key() {
     let (_, other) = site.authority.issue(2);
     let asked_with = |key: PrivateKeyDer| {
         let key = any_supported_type(&key).unwrap();
-        let shown = Arc::new(CertifiedKey::new(vec![certificate.clone()], key));
+        let presented = Arc::new(CertifiedKey::new(vec![certificate.clone()], key));
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Shows(shown)));
+            .with_cert_resolver(Arc::new(Shows(presented)));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let server = std::thread::spawn(move || {

@@ -17,8 +17,9 @@ fn each_day_answers_for_itself_with_its_measured_rate() {
         Publisher::days_ago(&backend, 3).users(0..1_000).with(&["--fpp", "0.001"]).publish();
         Publisher::days_ago(&backend, 20).users(0..3_000).with(&["--fpp", "0.001"]).publish();
         let said = lines(&backend.bloomsday(&["why", "rt", &user(1_500)]).run().expect(0).stdout);
-        let seen: Vec<bool> = said.iter().filter_map(|line| line["contains"].as_bool()).collect();
-        assert_eq!(seen, [true, true, false], "the newest day comes first: {said:?}");
+        let contains: Vec<bool> =
+            said.iter().filter_map(|line| line["contains"].as_bool()).collect();
+        assert_eq!(contains, [true, true, false], "the newest day comes first: {said:?}");
         let summary = &said[3];
         assert_eq!((&summary["days_searched"], &summary["days_found"]), (&3.into(), &2.into()));
         // Three chances of about 0.001; two hits of an absent ID: about 3 × 1e-6.
@@ -35,7 +36,7 @@ fn each_day_answers_for_itself_with_its_measured_rate() {
 }
 
 #[test]
-fn a_rolled_back_day_is_asked_by_its_own_blob_and_a_damaged_one_hides_no_other() {
+fn a_rolled_back_day_is_searched_in_its_own_blob_and_a_damaged_one_hides_no_other() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..2_000).with(&["--fpp", "0.001"]).publish();
     Publisher::days_ago(&backend, 2).users(5_000..6_000).with(&["--fpp", "0.001"]).publish();

@@ -29,7 +29,7 @@ fn build(backend: &Backend, back: u32, input: &str, more: &[&str]) -> Run {
     Publisher::days_ago(backend, back).input(input).with(more).run()
 }
 
-fn is_held(backend: &Backend, id: u64) -> bool {
+fn is_hit(backend: &Backend, id: u64) -> bool {
     backend.bloomsday(&["query", "rt", &user(id)]).run().code == 0
 }
 
@@ -44,8 +44,8 @@ fn a_window_is_the_union_of_its_days_and_gives_the_bytes_of_that_set() {
         assert_eq!((&report["ids"], &report["rows"]), (&3_500.into(), &4_500.into()), "{report}");
         assert_eq!((&report["files"], &report["window_days"]), (&3.into(), &3.into()));
         assert_eq!(report["window_missing"], Value::Array(Vec::new()));
-        assert!(is_held(&backend, 3_499) && is_held(&backend, 0));
-        assert!(!(3_600..3_700).all(|id| is_held(&backend, id)), "the fourth day is outside");
+        assert!(is_hit(&backend, 3_499) && is_hit(&backend, 0));
+        assert!(!(3_600..3_700).all(|id| is_hit(&backend, id)), "the fourth day is outside");
         // The same set by another way: the same bytes.
         let all = backend.folder.path().join("all.parquet");
         write_users(&all, 0..3_500);
@@ -68,8 +68,8 @@ fn a_day_missing_in_the_window_is_named_and_allowed_only_if_said() {
         assert_eq!(report["ids"], 2_000);
         let missing = serde_json::json!([three, one]);
         assert_eq!(report["window_missing"], missing);
-        let told = backend.bloomsday(&["history", "rt"]).run().expect(0).json();
-        assert_eq!((&told["window_missing"], &told["rows"]), (&missing, &2_500.into()));
+        let event = backend.bloomsday(&["history", "rt"]).run().expect(0).json();
+        assert_eq!((&event["window_missing"], &event["rows"]), (&missing, &2_500.into()));
         // The day itself is never allowed to be missing.
         let nothing = build(&backend, 1, &template, &allow).expect(4);
         nothing.complains(&["nothing matches", &one]);
@@ -123,7 +123,7 @@ fn run(backend: &Backend, words: &[&str]) -> Run {
 }
 
 #[test]
-fn the_schedule_waits_for_the_whole_window_unless_days_may_be_missing() {
+fn the_schedule_waits_for_every_day_of_the_window_unless_days_may_be_missing() {
     let backend = Backend::local();
     configure(&backend, "");
     input(&backend, 1, 0..1_000);
@@ -138,8 +138,8 @@ fn the_schedule_waits_for_the_whole_window_unless_days_may_be_missing() {
     let page = fs::read_to_string(backend.folder.path().join("bloomsday.prom")).unwrap();
     let waiting = "bloomsday_build_waiting{filter=\"rt\",reason=\"window\"} 1";
     assert!(page.contains(waiting), "{page}");
-    let shown = run(&backend, &["schedule", "--dry-run"]).expect(0).json();
-    assert!(shown["open"][0]["because"].as_str().unwrap().contains(&missing), "{shown}");
+    let listed = run(&backend, &["schedule", "--dry-run"]).expect(0).json();
+    assert!(listed["open"][0]["because"].as_str().unwrap().contains(&missing), "{listed}");
 
     configure(&backend, "window_missing = \"allow\"");
     let report = run(&backend, &once).expect(0).json();
@@ -147,7 +147,7 @@ fn the_schedule_waits_for_the_whole_window_unless_days_may_be_missing() {
 }
 
 #[test]
-fn the_configuration_tells_the_window_and_refuses_an_impossible_one() {
+fn the_configuration_prints_the_window_and_refuses_an_impossible_one() {
     let backend = Backend::local();
     fs::create_dir_all(&backend.store).unwrap();
     configure(&backend, "window_missing = \"allow\"");

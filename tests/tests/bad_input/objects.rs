@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bloomsday_tests::backend::{Backend, s3_server};
 
-/// Moto asks who is there, but not for a proof.
+/// Moto requires credentials, and accepts any.
 const WHO: &str = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request";
 
 /// Bucket and prefix of an S3 store.

@@ -4,8 +4,8 @@ use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Step};
 
 use crate::world::{
-    Action, B, By, MAX_AGE_DAYS, RETENTION, Record, Told, World, Write, day_of, key, pin_of, seen,
-    time,
+    Action, B, By, Event, MAX_AGE_DAYS, RETENTION, Record, World, Write, day_of, key, pin_of,
+    state_of, time,
 };
 
 // ---- builders ------------------------------------------------------------------------------------
@@ -31,18 +31,18 @@ enum Building {
         blob: B,
         start: Option<Record>,
     },
-    /// The protocol said to point; the history is to be told first.
+    /// The protocol decided to write the pointer; the event is recorded before the write.
     Decided {
         blob: B,
         start: Option<Record>,
         now: Option<Record>,
     },
-    Told {
+    Recorded {
         blob: B,
         start: Option<Record>,
         now: Option<Record>,
     },
-    /// The blob was looked at just now.
+    /// The blob was checked just now.
     Looked {
         blob: B,
         start: Option<Record>,
@@ -54,9 +54,9 @@ enum Building {
         start: Option<Record>,
         now: Option<Record>,
     },
-    /// All is done but to tell the history how it ended.
+    /// Only the outcome is still to be recorded in the history.
     Ended {
-        told: Told,
+        event: Event,
         outcome: Outcome,
     },
 }
@@ -107,7 +107,7 @@ impl World {
     pub(crate) fn sets_out_from(&self, day: u8, record: Option<Record>) -> bool {
         self.builders.iter().any(|builder| match &builder.at {
             Building::Decided { blob, now, .. }
-            | Building::Told { blob, now, .. }
+            | Building::Recorded { blob, now, .. }
             | Building::Looked { blob, now, .. }
             | Building::AmbiguousWrite { new: Record { blob, .. }, now, .. } => {
                 blob.0 == day && *now == record
@@ -122,10 +122,10 @@ impl World {
         self.builders[builder] = Builder { left, began, at: Building::Started { blob, start } };
     }
 
-    /// What a build tells before it points.
-    fn tells(&self, builder: usize, blob: B, previous: Option<B>) -> Told {
+    /// The event that a build records before it writes the pointer.
+    fn event(&self, builder: usize, blob: B, previous: Option<B>) -> Event {
         let Builder { left, began, .. } = self.builders[builder];
-        Told {
+        Event {
             day: blob.0,
             blob,
             previous,
@@ -145,11 +145,11 @@ impl World {
             }
             Building::Uploaded { blob, start } => self.decide(builder, blob, start),
             Building::Decided { blob, start, now } => {
-                let told = self.tells(builder, blob, now.map(|record| record.blob));
-                self.history.insert(told, Outcome::Pending);
-                Building::Told { blob, start, now }
+                let event = self.event(builder, blob, now.map(|record| record.blob));
+                self.history.insert(event, Outcome::Pending);
+                Building::Recorded { blob, start, now }
             }
-            Building::Told { blob, start, now } => {
+            Building::Recorded { blob, start, now } => {
                 let uploaded = self.blobs.get(&blob).copied();
                 let fresh = |day| !protocol::is_old(time(day), self.now(), RETENTION);
                 if !uploaded.is_some_and(fresh) {
@@ -170,22 +170,22 @@ impl World {
                 if (verdict == AmbiguousWrite::Written) != (found == Some(new)) {
                     self.breaks("a build was wrong about what became of its write");
                 }
-                let told = self.tells(builder, new.blob, new.previous);
+                let event = self.event(builder, new.blob, new.previous);
                 match verdict {
                     AmbiguousWrite::Written => {
-                        Building::Ended { told, outcome: Outcome::Published }
+                        Building::Ended { event, outcome: Outcome::Published }
                     }
                     AmbiguousWrite::NotWritten => {
                         self.write_built(builder, new, start, now, Write::Clear)
                     }
                     AmbiguousWrite::Changed => {
                         self.met.superseded = true;
-                        Building::Ended { told, outcome: Outcome::Superseded }
+                        Building::Ended { event, outcome: Outcome::Superseded }
                     }
                 }
             }
-            Building::Ended { told, outcome } => {
-                self.history.insert(told, outcome);
+            Building::Ended { event, outcome } => {
+                self.history.insert(event, outcome);
                 Building::Idle
             }
         };
@@ -193,19 +193,21 @@ impl World {
 
     fn decide(&mut self, builder: usize, blob: B, start: Option<Record>) -> Building {
         let now = self.pointers.get(&blob.0).copied();
-        let (day, found) = (day_of(blob.0), seen(now.as_ref()));
+        let (day, found) = (day_of(blob.0), state_of(now.as_ref()));
         let past = Past::of(day, &self.acts(), &found, day_of(self.today), RETENTION);
         match protocol::publish(&key(blob), &found, now == start, &past) {
             Publish::Unchanged { unrecorded: false } => Building::Idle,
             Publish::Unchanged { unrecorded: true } => {
-                let told = self.tells(builder, blob, None);
-                Building::Ended { told, outcome: Outcome::Unchanged }
+                let event = self.event(builder, blob, None);
+                Building::Ended { event, outcome: Outcome::Unchanged }
             }
             Publish::Advance { .. } => Building::Decided { blob, start, now },
             Publish::Superseded { .. } => self.superseded(),
             Publish::RolledBack { .. } => {
                 if !self.touched.contains(&blob.0) {
-                    self.breaks("a build was told of a rollback, and no operator did anything");
+                    self.breaks(
+                        "the protocol reported a rollback to a build, and no operator did anything",
+                    );
                 }
                 self.met.rollback_stood = true;
                 self.met.removal_stood = now.is_none();
@@ -235,7 +237,7 @@ impl World {
         let landed = self.compare_and_set(day, Some(new), read, write);
         if landed {
             if read != start {
-                self.breaks("a build overwrote a pointer that it had not seen when it began");
+                self.breaks("a build overwrote a pointer that it had not read when it began");
             }
             if self.taken_away.contains(&(day, new.blob)) {
                 self.breaks("a re-run undid a rollback");
@@ -246,8 +248,8 @@ impl World {
         }
         match (landed, write) {
             (true, Write::Clear) => {
-                let told = self.tells(builder, new.blob, new.previous);
-                Building::Ended { told, outcome: Outcome::Published }
+                let event = self.event(builder, new.blob, new.previous);
+                Building::Ended { event, outcome: Outcome::Published }
             }
             _ => Building::AmbiguousWrite { new, start, now: read },
         }
@@ -375,7 +377,7 @@ impl World {
         let pointers = days.iter().map(|day| {
             let index = (0..=self.today).find(|index| day_of(*index) == *day);
             let record = index.and_then(|index| self.pointers.get(&index));
-            (index, record.copied(), protocol::follow_pointer(*day, &seen(record)))
+            (index, record.copied(), protocol::follow_pointer(*day, &state_of(record)))
         });
         let pinned = (None, None, protocol::follow_pin(&pin, self.now()));
         for (index, record, step) in std::iter::once(pinned).chain(pointers) {

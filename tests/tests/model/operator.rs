@@ -6,49 +6,49 @@ use bloomsday_common::protocol::{self, AmbiguousWrite};
 
 use crate::actors::ways;
 use crate::world::{
-    Action, B, By, Pinned, RETENTION, Record, Told, World, Write, day_of, key, time,
+    Action, B, By, Event, Pinned, RETENTION, Record, World, Write, day_of, key, time,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Operator {
     left: u8,
     at: Operating,
-    /// A target whose operator was stopped before the last look: nobody promised anything.
-    unseen: Option<B>,
+    /// A target whose operator was stopped before the last check: nothing is promised about it.
+    unchecked: Option<B>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Operating {
     Idle,
-    /// The target was verified and is not doomed; the history is to be told first.
+    /// The target was verified and is not expiring; the event is recorded before the write.
     Checked {
         day: u8,
         to: B,
         read: Option<Record>,
     },
-    Told {
-        told: Told,
+    Recorded {
+        event: Event,
         read: Option<Record>,
     },
     AmbiguousWrite {
-        told: Told,
+        event: Event,
         new: Record,
         read: Option<Record>,
     },
-    /// The pointer was written; one more look.
+    /// The pointer was written; the blob is checked once more.
     Pointed {
-        told: Told,
+        event: Event,
         new: Record,
         before: Option<Record>,
     },
     TakingBack {
-        told: Told,
+        event: Event,
         new: Record,
         before: Record,
     },
-    /// All is done but to tell the history how it ended.
+    /// Only the outcome is still to be recorded in the history.
     Ended {
-        told: Told,
+        event: Event,
         outcome: Outcome,
     },
     PinChecked {
@@ -63,7 +63,7 @@ enum Operating {
 
 impl Operator {
     pub(crate) fn new(left: u8) -> Operator {
-        Operator { left, at: Operating::Idle, unseen: None }
+        Operator { left, at: Operating::Idle, unchecked: None }
     }
 
     /// Different for each of the operator's acts.
@@ -79,8 +79,8 @@ impl Operator {
         self.at == Operating::Idle
     }
 
-    pub(crate) fn left_unseen(&self, blob: B) -> bool {
-        self.unseen == Some(blob)
+    pub(crate) fn left_unchecked(&self, blob: B) -> bool {
+        self.unchecked == Some(blob)
     }
 
     pub(crate) fn stop(&mut self) {
@@ -89,7 +89,7 @@ impl Operator {
         | Operating::TakingBack { new: Record { blob, .. }, .. }
         | Operating::Pinned { new: Pinned { blob, .. }, .. } = self.at
         {
-            self.unseen = Some(blob);
+            self.unchecked = Some(blob);
         }
         self.at = Operating::Idle;
     }
@@ -130,7 +130,7 @@ impl Operator {
                     actions.push(Action::Unpin);
                 }
             }
-            Operating::Told { .. } => {
+            Operating::Recorded { .. } => {
                 actions.extend(ways(world).map(|write| Action::Operator { write }));
                 actions.push(Action::StopOperator);
             }
@@ -153,7 +153,8 @@ impl World {
     }
 
     fn begin(&mut self, at: Operating) {
-        self.operator = Operator { left: self.operator.left - 1, at, unseen: self.operator.unseen };
+        self.operator =
+            Operator { left: self.operator.left - 1, at, unchecked: self.operator.unchecked };
     }
 
     pub(crate) fn start_repoint(&mut self, day: u8, to: B) {
@@ -172,29 +173,29 @@ impl World {
         self.begin(Operating::Idle);
     }
 
-    /// A plain line.
+    /// Writes the pointer by hand, as a plain line.
     pub(crate) fn hand_edit(&mut self, day: u8, to: B) {
         let stamp = self.operator.stamp();
         let before = self.pointers.get(&day).copied();
         self.set(day, Some(Record { blob: to, previous: None, by: None, stamp, written: 0 }));
-        // What only hands ever named leaves no trace when a hand takes it away again.
-        let told = |blob| {
-            let names = |told: &Told| told.blob == blob || told.previous == Some(blob);
-            self.history.keys().any(|told| told.day == day && names(told))
+        // A blob that was only ever named by hand leaves no trace when it is removed by hand.
+        let is_recorded = |blob| {
+            let names = |event: &Event| event.blob == blob || event.previous == Some(blob);
+            self.history.keys().any(|event| event.day == day && names(event))
         };
-        let before = before.filter(|before| told(before.blob));
+        let before = before.filter(|before| is_recorded(before.blob));
         self.took_away(day, Some(to), before);
         self.begin(Operating::Idle);
     }
 
-    /// The blob of a record, and nothing else of it.
+    /// Changes the blob of a record by hand, and nothing else of it.
     pub(crate) fn edit_blob(&mut self, day: u8, to: B) {
         let before = self.pointers.get(&day).copied();
         self.set(day, before.map(|before| Record { blob: to, ..before }));
         self.took_away_silently(day, Some(to), before);
     }
 
-    /// An earlier record of a build of that day.
+    /// Restores an earlier record of a build of that day.
     pub(crate) fn put_back(&mut self, record: Record) {
         let day = record.blob.0;
         let before = self.pointers.get(&day).copied();
@@ -202,7 +203,7 @@ impl World {
         self.took_away_silently(day, Some(record.blob), before);
     }
 
-    /// The day has no pointer any more.
+    /// Deletes the day's pointer.
     pub(crate) fn remove(&mut self, day: u8) {
         let before = self.pointers.get(&day).copied();
         self.set(day, None);
@@ -213,20 +214,21 @@ impl World {
         }
     }
 
-    /// An act that the pointer itself does not show: only what the history certainly tells is promised.
+    /// A change that the pointer does not record: only blobs with a certain record in the history
+    /// are promised.
     fn took_away_silently(&mut self, day: u8, to: Option<B>, before: Option<Record>) {
-        let shown = self.shown(day);
+        let certain = self.certainly_named(day);
         self.took_away(day, to, before);
-        self.taken_away.retain(|(taken, blob)| *taken != day || shown.contains(blob));
+        self.taken_away.retain(|(taken, blob)| *taken != day || certain.contains(blob));
         self.begin(Operating::Idle);
     }
 
-    /// What the history certainly tells that the pointer of a day has named.
-    fn shown(&self, day: u8) -> Vec<B> {
-        let told = self.history.iter().filter(|(told, _)| told.day == day);
+    /// The blobs that the pointer of a day has named with certainty, by the history.
+    fn certainly_named(&self, day: u8) -> Vec<B> {
+        let events = self.history.iter().filter(|(event, _)| event.day == day);
         let sure = [Outcome::Published, Outcome::Unchanged];
-        let named = told.flat_map(|(told, outcome)| {
-            [Some(told.blob).filter(|_| sure.contains(outcome)), told.previous]
+        let named = events.flat_map(|(event, outcome)| {
+            [Some(event.blob).filter(|_| sure.contains(outcome)), event.previous]
         });
         named.flatten().collect()
     }
@@ -246,46 +248,46 @@ impl World {
             Operating::Checked { day, to, read } => {
                 let (previous, who) = (read.map(|record| record.blob), self.operator.stamp());
                 let at = self.begins(day);
-                let told = Told { day, blob: to, previous, by: By::Repoint, at, who };
-                self.history.insert(told, Outcome::Pending);
-                Operating::Told { told, read }
+                let event = Event { day, blob: to, previous, by: By::Repoint, at, who };
+                self.history.insert(event, Outcome::Pending);
+                Operating::Recorded { event, read }
             }
-            Operating::Told { told, read } => {
-                let Told { blob, previous, at, who, .. } = told;
+            Operating::Recorded { event, read } => {
+                let Event { blob, previous, at, who, .. } = event;
                 let by = Some(By::Repoint);
                 let new = Record { blob, previous, by, stamp: who, written: at };
-                self.write_repointed(told, new, read, write)
+                self.write_repointed(event, new, read, write)
             }
-            Operating::AmbiguousWrite { told, new, read } => {
-                let found = self.pointers.get(&told.day);
+            Operating::AmbiguousWrite { event, new, read } => {
+                let found = self.pointers.get(&event.day);
                 match protocol::after_ambiguous_write(read.as_ref(), &new, found) {
-                    AmbiguousWrite::Written => Operating::Pointed { told, new, before: read },
+                    AmbiguousWrite::Written => Operating::Pointed { event, new, before: read },
                     AmbiguousWrite::NotWritten => {
-                        self.write_repointed(told, new, read, Write::Clear)
+                        self.write_repointed(event, new, read, Write::Clear)
                     }
                     AmbiguousWrite::Changed => {
-                        Operating::Ended { told, outcome: Outcome::Superseded }
+                        Operating::Ended { event, outcome: Outcome::Superseded }
                     }
                 }
             }
-            Operating::Pointed { told, new, before } => match before {
+            Operating::Pointed { event, new, before } => match before {
                 _ if self.blobs.contains_key(&new.blob) => {
-                    Operating::Ended { told, outcome: Outcome::Published }
+                    Operating::Ended { event, outcome: Outcome::Published }
                 }
-                Some(before) => Operating::TakingBack { told, new, before },
+                Some(before) => Operating::TakingBack { event, new, before },
                 // There is nothing to put back: the command fails and says so.
                 None => {
-                    self.operator.unseen = Some(new.blob);
-                    Operating::Ended { told, outcome: Outcome::Failed }
+                    self.operator.unchecked = Some(new.blob);
+                    Operating::Ended { event, outcome: Outcome::Failed }
                 }
             },
-            Operating::TakingBack { told, new, before } => {
-                self.compare_and_set(told.day, Some(before), Some(new), Write::Clear);
+            Operating::TakingBack { event, new, before } => {
+                self.compare_and_set(event.day, Some(before), Some(new), Write::Clear);
                 self.met.taken_back = true;
-                Operating::Ended { told, outcome: Outcome::Failed }
+                Operating::Ended { event, outcome: Outcome::Failed }
             }
-            Operating::Ended { told, outcome } => {
-                self.history.insert(told, outcome);
+            Operating::Ended { event, outcome } => {
+                self.history.insert(event, outcome);
                 Operating::Idle
             }
             Operating::PinChecked { to, read } => {
@@ -302,7 +304,7 @@ impl World {
                     self.pin = before;
                     self.met.taken_back = true;
                     // The earlier one may name what is gone by now: nobody looked at that.
-                    self.operator.unseen = before.map(|before| before.blob);
+                    self.operator.unchecked = before.map(|before| before.blob);
                 }
                 Operating::Idle
             }
@@ -311,18 +313,18 @@ impl World {
 
     fn write_repointed(
         &mut self,
-        told: Told,
+        event: Event,
         new: Record,
         read: Option<Record>,
         write: Write,
     ) -> Operating {
-        let landed = self.compare_and_set(told.day, Some(new), read, write);
+        let landed = self.compare_and_set(event.day, Some(new), read, write);
         if landed {
-            self.took_away(told.day, Some(new.blob), read);
+            self.took_away(event.day, Some(new.blob), read);
         }
         match (landed, write) {
-            (true, Write::Clear) => Operating::Pointed { told, new, before: read },
-            _ => Operating::AmbiguousWrite { told, new, read },
+            (true, Write::Clear) => Operating::Pointed { event, new, before: read },
+            _ => Operating::AmbiguousWrite { event, new, read },
         }
     }
 }

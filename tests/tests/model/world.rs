@@ -35,8 +35,8 @@ pub(crate) struct Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct B(pub(crate) u8, pub(crate) u8);
 
-/// A pointer as it lies in the store. The stamp tells writes of the same blob apart, as the time and
-/// the writer do in a real one.
+/// A pointer as it lies in the store. The stamp distinguishes writes of the same blob, as the time
+/// and the writer do in a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Record {
     pub(crate) blob: B,
@@ -49,7 +49,7 @@ pub(crate) struct Record {
 
 /// A record of the history, but for its outcome, which may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Told {
+pub(crate) struct Event {
     pub(crate) day: u8,
     pub(crate) blob: B,
     pub(crate) previous: Option<B>,
@@ -125,8 +125,8 @@ pub(crate) struct World {
     pub(crate) pin: Option<Pinned>,
     /// Each blob and the day of its upload.
     pub(crate) blobs: BTreeMap<B, u8>,
-    /// What the history tells, with the outcome as it was last told.
-    pub(crate) history: BTreeMap<Told, Outcome>,
+    /// The events in the history, each with its last recorded outcome.
+    pub(crate) history: BTreeMap<Event, Outcome>,
     /// How often each day's pointer was written: the clock of its records.
     pub(crate) written: BTreeMap<u8, u8>,
     /// Records that builds have left in pointers, which an operator may have saved.
@@ -168,7 +168,7 @@ impl World {
     }
 
     pub(crate) fn actions(&self, bound: &Bound, actions: &mut Vec<Action>) {
-        // Nobody is stopped for a whole day between a look and the write after it.
+        // Nobody is stopped for a full day between a read and the write after it.
         let waiting = self.builders.iter().any(Builder::has_looked)
             || self.operator.has_looked()
             || self.pruner.is_running();
@@ -230,7 +230,7 @@ impl World {
         }
         let repointed = self.pointers.values().filter(|record| record.by == Some(By::Repoint));
         let targets = repointed.map(|record| record.blob).chain(self.pin.map(|pin| pin.blob));
-        let mut targets = targets.filter(|blob| !self.operator.left_unseen(*blob));
+        let mut targets = targets.filter(|blob| !self.operator.left_unchecked(*blob));
         targets.all(|blob| self.blobs.contains_key(&blob))
     }
 
@@ -253,10 +253,10 @@ impl World {
         let pointers: Vec<(Day, RecordState<Pointer>)> = self
             .pointers
             .iter()
-            .map(|(day, record)| (day_of(*day), seen(Some(record))))
+            .map(|(day, record)| (day_of(*day), state_of(Some(record))))
             .filter(|(day, _)| !without.contains(day))
             .collect();
-        References::of(&pin, pointers.iter().map(|(day, seen)| (*day, seen)))
+        References::of(&pin, pointers.iter().map(|(day, state)| (*day, state)))
     }
 
     /// Changes a pointer.
@@ -285,13 +285,13 @@ impl World {
 
     /// The history as the protocol reads it.
     pub(crate) fn acts(&self) -> Vec<HistoryEvent> {
-        let told = self.history.iter().map(|(told, outcome)| HistoryEvent {
-            day: Some(day_of(told.day)),
-            blob: Some(key(told.blob)),
-            previous: told.previous.map(key),
-            ..HistoryEvent::new(kind(told.by), *outcome, moment(told.at), "")
+        let events = self.history.iter().map(|(event, outcome)| HistoryEvent {
+            day: Some(day_of(event.day)),
+            blob: Some(key(event.blob)),
+            previous: event.previous.map(key),
+            ..HistoryEvent::new(kind(event.by), *outcome, moment(event.at), "")
         });
-        told.collect()
+        events.collect()
     }
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn key(B(day, ids): B) -> BlobKey {
     BlobKey { filter: FILTER.clone(), day: day_of(day), digest: Digest::new([ids; 32]) }
 }
 
-pub(crate) fn seen(record: Option<&Record>) -> RecordState<Pointer> {
+pub(crate) fn state_of(record: Option<&Record>) -> RecordState<Pointer> {
     let Some(record) = record else { return RecordState::Absent };
     let (act, previous) = (record.by.map(kind), record.previous.map(key));
     let published_at = record.by.map(|_| moment(record.written));
