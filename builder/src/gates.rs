@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(of(288, 4_000_000), [""; 0]);
         assert_eq!(of(1, 249_999), ["files", "input_bytes"]);
         assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
-        // Records from before these numbers were kept tell nothing of them.
+        // Older records do not have these numbers.
         let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
         let baseline = Baseline::of(day(), &[old(1), old(2), built(3, 1_000)]);
         assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_alone_tells_how_many_ids_are_normal() {
+    fn a_filter_alone_gives_the_normal_number_of_ids() {
         assert!(Baseline::default().lacks_ids());
         let baseline = Baseline::default().or_ids(10_000);
         assert_eq!(refused(Counts { overlap: None, ..normal() }, &baseline), ["ids"]);

@@ -501,12 +501,12 @@ fn list(columns: usize, path: impl Fn(usize) -> String) -> String {
         return "none at all".to_owned();
     }
     let name = |leaf| format!("`{}`", path(leaf).chars().take(MAX_NAME_CHARS).collect::<String>());
-    let shown: Vec<String> = (0..columns).take(MAX_LISTED).map(name).collect();
+    let listed: Vec<String> = (0..columns).take(MAX_LISTED).map(name).collect();
     let more = match columns.saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    shown.join(", ") + &more
+    listed.join(", ") + &more
 }
 
 /// The schema of a file with one leaf column of `schema` only. Numbers have no annotation in it,

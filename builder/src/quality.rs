@@ -169,7 +169,7 @@ mod tests {
         filled::<Xxh3>(20_000, 0.03, 0)
     }
 
-    /// A filter of so many IDs, other ones each `day`.
+    /// A filter of this many IDs, other ones for each `day`.
     fn filled<H: IdHash>(n_ids: u64, fpp: f64, day: u64) -> (Header, Filter) {
         let shape = Shape::for_ids(H::LAYOUT, n_ids, fpp).unwrap();
         let mut filter = FilterMut::new(shape).unwrap();

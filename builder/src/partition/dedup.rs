@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_hashes_made_to_collide_among_many_are_still_told_apart() {
+    fn a_few_hashes_made_to_collide_among_many_are_still_distinguished() {
         let spread = |i: u64| Xxh3(mix64(i) >> PARTITION_BITS);
         // Neighbours have the same slot of every table there is.
         let collide = (0..400).map(|i| Xxh3(7 + i % 390));

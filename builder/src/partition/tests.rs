@@ -99,8 +99,8 @@ fn a_large_partition_is_split_and_stays_exact() {
     assert_a_set_is_left(hashes, 2);
 }
 
-/// Feeds so many hashes so many times with memory for so many slabs, which must not be enough.
-/// Gives how many distinct ones there are, and how many hashes were written to the file in the end.
+/// Feeds `n` hashes `times` times with memory for `slabs` slabs, which must be too few. Returns the
+/// number of distinct hashes, and how many were written to the file.
 fn spilled(n: u64, times: u64, slabs: u64) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let budget = slabs * Slab::<Xxh3>::BYTES as u64;

@@ -116,7 +116,7 @@ impl UnpackBudget {
         self.total
     }
 
-    /// Waits until `bytes` are available. `None` if that exceeds the whole budget.
+    /// Waits until `bytes` are available. `None` if that exceeds the complete budget.
     pub(super) fn acquire(&self, bytes: u64) -> Option<Permit<'_>> {
         if bytes > self.total {
             return None;

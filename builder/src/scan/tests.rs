@@ -167,8 +167,8 @@ fn every_refused_column_is_an_error_that_names_it_and_its_type() {
         let text = error.to_string();
         let why = expected["why"].as_str().unwrap();
         let why = why.split(", ").next().unwrap().trim_start_matches("type ");
-        let told = text.to_lowercase().contains(why.trim_start_matches("codec "));
-        assert!(told, "{column}: {why}: {text}");
+        let is_named = text.to_lowercase().contains(why.trim_start_matches("codec "));
+        assert!(is_named, "{column}: {why}: {text}");
         assert!(text.contains(&name) && text.contains(&format!("`{column}`")), "{text}");
         assert_eq!(error.kind(), Kind::Usage, "{text}");
         refused += 1;
@@ -242,18 +242,18 @@ fn progress_counts_up_to_the_totals_that_the_footers_gave() {
     );
     let files =
         block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
-    let told = StdMutex::new(Vec::new());
-    let progress = |now: Progress| told.lock().unwrap().push(now);
+    let reports = StdMutex::new(Vec::new());
+    let progress = |now: Progress| reports.lock().unwrap().push(now);
     let sink = |rows| {
         assert_eq!(rows, 300_000);
         |_: &[u8]| ()
     };
     let (totals, _) = block_on(scan(files, "id", BUDGET, 2, sink, &progress)).unwrap();
-    let told = told.into_inner().unwrap();
-    assert!(told.len() >= 4 && told.len() <= 8, "{told:?}");
-    assert!(told.iter().all(|now| now.rows_total == 300_000), "{told:?}");
-    assert!(told.is_sorted_by_key(|now| (now.rows_done, now.bytes_done)), "{told:?}");
-    let (first, last) = (told[0], told[told.len() - 1]);
+    let reports = reports.into_inner().unwrap();
+    assert!(reports.len() >= 4 && reports.len() <= 8, "{reports:?}");
+    assert!(reports.iter().all(|now| now.rows_total == 300_000), "{reports:?}");
+    assert!(reports.is_sorted_by_key(|now| (now.rows_done, now.bytes_done)), "{reports:?}");
+    let (first, last) = (reports[0], reports[reports.len() - 1]);
     assert_eq!((first.rows_done, last.rows_done), (0, 300_000));
     assert_eq!(last.bytes_done, totals.bytes_read);
 }
@@ -394,14 +394,14 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
         - 8
         - u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
     let chunk = &bytes[4..footer];
-    let told = pages::claims(chunk);
-    assert!(told.compressed > 3 << 19, "{told:?}");
+    let claims = pages::claims(chunk);
+    assert!(claims.compressed > 3 << 19, "{claims:?}");
     // The same page with a smaller claim, of as many bytes.
     let mut small = chunk.to_vec();
-    let claim = zigzag(told.uncompressed);
+    let claim = zigzag(claims.uncompressed);
     let at = small.windows(claim.len()).position(|w| w == claim).unwrap();
-    small[at..at + claim.len()].copy_from_slice(&zigzag(told.uncompressed - 1000));
-    let body = told.length + told.compressed as usize;
+    small[at..at + claim.len()].copy_from_slice(&zigzag(claims.uncompressed - 1000));
+    let body = claims.length + claims.compressed as usize;
     let layout = Layout { codec: Compression::GZIP(GzipLevel::default()), ..PLAIN };
     let read = |chunk: &[u8]| {
         let page = Bytes::copy_from_slice(&chunk[..body]);

@@ -60,10 +60,10 @@ pub async fn check_complete(
         // A single file: the marker is in the same folder.
         None => {
             let folder = input.rsplit_once('/').map_or(".", |(folder, _)| folder);
-            let beside = at_path(&below(folder, marker), None).await?;
-            let beside = beside.files.first().map(|(_, file)| modified(&file.meta));
+            let marked = at_path(&below(folder, marker), None).await?;
+            let marked = marked.files.first().map(|(_, file)| modified(&file.meta));
             let newest = found.files.iter().map(|(_, file)| modified(&file.meta)).max();
-            Lacks::of(vec![(folder.to_owned(), beside, newest)], settle)
+            Lacks::of(vec![(folder.to_owned(), marked, newest)], settle)
         }
         Some((location, slashes, listing)) => {
             let highest = day_level(template, day)?.saturating_sub(*slashes);
@@ -74,7 +74,7 @@ pub async fn check_complete(
             Lacks { unfinished: settle.is_some() && listing.unfinished, ..lacks }
         }
     };
-    Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.told(marker) })
+    Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.describe(marker) })
 }
 
 /// The folders that need a marker: the newest marker that covers each folder, and its newest file.
@@ -162,7 +162,7 @@ impl Lacks {
         Lacks { of, without, older, unfinished: false }
     }
 
-    fn told(&self, marker: &str) -> Option<String> {
+    fn describe(&self, marker: &str) -> Option<String> {
         let list = |folders: &[String]| {
             let some: Vec<&str> = folders.iter().take(MAX_NAMED).map(String::as_str).collect();
             let more = if folders.len() > MAX_NAMED { ", …" } else { "" };

@@ -97,11 +97,11 @@ impl PassedOver {
 /// Whether a hidden name is one that programs usually leave next to their files.
 fn is_common(name: &str) -> bool {
     let last = name.rsplit('/').next().unwrap_or(name);
-    let beside = ["_SUCCESS", "_metadata", "_common_metadata", ".DS_Store"].contains(&last)
+    let is_known = ["_SUCCESS", "_metadata", "_common_metadata", ".DS_Store"].contains(&last)
         || last.ends_with(".crc")
         || last.starts_with("_committed_")
         || last.starts_with("_started_");
-    beside || name.split('/').any(|folder| [UNFINISHED, DELTA_LOG].contains(&folder))
+    is_known || name.split('/').any(|folder| [UNFINISHED, DELTA_LOG].contains(&folder))
 }
 
 /// The format of a table.
@@ -240,8 +240,8 @@ impl Listing {
         if self.marker.is_none() || !names.any(|name| name == UNFINISHED) {
             return;
         }
-        let beside: Vec<&str> = folder.split('/').take_while(|name| *name != UNFINISHED).collect();
-        self.unfinished |= self.pattern.may_contain(&beside.join("/"));
+        let parent: Vec<&str> = folder.split('/').take_while(|name| *name != UNFINISHED).collect();
+        self.unfinished |= self.pattern.may_contain(&parent.join("/"));
     }
 
     /// Sorts the files and drops the empty objects that some tools create in place of folders.
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_bytes_beside_the_folder_of_its_name_is_read() {
+    fn an_object_with_bytes_and_a_folder_of_its_name_are_both_read() {
         let found = listing(&[("a", 3), ("a/b", 4)]);
         assert_eq!(found.files.len(), 2);
     }

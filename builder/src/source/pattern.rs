@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_can_hold_files_are_told_from_those_on_the_way() {
+    fn folders_with_files_are_distinguished_from_those_on_the_way() {
         for (glob, folder, leads, holds) in [
             ("*.parquet", "", true, true),
             ("*.parquet", "a", false, false),
@@ -137,8 +137,8 @@ mod tests {
             ("[a/b]x/*", "q", true, true),
         ] {
             let pattern = InputPattern::glob(glob).unwrap();
-            let told = (pattern.may_contain(folder), pattern.may_hold_file(folder));
-            assert_eq!(told, (leads, holds), "{glob} {folder}");
+            let matched = (pattern.may_contain(folder), pattern.may_hold_file(folder));
+            assert_eq!(matched, (leads, holds), "{glob} {folder}");
         }
     }
 }

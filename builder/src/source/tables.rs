@@ -64,7 +64,7 @@ async fn nearest_above(input: &str) -> Option<(String, Table)> {
         let path: Path = names[..names.len() - up].iter().map(String::as_str).collect();
         match table_at(&location, &path).await {
             Ok(None) => {}
-            Ok(Some(table)) => return Some((shown(&location, &names, up), table)),
+            Ok(Some(table)) => return Some((folder_name(&location, &names, up), table)),
             Err(error) => {
                 tracing::debug!("whether {} is a table is not known: {error}", location.name);
                 return None;
@@ -98,7 +98,7 @@ async fn table_at(location: &Location, path: &Path) -> Result<Option<Table>, obj
 }
 
 /// The name of the folder `up` levels above a location.
-fn shown(location: &Location, names: &[String], up: usize) -> String {
+fn folder_name(location: &Location, names: &[String], up: usize) -> String {
     if location.folder.is_some() {
         return format!("/{}", names[..names.len() - up].join("/"));
     }

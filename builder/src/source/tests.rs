@@ -86,7 +86,7 @@ fn the_day_is_filled_in() {
 }
 
 #[test]
-fn an_input_that_matches_nothing_fails_by_name_even_beside_one_that_does() {
+fn an_input_that_matches_nothing_fails_by_name_even_with_one_that_does() {
     let dir = folder(&["in/a.parquet", "empty/_SUCCESS"]);
     for nothing in ["dt={day}", "in/*.orc", "in/a.parquet/x", "empty", "i*", "no/such/*"] {
         let error = found(&dir, &["in", nothing]).unwrap_err();

@@ -21,8 +21,8 @@ const BLOCKED_MIN_FPP: f64 = 5e-8;
 const BLOCKED_GOOD_FPP: f64 = 1e-6;
 /// With more IDs per bit of a block than this, every block is full.
 const MAX_BLOCK_LOAD: f64 = 4.0;
-/// How far from the mean block load the sum over loads goes: so many standard deviations, and so many
-/// IDs more.
+/// How far from the mean block load the sum over loads goes: this many standard deviations, and
+/// this many IDs more.
 const REACH_SIGMAS: f64 = 12.0;
 const REACH_LOADS: f64 = 40.0;
 

@@ -37,7 +37,7 @@ fn every_inserted_id_is_answered_yes_by_every_layout() {
         let filter = filter.freeze();
         assert!(ids(0..10_000).iter().all(|id| filter.contains(id)), "{layout}");
         let wrong = ids(10_000..110_000).iter().filter(|id| filter.contains(id)).count();
-        // 0.03 ± 4 standard deviations of 100,000 questions, and less for the margin of `blocked`.
+        // 0.03 ± 4 standard deviations of 100,000 lookups, and less for the margin of `blocked`.
         assert!((2_600..3_230).contains(&wrong), "{layout}: {wrong} of 100,000");
     }
 }
@@ -70,42 +70,43 @@ fn what_is_held_answers_as_the_filter_does_and_keeps_it() {
     let filter = Arc::new(blocked_with(1_000, 0.03, 7));
     let held = PinnedFilter::of(filter.clone(), |filter| filter);
     let ids: Vec<[u8; 8]> = (0..10_000u64).map(u64::to_le_bytes).collect();
-    let said: Vec<bool> = ids.iter().map(|id| filter.contains(id)).collect();
-    assert!(said.contains(&true) && said.contains(&false));
+    let results: Vec<bool> = ids.iter().map(|id| filter.contains(id)).collect();
+    assert!(results.contains(&true) && results.contains(&false));
     let weak = Arc::downgrade(&filter);
     drop(filter);
-    assert_eq!(ids.iter().map(|id| held.contains(id)).collect::<Vec<_>>(), said);
+    assert_eq!(ids.iter().map(|id| held.contains(id)).collect::<Vec<_>>(), results);
     assert!(held.owner().is_some());
     drop(held);
     assert!(weak.upgrade().is_none());
 }
 
 #[test]
-fn what_holds_no_filter_yet_answers_as_it_was_told() {
-    for meanwhile in [true, false] {
-        let none = PinnedFilter::<Filter>::none(meanwhile);
-        assert_eq!(none.contains(b"x"), meanwhile);
+fn without_a_filter_every_result_is_the_default() {
+    for default in [true, false] {
+        let none = PinnedFilter::<Filter>::none(default);
+        assert_eq!(none.contains(b"x"), default);
         assert!(none.owner().is_none());
     }
 }
 
 #[test]
 fn the_measured_rate_is_what_the_shape_expects() {
-    for (fpp, n, asked) in [
+    for (fpp, n, n_lookups) in [
         (0.3, 200_000, 1_000_000),
         (0.03, 200_000, 1_000_000),
         (0.001, 200_000, 4_000_000),
         (1e-5, 100_000, 20_000_000),
     ] {
         let filter = blocked_with(n, fpp, 7);
-        let hits = hashes(8).take(asked).filter(|hash| filter.contains_hash(Xxh3(*hash))).count();
-        let expected = filter.shape().expected_fpp(n as u64) * asked as f64;
+        let hits =
+            hashes(8).take(n_lookups).filter(|hash| filter.contains_hash(Xxh3(*hash))).count();
+        let expected = filter.shape().expected_fpp(n as u64) * n_lookups as f64;
         let tolerance = 5.0 * expected.sqrt() + 0.01 * expected;
         assert!(
             (hits as f64 - expected).abs() < tolerance,
             "{fpp}: {hits} hits, expected {expected}"
         );
-        let of_bits = filter.fpp_of_bits() * asked as f64;
+        let of_bits = filter.fpp_of_bits() * n_lookups as f64;
         assert!(
             (of_bits - expected).abs() < 0.1 * expected,
             "{fpp}: {of_bits} by its bits, expected {expected}, {hits} hits"
@@ -145,15 +146,15 @@ fn rates_hold_past_two_to_the_31_and_32_bits() {
                 let block = blocked::block_of(hash, n_blocks) - first as usize;
                 blocked::insert(&mut blocks[block], shape.probes(), hash);
             }
-            let asked = 400_000;
-            let hits = inside(2).take(asked).filter(|hash| {
+            let n_lookups = 400_000;
+            let hits = inside(2).take(n_lookups).filter(|hash| {
                 let block = &blocks[blocked::block_of(*hash, n_blocks) - first as usize];
                 (0..shape.probes() as usize).all(|i| {
                     let bit = blocked::bit_of(*hash, i);
                     block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
                 })
             });
-            let rate = hits.count() as f64 / asked as f64;
+            let rate = hits.count() as f64 / n_lookups as f64;
             assert!((0.0275..0.0305).contains(&rate), "{n} IDs, block {first}: {rate}");
         }
     }
@@ -181,22 +182,22 @@ fn slices_filled_side_by_side_give_the_same_bits() {
     for layout in [Layout::Blocked, Layout::Guava] {
         for parts in [1, 2, 3, 7, 1_000] {
             let shape = Shape::for_ids(layout, 5_000, 0.03).unwrap();
-            let (mut whole, mut cut) =
+            let (mut at_once, mut cut) =
                 (FilterMut::new(shape).unwrap(), FilterMut::new(shape).unwrap());
             let all: Vec<u64> = hashes(5).take(5_000).collect();
             match layout {
                 Layout::Blocked => {
                     let all: Vec<Xxh3> = all.into_iter().map(Xxh3).collect();
-                    all.iter().for_each(|hash| whole.insert(*hash));
+                    all.iter().for_each(|hash| at_once.insert(*hash));
                     cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
                 }
                 Layout::Guava => {
                     let all: Vec<Murmur3> = all.into_iter().map(|h| Murmur3(h, !h)).collect();
-                    all.iter().for_each(|hash| whole.insert(*hash));
+                    all.iter().for_each(|hash| at_once.insert(*hash));
                     cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
                 }
             }
-            assert!(whole.freeze().body() == cut.freeze().body(), "{layout} in {parts} slices");
+            assert!(at_once.freeze().body() == cut.freeze().body(), "{layout} in {parts} slices");
         }
     }
 }
@@ -213,18 +214,18 @@ proptest! {
         let mut filter = FilterMut::new(shape).unwrap();
         hashes(seed).take(fill).for_each(|hash| filter.insert(Xxh3(hash)));
         let mut filter = filter.freeze();
-        let questions: Vec<u64> = hashes(!seed).chain(hashes(seed)).take(500)
+        let lookups: Vec<u64> = hashes(!seed).chain(hashes(seed)).take(500)
             .chain(hashes(seed).take(200)).chain([0, 1, u64::MAX, u64::MAX << 32]).collect();
         let mut answers = Vec::new();
         for kernel in Kernel::all() {
             filter = filter.with_kernel(kernel);
-            let said: Vec<bool> = questions.iter().map(|h| filter.contains_hash(Xxh3(*h))).collect();
-            let hashes: Vec<Xxh3> = questions.iter().map(|hash| Xxh3(*hash)).collect();
+            let results: Vec<bool> = lookups.iter().map(|h| filter.contains_hash(Xxh3(*h))).collect();
+            let hashes: Vec<Xxh3> = lookups.iter().map(|hash| Xxh3(*hash)).collect();
             for some in [&hashes[..], &hashes[..seed as usize % hashes.len()]] {
-                let seen = said[..some.len()].iter().filter(|said| **said).count();
-                prop_assert_eq!(filter.count_hashes(some), seen);
+                let hits = results[..some.len()].iter().filter(|contains| **contains).count();
+                prop_assert_eq!(filter.count_hashes(some), hits);
             }
-            answers.push(said);
+            answers.push(results);
         }
         prop_assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
         let ones: u32 = filter.body().iter().map(|byte| byte.count_ones()).sum();
@@ -235,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_answers_as_single_questions_do(
+    fn a_batch_gives_the_results_of_single_lookups(
         n in 0usize..200,
         layout in prop_oneof![Just(Layout::Blocked), Just(Layout::Guava)],
         probes in 1u32..=16,
@@ -263,8 +264,8 @@ proptest! {
         }
         if layout == Layout::Guava {
             let hashes: Vec<Murmur3> = all[..n].iter().map(|id| Murmur3::of(id)).collect();
-            let seen = hashes.iter().filter(|hash| filter.contains_hash(**hash)).count();
-            prop_assert_eq!(filter.count_hashes(&hashes), seen);
+            let hits = hashes.iter().filter(|hash| filter.contains_hash(**hash)).count();
+            prop_assert_eq!(filter.count_hashes(&hashes), hits);
         }
     }
 }

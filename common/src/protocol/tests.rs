@@ -96,7 +96,7 @@ fn a_mended_run_replaces_an_earlier_build_and_remembers_it() {
 }
 
 #[test]
-fn whatever_changed_meanwhile_supersedes() {
+fn any_change_in_between_supersedes() {
     for now in [RecordState::Absent, garbage(), built(2), rolled_back()] {
         assert!(matches!(decide(&now, false, &had(&[])), Publish::Superseded { .. }), "{now:?}");
     }
@@ -288,7 +288,7 @@ fn tomorrow_may_be_built_and_no_later_day() {
 }
 
 #[test]
-fn only_a_second_look_tells_what_became_of_a_write_that_failed() {
+fn only_a_second_read_decides_whether_a_failed_write_was_done() {
     assert_eq!(after_ambiguous_write(Some(&1), &2, Some(&2)), AmbiguousWrite::Written);
     assert_eq!(after_ambiguous_write(None, &2, Some(&2)), AmbiguousWrite::Written);
     assert_eq!(after_ambiguous_write(Some(&1), &2, Some(&1)), AmbiguousWrite::NotWritten);

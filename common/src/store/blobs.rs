@@ -84,8 +84,8 @@ impl Store {
     }
 }
 
-/// The size of the parts in which a blob of so many bytes is uploaded: a multiple of 1 MiB, so large that
-/// no store refuses their number.
+/// The size of the parts in which a blob of this many bytes is uploaded: a multiple of 1 MiB, so
+/// large that no store refuses their number.
 fn upload_part_bytes(blob: u64) -> usize {
     let needed = blob.div_ceil(MAX_PARTS).next_multiple_of(1 << 20);
     usize::try_from(needed).unwrap_or(usize::MAX).max(PART_BYTES)

@@ -96,7 +96,7 @@ impl Store {
         if !self.may_mark(filter).await? {
             let place = self.pointers_name().unwrap_or(self.name());
             return Ok(Some(format!(
-                "the history of `{filter}` tells of pointers, and there was not one pointer in {place}: if \
+                "the history of `{filter}` names pointers, and there was not one pointer in {place}: if \
                  they live elsewhere, name that place"
             )));
         }

@@ -161,7 +161,7 @@ impl Store {
             let now = self.records(filter).await?;
             if before.as_ref() == Some(&now.versions) {
                 let pointers = now.pointers.iter().filter(|(day, _)| !without.contains(day));
-                return Ok(References::of(&now.pin, pointers.map(|(day, seen)| (*day, seen))));
+                return Ok(References::of(&now.pin, pointers.map(|(day, state)| (*day, state))));
             }
             before = Some(now.versions);
         }

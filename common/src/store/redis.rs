@@ -259,11 +259,11 @@ impl RecordStore for RedisRecords {
 /// next to those of the day.
 fn same_key(template: &str) -> Result<Option<(Day, Day)>, Error> {
     let first: Day = FIRST_LISTED.parse()?;
-    let mut seen: HashMap<String, Day> = HashMap::new();
+    let mut days_of: HashMap<String, Day> = HashMap::new();
     for filter in ["rt", "rt1", "1rt"] {
         let template = template.replace("{filter}", filter);
         for day in (0..CHECKED_DAYS).map(|n| first.plus(n)) {
-            if let Some(other) = seen.insert(day.expand(&template)?, day) {
+            if let Some(other) = days_of.insert(day.expand(&template)?, day) {
                 return Ok(Some((other, day)));
             }
         }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_tell_every_day_apart_are_taken() {
+    fn templates_with_a_different_key_for_every_day_are_accepted() {
         for template in [
             DEFAULT_TEMPLATE,
             "prod/{filter}/{day}",

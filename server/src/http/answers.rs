@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_written_whole_however_many_blocks_they_take() {
+    fn results_are_written_completely_from_any_number_of_blocks() {
         for many in [0, 1, 2, 4_096, 4_097, 5_000, 5_001, 33_333] {
             let answers: Vec<bool> = (0..many).map(|n| n % 3 == 0).collect();
             for at_once in [1, 1_024, 5_000] {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_told_whatever_pieces_a_body_comes_in() {
+    fn line_ends_are_recognized_for_every_split_of_a_body() {
         let blocks = Blocks::new(10, 2048);
         for (body, ends) in [
             ("", LineEnds::Lf),

@@ -141,7 +141,7 @@ struct Nesting {
     open: Vec<(i64, u64)>,
     deepest: usize,
     bytes: u64,
-    seen: u64,
+    elements: u64,
     is_beyond: bool,
 }
 
@@ -151,11 +151,11 @@ impl Nesting {
         if self.deepest > MAX_NESTING {
             return Some(());
         }
-        self.seen += 1;
+        self.elements += 1;
         while self.open.pop_if(|group| group.0 == 0).is_some() {}
         match self.open.last_mut() {
             Some(group) => group.0 -= 1,
-            None => self.is_beyond |= self.seen > 1,
+            None => self.is_beyond |= self.elements > 1,
         }
         let path = self.open.last().map_or(0, |group| group.1) + name;
         self.bytes += BYTES_PER_ELEMENT + 4 * name;
@@ -173,7 +173,7 @@ impl Nesting {
 mod tests {
     use super::*;
 
-    /// A footer with a schema and no row group: each element with so many children.
+    /// A footer with a schema and no row group: each element with this many children.
     fn footer(children: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x15, 2, 0x19, 0xfc];
         let mut n = children.len();
@@ -196,7 +196,7 @@ mod tests {
         for too_deep in [MAX_NESTING + 1, 100_000, 1_000_000] {
             assert!(Footer::read(&chain(too_deep)).unwrap_err().contains("deep"));
         }
-        // Wide is not deep: sixty groups of one field each, beside one another.
+        // Wide is not deep: sixty groups of one field each, next to one another.
         let wide = [vec![60], [1, 0].repeat(60)].concat();
         assert!(Footer::read(&footer(&wide)).is_ok());
         // More elements than anybody has, and a list that says so without having them.

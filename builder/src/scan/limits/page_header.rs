@@ -46,7 +46,7 @@ impl Header {
         let mut outer = [None; 5];
         let mut inner = [None; 8];
         let mut of = None;
-        let mut tell = |event| {
+        let mut visit = |event| {
             match event {
                 Event::Number(Name::Page, field, number) => {
                     outer[usize::try_from(field).ok()?] = Some(number);
@@ -64,7 +64,7 @@ impl Header {
             }
             Some(())
         };
-        thrift.read(&parquet_thrift::PAGE, &mut tell).ok_or(UNREADABLE)?;
+        thrift.read(&parquet_thrift::PAGE, &mut visit).ok_or(UNREADABLE)?;
         let length = thrift.at;
         let number = |what: &str, number: Option<i64>| {
             let number = number.ok_or_else(|| UNREADABLE.to_owned())?;
@@ -173,9 +173,9 @@ pub(in crate::scan) mod tests {
 
     #[test]
     fn what_is_no_header_is_an_error_and_never_more() {
-        let whole = header(20, 10, 0);
-        for cut in 0..whole.len() {
-            assert!(Header::read(&whole[..cut]).is_err(), "{cut}");
+        let full = header(20, 10, 0);
+        for cut in 0..full.len() {
+            assert!(Header::read(&full[..cut]).is_err(), "{cut}");
         }
         for wrong in
             [vec![0xff; 64], vec![0x1c; 64], vec![0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x0f]]

@@ -215,7 +215,7 @@ pub(in crate::scan) mod tests {
     }
 
     #[test]
-    fn what_decoders_keep_beside_the_bytes_counts_too() {
+    fn the_memory_of_decoders_besides_the_bytes_counts_too() {
         let dictionary =
             |values: u8| [0x15, 4, 0x15, 20, 0x15, 0, 0x4c, 0x15, values, 0x15, 0, 0, 0];
         assert_eq!(check_plain(&dictionary(8)).unwrap().unpacked, 10 + 4 * 16 + 2 * 8192 - 8192);

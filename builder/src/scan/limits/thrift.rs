@@ -82,14 +82,14 @@ pub(in crate::scan) struct Thrift<'a> {
 }
 
 impl Thrift<'_> {
-    /// Reads a struct and calls `tell` for everything known in it.
+    /// Reads a struct and calls `visit` for every known element in it.
     pub(in crate::scan) fn read<F: FnMut(Event) -> Option<()>>(
         &mut self,
         of: &'static Struct,
-        tell: &mut F,
+        visit: &mut F,
     ) -> Option<()> {
-        tell(Event::Begin(of.name))?;
-        let (mut number, mut seen, mut count) = (0, 0_u64, 0_u32);
+        visit(Event::Begin(of.name))?;
+        let (mut number, mut found, mut count) = (0, 0_u64, 0_u32);
         while let Some((next, wire)) = self.field(number)? {
             number = next;
             count += 1;
@@ -97,17 +97,17 @@ impl Thrift<'_> {
                 self.skip(wire, MAX_DEPTH)?;
                 continue;
             };
-            if seen & 1 << at != 0 {
+            if found & 1 << at != 0 {
                 return None;
             }
-            seen |= 1 << at;
-            self.value(of.name, number, of.fields[at].2, wire, tell)?;
+            found |= 1 << at;
+            self.value(of.name, number, of.fields[at].2, wire, visit)?;
         }
-        let lacks = |(at, field): (usize, &Field)| field.1 && seen & 1 << at == 0;
+        let lacks = |(at, field): (usize, &Field)| field.1 && found & 1 << at == 0;
         if of.fields.iter().enumerate().any(lacks) || (of.is_union && count != 1) {
             return None;
         }
-        tell(Event::End(of.name))
+        visit(Event::End(of.name))
     }
 
     /// The number and type of the next field; `Some(None)` after the last.
@@ -129,7 +129,7 @@ impl Thrift<'_> {
         field: i16,
         kind: Kind,
         wire: u8,
-        tell: &mut F,
+        visit: &mut F,
     ) -> Option<()> {
         let begin = self.at;
         let number = match (kind, wire) {
@@ -141,14 +141,14 @@ impl Thrift<'_> {
             (Kind::I64, I64) => self.zigzag()?,
             (Kind::Binary, BINARY) | (Kind::Opaque, STRUCT) => {
                 self.skip(wire, MAX_DEPTH)?;
-                return tell(Event::Bytes(name, field, self.at - begin, begin));
+                return visit(Event::Bytes(name, field, self.at - begin, begin));
             }
-            (Kind::Struct(of), STRUCT) => return self.read(of, tell),
+            (Kind::Struct(of), STRUCT) => return self.read(of, visit),
             (Kind::List(of), LIST) => {
                 for _ in 0..self.list(STRUCT)? {
-                    self.read(of, tell)?;
+                    self.read(of, visit)?;
                 }
-                return tell(Event::Bytes(name, field, self.at - begin, begin));
+                return visit(Event::Bytes(name, field, self.at - begin, begin));
             }
             (Kind::Numbers(of), LIST) => {
                 for _ in 0..self.list(of)? {
@@ -164,7 +164,7 @@ impl Thrift<'_> {
             }
             _ => return None,
         };
-        tell(Event::Number(name, field, number))
+        visit(Event::Number(name, field, number))
     }
 
     /// The number of elements of a list, which must have this type.
@@ -278,13 +278,13 @@ mod tests {
     fn numbers(bytes: &[u8]) -> Option<Vec<i64>> {
         let mut all = Vec::new();
         let mut thrift = Thrift { bytes, at: 0 };
-        let mut tell = |event| {
+        let mut visit = |event| {
             if let Event::Number(_, _, number) = event {
                 all.push(number);
             }
             Some(())
         };
-        thrift.read(&OUTER, &mut tell)?;
+        thrift.read(&OUTER, &mut visit)?;
         (thrift.at == bytes.len()).then_some(all)
     }
 

@@ -39,11 +39,11 @@ fn every_fixture_gives_the_same_in_pieces() {
     let mut cut = 0;
     for (name, path, expected) in fixtures() {
         let Some(column) = expected["column"].as_str() else { continue };
-        let Ok(whole) = read(&[&path], column, 1) else { continue };
+        let Ok(complete) = read(&[&path], column, 1) else { continue };
         let pieces = read_within(TINY, &[&path], column, 2);
         let pieces = pieces.unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(pieces.ids, whole.ids, "{name}");
-        assert_eq!(pieces.totals, whole.totals, "{name}");
+        assert_eq!(pieces.ids, complete.ids, "{name}");
+        assert_eq!(pieces.totals, complete.totals, "{name}");
         cut += 1;
     }
     assert!(cut >= 70, "only {cut} fixtures were read");
@@ -156,8 +156,8 @@ fn of_two_dictionaries_the_later_one_belongs_to_the_pages_behind_it() {
 #[test]
 fn a_page_without_room_or_that_claims_too_little_is_refused_before_it_is_fetched() {
     let (mut plan, bytes) = one_chunk(false);
-    let told = pages::claims(&bytes);
-    let claim = zigzag(told.compressed);
+    let claims = pages::claims(&bytes);
+    let claim = zigzag(claims.compressed);
     let at = bytes.windows(claim.len()).position(|w| w == claim).unwrap();
     // Uncompressed: both claims are the same, the one of what it unpacks to in front.
     let rest = &bytes[at + 2 * claim.len() + 1..];

@@ -54,7 +54,7 @@ pub(super) struct Salts(pub(super) [u32; 16]);
 pub(super) type ProbeFn = unsafe fn(&Prober, &[u8]) -> bool;
 
 impl Salts {
-    /// The multipliers of a filter with so many probes. A filter of another layout may have more
+    /// The multipliers of a filter with this many probes. A filter of another layout may have more
     /// probes; it uses none of these.
     pub(super) fn of(probes: u32) -> &'static Salts {
         static BY_PROBES: [Salts; MAX_PROBES as usize] = {

@@ -38,7 +38,7 @@ fn age(dir: &tempfile::TempDir, name: &str, seconds: u64) {
 }
 
 #[test]
-fn a_marker_beside_the_files_makes_them_whole_and_growth_is_noticed() {
+fn a_marker_next_to_the_files_makes_them_complete_and_growth_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let folder = ["dt={day}/"];
     assert_eq!(found(&dir, &folder, None), Found::Nothing);

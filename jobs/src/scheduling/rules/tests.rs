@@ -108,7 +108,7 @@ fn a_stopped_scheduler_catches_up_the_newest_day_first_and_not_for_ever() {
 }
 
 #[test]
-fn files_count_as_whole_when_two_looks_apart_find_the_same() {
+fn files_are_complete_when_two_checks_find_the_same() {
     // Written from 02:00 to 02:31, another file each minute.
     let growing = |now: Timestamp, _| {
         let minute = (now.as_second() - at("2026-11-20T02:00:00Z").as_second()) / 60;
