@@ -259,7 +259,7 @@ fn one_in_a_billion_is_built_in_the_layout_guava_and_no_absent_id_hits() {
 fn a_rate_that_guava_itself_misses_with_so_few_ids_is_published_with_a_warning() {
     let backend = Backend::local();
     let built = build(&backend, 1_000, "1e-9").expect(0);
-    let built = built.complains(&["measured fpp", "above the target", "lower --fpp"]);
+    let built = built.complains(&["measured fpp", "above the target", "lower fpp"]);
     assert!(built.json()["fpp_measured"].as_f64().unwrap() > 1e-8);
     assert!(built.json()["warnings"].to_string().contains("above the target"));
     let file = backend.folder.path().join("real.guava");
