@@ -2,16 +2,13 @@
 
 use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::user;
+use bloomsday_tests::publisher::Publisher;
 
 #[test]
 fn a_lookup_allocates_nothing() {
     let backend = Backend::local();
-    let folder = backend.folder.path().join("in");
-    write_users(&folder.join("part-0.parquet"), 0..5_000);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::days_ago(&backend, 0).users(0..5_000).publish();
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let filters = vec![FilterConfig::new("rt".parse().unwrap())];

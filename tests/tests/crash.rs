@@ -10,8 +10,9 @@ use bloomsday_common::crash_point::{BUILD, SERVE};
 use bloomsday_tests::backend::{Backend, s3_server};
 use bloomsday_tests::campaign::{Campaign, Random, full, on_threads, size};
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_rows, write_users};
+use bloomsday_tests::input::{today, user, write_rows};
 use bloomsday_tests::kill_point::KillableRun;
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// How many kills run at once: they wait for the disk and for each other's fsync most of the time.
@@ -240,12 +241,7 @@ impl Served {
     }
 
     fn publish(&self, back: u32, users: std::ops::Range<u64>) {
-        let day = today().minus(back).to_string();
-        let file = self.backend.folder.path().join(format!("{day}.parquet"));
-        write_users(&file, users);
-        let file = file.display().to_string();
-        let words = ["build", "rt", "--day", &day, "--input", &file, "--column", "device_id"];
-        self.backend.bloomsday(&words).run().expect(0);
+        Publisher::days_ago(&self.backend, back).users(users).publish();
     }
 
     fn serve(&self, cache: &Path, place: &str) -> KillableRun {

@@ -13,7 +13,8 @@ use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::on_threads;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{user, write_users};
+use bloomsday_tests::publisher::Publisher;
 
 const IDS: u64 = 20_000_000;
 const FILES: u64 = 10;
@@ -30,9 +31,7 @@ fn twenty_million_ids_are_built_and_each_is_a_hit() {
         let each = IDS / FILES;
         write_users(&input.join(format!("part-{file}.parquet")), file * each..(file + 1) * each);
     }
-    let (day, input) = (today().to_string(), input.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    let report = backend.bloomsday(&words).run().expect(0).json();
+    let report = Publisher::days_ago(&backend, 0).input(input).run().expect(0).json();
     assert_eq!((&report["ids"], &report["outcome"]), (&IDS.into(), &"published".into()));
     let fpp = report["fpp_measured"].as_f64().unwrap();
     assert!(fpp <= 0.03, "measured {fpp}");
@@ -95,11 +94,10 @@ fn a_full_day_is_built_with_and_without_a_limit_of_one_gibibyte() {
         let users = file * A_FILE..ids.min((file + 1) * A_FILE);
         write_users(&input.join(format!("part-{file}.parquet")), users);
     });
-    let (day, input) = (today().to_string(), input.display().to_string());
     let mut digests = Vec::new();
     for memory in [&["--memory", "1GiB"][..], &[]] {
-        let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-        let (run, most) = backend.bloomsday(&[&words[..], memory].concat()).run_measured();
+        let build = Publisher::days_ago(&backend, 0).input(&input).with(memory);
+        let (run, most) = build.prepare().run_measured();
         let report = run.expect(0).json();
         assert_eq!(report["ids"], ids);
         println!("{memory:?}: at most {} MiB; {}", most >> 20, report["seconds"]);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use bloomsday_tests::backend::{Backend, s3_server};
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
 /// What was sent: method and target.
@@ -152,9 +153,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     let url = format!("{}/{bucket}/dmp/{day}/in.parquet", s3_server());
     let who = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request";
     ureq::put(url).header("Authorization", who).send(&fs::read(&file).unwrap()[..]).unwrap();
-    let local = file.display().to_string();
-    let words = ["build", "rt", "--day", &before, "--input", &local, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::day(&backend, &before).input(&file).publish();
 
     // What a role sends, checked against its policy.
     let check = |role: &str, act: &dyn Fn(&Backend)| {
@@ -179,8 +178,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     check("builder", &|backend| {
         // Published, then unchanged.
         for _ in 0..2 {
-            let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-            backend.bloomsday(&words).run().expect(0);
+            Publisher::day(backend, &day).input(&input).publish();
         }
     });
     check("reader", &|backend| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::publisher::Publisher;
 
 /// Yesterday with users 0..5,000 and today with 2,500..7,500, published on a store.
@@ -342,11 +342,7 @@ fn signals_reload_and_stop() {
 fn several_filters_are_served_by_one_process() {
     let backend = Backend::local();
     two_days(&backend);
-    let folder = backend.folder.path().join("optout");
-    write_users(&folder.join("part-0.parquet"), 90_000..90_100);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "opted-out", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::days_ago(&backend, 0).filter("opted-out").users(90_000..90_100).publish();
     let daemon = Daemon::ready(&backend, &["--filter", "rt", "--filter", "opted-out"]);
     assert!(
         daemon.get(&format!("/v1/filters/opted-out/ids/{}", user(90_001))).body.contains("true")

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::user;
 use bloomsday_tests::program::{Run, bloomsday};
+use bloomsday_tests::publisher::Publisher;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -89,11 +90,7 @@ struct Site {
 impl Site {
     fn new() -> Site {
         let backend = Backend::local();
-        let file = backend.folder.path().join("in.parquet");
-        write_users(&file, 0..1_000);
-        let (day, input) = (today().to_string(), file.display().to_string());
-        let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-        backend.bloomsday(&words).run().expect(0);
+        Publisher::days_ago(&backend, 0).users(0..1_000).publish();
         let folder = backend.folder.path();
         let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
         let site = Site { backend, authority: Authority::new(), cert, key };
