@@ -64,7 +64,8 @@ mod heartbeat;
 pub mod http;
 pub mod limits;
 #[cfg(feature = "live")]
-#[cfg_attr(not(feature = "resp"), allow(dead_code))] // some of it is called by `resp` alone
+#[cfg_attr(not(feature = "resp"), allow(dead_code, unused_imports))]
+// some of it is called by `resp` alone
 pub mod live;
 mod loader;
 mod memory_check;
