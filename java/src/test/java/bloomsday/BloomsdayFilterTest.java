@@ -418,9 +418,6 @@ public final class BloomsdayFilterTest {
             for (int at = 0; at < good.length; at += at < 2500 ? 1 : 1 + good.length / 2500) {
                 byte[] bytes = good.clone();
                 bytes[at] ^= (byte) (1 << random.nextInt(8));
-                if (at == 8 && bytes[8] <= 1) {
-                    bytes[8] ^= 3; // versions 0 and 1 are both read, but the digest differs
-                }
                 refused(copy, bytes, "expected");
                 refused++;
             }

@@ -1,0 +1,156 @@
+//! The Java reader in `java/` gives the program's answers and refuses every damaged blob.
+//!
+//! `BloomsdayFilterTest.java` is compiled here together with the reader, as for Java 11, without a warning.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::{today, user, write_rows};
+use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::publisher::Publisher;
+use serde_json::Value;
+
+/// Layouts and fpp targets, from the fewest probes to the most.
+const SHAPES: [(&str, &str); 6] = [
+    ("blocked", "0.5"),
+    ("blocked", "0.03"),
+    ("blocked", "1e-6"),
+    ("guava", "0.5"),
+    ("guava", "0.03"),
+    ("guava", "1e-9"),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The folder with the compiled reader and its test.
+fn classes() -> &'static Path {
+    static CLASSES: OnceLock<PathBuf> = OnceLock::new();
+    CLASSES.get_or_init(|| {
+        let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-classes");
+        let java = root().join("java/src");
+        let mut javac = Command::new("javac");
+        javac.args(["--release", "11", "-Xlint:all", "-Werror", "-encoding", "UTF-8", "-d"]);
+        javac.arg(&classes);
+        javac.arg(java.join("main/java/bloomsday/BloomsdayFilter.java"));
+        javac.arg(java.join("test/java/bloomsday/BloomsdayFilterTest.java"));
+        let done = javac.status().expect("javac runs (tests/run.sh installs it)");
+        assert!(done.success(), "the Java reader does not compile");
+        classes
+    })
+}
+
+/// Runs the reader's test program, which must end with 0; what it printed.
+fn java(words: &[&str], stdin: &[u8]) -> String {
+    let golden = format!("-Dgolden={}", root().join("tests/golden").display());
+    let mut child = Command::new("java")
+        .args(["-ea", "-Xmx256m", &golden, "-cp"])
+        .arg(classes())
+        .arg("bloomsday.BloomsdayFilterTest")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("java runs");
+    let (mut pipe, stdin) = (child.stdin.take().unwrap(), stdin.to_vec());
+    let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success(), "BloomsdayFilterTest {words:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// IDs of every length that is allowed, two of each, and some that are not ASCII.
+fn of_every_length() -> Vec<String> {
+    let one = (1..=1024).map(|length| "p".repeat(length));
+    let other = (1..=1024usize).map(|length| {
+        let letters = (0..length).map(|i| char::from(33 + ((length * 7 + i * i) % 90) as u8));
+        letters.collect::<String>()
+    });
+    let special = ["Zoë", "Νίκος", "秋", "🦀🦀", " blank ", "cr\r"].map(String::from);
+    one.chain(other).chain(special).collect()
+}
+
+fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
+    ids.map(|id| id + "\n").collect::<String>().into_bytes()
+}
+
+/// Builds today in this layout from 3,000 users and the IDs of every length; the blob's file.
+fn build(backend: &Backend, layout: &str, fpp: &str) -> PathBuf {
+    let file = backend.folder.path().join("in.parquet");
+    write_rows(&file, (0..3_000).map(user).chain(of_every_length()).map(Some));
+    let shape = ["--layout", layout, "--fpp", fpp];
+    let blob = Publisher::day(backend, today()).input(&file).with(&shape).blob();
+    Path::new(&backend.store).join(blob)
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_java_reader_states_and_answers_what_the_program_does() {
+    let present = lines((0..3_000).map(user).chain(of_every_length()));
+    let longer = (1_025..1_100).chain([5_000]).map(|length| "p".repeat(length));
+    let absent = (1_000_000..1_003_000).map(user).chain((0..1_024).map(|n| "q".repeat(n)));
+    let mut ids = [present.clone(), lines(absent.chain(longer))].concat();
+    ids.extend_from_slice("é".repeat(513).as_bytes());
+    ids.extend_from_slice(b"\n\xff\xfe\x00\n \n\r\n");
+    let n_present = present.iter().filter(|byte| **byte == b'\n').count();
+    for (layout, fpp) in SHAPES {
+        let backend = Backend::local();
+        let blob = build(&backend, layout, fpp);
+        let said = java(&["answers", blob.to_str().unwrap()], &ids);
+        let (header, answers) = said.split_once('\n').unwrap();
+        let header: Value = serde_json::from_str(header).unwrap();
+        let place = blob.display().to_string();
+        let ours = bloomsday(&["inspect", &place, "--json"]).run().expect(0).json();
+        for (name, value) in header.as_object().unwrap() {
+            assert_eq!(*value, ours[name], "{name} of {layout} at {fpp}");
+        }
+
+        let theirs: Vec<bool> = answers.lines().map(|line| line == "1").collect();
+        let asked = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
+        let ours: Vec<bool> =
+            asked.expect(0).stdout.lines().map(|line| line.starts_with("1 ")).collect();
+        assert_eq!(theirs, ours, "{layout} at {fpp}");
+        assert!(theirs[..n_present].iter().all(|yes| *yes), "{layout} at {fpp}");
+        assert!(theirs[n_present..].contains(&false), "{layout} at {fpp}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_java_reader_refuses_every_damaged_copy_of_a_blob() {
+    for layout in ["blocked", "guava"] {
+        let backend = Backend::local();
+        let blob = build(&backend, layout, "0.03");
+        let said = java(&["damage", blob.to_str().unwrap()], b"");
+        let refused: u64 = said.split(' ').next().unwrap().parse().unwrap();
+        assert!(refused > 5_000, "{said}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_java_reader_holds_its_own_tests() {
+    let said = java(&["all"], b"");
+    assert!(said.ends_with("10 tests hold\n"), "{said}");
+}
+
+/// The file has 2 GiB of zeros, which a sparse file system does not store.
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_java_reader_finds_an_id_behind_2_to_the_31_bytes() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let sparse = folder.path().join("sparse");
+    fs::File::create(&sparse).unwrap().set_len(1 << 20).unwrap();
+    if std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&sparse).unwrap()) > 64 {
+        eprintln!("skipped: this file system stores zeros");
+        return;
+    }
+    let said = java(&["large", folder.path().to_str().unwrap()], b"");
+    assert_eq!(said.lines().count(), 2, "{said}");
+}
