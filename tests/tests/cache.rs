@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,12 +17,19 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let about = fs::symlink_metadata(&path).unwrap();
+        // A server may rename its temporary file at this moment: then it is no file of the folder.
+        let about = match fs::symlink_metadata(&path) {
+            Err(gone) if gone.kind() == ErrorKind::NotFound => continue,
+            about => about.unwrap(),
+        };
         if about.is_dir() {
             found.extend(files(&path));
-        } else {
-            let bytes = if about.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-            found.insert(path, bytes);
+            continue;
+        }
+        let bytes = if about.is_file() { fs::read(&path) } else { Ok(Vec::new()) };
+        match bytes {
+            Err(gone) if gone.kind() == ErrorKind::NotFound => {}
+            bytes => _ = found.insert(path, bytes.unwrap()),
         }
     }
     found
