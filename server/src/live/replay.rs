@@ -4,9 +4,10 @@
 //! while it wrote, and nobody was told that the frame is safe. The tail is cut, and the segment
 //! closed. Damage anywhere else is an error: it would lose IDs that were acknowledged.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bloomsday_common::live::segment::{FRAME_BYTES, Frame, Frames, HEADER_BYTES, Op};
 
@@ -18,6 +19,9 @@ use crate::error::Error;
 
 /// The longest segment that is read: many times what is written.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
+/// How long a start waits for the lock of its folder, and between two tries.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a log says of its set.
 pub(super) struct Replayed {
@@ -120,14 +124,25 @@ fn system(doing: &str, path: &Path, source: std::io::Error) -> Error {
     Error::System { doing: format!("{doing} {}", path.display()), source }
 }
 
-/// Takes the lock of a data folder, for as long as the file is open.
+/// Takes the lock of a data folder, for as long as the file is open. One that just ended may still
+/// have it for a moment: waits at most [`MAX_LOCK_WAIT`].
 pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     let open = || {
         fs::create_dir_all(folder)?;
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-        file.try_lock()?;
-        Ok(file)
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if began.elapsed() < MAX_LOCK_WAIT => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                locked => {
+                    locked?;
+                    return Ok(file);
+                }
+            }
+        }
     };
     open().map_err(|source| Error::System {
         doing: format!("lock {} (does another server use this folder?)", path.display()),
