@@ -36,7 +36,7 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 folder=target/long
 if [ "$size" = short ]; then
-  # Comparisons told to the fuzzer help it to guess, at half the speed: worth it in a short run only.
+  # Comparisons that the fuzzer can see help it to guess, at half the speed: worth it in a short run only.
   coverage+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
   # Ten seconds of fuzzing are not worth minutes of compiling.
   export CARGO_PROFILE_RELEASE_OPT_LEVEL=1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every campaign at full size and prints a table of what held, for the README. Takes hours.
+# Runs every campaign at full size and prints a table of the results. Takes hours.
 #
 # Usage: tests/campaign.sh [NAME…]     e.g. tests/campaign.sh crash liar; without names, all of them
 #

@@ -1,4 +1,4 @@
-// The Java reader beside Guava's BloomFilter in one JVM: nanoseconds a lookup, and how many times faster.
+// The Java reader compared with Guava's BloomFilter in one JVM: nanoseconds a lookup, and how many times faster.
 //
 //   javac -cp GUAVA -d CLASSES java/src/main/java/bloomsday/*.java bench/java/Reader.java
 //   java -Xmx2g -XX:MaxDirectMemorySize=1g -cp CLASSES:GUAVA Reader BLOB N FPP
@@ -9,7 +9,7 @@
 //
 // They take turns, round after round, so that a busy machine slows all. Each turn has IDs of its own, made
 // just before it: the IDs are in the processor's cache, as in a bidder that has just read them from a
-// request, and the bits that they test are not. The figure of each is its median turn. It is told for IDs
+// request, and the bits that they test are not. The figure of each is its median turn. It is printed for IDs
 // that are all in the filter, for half of them, and for none.
 
 import bloomsday.BloomsdayFilter;

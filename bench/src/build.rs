@@ -1,4 +1,4 @@
-//! Builds: zstd Parquet in the page cache → a filled filter, beside decompression alone, DuckDB and Spark.
+//! Builds: zstd Parquet in the page cache → a filled filter, compared with decompression alone, DuckDB and Spark.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let store = Store::create(&folder.path().join("store").display().to_string());
     let store = store.expect("a store");
 
-    // Filter, copy and all hashes, and as much as a build with memory to spare takes beside them.
+    // Filter, copy and all hashes, and as much as a build with memory to spare takes besides them.
     let shape = Shape::for_ids(Layout::Blocked, rows, FPP).expect("a size there is");
     let memory = budget().needs(rows, shape).memory;
 

@@ -18,8 +18,6 @@ use bloomsday_server::{Bloomsday, Config, FilterConfig};
 use crate::ids;
 
 pub(crate) const FPP: f64 = 0.03;
-/// IDs made at a time by each thread: few enough to stay in its cache.
-const CHUNK: u64 = 4096;
 
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -27,25 +25,27 @@ pub(crate) fn threads() -> usize {
 
 /// The distinct hashes of the IDs of `first .. first + n`.
 pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
+    let partitions = partition(n, |number| Xxh3::of(&ids::id(first + number)));
+    partitions.distinct(threads()).expect("memory keeps hashes as they were")
+}
+
+/// Partitions the hashes of the numbers `0 .. n` on all threads.
+pub(crate) fn partition(n: u64, hash: impl Fn(u64) -> Xxh3 + Sync) -> Partitions<Xxh3> {
     let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
     let each = n.div_ceil(threads() as u64);
     std::thread::scope(|scope| {
         for thread in 0..threads() as u64 {
-            let partitions = partitions.clone();
+            let (partitions, hash) = (partitions.clone(), &hash);
             scope.spawn(move || {
                 let mut writer = PartitionWriter::new(partitions);
-                let end = first + n.min((thread + 1) * each);
-                for start in (first + thread * each..end).step_by(CHUNK as usize) {
-                    for number in start..end.min(start + CHUNK) {
-                        writer.push(Xxh3::of(&ids::id(number)));
-                    }
+                for number in thread * each..n.min((thread + 1) * each) {
+                    writer.push(hash(number));
                 }
                 writer.finish().expect("nothing is spilled");
             });
         }
     });
-    let partitions = Arc::into_inner(partitions).expect("all feeders are finished");
-    partitions.distinct(threads()).expect("memory keeps hashes as they were")
+    Arc::into_inner(partitions).expect("all writers are finished")
 }
 
 /// A filter with the IDs of `first .. first + n`.
@@ -62,7 +62,7 @@ pub(crate) fn filter(first: u64, n: u64) -> (Header, Filter) {
         ids: n,
         fpp_target: FPP,
         fpp_hits: verify::count_false_positives::<Xxh3>(&filter, threads()),
-        fpp_asked: verify::ABSENT_LOOKUPS,
+        fpp_lookups: verify::ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     };
     (header, filter)

@@ -1,18 +1,17 @@
-//! Insertion: what a set of hashes costs on its way into a filter, step by step, beside peers that
+//! Insertion: what a set of hashes costs on its way into a filter, step by step, compared with peers that
 //! insert one ID after the other.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bloomsday_builder::fill;
-use bloomsday_builder::partition::{PartitionWriter, Partitions};
+use bloomsday_builder::partition::Partitions;
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3, mix64};
 use fastbloom::BloomFilter;
 
 use crate::Options;
-use crate::fixtures::{FPP, threads};
+use crate::fixtures::{self, FPP, threads};
 use crate::ids;
 use crate::measure::{Bound, Outcome, Samples, timed};
 use crate::peers::Guava;
@@ -87,21 +86,7 @@ pub(crate) fn memory(n: u64) -> u64 {
 /// Partitions `n` hashes. Each is made of its number by two multiplications while the clock runs: less
 /// than the hash of an ID costs, and no 8 bytes an ID to be read from memory.
 pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
-    let partitions = Arc::new(Partitions::new(u64::MAX, &std::env::temp_dir()));
-    let each = n.div_ceil(threads() as u64);
-    std::thread::scope(|scope| {
-        for thread in 0..threads() as u64 {
-            let partitions = partitions.clone();
-            scope.spawn(move || {
-                let mut writer = PartitionWriter::new(partitions);
-                for number in thread * each..n.min((thread + 1) * each) {
-                    writer.push(hash(number));
-                }
-                writer.finish().expect("nothing is spilled");
-            });
-        }
-    });
-    Arc::into_inner(partitions).expect("all feeders are finished")
+    fixtures::partition(n, hash)
 }
 
 /// A bijection, so all hashes are different.

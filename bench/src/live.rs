@@ -1,4 +1,4 @@
-//! Live filters over Redis's protocol, beside Redis itself with SADD: one connection with new IDs of 32
+//! Live filters over Redis's protocol, compared with Redis itself and SADD: one connection with new IDs of 32
 //! bytes in pipelines, for each promise of an answer; and redis-benchmark with fifty connections.
 
 use std::io::{Read, Write};

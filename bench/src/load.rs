@@ -1,4 +1,4 @@
-//! Loads: a published blob → memory that answers, checked, beside a plain read of the same file.
+//! Loads: a published blob → memory that answers, checked, compared with a plain read of the same file.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Lookups: one at a time, dependent, in batches and on two threads, beside peers and the limit.
+//! Lookups: one at a time, dependent, in batches and on two threads, compared with peers and the limit.
 //!
 //! The limit is what the machine needs to hash an ID and touch one random cache line of memory as
 //! large as the filter, in the better of two ways: a plain loop, and one that prefetches.

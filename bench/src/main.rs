@@ -60,9 +60,9 @@ enum Race {
     Load,
     /// Lookups at a fixed rate while filters are swapped below them.
     Swap,
-    /// The daemon over loopback, beside Redis.
+    /// The daemon over loopback, compared with Redis.
     Daemon,
-    /// IDs that are added one by one over Redis's protocol, beside Redis.
+    /// IDs that are added one by one over Redis's protocol, compared with Redis.
     Live,
     /// The same figures at 1 million to 1 billion IDs, as far as --ids.
     Growth,

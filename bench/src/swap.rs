@@ -38,14 +38,14 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     });
     let handle = server.filter("rt").expect("rt is served");
 
-    let steady = beside(&handle, |_| ());
-    let spinning = beside(&handle, |stop| {
+    let steady = measure_during(&handle, |_| ());
+    let spinning = measure_during(&handle, |stop| {
         while !stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
     });
     let mut swaps = 0;
-    let swapping = beside(&handle, |stop| {
+    let swapping = measure_during(&handle, |stop| {
         while !stop.load(Ordering::Relaxed) {
             swaps += 1;
             runtime.block_on(async {
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         Outcome::of("lookups at 400,000 a second during swaps", "µs from due to done");
     let phases = [
         ("alone", &steady),
-        ("beside a thread that spins", &spinning),
+        ("next to a thread that spins", &spinning),
         ("during swaps", &swapping),
     ];
     for (name, latencies) in phases {
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let tail = at(&swapping, 0.999) / at(&steady, 0.999);
     outcome.claim("p99.9 during swaps / alone", one(tail), Bound::AtMost(1.3));
     let longer = (at(&swapping, 1.0) - at(&spinning, 1.0)) / 1e3;
-    let what = "longest during swaps - longest beside a thread that spins, ms";
+    let what = "longest during swaps - longest next to a thread that spins, ms";
     outcome.claim(what, one(longer), Bound::AtMost(2.0));
     outcome.note(format!("{swaps} swaps in {} s", PHASE.as_secs()));
     if let Some(folder) = &options.plots {
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
             log_x: false,
             log_y: true,
             series: vec![
-                Series { name: "beside a spinning thread", points: worst(&spinning) },
+                Series { name: "next to a spinning thread", points: worst(&spinning) },
                 Series { name: "during swaps", points: worst(&swapping) },
             ],
         };
@@ -106,7 +106,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
 }
 
 /// The latency of each lookup of a phase in µs, while `work` runs on another thread.
-fn beside(handle: &FilterHandle, work: impl FnOnce(&AtomicBool) + Send) -> Vec<f32> {
+fn measure_during(handle: &FilterHandle, work: impl FnOnce(&AtomicBool) + Send) -> Vec<f32> {
     let ids = range(ABSENT, 1 << 20);
     let n = (PHASE.as_nanos() / PERIOD.as_nanos()) as usize;
     let mut latencies = vec![0f32; n];

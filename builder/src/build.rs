@@ -283,7 +283,7 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
         ids: distinct.n_ids(),
         fpp_target: job.fpp,
         fpp_hits: verify::count_false_positives::<H>(filter, job.threads),
-        fpp_asked: verify::ABSENT_LOOKUPS,
+        fpp_lookups: verify::ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     }
 }

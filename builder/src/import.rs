@@ -118,7 +118,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,
         fpp_hits: verify::count_false_positives::<Murmur3>(filter, threads),
-        fpp_asked: verify::ABSENT_LOOKUPS,
+        fpp_lookups: verify::ABSENT_LOOKUPS,
         ones,
     })
 }

@@ -202,7 +202,7 @@ pub async fn advance(
     let act = HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..act.clone() };
     store.append_event(filter, &act).await?;
     keep_from_prune(store, blob, retention).await?;
-    crash_point("told");
+    crash_point("recorded");
     let pointer = Pointer {
         bytes: Some(blob.len()),
         ids: Some(header.ids),

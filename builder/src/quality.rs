@@ -65,7 +65,7 @@ fn check_rates<H: IdHash>(header: &Header, filter: &Filter) -> Result<Option<Str
             header.ids
         )));
     }
-    let Header { fpp_hits: hits, fpp_asked: looked_up, ids, .. } = header;
+    let Header { fpp_hits: hits, fpp_lookups: looked_up, ids, .. } = header;
     let why = format!(
         "its measured fpp is {:.3e} ({hits} of {looked_up}), by its bits {:.3e}; the target is \
          {target:e}, and {ids} IDs in this shape explain up to {measured:.3e} and {of_bits:.3e}",
@@ -89,7 +89,7 @@ impl Rates {
             && header.shape.layout() == Layout::Blocked;
         Rates {
             hits: header.fpp_hits,
-            looked_up: header.fpp_asked,
+            looked_up: header.fpp_lookups,
             of_bits: if by_bits { filter.fpp_of_bits() } else { 0.0 },
         }
     }
@@ -185,7 +185,7 @@ mod tests {
             ids: n_ids,
             fpp_target: fpp,
             fpp_hits: count_false_positives::<H>(&filter, 2),
-            fpp_asked: ABSENT_LOOKUPS,
+            fpp_lookups: ABSENT_LOOKUPS,
             ones: filter.count_ones(),
         };
         (header, filter)

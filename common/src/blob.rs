@@ -61,7 +61,7 @@ pub struct Header {
     /// How many of those lookups were hits: false positives.
     pub fpp_hits: u64,
     /// How many IDs that are not in it were looked up to measure its fpp.
-    pub fpp_asked: u64,
+    pub fpp_lookups: u64,
     /// How many bits are set.
     pub ones: u64,
 }
@@ -78,7 +78,7 @@ pub enum Origin {
 impl Header {
     /// The measured false-positive probability.
     pub fn fpp_measured(&self) -> f64 {
-        self.fpp_hits as f64 / self.fpp_asked.max(1) as f64
+        self.fpp_hits as f64 / self.fpp_lookups.max(1) as f64
     }
 
     /// The share of bits that are set.
@@ -118,7 +118,7 @@ pub struct EncodedBlob<'a> {
 ///     ids: 2,
 ///     fpp_target: 0.01,
 ///     fpp_hits: 0,
-///     fpp_asked: 0,
+///     fpp_lookups: 0,
 ///     ones: filter.count_ones(),
 /// };
 /// let encoded = blob::encode(&header, &filter);
@@ -320,7 +320,7 @@ struct RecordV1 {
     ids: u64,
     fpp_target: f64,
     fpp_hits: u64,
-    fpp_asked: u64,
+    fpp_lookups: u64,
     ones: u64,
     probe_hashes: Vec<u64>,
     probe_positions: Vec<u64>,
@@ -366,7 +366,7 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
         ids: header.ids,
         fpp_target: header.fpp_target,
         fpp_hits: header.fpp_hits,
-        fpp_asked: header.fpp_asked,
+        fpp_lookups: header.fpp_lookups,
         ones: header.ones,
         probe_hashes: vector.hashes,
         probe_positions: vector.positions,
@@ -439,7 +439,7 @@ fn header_of(record: &RecordV1) -> Result<Header, String> {
     let rate = record.fpp_target;
     let ids = 1..=shape.bits();
     if !(rate > 0.0 && rate < 1.0)
-        || record.fpp_hits > record.fpp_asked
+        || record.fpp_hits > record.fpp_lookups
         || !ids.contains(&record.ids)
     {
         return Err("its counts or rates are impossible".into());
@@ -456,7 +456,7 @@ fn header_of(record: &RecordV1) -> Result<Header, String> {
         ids: record.ids,
         fpp_target: record.fpp_target,
         fpp_hits: record.fpp_hits,
-        fpp_asked: record.fpp_asked,
+        fpp_lookups: record.fpp_lookups,
         ones: record.ones,
     })
 }

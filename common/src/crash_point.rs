@@ -12,7 +12,7 @@ pub const BUILD: &[&str] = &[
     "uploaded",
     "read-back",
     "verified",
-    "told",
+    "recorded",
     "pointer-locked",
     "pointer-staged",
     "pointer-renamed",

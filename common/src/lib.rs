@@ -46,7 +46,7 @@
 //!     ids: 1,
 //!     fpp_target: 0.01,
 //!     fpp_hits: 0,
-//!     fpp_asked: 0,
+//!     fpp_lookups: 0,
 //!     ones: filter.count_ones(),
 //! };
 //! let (rt, day) = (header.filter.clone(), header.day);

@@ -102,7 +102,7 @@ impl fmt::Display for Remedy {
             }
             Remedy::ReadAgain => f.write_str("look at its status and repeat"),
             Remedy::NamePointers => {
-                f.write_str("If the pointers live elsewhere, open the store with that place")
+                f.write_str("If the pointers are in another place, open the store with that place")
             }
             Remedy::PointersInStore => {
                 f.write_str("open the store without another place for pointers")

@@ -1,4 +1,4 @@
-//! A question: an ID percent-encoded in a path, and the IDs of a body. The first line is the path's.
+//! A lookup: an ID percent-encoded in a path, and the IDs of a body. The first line is the path's.
 
 #![no_main]
 

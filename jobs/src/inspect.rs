@@ -45,7 +45,7 @@ impl Inspect {
             "fpp_target": header.fpp_target,
             "fpp_measured": header.fpp_measured(),
             "fpp_hits": header.fpp_hits,
-            "fpp_asked": header.fpp_asked,
+            "fpp_lookups": header.fpp_lookups,
             "fpp_of_bits": filter.fpp_of_bits(),
             "fill": header.fill(),
             "sound": true,
@@ -69,7 +69,7 @@ impl Inspect {
                         "{:.6} ({} of {})",
                         header.fpp_measured(),
                         thousands(header.fpp_hits),
-                        thousands(header.fpp_asked)
+                        thousands(header.fpp_lookups)
                     ),
                 ),
                 ("fpp of its bits", format!("{:.3e}", filter.fpp_of_bits())),

@@ -26,9 +26,11 @@ pub(crate) fn words(remedy: &Remedy) -> String {
             "`bloomsday build` makes the folder with the first day it publishes".into()
         }
         Remedy::ReadAgain => "look at `bloomsday status` and repeat".into(),
-        Remedy::NamePointers => "If the pointers live elsewhere (`pointers = \"redis://HOST\"` or \
+        Remedy::NamePointers => {
+            "If the pointers are in another place (`pointers = \"redis://HOST\"` or \
              BLOOMSDAY_POINTERS), name that place"
-            .into(),
+                .into()
+        }
         Remedy::PointersInStore => {
             "leave out `pointers` in bloomsday.toml and BLOOMSDAY_POINTERS".into()
         }

@@ -262,14 +262,29 @@ impl Reader {
         let lookups = state.singles.lookups();
         // Before the lookup, so that only its result has to be kept.
         if lookups >= state.due.load(Ordering::Relaxed) {
+            #[cfg(feature = "live")]
+            if self.cache.live.is_some() {
+                return self.contains_or_live(id, lookups);
+            }
             self.cache.refresh_and_sample(state, id, lookups);
         }
         let hit = self.cache.pinned.filter.contains(id);
-        #[cfg(feature = "live")]
-        let hit = match &self.cache.live {
-            None => hit,
-            Some(live) => served::decide_live(live, id, hit),
-        };
+        state.singles.add_exclusive(lookups, 1, u64::from(hit));
+        hit
+    }
+
+    /// A lookup in a filter with live IDs. `due` stays 0 there, so every lookup comes here, and one in
+    /// a filter without live IDs pays nothing for them.
+    #[cfg(feature = "live")]
+    #[inline(never)]
+    fn contains_or_live(&mut self, id: &[u8], lookups: u64) -> bool {
+        let Reader { cache, state } = self;
+        if cache.singles.should_sample(lookups + 1) {
+            cache.sample_single(id, lookups);
+        }
+        cache.follow(state);
+        let hit = cache.pinned.filter.contains(id);
+        let hit = cache.live.as_ref().map_or(hit, |live| live.decide(id, hit));
         state.singles.add_exclusive(lookups, 1, u64::from(hit));
         hit
     }
@@ -298,14 +313,18 @@ impl ReaderCache {
     /// Samples, in one lookup of 128, and follows a swap.
     #[cold]
     fn refresh_and_sample(&mut self, state: &ReaderState, id: &[u8], lookups: u64) {
-        if let Some(sample) = self.served.sample() {
-            self.buffer.add_some(&[id], lookups, &mut self.singles, sample);
-        }
+        self.sample_single(id, lookups);
         // No swap is missed: a signal that this line overwrites is acquired by it, so that its
         // epoch is read below; a later signal stays.
         state.due.swap(self.singles.next(), Ordering::AcqRel);
         step_done();
         self.follow(state);
+    }
+
+    fn sample_single(&mut self, id: &[u8], lookups: u64) {
+        if let Some(sample) = self.served.sample() {
+            self.buffer.add_some(&[id], lookups, &mut self.singles, sample);
+        }
     }
 
     /// For one lookup of 128.

@@ -168,7 +168,7 @@ pub struct Judged {
     /// The digest of its blob.
     pub digest: Digest,
     /// The number of distinct IDs of recent lookups that were looked up in both filters.
-    pub questions: u64,
+    pub lookups: u64,
     /// The share of hits in the old filter; absent for too few lookups.
     pub hit_ratio_old: Option<f64>,
     /// The share of hits in the new filter.

@@ -1,7 +1,7 @@
 // A small program around Guava's BloomFilter, to check our Guava files against the real thing.
 //
 //   java -cp CLASSES:/usr/share/java/guava.jar Guava write N FPP < ids > filter
-//   java -cp CLASSES:/usr/share/java/guava.jar Guava ask FILE < ids      # 1 or 0 per line
+//   java -cp CLASSES:/usr/share/java/guava.jar Guava query FILE < ids      # 1 or 0 per line
 //   java -cp CLASSES:/usr/share/java/guava.jar Guava bench N FPP         # nanoseconds as JSON
 //
 // IDs are the lines of standard input, as UTF-8. Only "\n" ends a line: a "\r" belongs to the ID.
@@ -32,12 +32,12 @@ public final class Guava {
         String what = args.length > 0 ? args[0] : "";
         if (what.equals("write") && args.length == 3) {
             write(Long.parseLong(args[1]), Double.parseDouble(args[2]));
-        } else if (what.equals("ask") && args.length == 2) {
-            ask(args[1]);
+        } else if (what.equals("query") && args.length == 2) {
+            query(args[1]);
         } else if (what.equals("bench") && args.length == 3) {
             bench(Long.parseLong(args[1]), Double.parseDouble(args[2]));
         } else {
-            System.err.println("usage: Guava write N FPP | ask FILE | bench N FPP");
+            System.err.println("usage: Guava write N FPP | query FILE | bench N FPP");
             System.exit(2);
         }
     }
@@ -57,7 +57,7 @@ public final class Guava {
         }
     }
 
-    private static void ask(String file) throws IOException {
+    private static void query(String file) throws IOException {
         BloomFilter<CharSequence> filter;
         try (InputStream in = new BufferedInputStream(new FileInputStream(file), 1 << 16)) {
             filter = BloomFilter.readFrom(in, Funnels.stringFunnel(StandardCharsets.UTF_8));
@@ -177,17 +177,17 @@ public final class Guava {
             fill(ids, done, length);
             putNanos += timePut(filter, ids, length);
         }
-        // IDs that were never put, each asked once: with a large N their words are in no cache.
-        long asked = Math.min(n, 4_000_000L);
+        // IDs that were never put, each looked up once: with a large N their words are in no cache.
+        long lookups = Math.min(n, 4_000_000L);
         hits = 0;
-        long askNanos = 0;
-        for (long done = 0; done < asked; done += CHUNK) {
-            int length = (int) Math.min(CHUNK, asked - done);
+        long queryNanos = 0;
+        for (long done = 0; done < lookups; done += CHUNK) {
+            int length = (int) Math.min(CHUNK, lookups - done);
             fill(ids, (1L << 61) + done, length);
-            askNanos += timeAsk(filter, ids, length);
+            queryNanos += timeAsk(filter, ids, length);
         }
         System.out.printf(Locale.ROOT,
-            "{\"n\": %d, \"fpp\": %s, \"put_ns\": %.1f, \"miss_ns\": %.1f, \"asked\": %d, \"false_positives\": %d}%n",
-            n, fpp, (double) putNanos / n, (double) askNanos / asked, asked, hits);
+            "{\"n\": %d, \"fpp\": %s, \"put_ns\": %.1f, \"miss_ns\": %.1f, \"lookups\": %d, \"false_positives\": %d}%n",
+            n, fpp, (double) putNanos / n, (double) queryNanos / lookups, lookups, hits);
     }
 }

@@ -65,7 +65,7 @@ def read_record(data):
     for name, form in [
         ("layout", "B"), ("units", "Q"), ("probes", "I"), ("body_bytes", "Q"), ("hash", "B"),
         ("hash_bits", "H"), ("seed", "Q"), ("key_id", "Q"), ("id_encoding", "B"), ("origin", "B"),
-        ("ids", "Q"), ("fpp_target", "d"), ("fpp_hits", "Q"), ("fpp_asked", "Q"), ("ones", "Q"),
+        ("ids", "Q"), ("fpp_target", "d"), ("fpp_hits", "Q"), ("fpp_lookups", "Q"), ("ones", "Q"),
     ]:
         record[name] = cursor.number(form)
     record["probe_hashes"], record["probe_positions"] = cursor.list(), cursor.list()
@@ -221,9 +221,9 @@ def read(blob):
         "ids": record["ids"],
         "ids_estimated": record["origin"] == 1,
         "fpp_target": record["fpp_target"],
-        "fpp_measured": record["fpp_hits"] / max(record["fpp_asked"], 1),
+        "fpp_measured": record["fpp_hits"] / max(record["fpp_lookups"], 1),
         "fpp_hits": record["fpp_hits"],
-        "fpp_asked": record["fpp_asked"],
+        "fpp_lookups": record["fpp_lookups"],
         "fill": ones / filter.bits,
         "sound": True,
     }

@@ -50,7 +50,7 @@ impl TestBlob {
             ids: n_ids,
             fpp_target: 0.03,
             fpp_hits: 3,
-            fpp_asked: 100,
+            fpp_lookups: 100,
             ones: filter.count_ones(),
         };
         TestBlob { header, filter }

@@ -30,7 +30,7 @@ impl Campaign {
     }
 
     /// Prints its size and its result. A campaign that fails panics before.
-    pub fn held(self, size: &str, result: &str) {
+    pub fn passed(self, size: &str, result: &str) {
         let Campaign { name, began } = self;
         println!("CAMPAIGN {name} | {size} | {result} | {:.0}", began.elapsed().as_secs_f64());
     }

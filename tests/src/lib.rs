@@ -17,6 +17,7 @@
 //! | [`live`] | runs `bloomsday serve --resp` and talks to it over Redis's protocol |
 //! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
+//! | [`sources`] | the files of this project, for tests that read them |
 //! | [`wire`] | HTTP as no proper client sends it |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
@@ -44,4 +45,5 @@ pub mod nginx;
 pub mod program;
 pub mod publisher;
 pub mod redis;
+pub mod sources;
 pub mod wire;

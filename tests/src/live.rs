@@ -66,7 +66,7 @@ impl LiveDaemon {
         self.process.wait().expect("it ends");
     }
 
-    /// Asks it to stop; the exit status.
+    /// Sends it SIGTERM; the exit status.
     pub fn stop(mut self) -> i32 {
         let id = self.process.id().to_string();
         let sent = std::process::Command::new("kill").args(["-s", "TERM", &id]).status();
@@ -145,7 +145,7 @@ impl Wire {
 
     /// Sends one request of words without spaces, and returns the reply.
     #[track_caller]
-    pub fn ask(&mut self, line: &str) -> String {
+    pub fn call(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.send(&encode(&words)).expect("a request is sent");
         self.reply().unwrap_or_else(|e| panic!("{line}: {e}"))

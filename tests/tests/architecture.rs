@@ -3,12 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
+use bloomsday_tests::sources::{root, rust_files};
 
 /// The names of all crates that `package` links with these features.
 fn tree(package: &str, features: &str) -> BTreeSet<String> {
@@ -42,21 +40,13 @@ fn a_bidder_links_no_parquet_and_by_default_no_cloud() {
 
 /// Every Rust file of ours, with its path from the root.
 fn sources() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = ["common", "builder", "server", "jobs", "tests", "bench"]
-        .map(|name| root().join(name))
-        .into();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).unwrap().display().to_string();
-                found.push((name, fs::read_to_string(path).unwrap()));
-            }
-        }
-    }
+    let folders = ["common", "builder", "server", "jobs", "tests", "bench"];
+    let files = rust_files(folders.map(|name| root().join(name)).into());
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root()).unwrap().display().to_string();
+        (name, fs::read_to_string(path).unwrap())
+    };
+    let found: Vec<_> = files.into_iter().map(read).collect();
     assert!(found.len() > 30, "the sources are somewhere else");
     found
 }

@@ -337,7 +337,7 @@ fn a_pointer_that_cannot_be_read_is_kept_by_builds_and_stops_nobody() {
         let (backend, day) = (&good.backend, good.day.as_str());
         let digest = "ab".repeat(32);
         let optout = format!("optout/blobs/{day}-{digest}.bloom");
-        let elsewhere = format!("s3://evil/prod/rt/blobs/{day}-{digest}.bloom");
+        let foreign = format!("s3://evil/prod/rt/blobs/{day}-{digest}.bloom");
         let torn = format!("{{\"blob\": \"rt/blobs/{day}-{digest}.bloom\",");
         let other_day =
             format!("{{\"blob\": \"rt/blobs/{day}-{digest}.bloom\", \"day\": \"2020-01-01\"}}");
@@ -350,7 +350,7 @@ fn a_pointer_that_cannot_be_read_is_kept_by_builds_and_stops_nobody() {
             (torn.as_bytes(), "its JSON is wrong"),
             (other_day.as_bytes(), "its field \"day\" says 2020-01-01"),
             (optout.as_bytes(), "it belongs to `optout`"),
-            (elsewhere.as_bytes(), "it lies outside this store"),
+            (foreign.as_bytes(), "it lies outside this store"),
             (b"rt/blobs/../../etc/passwd", "does not name a blob"),
         ] {
             good.put_pointer(day, garbage);

@@ -2,7 +2,6 @@
 //! are, the memory limits by the size of a filter; and completions and man pages by their readers.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bloomsday_tests::INTEGRATION;
@@ -10,10 +9,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::bloomsday;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
+use bloomsday_tests::sources::root;
 
 fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()

@@ -47,7 +47,7 @@ fn guava(words: &[&str], ids: &[u8]) -> Vec<u8> {
 
 /// What real Guava answers.
 fn guava_answers(file: &Path, ids: &[u8]) -> Vec<bool> {
-    let said = String::from_utf8(guava(&["ask", file.to_str().unwrap()], ids)).unwrap();
+    let said = String::from_utf8(guava(&["query", file.to_str().unwrap()], ids)).unwrap();
     said.lines().map(|line| line == "1").collect()
 }
 

@@ -12,6 +12,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_rows};
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
+use bloomsday_tests::sources::root;
 use serde_json::Value;
 
 /// Layouts and fpp targets, from the fewest probes to the most.
@@ -23,10 +24,6 @@ const SHAPES: [(&str, &str); 6] = [
     ("guava", "0.03"),
     ("guava", "1e-9"),
 ];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
 
 /// The folder with the compiled reader and its test.
 fn classes() -> &'static Path {
@@ -117,9 +114,9 @@ fn the_java_reader_states_and_answers_what_the_program_does() {
         }
 
         let theirs: Vec<bool> = answers.lines().map(|line| line == "1").collect();
-        let asked = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
+        let native = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
         let ours: Vec<bool> =
-            asked.expect(0).stdout.lines().map(|line| line.starts_with("1 ")).collect();
+            native.expect(0).stdout.lines().map(|line| line.starts_with("1 ")).collect();
         assert_eq!(theirs, ours, "{layout} at {fpp}");
         assert!(theirs[..n_present].iter().all(|yes| *yes), "{layout} at {fpp}");
         assert!(theirs[n_present..].contains(&false), "{layout} at {fpp}");

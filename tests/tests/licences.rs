@@ -2,14 +2,10 @@
 //! licenses sources` says too, without a tool that takes minutes to install.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
+use bloomsday_tests::sources::root;
 use serde_json::Value;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
 
 /// The quoted strings of the list `allow` in `deny.toml`.
 fn allowed() -> BTreeSet<String> {

@@ -28,10 +28,10 @@ fn serve(backend: &Backend) -> Daemon {
     Daemon::ready(backend, &more)
 }
 
-/// What Redis clients are told of an ID.
+/// What Redis clients are answered about an ID.
 fn clients(daemon: &Daemon, id: &str) -> [String; 3] {
     let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
-    ["BF.EXISTS", "SISMEMBER", "SMISMEMBER"].map(|command| wire.ask(&format!("{command} rt {id}")))
+    ["BF.EXISTS", "SISMEMBER", "SMISMEMBER"].map(|command| wire.call(&format!("{command} rt {id}")))
 }
 
 #[track_caller]
@@ -63,19 +63,19 @@ fn an_added_id_counts_at_once_however_it_is_added_and_looked_up() {
     everybody_says(&daemon, &old, true);
     assert_eq!(post(&daemon, "add", &[&a, &b, &a, &old]), "1100");
     let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
-    assert_eq!(wire.ask(&format!("BF.MADD rt {a} {c} {other}")), "*3|:0|:1|:0|");
+    assert_eq!(wire.call(&format!("BF.MADD rt {a} {c} {other}")), "*3|:0|:1|:0|");
     for id in [&a, &b, &c, &old, &other] {
         everybody_says(&daemon, id, true);
     }
     assert_eq!(post(&daemon, "forget", &[&b, &old, "stranger-1"]).get(..2), Some("11"));
-    assert_eq!(wire.ask(&format!("SREM rt {other}")), ":1|");
+    assert_eq!(wire.call(&format!("SREM rt {other}")), ":1|");
     for id in [&b, &old, &other] {
         everybody_says(&daemon, id, false);
     }
     // What was hidden is new when it comes again.
     assert_eq!(post(&daemon, "add", &[&old]), "1");
-    assert_eq!(wire.ask("DEL rt"), ":0|");
-    assert!(wire.ask("EXPIRE rt 10").starts_with("-ERR"));
+    assert_eq!(wire.call("DEL rt"), ":0|");
+    assert!(wire.call("EXPIRE rt 10").starts_with("-ERR"));
     daemon.signal("KILL");
     daemon.wait();
 

@@ -9,13 +9,9 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
 
+use bloomsday_tests::sources::{root, rust_files};
 use syn::{Attribute, Block, Fields, ImplItem, Item, ItemImpl, TraitItem, Visibility, parse_quote};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
 
 #[test]
 fn the_public_surface_is_the_one_that_was_reviewed() {
@@ -40,21 +36,8 @@ fn the_public_surface_is_the_one_that_was_reviewed() {
 /// What is public in each file of a crate, without documentation and without bodies.
 fn surface_of(name: &str) -> String {
     let source = root().join(name).join("src");
-    let mut files = Vec::new();
-    let mut folders = vec![source.clone()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
     let mut surface = String::new();
-    for path in files {
+    for path in rust_files(vec![source.clone()]) {
         let within = path.strip_prefix(&source).unwrap().display().to_string();
         // Those of tests and of the fuzz targets are nobody else's.
         if within.split(['/', '.']).any(|part| ["tests", "simulation", "fuzzing"].contains(&part)) {

@@ -185,7 +185,7 @@ fn the_races() {
     }
     let pace = rounds as f64 / clock.elapsed().as_secs_f64();
     let result = format!("one winner each; {pace:.1} rounds/s");
-    campaign.held(&format!("{rounds} rounds, {equals} of them with the same IDs"), &result);
+    campaign.passed(&format!("{rounds} rounds, {equals} of them with the same IDs"), &result);
 }
 
 /// The same with real processes, all stopped after their scan and let go at once.
@@ -224,7 +224,7 @@ fn one_of_eight_processes_wins_and_the_others_exit_5() {
             assert_eq!((with(0), with(5)), (1, BUILDERS - 1), "{codes:?}");
         }
     }
-    campaign.held(&format!("{} rounds", 2 * rounds), "one exits 0, seven exit 5");
+    campaign.passed(&format!("{} rounds", 2 * rounds), "one exits 0, seven exit 5");
 }
 
 /// A builder that paused for long does not overwrite what was published since.
@@ -234,7 +234,7 @@ fn a_build_that_is_stopped_and_continued_does_not_overwrite_what_came_later() {
         return;
     }
     // Up to the last moment before the write; past it, the write itself is conditional.
-    let places = ["scanned", "counted", "filled", "uploaded", "verified", "told"];
+    let places = ["scanned", "counted", "filled", "uploaded", "verified", "recorded"];
     for backend in Backend::all() {
         (0..2).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
         for place in places {

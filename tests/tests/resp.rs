@@ -4,12 +4,12 @@
 use bloomsday_tests::live::{LiveDaemon, encode};
 use tempfile::TempDir;
 
-/// Asks in order, and compares each reply.
+/// Sends each command in order, and compares its reply.
 #[track_caller]
 fn converse(daemon: &LiveDaemon, lines: &[(&str, &str)]) {
     let mut wire = daemon.connect();
     for (line, expected) in lines {
-        assert_eq!(wire.ask(line), *expected, "{line}");
+        assert_eq!(wire.call(line), *expected, "{line}");
     }
 }
 
@@ -81,7 +81,7 @@ fn filters_answer_in_version_2() {
 fn filters_answer_in_version_3() {
     let daemon = LiveDaemon::start(&[]);
     let mut wire = daemon.connect();
-    let hello = wire.ask("HELLO 3");
+    let hello = wire.call("HELLO 3");
     let expected = "%7|$6|server|$9|bloomsday|$7|version|$5|7.4.0|$5|proto|:3|$2|id|:1|$4|mode|\
                     $10|standalone|$4|role|$6|master|$7|modules|*1|%4|$4|name|$2|bf|$3|ver|:80200|\
                     $4|path|$0||$4|args|*0|";
@@ -112,7 +112,7 @@ fn filters_answer_in_version_3() {
         ("CONFIG GET save", "%1|$4|save|$0||"),
         ("HELLO 4", "-NOPROTO unsupported protocol version|"),
     ] {
-        assert_eq!(wire.ask(line), expected, "{line}");
+        assert_eq!(wire.call(line), expected, "{line}");
     }
 }
 
@@ -198,10 +198,10 @@ fn names_have_databases_types_and_ends() {
         ],
     );
     let mut wire = daemon.connect();
-    wire.ask("SADD brief x");
-    wire.ask("PEXPIRE brief 30");
-    while wire.ask("EXISTS brief") == ":1|" {}
-    assert_eq!(wire.ask("SADD brief x"), ":1|");
+    wire.call("SADD brief x");
+    wire.call("PEXPIRE brief 30");
+    while wire.call("EXISTS brief") == ":1|" {}
+    assert_eq!(wire.call("SADD brief x"), ":1|");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn past_the_memory_limit_adds_are_refused_and_lookups_go_on() {
     let added = replies.iter().filter(|reply| *reply == ":1|").count();
     assert!(added > 10_000 && replies.iter().any(|reply| reply == full), "{added}");
     for (id, reply) in ids.iter().zip(&replies).step_by(100) {
-        let there = wire.ask(&format!("SISMEMBER s {id}")) == ":1|";
+        let there = wire.call(&format!("SISMEMBER s {id}")) == ":1|";
         assert_eq!(there, reply == ":1|", "{id}: {reply}");
     }
 }

@@ -190,7 +190,7 @@ fn a_mended_build_killed_before_it_pointed_is_run_again_after_a_rollback_by_hand
             false => backend.write(&pointer(0), &saved),
         }
         let command = Publisher::days_ago(&backend, 0).users(MENDED).prepare().into_command();
-        let mut victim = KillableRun::start(command, Some("told"));
+        let mut victim = KillableRun::start(command, Some("recorded"));
         assert!(victim.paused(), "{}", victim.said());
         drop(victim);
         stands(&backend, "while a mended build was cut off");

@@ -100,8 +100,8 @@ fn no_command_says_a_secret_however_much_it_logs() {
     ear.run(&["build", "rt", "--day", &day, "--input", &glob, "--column", "x"], 2);
     let unclosed = format!("s3://me:{SECRET}@bucket/{{day");
     ear.run(&["build", "rt", "--day", &day, "--input", &unclosed, "--column", "x"], 2);
-    let elsewhere = format!("https://me:{SECRET}@evil/rt/blobs/x.bloom");
-    ear.run(&["repoint", "rt", &day, "--to", &elsewhere], 2);
+    let foreign = format!("https://me:{SECRET}@evil/rt/blobs/x.bloom");
+    ear.run(&["repoint", "rt", &day, "--to", &foreign], 2);
     // The check hears what there is to hear: the program did log everything.
     assert!(ear.heard.contains("TRACE"), "{}", ear.heard);
 }

@@ -32,7 +32,7 @@ fn build<H: IdHash>(n_ids: u64, fpp_target: f64, absent: &[H], random: &mut Rand
         ids: n_ids,
         fpp_target,
         fpp_hits: filter.count_hashes(absent) as u64,
-        fpp_asked: ABSENT_LOOKUPS,
+        fpp_lookups: ABSENT_LOOKUPS,
         ones: filter.count_ones(),
     };
     check_quality(&header, &filter).unwrap_or_else(|error| {
@@ -53,7 +53,7 @@ fn no_sound_build_of_few_ids_is_refused() {
             _ => build(n_ids, between(1e-9, 0.5, &mut random), &of_guava, &mut random),
         }
     });
-    campaign.held(&format!("{builds} builds of 1 to 10,000 IDs"), "none refused");
+    campaign.passed(&format!("{builds} builds of 1 to 10,000 IDs"), "none refused");
 }
 
 #[test]

@@ -173,7 +173,7 @@ async fn small_and_large_blobs_come_back_complete(store: &Store) {
             ids: u64::from(n),
             fpp_target: 0.03,
             fpp_hits: 1,
-            fpp_asked: 100,
+            fpp_lookups: 100,
             ones: filter.count_ones(),
         };
         let encoded = blob::encode(&header, &filter);

@@ -228,7 +228,7 @@ fn no_lookup_is_ever_wrong_across_swaps() {
         "{:.2e} lookups, {swaps_to_do} swaps of {megabytes} MiB ({n_ids} IDs)",
         looked_up_in_all as f64
     );
-    campaign.held(&size, "0 wrong answers");
+    campaign.passed(&size, "0 wrong answers");
 }
 
 /// Times, in buckets a 32nd apart.
@@ -320,6 +320,6 @@ fn lookups_under_an_open_loop_are_timed_across_swaps() {
             .join(", ");
         let n_lookups: u64 = swapping.0.iter().sum();
         let size = format!("{RATE}/s, {swaps_to_do} swaps, {n_lookups} lookups during them");
-        campaign.held(&size, &quantiles);
+        campaign.passed(&size, &quantiles);
     });
 }

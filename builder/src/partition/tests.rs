@@ -164,8 +164,8 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
         (0..1_000).for_each(|_| writer.push(Xxh3(u64::MAX)));
     }
     writer.finish().unwrap();
-    let held = partitions.bytes_in_memory.load(Ordering::Relaxed);
-    assert_eq!(held, Slab::<Xxh3>::BYTES as u64, "two million rows of two IDs take memory");
+    let bytes = partitions.bytes_in_memory.load(Ordering::Relaxed);
+    assert_eq!(bytes, Slab::<Xxh3>::BYTES as u64, "two million rows of two IDs take memory");
     let distinct = partitions.distinct(2).unwrap();
     assert_eq!(distinct.n_ids(), 1_002);
     let kept = distinct.for_each(1, <[Xxh3]>::to_vec).unwrap().concat();

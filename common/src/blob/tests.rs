@@ -29,7 +29,7 @@ fn sample(layout: Layout) -> (Header, Filter) {
         ids: 200,
         fpp_target: 0.03,
         fpp_hits: 25_000,
-        fpp_asked: 1_000_000,
+        fpp_lookups: 1_000_000,
         ones: filter.count_ones(),
     };
     (header, filter)

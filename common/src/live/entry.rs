@@ -1,8 +1,8 @@
-//! A live entry as one 64-bit word: the low 56 bits of an ID's hash, and a tag that tells when it was
+//! A live entry as one 64-bit word: the low 56 bits of an ID's hash, and a tag for the time when it was
 //! seen. Arithmetic only: no table, no clock.
 //!
 //! The leading 8 bits of the hash are the number of the shard that holds the word, so shard and word
-//! together are the complete hash: a shard can grow, and be copied elsewhere, without its IDs.
+//! together are the complete hash: a shard can grow, and be copied to another process, without its IDs.
 //!
 //! A tag is one byte: 0 for an empty place, 1 to 253 for a step, 254 for a place that is free again,
 //! and 255 for an ID that was deleted and must stay hidden.

@@ -97,7 +97,7 @@ impl Store {
             let place = self.pointers_name().unwrap_or(self.name());
             return Ok(Some(format!(
                 "the history of `{filter}` names pointers, and there was not one pointer in {place}: if \
-                 they live elsewhere, name that place"
+                 they are in another place, name that place"
             )));
         }
         let (key, here) = (key::marker(filter), self.here());

@@ -231,7 +231,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
         ObjectStoreScheme::Http => {
             // The HTTP client writes complete addresses into its traces.
             if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
-                let why = "a user, a password or a query in an HTTP address would be shown in logs: \
+                let why = "a user, a password or a query in an HTTP address would appear in logs: \
                            serve the blobs without, inside a network that may read them";
                 return Err(wrong(&location(url), why));
             }

@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(runs("0 3 1 * *", 1), ["2026-12-01T03:00:00Z"]);
         assert_eq!(runs("15 4 * * MON-FRI", 1), ["2026-11-23T04:15:00Z"]);
         assert_eq!(runs("15 4 * * SUN", 1), ["2026-11-22T04:15:00Z"]);
-        // The night in which clocks change elsewhere has each hour once here.
+        // The night in which the clocks of other zones change has each hour once here.
         let since = "2026-10-24T23:59:59Z".parse().unwrap();
         let night: Expression = "0 0-3 * * *".parse().unwrap();
         let hours: Vec<String> = night.after(since).take(4).map(|run| run.to_string()).collect();

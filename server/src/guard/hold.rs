@@ -103,7 +103,7 @@ impl GuardHold {
             verdict,
             day: new.key.day,
             digest: new.key.digest,
-            questions: ids.len() as u64,
+            lookups: ids.len() as u64,
             hit_ratio_old: comparison.map(|comparison| comparison.old),
             hit_ratio_new: comparison.map(|comparison| comparison.new),
             difference: comparison.map(|comparison| comparison.difference),
@@ -118,7 +118,7 @@ impl GuardHold {
             |comparison| comparison.describe(),
         );
         match verdict {
-            Verdict::TooFewQuestions => {
+            Verdict::TooFewLookups => {
                 tracing::info!(%filter, %day, "the guard has no verdict: {rates}")
             }
             Verdict::Passed => tracing::info!(%filter, %day, "the guard passes it: {rates}"),

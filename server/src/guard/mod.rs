@@ -54,7 +54,7 @@ pub enum Guard {
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// There were too few lookups for a verdict: it was swapped in.
-    TooFewQuestions,
+    TooFewLookups,
     /// Its hit rate is like that of the old filter: it was swapped in.
     Passed,
     /// Its hit rate differs too much: it was swapped in, with a warning.
@@ -71,7 +71,7 @@ pub enum Verdict {
 impl Verdict {
     /// Every verdict.
     pub const ALL: [Verdict; 6] = [
-        Verdict::TooFewQuestions,
+        Verdict::TooFewLookups,
         Verdict::Passed,
         Verdict::Warned,
         Verdict::Held,
@@ -82,7 +82,7 @@ impl Verdict {
     /// The name in status and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::TooFewQuestions => "too_few_questions",
+            Verdict::TooFewLookups => "too_few_lookups",
             Verdict::Passed => "passed",
             Verdict::Warned => "warned",
             Verdict::Held => "held",
@@ -171,7 +171,7 @@ pub(crate) fn decide(
     now: Instant,
 ) -> Verdict {
     match comparison {
-        None => Verdict::TooFewQuestions,
+        None => Verdict::TooFewLookups,
         Some(comparison) if !comparison.is_beyond() => Verdict::Passed,
         Some(_) if mode != Guard::Hold => Verdict::Warned,
         Some(_) => match held_since {

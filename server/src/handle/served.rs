@@ -256,7 +256,7 @@ impl ServedFilter {
 #[cfg(feature = "live")]
 #[cold]
 #[inline(never)]
-pub(super) fn decide_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
+fn decide_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
     live.decide(id, hit)
 }
 

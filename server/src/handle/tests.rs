@@ -32,7 +32,7 @@ fn with_id(id: &[u8]) -> Arc<Generation> {
         ids: 1,
         fpp_target: 0.01,
         fpp_hits: 0,
-        fpp_asked: 1,
+        fpp_lookups: 1,
         ones: filter.count_ones(),
     };
     let key = BlobKey { filter: name, day, digest };

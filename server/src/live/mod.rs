@@ -276,7 +276,7 @@ impl Live {
     pub async fn sync(&self) {
         let all: Vec<_> = self.sets().values().cloned().collect();
         for set in all {
-            // The log has told of a failure.
+            // The log has reported its failure already.
             let _ = set.ticket().wait_synced().await;
         }
     }

@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Any,
 }
 
-/// What a set was made with. The sizes are kept to be shown: the table grows as it must.
+/// What a set was made with. The sizes are for `INFO`: the table grows as it must.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) kind: Kind,

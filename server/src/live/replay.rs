@@ -1,7 +1,7 @@
 //! A set from its log: at the start of a process, and never later.
 //!
 //! An open segment may end in the middle of a frame: that is what a process leaves which was killed
-//! while it wrote, and nobody was told that the frame is safe. The tail is cut, and the segment
+//! while it wrote, and no client was answered that the frame is safe. The tail is cut, and the segment
 //! closed. Damage anywhere else is an error: it would lose IDs that were acknowledged.
 
 use std::fs::{self, File, OpenOptions, TryLockError};

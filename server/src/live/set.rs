@@ -215,16 +215,17 @@ impl LiveSet {
 
     /// Adds one more copy of a hash.
     pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), Refusal>) {
-        self.change(now, |State { writer, changed, .. }| {
-            if self.options.expansion == 0 && writer.len() >= self.options.capacity {
-                return (Op::Seen, Err(Refusal::Full));
-            }
-            let added = writer.add_copy(hash).map_err(Refusal::from);
-            if added.is_ok() {
-                changed.push(hash);
-            }
-            (Op::Seen, added)
-        })
+        self.change(now, |state| (Op::Seen, self.add_copy_within_capacity(state, hash)))
+    }
+
+    fn add_copy_within_capacity(&self, state: &mut State, hash: u64) -> Result<(), Refusal> {
+        let State { writer, changed, .. } = state;
+        if self.options.expansion == 0 && writer.len() >= self.options.capacity {
+            return Err(Refusal::Full);
+        }
+        writer.add_copy(hash)?;
+        changed.push(hash);
+        Ok(())
     }
 
     /// Deletes hashes, or one copy of each; returns how many were alive.
@@ -427,18 +428,9 @@ impl LiveSet {
     /// Adds a hash unless it is there; returns whether it was added.
     pub(crate) fn add_copy_if_new(&self, now: u64, hash: u64) -> (Ticket, Result<bool, Refusal>) {
         let mut is_there = false;
-        let (ticket, added) = self.change(now, |State { writer, changed, .. }| {
+        let (ticket, added) = self.change(now, |state| {
             is_there = self.table.count(hash) > 0;
-            if is_there {
-                return (Op::Seen, Ok(()));
-            }
-            if self.options.expansion == 0 && writer.len() >= self.options.capacity {
-                return (Op::Seen, Err(Refusal::Full));
-            }
-            let added = writer.add_copy(hash).map_err(Refusal::from);
-            if added.is_ok() {
-                changed.push(hash);
-            }
+            let added = if is_there { Ok(()) } else { self.add_copy_within_capacity(state, hash) };
             (Op::Seen, added)
         });
         (ticket, added.map(|()| !is_there))

@@ -68,7 +68,7 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
             assert!(add(&live, "a", &hashes(0..1)).await == [Added::Seen]);
             let set = live.get(&key("a"), live.now()).unwrap();
             assert_eq!(set.size(live.now()).entries, (start + 1) * 1_000);
-            // As after kill -9: nothing is told to end.
+            // As after kill -9: nothing is shut down.
             std::mem::forget(set);
             drop(live);
         }

@@ -1,4 +1,4 @@
-//! [`Reply`]: values of the protocol to bytes, in the version that the client asked for.
+//! [`Reply`]: values of the protocol to bytes, in the version that the client chose.
 
 use std::borrow::Cow;
 

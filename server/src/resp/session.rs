@@ -46,7 +46,7 @@ pub(crate) struct Session {
     pub(crate) hashes: Vec<u64>,
 }
 
-/// What WAITAOF asks for.
+/// What WAITAOF waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
     pub(crate) locals: i64,

@@ -91,9 +91,9 @@ fn make(n: i64, kind: Kind) -> Made {
     let filter = filter.freeze();
     let ones = filter.count_ones();
     let (day, origin) = (day(n), Origin::Built);
-    let (fpp_target, fpp_hits, fpp_asked) = (0.03, 29, 1_000);
+    let (fpp_target, fpp_hits, fpp_lookups) = (0.03, 29, 1_000);
     let header =
-        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_asked, ones };
+        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_lookups, ones };
     let encoded = blob::encode(&header, &filter);
     let (key, bytes) = (encoded.key().clone(), Bytes::from(encoded.parts().concat()));
     Made { key, bytes, kind, first_user, filter }

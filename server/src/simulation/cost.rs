@@ -16,7 +16,7 @@ use crate::generation::Generation;
 use crate::guard::Guard;
 
 /// Lookups in a round, and rounds.
-const QUESTIONS: u64 = 1 << 20;
+const LOOKUPS: u64 = 1 << 20;
 const ROUNDS: usize = 41;
 
 /// A reader that does not sample, and counts lookups or not, with the same pointers to follow.
@@ -81,7 +81,7 @@ fn counting_and_sampling_compared_with_neither() {
 async fn measure(n: u64) {
     let (process, silent) = (serve(n, Guard::Warn).await, serve(n, Guard::Off).await);
     // Half of them are in the filter, in an order that caches cannot predict.
-    let ids: Vec<[u8; 32]> = (0..QUESTIONS).map(|i| id(mix64(i) % (2 * n))).collect();
+    let ids: Vec<[u8; 32]> = (0..LOOKUPS).map(|i| id(mix64(i) % (2 * n))).collect();
     let handle = process.handle();
     let mut reader = handle.reader();
     let generation = process.generation().expect("it is loaded");
@@ -156,6 +156,6 @@ fn compare(what: &str, mut with: impl FnMut() -> f64, mut without: impl FnMut() 
     let (dear, cheap, ratio) = (median(&mut dear), median(&mut cheap), median(&mut ratios));
     println!(
         "{what}: {dear:.2} ns with it, {cheap:.2} without, ratio {ratio:.3} \
-         (median of {ROUNDS} rounds of {QUESTIONS})"
+         (median of {ROUNDS} rounds of {LOOKUPS})"
     );
 }

@@ -25,10 +25,7 @@ fn a_newer_day_whose_hit_rate_differs_too_much_is_swapped_in_with_a_warning() {
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let status = process.status();
         let judged = status.judged.unwrap();
-        assert_eq!(
-            (judged.verdict, judged.questions, status.held),
-            (Verdict::Warned, 2_000, false)
-        );
+        assert_eq!((judged.verdict, judged.lookups, status.held), (Verdict::Warned, 2_000, false));
         let (old, new) = (judged.hit_ratio_old.unwrap(), judged.hit_ratio_new.unwrap());
         assert!((0.49..0.55).contains(&old) && (0.01..0.06).contains(&new), "{old} {new}");
     });
@@ -43,7 +40,7 @@ fn a_newer_day_like_the_old_one_passes_and_with_few_lookups_there_is_no_verdict(
         scene.publish(0, made(0, Kind::Strangers)).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         let verdict = |process: &Process| process.status().judged.map(|judged| judged.verdict);
-        assert_eq!(verdict(&process), Some(Verdict::TooFewQuestions));
+        assert_eq!(verdict(&process), Some(Verdict::TooFewLookups));
         let process = scene.start();
         sleep(Duration::from_secs(1)).await;
         process.sample_lookups(&lookups());

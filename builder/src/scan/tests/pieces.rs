@@ -21,11 +21,11 @@ fn a_chunk_of_several_parts_is_put_together_in_order() {
     // The same from a store that gives no open file, and so each part by itself.
     let mut files =
         block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
-    let elsewhere = Arc::new(object_store::memory::InMemory::new());
+    let other_store = Arc::new(object_store::memory::InMemory::new());
     let (to, bytes) = (&files[0].meta.location, std::fs::read(&path).unwrap());
-    block_on(elsewhere.put(to, bytes.into())).unwrap();
-    files[0].meta = block_on(elsewhere.head(to)).unwrap();
-    files[0].objects = elsewhere;
+    block_on(other_store.put(to, bytes.into())).unwrap();
+    files[0].meta = block_on(other_store.head(to)).unwrap();
+    files[0].objects = other_store;
     let fetched = block_on(async {
         let plan = super::plan(&files[0]).await.unwrap();
         fetch_all(&plan).await.unwrap()

@@ -1,4 +1,4 @@
-//! The table and its writer against a map, and against readers that run beside them.
+//! The table and its writer against a map, and against readers that run at the same time.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -23,7 +23,7 @@ fn window(steps: u8, repeat: Repeat) -> Window {
     Window { step_ms: NonZeroU64::new(1_000).unwrap(), steps: Some(steps), repeat }
 }
 
-/// What a writer can be told.
+/// What a writer can do.
 #[derive(Clone, Debug)]
 enum Act {
     Add(u64),
@@ -111,10 +111,10 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
         let alive = model.entries.keys().filter(|hash| model.alive(**hash)).count();
         assert_eq!(writer.len(), alive as u64, "after {act:?}");
     }
-    let asked: Vec<u64> = (0..10_600).map(hash).chain(model.entries.keys().copied()).collect();
-    writer.table().clone().each(&asked, |i, seen| {
-        assert_eq!(seen, model.seen(asked[i]), "{:x}", asked[i]);
-        assert_eq!(seen, writer.table().seen(asked[i]));
+    let looked_up: Vec<u64> = (0..10_600).map(hash).chain(model.entries.keys().copied()).collect();
+    writer.table().clone().each(&looked_up, |i, seen| {
+        assert_eq!(seen, model.seen(looked_up[i]), "{:x}", looked_up[i]);
+        assert_eq!(seen, writer.table().seen(looked_up[i]));
     });
     let mut listed: Vec<_> = writer.entries().collect();
     listed.sort_unstable();
@@ -235,7 +235,7 @@ fn readers_find_every_hash_that_was_added_before_they_looked() {
         for number in 0..HASHES {
             assert_eq!(writer.add(mix64(number)), Ok(Added::New));
             added.store(number + 1, Ordering::Release);
-            // Places become free and are taken again beside the readers.
+            // Places become free and are taken again while readers run.
             let other = mix64(u64::MAX - number);
             assert_eq!(writer.add(other), Ok(Added::New));
             assert_eq!(writer.forget(other, false), Ok(true));

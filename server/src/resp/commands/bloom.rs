@@ -1,5 +1,5 @@
 //! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is kept
-//! and shown, and the real rate is lower.
+//! for `BF.INFO`, and the real rate is lower.
 
 use bloomsday_common::hash::{ID_BYTES, IdHash, Xxh3, is_valid_len};
 

@@ -248,7 +248,7 @@ fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()
         );
     }
-    // In a transaction nothing can wait: what is synced by now is told.
+    // In a transaction nothing can wait: the reply is what is synced by now.
     if session.is_executing {
         reply.array(2);
         reply.integer(0);

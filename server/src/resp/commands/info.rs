@@ -112,10 +112,10 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         ("databases", "16".into()),
         ("maxclients", MAX_CONNECTIONS.to_string()),
     ];
-    let asked = |name: &str| {
+    let is_requested = |name: &str| {
         request[2..].iter().any(|p| glob::fits(&p.to_ascii_lowercase(), name.as_bytes()))
     };
-    let found: Vec<_> = known.iter().filter(|(name, _)| asked(name)).collect();
+    let found: Vec<_> = known.iter().filter(|(name, _)| is_requested(name)).collect();
     reply.map(found.len());
     for (name, value) in found {
         reply.text(name);

@@ -364,7 +364,7 @@ public final class BloomsdayFilter {
         private long ids;
         private double fppTarget;
         private long fppHits;
-        private long fppAsked;
+        private long fppLookups;
         private long ones;
         private long bytes;
         private String digest;
@@ -473,10 +473,10 @@ public final class BloomsdayFilter {
         /**
          * The false-positive probability that was measured when the filter was built.
          *
-         * @return {@link #fppHits()} divided by {@link #fppAsked()}; 0 if nothing was measured
+         * @return {@link #fppHits()} divided by {@link #fppLookups()}; 0 if nothing was measured
          */
         public double fppMeasured() {
-            return (double) fppHits / Math.max(fppAsked, 1);
+            return (double) fppHits / Math.max(fppLookups, 1);
         }
 
         /**
@@ -493,8 +493,8 @@ public final class BloomsdayFilter {
          *
          * @return a count
          */
-        public long fppAsked() {
-            return fppAsked;
+        public long fppLookups() {
+            return fppLookups;
         }
 
         /**
@@ -798,11 +798,11 @@ public final class BloomsdayFilter {
             require(header.fppTarget > 0 && header.fppTarget < 1,
                     "expected an fpp target between 0 and 1, but it is %s", header.fppTarget);
             header.fppHits = record.integer();
-            header.fppAsked = record.integer();
-            require(header.fppAsked >= 0 && header.fppHits >= 0
-                            && header.fppHits <= header.fppAsked,
+            header.fppLookups = record.integer();
+            require(header.fppLookups >= 0 && header.fppHits >= 0
+                            && header.fppHits <= header.fppLookups,
                     "expected at most as many hits as lookups, but it says %s of %s",
-                    unsigned(header.fppHits), unsigned(header.fppAsked));
+                    unsigned(header.fppHits), unsigned(header.fppLookups));
             header.ones = record.integer();
             probeHashes = record.list(PROBE_IDS * (blocked ? 1 : 2));
             probePositions = record.list(PROBE_IDS * header.probes);
@@ -1211,7 +1211,7 @@ public final class BloomsdayFilter {
             for (int j = Math.min(length & 15, 8) - 1; j >= 0; j--) {
                 k1 = k1 << 8 | b[end + j] & 255;
             }
-            // Mixing a zero gives zero, so there is no need to ask whether there are so many bytes.
+            // Mixing a zero gives zero, so there is no need to check whether there are so many bytes.
             h1 ^= mix1(k1) ^ length;
             h2 ^= mix2(k2) ^ length;
             h1 += h2;

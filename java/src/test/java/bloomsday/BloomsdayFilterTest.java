@@ -25,7 +25,7 @@ import java.util.stream.Stream;
 
 /**
  * Tests of {@link BloomsdayFilter} without a test library: each public method {@code test…} is
- * one. Maven finds them; {@code main} runs them too, and does what the end-to-end test asks for.
+ * one. Maven finds them; {@code main} runs them too, and does what the end-to-end test needs.
  *
  * <pre>
  * BloomsdayFilterTest all              every test; -Dgolden=DIR says where the golden blobs are
@@ -138,7 +138,7 @@ public final class BloomsdayFilterTest {
             for (int i = 0; i < 10_000; i++) {
                 ids.add(user(i).getBytes(StandardCharsets.UTF_8));
             }
-            boolean[] answers = ask(filters, ids);
+            boolean[] answers = lookUp(filters, ids);
             int hits = 0;
             for (int i = 0; i < answers.length; i++) {
                 holds(answers[i] || i >= GOLDEN_IDS, name + ": a miss of ID " + i);
@@ -259,7 +259,7 @@ public final class BloomsdayFilterTest {
                 replace(file, new byte[5000]);
                 throwing(BloomsdayFilter.UnsoundException.class, watched::reload, "rt.bloom");
                 throwing(BloomsdayFilter.UnsoundException.class, watched::reload, "rt.bloom");
-                holds(watched.lastFailure() instanceof BloomsdayFilter.UnsoundException, "told");
+                holds(watched.lastFailure() instanceof BloomsdayFilter.UnsoundException, "the failure is reported");
                 holds(watched.filter() == first, "the old filter stays");
                 Files.delete(file);
                 throwing(NoSuchFileException.class, watched::reload, "rt.bloom");
@@ -337,11 +337,11 @@ public final class BloomsdayFilterTest {
                 "{\"filter\": \"%s\", \"day\": \"%s\", \"digest\": \"%s\", \"format\": %d,"
                         + " \"layout\": \"%s\", \"units\": %d, \"probes\": %d, \"bits\": %d,"
                         + " \"bytes\": %d, \"ids\": %d, \"ids_estimated\": %b, \"fpp_target\": %s,"
-                        + " \"fpp_measured\": %s, \"fpp_hits\": %d, \"fpp_asked\": %d,"
+                        + " \"fpp_measured\": %s, \"fpp_hits\": %d, \"fpp_lookups\": %d,"
                         + " \"fill\": %s}%n",
                 h.filter(), h.day(), h.digest(), h.formatVersion(), h.layout(), h.units(),
                 h.probes(), h.bits(), h.bytes(), h.ids(), h.idsEstimated(), h.fppTarget(),
-                h.fppMeasured(), h.fppHits(), h.fppAsked(), h.fill());
+                h.fppMeasured(), h.fppHits(), h.fppLookups(), h.fill());
         List<byte[]> ids = new ArrayList<>();
         byte[] all = System.in.readAllBytes();
         for (int at = 0, i = 0; i < all.length; i++) {
@@ -350,7 +350,7 @@ public final class BloomsdayFilterTest {
                 at = i + 1;
             }
         }
-        for (boolean answer : ask(filters, ids)) {
+        for (boolean answer : lookUp(filters, ids)) {
             out.print(answer ? "1\n" : "0\n");
         }
         out.flush();
@@ -369,7 +369,7 @@ public final class BloomsdayFilterTest {
     }
 
     /** Looks up IDs in every way that there is; all must agree. */
-    private static boolean[] ask(List<BloomsdayFilter> filters, List<byte[]> ids) {
+    private static boolean[] lookUp(List<BloomsdayFilter> filters, List<byte[]> ids) {
         boolean[] first = null;
         byte[][] separate = ids.toArray(new byte[0][]);
         ByteArrayOutputStream joined = new ByteArrayOutputStream();
