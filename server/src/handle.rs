@@ -260,30 +260,33 @@ impl Reader {
     pub fn contains(&mut self, id: &[u8]) -> bool {
         let state = &*self.state;
         let lookups = state.singles.lookups();
-        // Before the lookup, so that only its result has to be kept.
         if lookups >= state.due.load(Ordering::Relaxed) {
-            #[cfg(feature = "live")]
-            if self.cache.live.is_some() {
-                return self.contains_or_live(id, lookups);
-            }
-            self.cache.refresh_and_sample(state, id, lookups);
+            return self.contains_slow(id);
         }
         let hit = self.cache.pinned.filter.contains(id);
         state.singles.add_exclusive(lookups, 1, u64::from(hit));
         hit
     }
 
-    /// A lookup in a filter with live IDs. `due` stays 0 there, so every lookup comes here, and one in
-    /// a filter without live IDs pays nothing for them.
-    #[cfg(feature = "live")]
+    /// One lookup of 128, the first after a swap, and all in a filter with live IDs, where `due` stays
+    /// 0: so the others pay nothing for live IDs.
+    #[cold]
     #[inline(never)]
-    fn contains_or_live(&mut self, id: &[u8], lookups: u64) -> bool {
+    fn contains_slow(&mut self, id: &[u8]) -> bool {
         let Reader { cache, state } = self;
+        let lookups = state.singles.lookups();
         if cache.singles.should_sample(lookups + 1) {
             cache.sample_single(id, lookups);
         }
+        if !cache.is_live() {
+            // No swap is missed: a signal that this line overwrites is acquired by it, so that its
+            // epoch is read below; a later signal stays.
+            state.due.swap(cache.singles.next(), Ordering::AcqRel);
+        }
+        step_done();
         cache.follow(state);
         let hit = cache.pinned.filter.contains(id);
+        #[cfg(feature = "live")]
         let hit = cache.live.as_ref().map_or(hit, |live| live.decide(id, hit));
         state.singles.add_exclusive(lookups, 1, u64::from(hit));
         hit
@@ -310,15 +313,12 @@ impl Reader {
 }
 
 impl ReaderCache {
-    /// Samples, in one lookup of 128, and follows a swap.
-    #[cold]
-    fn refresh_and_sample(&mut self, state: &ReaderState, id: &[u8], lookups: u64) {
-        self.sample_single(id, lookups);
-        // No swap is missed: a signal that this line overwrites is acquired by it, so that its
-        // epoch is read below; a later signal stays.
-        state.due.swap(self.singles.next(), Ordering::AcqRel);
-        step_done();
-        self.follow(state);
+    /// Whether there are live IDs over the filter.
+    fn is_live(&self) -> bool {
+        #[cfg(feature = "live")]
+        return self.live.is_some();
+        #[cfg(not(feature = "live"))]
+        false
     }
 
     fn sample_single(&mut self, id: &[u8], lookups: u64) {
