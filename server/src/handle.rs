@@ -13,14 +13,21 @@
 //! | `thread_slots` | what a shared handle lends to a thread for one lookup |
 //! | `counters` | counts of lookups and hits |
 //! | `live` | adds and deletions of live IDs |
+//! | `swap_signal` | how a reader learns of a swap |
+//! | `atomic` | what counters and signals are made of |
+//! | `orderings` | a test of their memory orderings, under loom |
 //! | `step` | a hook for tests between the steps of a swap |
 
+mod atomic;
 mod counters;
 mod current;
 #[cfg(feature = "live")]
 mod live;
+#[cfg(test)]
+mod orderings;
 mod served;
 mod step;
+mod swap_signal;
 mod thread_slots;
 
 use std::fmt;
@@ -260,7 +267,7 @@ impl Reader {
     pub fn contains(&mut self, id: &[u8]) -> bool {
         let state = &*self.state;
         let lookups = state.singles.lookups();
-        if lookups >= state.due.load(Ordering::Relaxed) {
+        if state.due.is_reached(lookups) {
             return self.contains_slow(id);
         }
         let hit = self.cache.pinned.filter.contains(id);
@@ -279,9 +286,7 @@ impl Reader {
             cache.sample_single(id, lookups);
         }
         if !cache.is_live() {
-            // No swap is missed: a signal that this line overwrites is acquired by it, so that its
-            // epoch is read below; a later signal stays.
-            state.due.swap(cache.singles.next(), Ordering::AcqRel);
+            state.due.set(cache.singles.next());
         }
         step_done();
         cache.follow(state);

@@ -2,15 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters of one owner, on a cache line of its own.
-#[derive(Default)]
+use super::atomic::Atomic;
+
+/// The counters of one owner, on a cache line of its own. `orderings` tests them in every order.
 #[repr(align(128))]
-pub(super) struct LookupCounters {
-    lookups: AtomicU64,
-    hits: AtomicU64,
+pub(super) struct LookupCounters<A = AtomicU64> {
+    lookups: A,
+    hits: A,
 }
 
-impl LookupCounters {
+impl<A: Atomic> Default for LookupCounters<A> {
+    fn default() -> LookupCounters<A> {
+        LookupCounters { lookups: A::new(0), hits: A::new(0) }
+    }
+}
+
+impl<A: Atomic> LookupCounters<A> {
     /// The number of lookups so far.
     #[inline(always)]
     pub(super) fn lookups(&self) -> u64 {

@@ -1,25 +1,23 @@
 //! [`Current`]: the generation that lookups use now; [`PinnedGeneration`]: one that a thread keeps.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use arc_swap::ArcSwapOption;
 use bloomsday_common::filter::PinnedFilter;
 
+use super::swap_signal::Epoch;
 use crate::generation::Generation;
 
 /// The generation that lookups use, and the number of the swap that put it there.
 pub(super) struct Current {
     pub(super) generation: ArcSwapOption<Generation>,
-    /// Increased after each swap. Readers and thread slots compare it with the epoch of what they
-    /// keep.
-    pub(super) epoch: AtomicU64,
+    /// Raised after each swap.
+    pub(super) epoch: Epoch,
     /// What a lookup returns before the first load.
     pub(super) answer_until_loaded: bool,
 }
 
 impl Current {
     pub(super) fn new(answer_until_loaded: bool) -> Current {
-        let (generation, epoch) = (ArcSwapOption::empty(), AtomicU64::new(0));
+        let (generation, epoch) = (ArcSwapOption::empty(), Epoch::new());
         Current { generation, epoch, answer_until_loaded }
     }
 
@@ -56,7 +54,7 @@ impl PinnedGeneration {
     /// Whether there was a swap.
     #[inline(always)]
     pub(super) fn is_behind(&self, current: &Current) -> bool {
-        current.epoch.load(Ordering::Acquire) != self.epoch
+        current.epoch.load() != self.epoch
     }
 
     /// Pins the current generation if there was a swap.
@@ -70,7 +68,7 @@ impl PinnedGeneration {
     #[cold]
     pub(super) fn refresh(&mut self, current: &Current) {
         // The epoch first: the next lookup then notices a swap that comes between these two lines.
-        self.epoch = current.epoch.load(Ordering::Acquire);
+        self.epoch = current.epoch.load();
         // The poller keeps the old generation, too, so this line never frees one.
         self.filter = match current.generation.load_full() {
             Some(generation) => PinnedFilter::of(generation, |generation| &generation.filter),

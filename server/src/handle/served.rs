@@ -10,6 +10,7 @@ use bloomsday_common::key::FilterName;
 use super::counters::LookupCounters;
 use super::current::Current;
 use super::step::step_done;
+use super::swap_signal::Due;
 use super::thread_slots::ThreadSlots;
 use crate::clock::Clock;
 use crate::config::FilterConfig;
@@ -50,9 +51,8 @@ pub(crate) struct ServedFilter {
 pub(super) struct ReaderState {
     pub(super) singles: LookupCounters,
     pub(super) batched: LookupCounters,
-    /// The number of single lookups before the next one at which the reader samples, or follows a
-    /// swap. A swap sets it to 0.
-    pub(super) due: AtomicU64,
+    /// When the reader takes the slow path of a single lookup. In a filter with live IDs: always.
+    pub(super) due: Due,
     /// The epoch of the generation that the reader keeps.
     pub(super) epoch: AtomicU64,
     pub(super) thread: String,
@@ -112,11 +112,11 @@ impl ServedFilter {
         let before = self.current.generation.swap(Some(next.clone()));
         step_done();
         // After the swap: a reader that sees the new epoch finds the new generation.
-        self.current.epoch.fetch_add(1, Ordering::Release);
+        self.current.epoch.raise();
         step_done();
         for reader in self.live_readers() {
             // After the epoch: a reader that sees this sees the epoch, too.
-            reader.due.store(0, Ordering::Release);
+            reader.due.signal();
         }
         step_done();
         self.refresh_idle();
@@ -158,7 +158,7 @@ impl ServedFilter {
 
     /// The threads whose readers made no lookup since the last swap, and so keep an older filter.
     pub(crate) fn idle_readers(&self) -> Vec<String> {
-        let epoch = self.current.epoch.load(Ordering::Acquire);
+        let epoch = self.current.epoch.load();
         let readers = self.live_readers().into_iter();
         let behind = readers.filter(|reader| reader.epoch.load(Ordering::Relaxed) != epoch);
         behind.map(|reader| reader.thread.clone()).collect()

@@ -1,0 +1,104 @@
+//! The memory orderings of a swap and of the counters, under loom: every interleaving of the threads,
+//! and every value that the memory model lets a load return.
+
+use std::sync::atomic::Ordering;
+
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::counters::LookupCounters;
+use super::swap_signal::{Due, Epoch};
+
+/// A filter with one reader. Generations are numbers here.
+struct Model {
+    /// `ArcSwapOption` swaps and loads with these orderings, too.
+    generation: AtomicU64,
+    epoch: Epoch<AtomicU64>,
+    due: Due<AtomicU64>,
+    /// The generation that the status reports.
+    published: AtomicU64,
+}
+
+impl Model {
+    fn new() -> Arc<Model> {
+        Arc::new(Model {
+            generation: AtomicU64::new(0),
+            epoch: Epoch::new(),
+            due: Due::default(),
+            published: AtomicU64::new(0),
+        })
+    }
+
+    /// In the order of `ServedFilter::swap`.
+    fn swap(&self, next: u64) {
+        self.generation.swap(next, Ordering::SeqCst);
+        self.epoch.raise();
+        self.due.signal();
+        self.published.store(next, Ordering::SeqCst);
+    }
+}
+
+/// A reader as `Reader::contains` is one: the generation of each lookup.
+#[derive(Default)]
+struct ModelReader {
+    lookups: u64,
+    epoch: u64,
+    generation: u64,
+}
+
+impl ModelReader {
+    fn lookup(&mut self, model: &Model) -> u64 {
+        if model.due.is_reached(self.lookups) {
+            model.due.set(self.lookups + 10);
+            if model.epoch.load() != self.epoch {
+                self.epoch = model.epoch.load();
+                self.generation = model.generation.load(Ordering::SeqCst);
+            }
+        }
+        self.lookups += 1;
+        self.generation
+    }
+}
+
+#[test]
+fn a_lookup_uses_the_generation_that_was_published_before_it_or_a_newer_one() {
+    loom::model(|| {
+        let model = Model::new();
+        let swapper = thread::spawn({
+            let model = model.clone();
+            move || {
+                model.swap(1);
+                model.swap(2);
+            }
+        });
+        let mut reader = ModelReader::default();
+        for _ in 0..2 {
+            let published = model.published.load(Ordering::SeqCst);
+            let used = reader.lookup(&model);
+            assert!(used >= published, "{used} after {published} was published");
+        }
+        swapper.join().unwrap();
+        assert_eq!(reader.lookup(&model), 2, "the last swap was missed");
+    });
+}
+
+#[test]
+fn a_count_of_misses_is_never_too_high() {
+    loom::model(|| {
+        let counters = Arc::new(LookupCounters::<AtomicU64>::default());
+        // The status in the spawned thread: loom lets it load older values of what was stored before.
+        let status = thread::spawn({
+            let counters = counters.clone();
+            move || {
+                let (hits, misses) = counters.read();
+                assert!(hits <= 2 && misses == 0, "{hits} hits, {misses} misses: all were hits");
+            }
+        });
+        for _ in 0..2 {
+            counters.add_exclusive(counters.lookups(), 1, 1);
+        }
+        status.join().unwrap();
+        assert_eq!(counters.read(), (2, 0));
+    });
+}
