@@ -88,12 +88,15 @@ impl Writer {
     }
 
     /// Makes the first growth of each shard large enough for this many entries, if the budget
-    /// allows that.
+    /// allows that for all shards: else the first ones would leave nothing for the others.
     pub(crate) fn reserve(&mut self, entries: u64) {
         let places = entries.saturating_mul(100) / MAX_LOAD_PERCENT as u64;
         // A tenth more: shards are not filled equally.
         let lines = places.saturating_mul(11) / (10 * (SHARDS * LINE_WORDS) as u64) + 1;
-        self.reserved_lines = usize::try_from(lines).unwrap_or(usize::MAX);
+        let bytes = lines.saturating_mul((SHARDS * size_of::<Line>()) as u64);
+        let left = self.budget.limit().saturating_sub(self.budget.taken());
+        let lines = Some(lines).filter(|_| bytes <= left);
+        self.reserved_lines = lines.and_then(|lines| usize::try_from(lines).ok()).unwrap_or(0);
     }
 
     /// How many entries are alive.

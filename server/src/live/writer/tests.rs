@@ -197,6 +197,16 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
 }
 
 #[test]
+fn a_reservation_beyond_the_memory_does_not_leave_some_shards_without() {
+    // 40 MB for 4 million; a tenth of that is needed.
+    let budget = Arc::new(Budget::new(16 << 20));
+    let mut writer = Writer::new(Window::NONE, budget).unwrap();
+    writer.reserve(4_000_000);
+    let hashes: Vec<u64> = (0..300_000).map(mix64).collect();
+    writer.add_each(&hashes, |_, _| ()).unwrap();
+}
+
+#[test]
 fn memory_is_at_most_14_bytes_an_entry_and_10_if_reserved() {
     for (reserved, most) in [(false, 14.5), (true, 11.0)] {
         let mut writer = writer(Window::NONE);
