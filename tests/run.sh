@@ -20,7 +20,7 @@ debian() {
 command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client), Java with Guava, Redis, a browser,
-# nginx, promtool, mandoc, systemd-analyze, valgrind; npm brings azurite, an Azure Blob server. Fetched while the lints compile.
+# nginx, promtool, mandoc, systemd-analyze, valgrind; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -43,9 +43,26 @@ install_tools() {
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
       'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0
   fi
+  # Two versions of Scrapy: one that scrapy-redis works with, and the newest.
+  if ! "$tools/scrapy-2.12/bin/python" -c 'import scrapy, scrapy_redis_bloomfilter' 2>/dev/null; then
+    say "installing Scrapy 2.12 into $tools"
+    python3 -m venv "$tools/scrapy-2.12"
+    "$tools/scrapy-2.12/bin/python" -m pip install --quiet --disable-pip-version-check Scrapy==2.12.0 \
+      Twisted==24.11.0 w3lib==2.2.1 scrapy-redis==0.9.1 scrapy-redis-bloomfilter==0.8.1 redis==8.1.0 setuptools==84.2.1
+  fi
+  if ! "$tools/scrapy-2.19/bin/python" -c 'import scrapy' 2>/dev/null; then
+    say "installing Scrapy 2.19 into $tools"
+    python3 -m venv "$tools/scrapy-2.19"
+    "$tools/scrapy-2.19/bin/python" -m pip install --quiet --disable-pip-version-check Scrapy==2.19.0 \
+      Twisted==26.10.0 w3lib==2.5.0 setuptools==84.2.1
+  fi
   if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
     say "installing azurite into $tools"
     npm install --silent --no-audit --no-fund --prefix "$tools" azurite@3.37.0
+  fi
+  if ! [ -e "$tools/node_modules/redis" ]; then
+    say "installing node-redis into $tools"
+    npm install --silent --no-audit --no-fund --prefix "$tools" redis@5.12.1
   fi
 }
 installing_log=$(mktemp)

@@ -1,0 +1,487 @@
+"""Duplicate filters for Scrapy that many spiders share and that a restart keeps.
+
+`DupeFilter` is for Scrapy's own scheduler, `RedisDupeFilter` for those of scrapy-redis and
+scrapy-redis-bloomfilter. Both keep the fingerprints of requests in a live filter of
+`bloomsday serve --resp`, and speak Redis's protocol to it on one socket.
+"""
+
+import logging
+import selectors
+import socket
+import time
+from collections import OrderedDict
+from urllib.parse import unquote, urlsplit
+from weakref import WeakKeyDictionary
+
+from scrapy.dupefilters import BaseDupeFilter
+from scrapy.utils.defer import deferred_from_coro
+
+__all__ = [
+    "BadSetting",
+    "BloomsdayError",
+    "DupeFilter",
+    "RedisDupeFilter",
+    "Refused",
+    "Unavailable",
+    "dupefilter_of",
+]
+__version__ = "0.1.0"
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_URL = "redis://127.0.0.1:6380"
+DEFAULT_PORT = 6380
+# As scrapy-redis-bloomfilter names it.
+DEFAULT_FILTER = "%(spider)s:bloomfilter"
+DEFAULT_HASH_NUMBER = 6
+# A request waits for its answer, and the crawl with it.
+DEFAULT_TIMEOUT = 5.0
+MAX_TIMEOUT = 600.0
+# The bytes that the server takes.
+MAX_FINGERPRINT_BYTES = 1024
+# How many fingerprints a process remembers, so that repeats cost no round trip.
+DEFAULT_RECENT = 100_000
+MAX_RECENT = 10_000_000
+# 2^BLOOMFILTER_BIT bits, at most: 1 TiB.
+MAX_BIT = 43
+MAX_HASH_NUMBER = 64
+# The longest text of an error that is read.
+MAX_LINE_BYTES = 64 * 1024
+# The pause between two attempts to connect.
+CONNECT_PAUSE = 0.05
+# How long BLOOMSDAY_ON_ERROR = "unseen" leaves a server alone that failed: doubled each time.
+MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
+# The reason with which a spider is closed.
+CLOSE_REASON = "bloomsday_error"
+
+
+# The filter of each crawler that runs in this process.
+_filters = WeakKeyDictionary()
+
+
+class BloomsdayError(Exception):
+    """What goes wrong in this module."""
+
+
+class BadSetting(BloomsdayError):
+    """A setting that cannot be used."""
+
+
+class Unavailable(BloomsdayError):
+    """There is no connection, or it broke."""
+
+
+class Refused(BloomsdayError):
+    """The server answered with an error."""
+
+
+class Connection:
+    """One connection to a server, opened when it is needed and again when it was lost.
+
+    Not for several threads: Scrapy looks up every request on the thread of its reactor.
+    """
+
+    def __init__(self, url, timeout, patience):
+        """`patience`: for how many seconds connecting is tried again."""
+        self.host, self.port, self.database, self._login = parse_url(url)
+        self.timeout, self.patience = timeout, patience
+        self.reconnects = 0
+        self._socket = self._file = self._selector = None
+
+    def call(self, *words):
+        """Sends one request, and a second time when the connection breaks. Returns the reply, and
+        whether the server may have run the request twice."""
+        request = encode(words)
+        may_have_run = False
+        if self._socket is not None and self._selector.select(0):
+            # It was closed while nothing was sent, as a restarted server does.
+            self.close()
+            self.reconnects += 1
+        for is_last in (False, True):
+            self._connect()
+            try:
+                self._socket.sendall(request)
+                return self._reply(), may_have_run
+            except OSError as error:
+                self.close()
+                if is_last:
+                    raise self._unavailable(error) from error
+                self.reconnects += 1
+                may_have_run = True
+
+    def close(self):
+        for part in (self._selector, self._file, self._socket):
+            if part is not None:
+                part.close()
+        self._socket = self._file = self._selector = None
+
+    def _connect(self):
+        if self._socket is not None:
+            return
+        deadline = time.monotonic() + self.patience
+        is_logged = False
+        while True:
+            try:
+                self._socket = socket.create_connection((self.host, self.port), self.timeout)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._file = self._socket.makefile("rb")
+                self._selector = selectors.DefaultSelector()
+                self._selector.register(self._socket, selectors.EVENT_READ)
+                for words in self._login:
+                    self._socket.sendall(encode(words))
+                    self._reply()
+                return
+            except OSError as error:
+                self.close()
+                # A server that restarts is not there for a moment.
+                if time.monotonic() >= deadline:
+                    raise self._unavailable(error) from error
+                if not is_logged:
+                    logger.warning(
+                        "%s. The crawl waits for up to %g s",
+                        self._unavailable(error),
+                        self.patience,
+                    )
+                    is_logged = True
+                time.sleep(CONNECT_PAUSE)
+            except Refused:
+                self.close()
+                raise
+
+    def _unavailable(self, error):
+        return Unavailable(
+            f"no answer from Bloomsday at {self.host}:{self.port}: {error}. Start it with"
+            f" `bloomsday serve --resp {self.host}:{self.port} --data-dir DIR`, or correct"
+            " BLOOMSDAY_URL"
+        )
+
+    def _reply(self):
+        line = self._file.readline(MAX_LINE_BYTES)
+        kind, text = line[:1], line[1:-2]
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("it closed the connection")
+        if kind == b":":
+            return int(text)
+        if kind == b"+":
+            return text
+        if kind == b"-":
+            raise Refused(refusal(text.decode("utf-8", "replace")))
+        raise ConnectionError(
+            f"it answered {line[:40]!r}, which Bloomsday does not: which server is that?"
+        )
+
+
+def encode(words):
+    """A request on the wire."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        word = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(word), word))
+    return b"".join(parts)
+
+
+# What to do about an error of the server, by how it begins.
+REMEDIES = {
+    "OOM": "raise --live-memory of the server, or delete a filter",
+    "MISCONF": "free or replace the server's disk",
+    "NOAUTH": "put the password into BLOOMSDAY_URL: redis://:PASSWORD@HOST:PORT",
+    "WRONGPASS": "correct the password in BLOOMSDAY_URL",
+    "WRONGTYPE": "other commands made that filter: choose another BLOOMSDAY_FILTER, or delete it",
+    "ERR unknown command": "this is not Bloomsday: correct BLOOMSDAY_URL",
+}
+
+
+def refusal(text):
+    remedies = (remedy for start, remedy in REMEDIES.items() if text.startswith(start))
+    remedy = next(remedies, None)
+    return f"Bloomsday answered {text}" + (f" (remedy: {remedy})" if remedy else "")
+
+
+def parse_url(url):
+    """The host, the port, the database and the requests that a connection begins with."""
+    example = "give it as redis://HOST:PORT, with a password as redis://:PASSWORD@HOST:PORT"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+        database = int(parts.path.strip("/") or 0)
+    except ValueError as error:
+        # Without the URL: it may have a password.
+        raise BadSetting(f"BLOOMSDAY_URL cannot be read ({error}): {example}") from None
+    if parts.scheme == "rediss":
+        raise BadSetting(
+            "BLOOMSDAY_URL begins with rediss://, but Bloomsday does not speak TLS to Redis"
+            " clients: use redis:// on the same machine, or a tunnel"
+        )
+    if parts.scheme != "redis" or not host or not 0 <= database <= 15:
+        raise BadSetting(
+            f"BLOOMSDAY_URL is not the address of a server: {example}, database 0 to 15"
+        )
+    login = []
+    if parts.password:
+        user = [unquote(parts.username)] if parts.username else []
+        login.append(("AUTH", *user, unquote(parts.password)))
+    if database:
+        login.append(("SELECT", database))
+    return host, port, database, login
+
+
+def number(settings, name, default, least, most, kind=int):
+    """A number of the settings, within its limits."""
+    given = settings.get(name, default)
+    try:
+        value = kind(given)
+    except (TypeError, ValueError):
+        value = None
+    if value is None or not least <= value <= most:
+        raise BadSetting(f"{name} = {given!r} is not a number from {least} to {most}")
+    return value
+
+
+class Recent:
+    """The last fingerprints of this process: those beyond a number are forgotten, oldest first."""
+
+    def __init__(self, most):
+        self._most = most
+        self._known = OrderedDict()
+
+    def __contains__(self, fingerprint):
+        return fingerprint in self._known
+
+    def add(self, fingerprint):
+        if self._most == 0:
+            return
+        self._known[fingerprint] = None
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def discard(self, fingerprint):
+        self._known.pop(fingerprint, None)
+
+    def clear(self):
+        self._known.clear()
+
+
+def dupefilter_of(crawler):
+    """The filter that this crawler uses."""
+    return _filters[crawler]
+
+
+class DupeFilter(BaseDupeFilter):
+    """A duplicate filter for Scrapy's own scheduler."""
+
+    def __init__(self, crawler, spider_name):
+        settings = crawler.settings
+        self.crawler = crawler
+        self.debug = settings.getbool("DUPEFILTER_DEBUG")
+        self.logdupes = True
+        self.key = filter_name(settings, spider_name)
+        self.capacity = capacity(settings)
+        on_error = settings.get("BLOOMSDAY_ON_ERROR", "raise")
+        if on_error not in ("raise", "unseen"):
+            raise BadSetting(f'BLOOMSDAY_ON_ERROR = {on_error!r} is neither "raise" nor "unseen"')
+        self._raises = on_error == "raise"
+        timeout = number(settings, "BLOOMSDAY_TIMEOUT", DEFAULT_TIMEOUT, 0.001, MAX_TIMEOUT, float)
+        url = settings.get("BLOOMSDAY_URL", DEFAULT_URL)
+        self.connection = Connection(url, timeout, timeout if self._raises else 0)
+        self.recent = Recent(number(settings, "BLOOMSDAY_RECENT", DEFAULT_RECENT, 0, MAX_RECENT))
+        # With "unseen": how long the server is left alone, and until when.
+        self._pause, self._paused_until = 0.0, 0.0
+        self._is_reserved = False
+        # With "raise": what ended the crawl.
+        self._failure = None
+        _filters[crawler] = self
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler, crawler.spider.name if crawler.spider else crawler.spidercls.name)
+
+    def open(self):
+        """Makes the filter if there is none: a wrong address or password ends the crawl here."""
+        try:
+            self._reserve()
+        except Unavailable as error:
+            if self._raises:
+                raise
+            self._note_failure(error)
+
+    def close(self, reason):
+        """Closes the connection. The fingerprints stay, for other spiders and the next run."""
+        self.connection.close()
+
+    def request_seen(self, request):
+        """Whether this request was seen before; from now on it was.
+
+        Of any number of spiders that see a new request, one gets False.
+        """
+        fingerprint = self._fingerprint(request)
+        if fingerprint in self.recent:
+            return True
+        is_new = self._add(fingerprint)
+        self.recent.add(fingerprint)
+        return not is_new
+
+    def forget(self, request):
+        """Takes a request out of the filter, so that it can be made again: for a page that failed.
+
+        Returns whether it was there. Other processes that saw it remember it for as long as it is
+        one of their last BLOOMSDAY_RECENT.
+        """
+        fingerprint = self._fingerprint(request)
+        self.recent.discard(fingerprint)
+        deleted, _ = self.connection.call("SREM", self.key, fingerprint)
+        return bool(deleted)
+
+    def clear(self):
+        """Deletes the filter."""
+        self.recent.clear()
+        try:
+            self.connection.call("DEL", self.key)
+            self._is_reserved = False
+            self._reserve()
+        except Unavailable as error:
+            if self._raises:
+                raise
+            self._note_failure(error)
+
+    def log(self, request, spider):
+        """Logs and counts a request that was filtered."""
+        if self.debug:
+            logger.debug("Filtered duplicate request: %s", request, extra={"spider": spider})
+        elif self.logdupes:
+            logger.debug(
+                "Filtered duplicate request: %s - no more duplicates will be shown"
+                " (see DUPEFILTER_DEBUG to show all duplicates)",
+                request,
+                extra={"spider": spider},
+            )
+            self.logdupes = False
+        # The names of Scrapy and of scrapy-redis-bloomfilter.
+        self._count("dupefilter/filtered")
+        self._count("bloomfilter/filtered")
+
+    def request_fingerprint(self, request):
+        """The bytes or the text by which a request is known: by REQUEST_FINGERPRINTER_CLASS."""
+        return self.crawler.request_fingerprinter.fingerprint(request)
+
+    def _fingerprint(self, request):
+        fingerprint = self.request_fingerprint(request)
+        if isinstance(fingerprint, str):
+            fingerprint = fingerprint.encode()
+        if not 1 <= len(fingerprint) <= MAX_FINGERPRINT_BYTES:
+            raise BloomsdayError(
+                f"the fingerprint of {request} has {len(fingerprint)} bytes, not 1 to"
+                f" {MAX_FINGERPRINT_BYTES}: correct REQUEST_FINGERPRINTER_CLASS"
+            )
+        return fingerprint
+
+    def _add(self, fingerprint):
+        """Whether a fingerprint is new."""
+        if self._failure is not None:
+            raise self._failure
+        if time.monotonic() < self._paused_until:
+            self._count("bloomsday/unseen_by_error")
+            return True
+        before = self.connection.reconnects
+        try:
+            self._reserve()
+            is_new, may_have_run = self.connection.call("BF.ADD", self.key, fingerprint)
+            self._pause = 0.0
+        except BloomsdayError as error:
+            if self._raises:
+                # While the spider is closed its last requests do not wait once more.
+                self._failure = error
+                self._count("bloomsday/errors")
+                self._end_crawl()
+                raise
+            self._note_failure(error)
+            self._count("bloomsday/unseen_by_error")
+            return True
+        finally:
+            for _ in range(self.connection.reconnects - before):
+                self._count("bloomsday/reconnects")
+        if may_have_run and not is_new:
+            # Perhaps the first attempt added it. Better a page twice than a page never.
+            self._count("bloomsday/unseen_by_error")
+            return True
+        return bool(is_new)
+
+    def _reserve(self):
+        """Makes the filter if there is none. Only one that is made so takes `forget`."""
+        if self._is_reserved:
+            return
+        words = ["BLOOM.RESERVE", self.key]
+        if self.capacity:
+            words += ["CAPACITY", self.capacity]
+        try:
+            self.connection.call(*words)
+        except Refused as error:
+            if "item exists" not in str(error):
+                raise
+        self._is_reserved = True
+
+    def _note_failure(self, error):
+        self._pause = min(max(2 * self._pause, MIN_PAUSE), MAX_PAUSE)
+        self._paused_until = time.monotonic() + self._pause
+        logger.error(
+            "%s. Requests count as unseen (BLOOMSDAY_ON_ERROR); the next attempt is in %d s",
+            error,
+            self._pause,
+        )
+
+    def _end_crawl(self):
+        """Closes the spider: Scrapy would go on, and drop each request with one line in the log."""
+        engine = self.crawler.engine
+        if engine is None or engine.spider is None:
+            return
+        logger.error("The spider is closed because its duplicate filter fails (BLOOMSDAY_ON_ERROR)")
+        if hasattr(engine, "close_spider_async"):
+            deferred_from_coro(engine.close_spider_async(reason=CLOSE_REASON))
+        else:
+            engine.close_spider(engine.spider, CLOSE_REASON)
+
+    def _count(self, name):
+        self.crawler.stats.inc_value(name)
+
+
+class RedisDupeFilter(DupeFilter):
+    """A duplicate filter for the schedulers of scrapy-redis and scrapy-redis-bloomfilter.
+
+    They make it by `from_spider`, and clear it at the end unless SCHEDULER_PERSIST is set.
+    """
+
+    @classmethod
+    def from_spider(cls, spider):
+        made = cls(spider.crawler, spider.name)
+        # These schedulers do not call it.
+        made.open()
+        return made
+
+
+def filter_name(settings, spider_name):
+    """The name of the filter on the server."""
+    given = (
+        settings.get("BLOOMSDAY_FILTER")
+        or settings.get("SCHEDULER_DUPEFILTER_KEY")
+        or DEFAULT_FILTER
+    )
+    try:
+        return given % {"spider": spider_name}
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadSetting(
+            f"BLOOMSDAY_FILTER = {given!r} is no name ({error!r}): only %(spider)s is replaced,"
+            " and a percent sign is written %%"
+        ) from None
+
+
+def capacity(settings):
+    """How many requests the filter is made for, or None: it grows by itself.
+
+    From the two settings of scrapy-redis-bloomfilter, whose filter is full at 2^bit / hash_number.
+    """
+    if settings.get("BLOOMFILTER_BIT") is None:
+        return None
+    bit = number(settings, "BLOOMFILTER_BIT", None, 1, MAX_BIT)
+    hash_number = number(
+        settings, "BLOOMFILTER_HASH_NUMBER", DEFAULT_HASH_NUMBER, 1, MAX_HASH_NUMBER
+    )
+    return max(2**bit // hash_number, 1)
