@@ -1,5 +1,5 @@
 //! Live filters as real clients see them: redis-py in both versions of the protocol and with asyncio,
-//! redis-cli, redis-benchmark.
+//! node-redis, redis-cli, redis-benchmark.
 
 use std::process::Command;
 
@@ -26,6 +26,19 @@ fn redis_py_works_in_both_versions_and_with_asyncio() {
         Command::new(format!("{root}/target/test-tools/bin/python"))
             .arg(format!("{root}/tests/python/resp_client.py"))
             .arg(daemon.port()),
+    );
+    assert_eq!(said.trim(), "passed");
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn node_redis_works_in_both_versions() {
+    let daemon = LiveDaemon::start(&[]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let said = output(
+        Command::new("node")
+            .arg(format!("{root}/tests/node/resp_client.mjs"))
+            .args([&format!("{root}/target/test-tools"), daemon.port()]),
     );
     assert_eq!(said.trim(), "passed");
 }
