@@ -27,6 +27,9 @@ pub const SERVE: &[&str] =
 /// Every crash point of an operator's command, in order.
 pub const OPERATE: &[&str] = &["pinned"];
 
+/// Every crash point of the thread that ships live IDs, in order.
+pub const SHIP: &[&str] = &["shipping", "shipped"];
+
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
 /// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
 /// exists.
@@ -43,7 +46,7 @@ pub fn crash_point(name: &'static str) {
     });
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
-    let lists = [BUILD, SERVE, OPERATE];
+    let lists = [BUILD, SERVE, OPERATE, SHIP];
     assert!(lists.iter().any(|list| list.contains(&name)), "{name} is in no list");
     let Some((wanted, time)) = &*PAUSE_AT else { return };
     if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {

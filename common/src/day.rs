@@ -32,6 +32,12 @@ impl Day {
         Day(now.to_zoned(TimeZone::UTC).date())
     }
 
+    /// The UTC date at a time in milliseconds since 1970. One past the calendar is its last day.
+    pub fn at_unix_ms(ms: u64) -> Day {
+        let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        Day::of(at.unwrap_or(Timestamp::MAX))
+    }
+
     /// The moment at which it ends: midnight UTC of the next day.
     pub fn end(self) -> Timestamp {
         let zoned = self.plus(1).0.to_zoned(TimeZone::UTC);

@@ -10,6 +10,8 @@
 //! {filter}/pin
 //! {filter}/history/{time}-{act}-{digest8}.json
 //! {filter}/servers/{server}
+//! {filter}/live/{day}/{node}-{epoch}-{first frame}.seg
+//! {filter}/live/heads/{node}
 //! ```
 
 use std::fmt;
@@ -175,6 +177,63 @@ impl From<BlobKey> for String {
     }
 }
 
+/// Names one segment of a live filter's log in the store: the day of its frames, whose log it is, and where in
+/// it they are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentKey {
+    /// The filter it belongs to.
+    pub filter: FilterName,
+    /// The day on which all its changes were made.
+    pub day: Day,
+    /// The log.
+    pub node: u64,
+    /// The process that wrote it: increased at each start.
+    pub epoch: u32,
+    /// The number of its first frame.
+    pub first_seq: u64,
+}
+
+impl SegmentKey {
+    /// The segment with this file name, `{node}-{epoch}-{first frame}.seg` in hexadecimal digits.
+    pub(crate) fn from_name(filter: &FilterName, day: Day, name: &str) -> Option<SegmentKey> {
+        let mut parts = name.strip_suffix(".seg")?.split('-');
+        let mut number = |digits| {
+            let part = parts.next().filter(|part| part.len() == digits)?;
+            // A number has one spelling in keys.
+            let plain = part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            u64::from_str_radix(part, 16).ok().filter(|_| plain)
+        };
+        let (node, epoch, first_seq) = (number(16)?, number(8)?, number(16)?);
+        let epoch = u32::try_from(epoch).ok()?;
+        let key = SegmentKey { filter: filter.clone(), day, node, epoch, first_seq };
+        parts.next().is_none().then_some(key)
+    }
+}
+
+impl fmt::Display for SegmentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SegmentKey { filter, day, node, epoch, first_seq } = self;
+        write!(f, "{filter}/live/{day}/{node:016x}-{epoch:08x}-{first_seq:016x}.seg")
+    }
+}
+
+/// The folder of the segments of all days, and of the heads.
+pub(crate) fn live(filter: &FilterName) -> String {
+    format!("{filter}/live")
+}
+
+pub(crate) fn segments(filter: &FilterName, day: Day) -> String {
+    format!("{filter}/live/{day}")
+}
+
+pub(crate) fn heads(filter: &FilterName) -> String {
+    format!("{filter}/live/heads")
+}
+
+pub(crate) fn head(filter: &FilterName, node: u64) -> String {
+    format!("{filter}/live/heads/{node:016x}")
+}
+
 pub(crate) fn blobs(filter: &FilterName) -> String {
     format!("{filter}/blobs")
 }
@@ -286,6 +345,27 @@ mod tests {
         }
         for wrong in ["", "-a", "_a", "A", "a/b", "a.b", "..", "é", &"x".repeat(65), "a b"] {
             assert!(wrong.parse::<FilterName>().is_err(), "{wrong} passed");
+        }
+    }
+
+    #[test]
+    fn a_segment_has_one_spelling() {
+        let day = "2026-11-23".parse().unwrap();
+        let key = SegmentKey { filter: rt(), day, node: 7, epoch: 2, first_seq: 255 };
+        let text = "rt/live/2026-11-23/0000000000000007-00000002-00000000000000ff.seg";
+        assert_eq!(key.to_string(), text);
+        let name = text.rsplit('/').next().unwrap();
+        assert_eq!(SegmentKey::from_name(&rt(), day, name), Some(key));
+        for wrong in [
+            "7-2-ff.seg",
+            "0000000000000007-00000002-00000000000000FF.seg",
+            "0000000000000007-00000002-00000000000000ff",
+            "0000000000000007-00000002-00000000000000ff-1.seg",
+            "+000000000000007-00000002-00000000000000ff.seg",
+            "heads",
+            "",
+        ] {
+            assert_eq!(SegmentKey::from_name(&rt(), day, wrong), None, "{wrong}");
         }
     }
 

@@ -151,6 +151,7 @@ impl Serve {
         if let Some(live) = live {
             live.sync().await;
         }
+        bloomsday.finish_shipping().await;
         ended
     }
 }

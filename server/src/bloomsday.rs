@@ -37,6 +37,9 @@ pub struct Bloomsday {
     store: Store,
     #[cfg(feature = "http")]
     clock: Clock,
+    /// Ships live IDs, if there are any.
+    #[cfg(feature = "live")]
+    shipper: Option<Arc<crate::live::Shipper>>,
 }
 
 /// Starts a server, and returns when every filter is loaded.
@@ -115,14 +118,23 @@ pub fn start_on(
         .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
         .collect();
     #[cfg(feature = "live")]
-    put_live(&config, &served)?;
+    let shipper = put_live(&config, &served, &store, &clock)?;
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
-    Ok(Bloomsday::of(served, poller, store, clock))
+    let bloomsday = Bloomsday::of(served, poller, store, clock);
+    #[cfg(feature = "live")]
+    let bloomsday = Bloomsday { shipper, ..bloomsday };
+    Ok(bloomsday)
 }
 
-/// Puts live IDs over the filters that take them.
+/// Puts live IDs over the filters that take them, and ships them.
 #[cfg(feature = "live")]
-fn put_live(config: &Config, served: &[Arc<ServedFilter>]) -> Result<(), Error> {
+fn put_live(
+    config: &Config,
+    served: &[Arc<ServedFilter>],
+    store: &Store,
+    clock: &Clock,
+) -> Result<Option<Arc<crate::live::Shipper>>, Error> {
+    let mut sets = Vec::new();
     for (filter, served) in config.filters.iter().zip(served) {
         let Some(days) = filter.live_days else { continue };
         let live = config.live.as_ref().ok_or_else(|| Error::Setting {
@@ -131,9 +143,13 @@ fn put_live(config: &Config, served: &[Arc<ServedFilter>]) -> Result<(), Error> 
             allowed: "the process a live layer (`Config::live`), too".into(),
         })?;
         let below = Arc::downgrade(served);
-        served.put_live(live.declare(&filter.name, days, below)?);
+        let set = live.declare(&filter.name, days, below)?;
+        served.put_live(set.clone());
+        sets.push((filter.name.clone(), set));
     }
-    Ok(())
+    let Some(live) = config.live.as_ref().filter(|_| !sets.is_empty()) else { return Ok(None) };
+    let shipper = crate::live::Shipper::start(store, sets, live.name(), clock)?;
+    Ok(Some(Arc::new(shipper)))
 }
 
 impl Bloomsday {
@@ -145,6 +161,8 @@ impl Bloomsday {
             store,
             #[cfg(feature = "http")]
             clock,
+            #[cfg(feature = "live")]
+            shipper: None,
         }
     }
 
@@ -222,6 +240,15 @@ impl Bloomsday {
             }
         }
         std::future::pending().await
+    }
+
+    /// Ships what was added to live filters, and ships no more after that. For the end of a process; waits at
+    /// most a few seconds for the store. What is not shipped then is shipped by the next start.
+    #[cfg(feature = "live")]
+    pub async fn finish_shipping(&self) {
+        if let Some(shipper) = &self.shipper {
+            shipper.finish().await;
+        }
     }
 
     /// The time of day, by the clock that the poller uses.

@@ -131,6 +131,10 @@ pub struct FilterStatus {
     pub hits: u64,
     /// Lookups of IDs that the filter does not contain.
     pub misses: u64,
+    /// The live IDs over it; absent for a filter that has none.
+    #[cfg(feature = "live")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<crate::live::LiveStatus>,
     /// Counts of polls, loads and verdicts.
     #[serde(skip)]
     pub counts: Counts,
@@ -304,6 +308,8 @@ impl FilterStatus {
             last_error: polls.last_error.clone(),
             hits,
             misses,
+            #[cfg(feature = "live")]
+            live: None,
             counts: polls.counts,
         }
     }

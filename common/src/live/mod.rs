@@ -5,6 +5,10 @@
 //! |---|---|
 //! | [`entry`] | a hash and the step in which it was seen, as one 64-bit word |
 //! | [`segment`] | the append-only log: bytes to frames and back |
+//! | [`shipment`] | frames of a log → the segments in the store |
+//! | [`head`] | how much of a log is in the store |
 
 pub mod entry;
+pub mod head;
 pub mod segment;
+pub mod shipment;

@@ -11,7 +11,7 @@
 //! | 12 | 4 | the epoch: increased by each process that writes |
 //! | 16 | 8 | the seed of the hash |
 //! | 24 | 8 | the set: the first 8 bytes of BLAKE3 of its name |
-//! | 32 | 8 | the node that writes; 0 for a log that is not shared |
+//! | 32 | 8 | the node: a number that only this log has, in all its segments |
 //! | 40 | 8 | the number of the first frame |
 //! | 48 | 8 | when its writer opened the log, in milliseconds since 1970 |
 //! | 56 | 8 | check: XXH3-64 with the hash's seed of bytes 0 to 55 |
@@ -95,20 +95,29 @@ pub struct Frame<'a> {
     pub ms: u64,
     /// What it is.
     pub op: Op,
-    payload: &'a [u8],
+    bytes: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
     /// The hashes, of a frame that has hashes.
     pub fn hashes(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         let is_hashes = matches!(self.op, Op::Seen | Op::Forget);
-        let payload = if is_hashes { self.payload } else { &[] };
+        let payload = if is_hashes { self.payload() } else { &[] };
         payload.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     /// The record, of a frame that has one.
     pub fn record(&self) -> &'a [u8] {
-        if matches!(self.op, Op::Seen | Op::Forget) { &[] } else { self.payload }
+        if matches!(self.op, Op::Seen | Op::Forget) { &[] } else { self.payload() }
+    }
+
+    /// All its bytes, as they are in every segment that has it.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn payload(&self) -> &'a [u8] {
+        &self.bytes[FRAME_BYTES..]
     }
 }
 
@@ -185,6 +194,16 @@ impl Header {
     }
 }
 
+/// A closed segment with these frames.
+pub fn closed(header: &Header, frames: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + frames.len() + DIGEST_BYTES);
+    bytes.extend(header.encode());
+    bytes.extend_from_slice(frames);
+    let digest = blake3::hash(&bytes);
+    bytes.extend(digest.as_bytes());
+    bytes
+}
+
 /// Appends a frame with hashes.
 ///
 /// # Panics
@@ -247,6 +266,11 @@ impl<'a> Frames<'a> {
         Ok((header, Frames { bytes, at: HEADER_BYTES, next_seq: header.first_seq }))
     }
 
+    /// Frames from the middle of a segment; the first has this number.
+    pub fn of_rest(bytes: &'a [u8], next_seq: u64) -> Frames<'a> {
+        Frames { bytes, at: 0, next_seq }
+    }
+
     /// The header of a closed segment, and its frames. Each of them is complete.
     ///
     /// # Errors
@@ -298,7 +322,7 @@ impl<'a> Frames<'a> {
             seq,
             ms: u64_at(head, 24),
             op,
-            payload: &frame[FRAME_BYTES..],
+            bytes: frame,
         })
     }
 }
@@ -315,7 +339,7 @@ impl<'a> Iterator for Frames<'a> {
             self.bytes = &self.bytes[..self.at];
             return Some(Err(bad));
         };
-        self.at += FRAME_BYTES + frame.payload.len();
+        self.at += frame.bytes.len();
         self.next_seq = self.next_seq.wrapping_add(1);
         Some(Ok(frame))
     }

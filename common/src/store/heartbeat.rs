@@ -73,7 +73,7 @@ impl Store {
 
     /// A write to a local store makes the folders that it needs, also the store's own. If the store is not
     /// mounted for a while, a new empty folder would be in its way.
-    async fn ensure_folder(&self) -> Result<(), Error> {
+    pub(super) async fn ensure_folder(&self) -> Result<(), Error> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let path = folder.display().to_string();
         let looked = tokio::task::spawn_blocking(move || folder.is_dir()).await;

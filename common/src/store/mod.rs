@@ -24,6 +24,7 @@ mod record;
 mod records;
 #[cfg(feature = "redis")]
 mod redis;
+mod segments;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ pub use record::{Precondition, Versioned};
 use records::RecordStore;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
+pub use segments::{MAX_HEADS, MAX_SEGMENT_BYTES, PutSegment};
 
 /// The place where blobs and pointers live. Cheap to clone.
 ///

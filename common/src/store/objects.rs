@@ -120,6 +120,11 @@ impl Objects {
         self.put_mode(key, bytes, PutMode::Overwrite).await
     }
 
+    /// Writes an object if there is none at its key.
+    pub(super) async fn create(&self, key: &str, bytes: Bytes) -> Result<(), Error> {
+        self.put_mode(key, bytes, PutMode::Create).await
+    }
+
     /// Writes an object if `read` still is what is there.
     pub(super) async fn put_if(
         &self,
@@ -182,8 +187,17 @@ impl Objects {
 
     /// The names of the folders directly below the root.
     pub(super) async fn folders(&self, what: &str) -> Result<Vec<String>, Error> {
+        self.folders_at(&self.root, what).await
+    }
+
+    /// The names of the folders directly in a folder.
+    pub(super) async fn folders_in(&self, folder: &str) -> Result<Vec<String>, Error> {
+        self.folders_at(&self.path(folder), folder).await
+    }
+
+    async fn folders_at(&self, path: &Path, what: &str) -> Result<Vec<String>, Error> {
         self.ensure_writable("list", what)?;
-        let listed = self.backend.list_with_delimiter(Some(&self.root)).await;
+        let listed = self.backend.list_with_delimiter(Some(path)).await;
         let folders = match listed.map_err(|e| self.error("list", what, e)) {
             Err(Error::NotFound { .. }) => return Ok(Vec::new()),
             other => other?.common_prefixes,

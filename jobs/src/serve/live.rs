@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Signals, read_secret};
 use crate::error::Error;
-use crate::output::Output;
+use crate::output::{Output, host};
 
 /// Flags of live filters.
 #[derive(Args)]
@@ -48,6 +48,7 @@ impl LiveFlags {
         let mut config = LiveConfig::new(self.data_dir.clone());
         config.ack = self.ack.unwrap_or(config.ack);
         config.memory = self.live_memory.map_or(config.memory, |memory| memory.as_u64());
+        config.name = host();
         if config.ack == Ack::Memory {
             tracing::warn!("what is added ends with this process: give --data-dir DIR");
         }

@@ -192,7 +192,12 @@ impl ServedFilter {
         let (name, polls) = (&self.name, self.poll_status());
         let (generation, lookups) = (self.published(), self.lookups());
         let snapshot = Snapshot { name, polls: &polls, generation: generation.as_deref(), lookups };
-        FilterStatus::of(snapshot, self.clock.now())
+        let status = FilterStatus::of(snapshot, self.clock.now());
+        #[cfg(feature = "live")]
+        let live = self.live.get().map(|live| live.status(self.now_ms()));
+        #[cfg(feature = "live")]
+        let status = FilterStatus { live, ..status };
+        status
     }
 
     /// The distinct IDs of recent lookups, unless the guard is off; also those that idle thread

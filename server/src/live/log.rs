@@ -31,6 +31,8 @@ const KEPT_BUFFER_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy)]
 pub(super) struct Identity {
     pub(super) set: u64,
+    /// A number that only this log has, for as long as its folder exists.
+    pub(super) node: u64,
     pub(super) epoch: u32,
     /// When this process opened the log.
     pub(super) created_ms: u64,
@@ -147,6 +149,16 @@ impl Log {
         lock(&self.pending).next_seq - 1
     }
 
+    /// The number of the last frame that is on the disk for certain.
+    pub(super) fn synced_seq(&self) -> u64 {
+        *self.done.borrow()
+    }
+
+    /// The number that only this log has.
+    pub(super) fn node(&self) -> u64 {
+        self.identity.node
+    }
+
     /// Waits until the frame with this number is as safe as promised.
     pub(super) async fn wait(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
         match self.identity.ack {
@@ -255,9 +267,9 @@ impl Log {
 
     /// Makes an open segment.
     fn create(&self, first_seq: u64) -> io::Result<OpenSegment> {
-        let Identity { set, epoch, created_ms, .. } = self.identity;
+        let Identity { set, node, epoch, created_ms, .. } = self.identity;
         let path = self.folder.join(format!("{epoch:08x}-{first_seq:016x}.open"));
-        let header = Header { set, node: 0, epoch, first_seq, created_ms }.encode();
+        let header = Header { set, node, epoch, first_seq, created_ms }.encode();
         fs::create_dir_all(&self.folder)?;
         // What a failed attempt left is without a frame.
         let mut file = OpenOptions::new().append(true).create(true).open(&path)?;

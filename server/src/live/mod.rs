@@ -13,6 +13,9 @@
 //! | `budget` | how many bytes all tables may take |
 //! | `log`, `syncer` | changes on disk before they are acknowledged |
 //! | `replay` | a set from its log |
+//! | `ship`, `ship_status` | the log of a set → segments in the store |
+//! | `tail` | the frames of a log that follow a number, while its writer appends |
+//! | `status` | what is known of a set, for people and metrics |
 
 mod ack;
 mod budget;
@@ -20,8 +23,12 @@ mod log;
 mod options;
 mod replay;
 mod set;
+mod ship;
+mod ship_status;
+mod status;
 mod syncer;
 mod table;
+mod tail;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -40,11 +47,14 @@ use self::budget::Budget;
 use self::log::{Identity, Log, sync_folder};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options};
 pub(crate) use self::set::{Below, LiveSet, Refusal, Ticket};
+pub(crate) use self::ship::Shipper;
+pub use self::status::LiveStatus;
 use self::syncer::Syncer;
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::random::random;
 
 /// The memory of all tables, if nothing else is said.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -63,13 +73,15 @@ pub struct LiveConfig {
     pub ack: Ack,
     /// The most bytes of all tables; adds beyond it are refused.
     pub memory: u64,
+    /// The name of this server in what it writes to the store, for people.
+    pub name: String,
 }
 
 impl LiveConfig {
     /// The default settings, with the logs in this folder.
     pub fn new(data_dir: Option<PathBuf>) -> LiveConfig {
         let ack = if data_dir.is_some() { Ack::Synced } else { Ack::Memory };
-        LiveConfig { data_dir, ack, memory: DEFAULT_MEMORY }
+        LiveConfig { data_dir, ack, memory: DEFAULT_MEMORY, name: String::new() }
     }
 }
 
@@ -82,6 +94,7 @@ struct Inner {
     budget: Arc<Budget>,
     disk: Option<Disk>,
     ack: Ack,
+    name: String,
     clock: Clock,
     /// Increased whenever a name gets another set, or none.
     changes: AtomicU64,
@@ -129,7 +142,8 @@ impl Live {
             _ => None,
         };
         let (sets, changes) = (RwLock::new(sets), AtomicU64::new(0));
-        let live = Live(Arc::new(Inner { sets, budget, disk, ack: config.ack, clock, changes }));
+        let LiveConfig { ack, name, .. } = config;
+        let live = Live(Arc::new(Inner { sets, budget, disk, ack, name, clock, changes }));
         let weak = Arc::downgrade(&live.0);
         let thread = std::thread::Builder::new().name("live-tick".into());
         let ticking = thread.spawn(move || {
@@ -286,6 +300,11 @@ impl Live {
         (self.0.budget.taken(), self.0.budget.limit())
     }
 
+    /// The name of this server.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
     /// What an answer promises.
     pub(crate) fn ack(&self) -> Ack {
         self.0.ack
@@ -357,7 +376,8 @@ impl Disk {
         let (syncer, next_folder) = (Syncer::start(ack).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
             replayed.writer.tick(opened_ms);
-            let identity = Identity { set: key.number(), epoch, created_ms: opened_ms, ack };
+            let node = replayed.node.unwrap_or_else(new_node);
+            let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms, ack };
             let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
             let (options, writer) = (replayed.options, replayed.writer);
             let log = Some(Arc::new(log));
@@ -379,7 +399,7 @@ impl Disk {
         let folder = self.folder.join(format!("{name}-{number:08x}"));
         let ack = if self.syncer.is_prompt() { Ack::Synced } else { Ack::Written };
         let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
-        let identity = Identity { set, epoch, created_ms, ack };
+        let identity = Identity { set, node: new_node(), epoch, created_ms, ack };
         Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
     }
 
@@ -394,6 +414,11 @@ impl Disk {
         }
         fs::remove_dir_all(&gone)
     }
+}
+
+/// The number of a new log. Never 0.
+fn new_node() -> u64 {
+    random().max(1)
 }
 
 /// The number at the end of a folder's name.

@@ -31,6 +31,8 @@ pub(super) struct Replayed {
     pub(super) expires_at: Option<u64>,
     pub(super) next_seq: u64,
     pub(super) epoch: u32,
+    /// The number of the log, if its segments have one.
+    pub(super) node: Option<u64>,
 }
 
 /// Reads the log in a folder. `None` when it has no set: it was dropped, or never began.
@@ -39,7 +41,7 @@ pub(super) struct Replayed {
 /// [`Error::Segment`] for a damaged segment: restore it, or remove the folder and lose the set.
 /// [`Error::LiveMemory`] when the set does not fit.
 pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Replayed>, Error> {
-    let mut replaying = Replaying { set: None, next_seq: 1, epoch: 0 };
+    let mut replaying = Replaying { set: None, next_seq: 1, epoch: 0, node: None };
     let segments = segments(folder)?;
     let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
     for (path, length) in segments {
@@ -57,6 +59,7 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         let parsed = if is_open { Frames::of_open(&content) } else { Frames::of_closed(&content) };
         let (header, mut frames) = parsed.map_err(|bad| corrupt(bad.to_string()))?;
         replaying.epoch = replaying.epoch.max(header.epoch);
+        replaying.node = Some(header.node).filter(|node| *node != 0).or(replaying.node);
         if header.first_seq != replaying.next_seq {
             tracing::warn!(
                 "{}: frames {} to {} are not here; an ID whose add was not acknowledged may be lost",
@@ -76,7 +79,7 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
             end(&path, frames.good_bytes() as u64, length)?;
         }
     }
-    let Replaying { set, next_seq, epoch } = replaying;
+    let Replaying { set, next_seq, epoch, node } = replaying;
     Ok(set.map(|(key, options, writer, expires_at)| Replayed {
         key,
         options,
@@ -84,6 +87,7 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         expires_at,
         next_seq,
         epoch,
+        node,
     }))
 }
 
@@ -154,6 +158,7 @@ struct Replaying {
     set: Option<(Key, Options, Writer, Option<u64>)>,
     next_seq: u64,
     epoch: u32,
+    node: Option<u64>,
 }
 
 enum Unfit {

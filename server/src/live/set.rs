@@ -13,6 +13,8 @@ use bloomsday_common::live::segment::Op;
 
 use super::log::Log;
 use super::options::{Key, Options};
+use super::ship_status::ShipStatus;
+use super::status::LiveStatus;
 use super::syncer::lock;
 use super::table::{Seen, Table};
 use super::writer::{Added, Refused, Writer};
@@ -97,6 +99,8 @@ pub(crate) struct LiveSet {
     state: Mutex<State>,
     /// In milliseconds since 1970.
     expires_at: AtomicU64,
+    /// Whether and how its log is shipped.
+    shipping: OnceLock<Arc<ShipStatus>>,
 }
 
 struct State {
@@ -127,6 +131,7 @@ impl LiveSet {
             below: OnceLock::new(),
             state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
+            shipping: OnceLock::new(),
         }
     }
 
@@ -405,6 +410,29 @@ impl LiveSet {
     pub(crate) fn ticket(&self) -> Ticket {
         let log = lock(&self.state).log.clone();
         Ticket(log.map(|log| (log.clone(), log.last_seq())))
+    }
+
+    /// The log, if there is one.
+    pub(super) fn log(&self) -> Option<Arc<Log>> {
+        lock(&self.state).log.clone()
+    }
+
+    /// Notes that the log is shipped.
+    pub(super) fn ship_with(&self, status: Arc<ShipStatus>) {
+        // A set is shipped by one thread.
+        let _ = self.shipping.set(status);
+    }
+
+    pub(crate) fn status(&self, now: u64) -> LiveStatus {
+        let Size { entries, bytes, .. } = self.size(now);
+        let shipping = self.shipping.get();
+        LiveStatus {
+            entries,
+            bytes,
+            lag_seconds: shipping.map(|shipping| shipping.lag_seconds(now)),
+            segments: shipping.map_or(0, |shipping| shipping.segments()),
+            ship_error: shipping.and_then(|shipping| shipping.error()),
+        }
     }
 
     /// Whether the set was dropped.

@@ -1,0 +1,135 @@
+//! Segments of live filters in a [`Store`]: written once, listed by day, read whole; and the heads of their logs.
+
+use bytes::Bytes;
+use object_store::ObjectStoreExt;
+
+use super::{Store, records};
+use crate::day::Day;
+use crate::error::Error;
+use crate::key::{self, FilterName, SegmentKey};
+use crate::live::head::Head;
+
+/// The longest segment that is read: twice what is written.
+pub const MAX_SEGMENT_BYTES: u64 = 16 << 20;
+/// The most logs of a filter whose heads are read.
+pub const MAX_HEADS: usize = 1000;
+/// How often the write of a segment is tried at once.
+const WRITE_TRIES: u32 = 3;
+
+/// What is at a segment's key after a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PutSegment {
+    /// The segment that was to be written.
+    Written,
+    /// Something else, which was there before and stays.
+    Other(Bytes),
+}
+
+impl Store {
+    /// Writes a segment unless something is at its key.
+    ///
+    /// Cost: one write; after an error one read, because the write may have succeeded all the same.
+    ///
+    /// # Errors
+    /// The store's, after a few tries; [`Error::NoStore`] for a local store whose folder is not there now.
+    pub async fn put_segment(&self, key: &SegmentKey, bytes: Bytes) -> Result<PutSegment, Error> {
+        let text = key.to_string();
+        self.ensure_folder().await?;
+        let mut last = None;
+        for _ in 0..WRITE_TRIES {
+            match self.objects.create(&text, bytes.clone()).await {
+                Ok(()) => return Ok(PutSegment::Written),
+                Err(error @ (Error::ReadOnly { .. } | Error::Forbidden { .. })) => {
+                    return Err(error);
+                }
+                Err(error) => last = Some(error),
+            }
+            match self.segment(key).await {
+                Ok(there) if there == bytes => return Ok(PutSegment::Written),
+                Ok(there) => return Ok(PutSegment::Other(there)),
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.expect("at least one try was made"))
+    }
+
+    /// The bytes of a segment, as they are: nothing is checked.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::TooManyBytes`] past [`MAX_SEGMENT_BYTES`]; the store's.
+    pub async fn segment(&self, key: &SegmentKey) -> Result<Bytes, Error> {
+        let text = key.to_string();
+        let failed = |e| self.objects.error("read", &text, e);
+        let got = self.objects.backend().get(&self.objects.path(&text)).await.map_err(failed)?;
+        let bytes = got.meta.size;
+        if bytes > MAX_SEGMENT_BYTES {
+            return Err(Error::TooManyBytes { key: text, bytes, limit: MAX_SEGMENT_BYTES });
+        }
+        got.bytes().await.map_err(|e| self.objects.error("read", &text, e))
+    }
+
+    /// The segments of a day with their sizes, in the order of their keys.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn segments(
+        &self,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<Vec<(SegmentKey, u64)>, Error> {
+        let listed = self.objects.list(&key::segments(filter, day)).await?;
+        let keys = listed.into_iter().filter_map(|object| {
+            Some((SegmentKey::from_name(filter, day, &object.name)?, object.bytes))
+        });
+        let mut keys: Vec<_> = keys.collect();
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// The days that have segments, oldest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn segment_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
+        let names = self.objects.folders_in(&key::live(filter)).await?;
+        let mut days: Vec<Day> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        days.sort_unstable();
+        Ok(days)
+    }
+
+    /// Writes the head of a log, over the one before.
+    ///
+    /// # Errors
+    /// The store's; [`Error::NoStore`] for a local store whose folder is not there now.
+    pub async fn put_head(&self, filter: &FilterName, node: u64, head: &Head) -> Result<(), Error> {
+        self.ensure_folder().await?;
+        self.objects.put(&key::head(filter, node), head.to_bytes().into()).await
+    }
+
+    /// The head of a log, if it has one.
+    ///
+    /// # Errors
+    /// The store's. A head that cannot be read counts as absent: what it says can be found out again.
+    pub async fn head_of(&self, filter: &FilterName, node: u64) -> Result<Option<Head>, Error> {
+        let key = key::head(filter, node);
+        Ok(records::read(&*self.records, &key, Head::parse).await?.state.found().cloned())
+    }
+
+    /// The heads of a filter's logs, by node: at most [`MAX_HEADS`].
+    ///
+    /// Cost: a listing, and a read for each.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn heads(&self, filter: &FilterName) -> Result<Vec<(u64, Head)>, Error> {
+        let mut names = self.objects.names(&key::heads(filter)).await?;
+        names.sort_unstable();
+        let mut heads = Vec::new();
+        for name in names.iter().filter(|name| name.len() == 16).take(MAX_HEADS) {
+            let Ok(node) = u64::from_str_radix(name, 16) else { continue };
+            heads.extend(self.head_of(filter, node).await?.map(|head| (node, head)));
+        }
+        Ok(heads)
+    }
+}

@@ -1,0 +1,246 @@
+//! [`Shipper`]: the log of each set → segments in the store, for builds and for other servers. One thread for
+//! all sets of a process; an add never waits for it.
+//!
+//! Only frames that are synced are shipped, so that no other frame can ever have the number of one that is in
+//! the store. The head of a log in the store says what was shipped: a new process goes on from there. What a
+//! killed process shipped after its last head is found when its name is taken.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::{FilterName, SegmentKey};
+use bloomsday_common::live::head::Head;
+use bloomsday_common::live::shipment::{self, Shipment, shipments};
+use bloomsday_common::store::{PutSegment, Store};
+use futures::future::join_all;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::log::Log;
+use super::set::LiveSet;
+use super::ship_status::ShipStatus;
+use super::tail::Tail;
+use crate::clock::Clock;
+use crate::error::Error;
+
+/// How often what was added is shipped.
+const SHIP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the head of a log is written without a new segment: it tells others that there is none.
+const HEAD_INTERVAL: Duration = Duration::from_secs(10);
+/// The longest pause after failures; it doubles from [`SHIP_INTERVAL`].
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// How long one segment or head may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How long the end of a process waits for the last segments.
+const MAX_FINISH: Duration = Duration::from_secs(5);
+
+/// The thread that ships. It ends soon after this is dropped.
+pub(crate) struct Shipper {
+    stop: watch::Sender<bool>,
+    /// Closed when the thread has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl Shipper {
+    /// Ships these sets from now on. A set without a log is left out. `server` is the name in the heads.
+    pub(crate) fn start(
+        store: &Store,
+        sets: Vec<(FilterName, Arc<LiveSet>)>,
+        server: &str,
+        clock: &Clock,
+    ) -> Result<Shipper, Error> {
+        let (stop, stopping) = watch::channel(false);
+        let (ending, ended) = watch::channel(());
+        let now = now_ms(clock);
+        let shipments: Vec<Shipping> = sets
+            .into_iter()
+            .filter_map(|(filter, set)| {
+                let log = set.log()?;
+                let status = Arc::new(ShipStatus::new(now));
+                set.ship_with(status.clone());
+                let (store, server, clock) = (store.clone(), server.to_owned(), clock.clone());
+                let tail = Tail::new(log.folder());
+                let (next, head_due) = (None, Instant::now());
+                Some(Shipping { filter, log, status, store, server, clock, tail, next, head_due })
+            })
+            .collect();
+        let failed =
+            |source| Error::System { doing: "start the thread that ships live IDs".into(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let thread = std::thread::Builder::new().name("live-ship".into());
+        let run = move || {
+            let _ending = ending;
+            let all = shipments.into_iter().map(|shipping| shipping.run(stopping.clone()));
+            runtime.block_on(join_all(all));
+        };
+        thread.spawn(run).map_err(failed)?;
+        Ok(Shipper { stop, ended })
+    }
+
+    /// Ships what there is, and ends; waits at most a few seconds.
+    pub(crate) async fn finish(&self) {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        let wait = async { while ended.changed().await.is_ok() {} };
+        if tokio::time::timeout(MAX_FINISH, wait).await.is_err() {
+            tracing::warn!("not all live IDs are in the store: the next start ships them");
+        }
+    }
+}
+
+/// The shipping of one set.
+struct Shipping {
+    filter: FilterName,
+    log: Arc<Log>,
+    status: Arc<ShipStatus>,
+    store: Store,
+    server: String,
+    clock: Clock,
+    tail: Tail,
+    /// The number of the next frame to ship; unknown until the head is read.
+    next: Option<u64>,
+    /// When the head is written although nothing was shipped.
+    head_due: Instant,
+}
+
+/// Why something was not shipped.
+#[derive(Debug, thiserror::Error)]
+enum NotShipped {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("the store does not answer")]
+    Slow,
+    #[error("cannot read the log in {0}: {1}")]
+    Log(String, io::Error),
+    #[error(
+        "{0} is in the store with other content than the log has: if {1} was restored from an older copy, \
+         move it away and let this server begin a new log; what was shipped stays in the store"
+    )]
+    Other(String, String),
+}
+
+impl Shipping {
+    async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        let mut pause = SHIP_INTERVAL;
+        loop {
+            let shipped = self.ship().await;
+            if shipped.is_err() {
+                // More may have been read than was shipped.
+                self.tail.restart();
+            }
+            pause = match &shipped {
+                Ok(()) => SHIP_INTERVAL,
+                Err(_) => (pause * 2).min(MAX_PAUSE),
+            };
+            let is_over = matches!(&shipped, Err(NotShipped::Store(StoreError::ReadOnly { .. })));
+            self.status.set_error(&self.filter, shipped.err().map(|error| error.to_string()));
+            if is_over {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                changed = stopping.changed() => {
+                    if changed.is_ok() {
+                        // What was added since, and the head.
+                        self.head_due = Instant::now();
+                        let _ = self.ship().await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ships all that is synced.
+    async fn ship(&mut self) -> Result<(), NotShipped> {
+        let began = now_ms(&self.clock);
+        let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
+        let first = match self.next {
+            Some(next) => next,
+            None => self.find_next().await?,
+        };
+        let mut next = first;
+        while next <= synced {
+            let failed = |error| NotShipped::Log(self.log.folder().display().to_string(), error);
+            let Some(piece) = self.tail.read(next, synced).map_err(failed)? else { break };
+            for shipment in shipments(&piece.header, piece.frames(), next, synced) {
+                next = self.put(&shipment).await? + 1;
+                self.next = Some(next);
+                if next <= shipment.last_seq {
+                    // A killed process had shipped a part of it.
+                    self.tail.restart();
+                    break;
+                }
+            }
+        }
+        // Frames that were appended meanwhile are shipped next time.
+        if next > appended {
+            self.status.shipped_through(began);
+        }
+        if next > first || self.head_due <= Instant::now() {
+            self.put_head(next - 1).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds out what was shipped before this process.
+    async fn find_next(&mut self) -> Result<u64, NotShipped> {
+        let node = self.log.node();
+        let head = in_time(self.store.head_of(&self.filter, node)).await?;
+        let next = head.map_or(1, |head| head.seq.saturating_add(1));
+        if next > self.log.last_seq().saturating_add(1) {
+            let head = format!("{}/live/heads/{node:016x}", self.filter);
+            return Err(NotShipped::Other(head, self.log.folder().display().to_string()));
+        }
+        self.next = Some(next);
+        Ok(next)
+    }
+
+    /// Writes a segment; returns the number of the last frame that is in the store now.
+    async fn put(&self, shipment: &Shipment) -> Result<u64, NotShipped> {
+        let header = &shipment.header;
+        let key = SegmentKey {
+            filter: self.filter.clone(),
+            day: shipment.day,
+            node: header.node,
+            epoch: header.epoch,
+            first_seq: header.first_seq,
+        };
+        crash_point("shipping");
+        let put = self.store.put_segment(&key, shipment.bytes.clone().into());
+        let last = match in_time(put).await? {
+            PutSegment::Written => shipment.last_seq,
+            PutSegment::Other(there) => {
+                let folder = || self.log.folder().display().to_string();
+                shipment::shipped_before(&there, shipment)
+                    .ok_or_else(|| NotShipped::Other(key.to_string(), folder()))?
+            }
+        };
+        crash_point("shipped");
+        self.status.shipped_segment();
+        Ok(last)
+    }
+
+    async fn put_head(&mut self, seq: u64) -> Result<(), NotShipped> {
+        let through = self.status.through_ms();
+        let through = i64::try_from(through).ok();
+        let through = through.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        let head = Head { server: self.server.clone(), seq, through: through.unwrap_or_default() };
+        in_time(self.store.put_head(&self.filter, self.log.node(), &head)).await?;
+        self.head_due = Instant::now() + HEAD_INTERVAL;
+        Ok(())
+    }
+}
+
+async fn in_time<T>(doing: impl Future<Output = Result<T, StoreError>>) -> Result<T, NotShipped> {
+    Ok(tokio::time::timeout(DEADLINE, doing).await.map_err(|_| NotShipped::Slow)??)
+}
+
+fn now_ms(clock: &Clock) -> u64 {
+    u64::try_from(clock.now().as_millisecond()).unwrap_or(0)
+}

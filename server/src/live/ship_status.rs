@@ -1,0 +1,61 @@
+//! [`ShipStatus`]: how far the log of a set is in the store, for the status.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bloomsday_common::key::FilterName;
+
+use super::syncer::lock;
+
+/// What is known of the shipping of a set.
+pub(super) struct ShipStatus {
+    /// What was changed before this time is in the store, in milliseconds since 1970; 0 for unknown.
+    through_ms: AtomicU64,
+    segments: AtomicU64,
+    error: Mutex<Option<String>>,
+}
+
+impl ShipStatus {
+    pub(super) fn new(now_ms: u64) -> ShipStatus {
+        ShipStatus {
+            through_ms: AtomicU64::new(now_ms),
+            segments: AtomicU64::new(0),
+            error: Mutex::default(),
+        }
+    }
+
+    /// Seconds since everything was shipped that had been changed until then.
+    pub(super) fn lag_seconds(&self, now_ms: u64) -> f64 {
+        now_ms.saturating_sub(self.through_ms.load(Ordering::Relaxed)) as f64 / 1e3
+    }
+
+    pub(super) fn segments(&self) -> u64 {
+        self.segments.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn error(&self) -> Option<String> {
+        lock(&self.error).clone()
+    }
+
+    /// Remembers an error, and logs it if it is another one than before.
+    pub(super) fn set_error(&self, filter: &FilterName, error: Option<String>) {
+        let mut last = lock(&self.error);
+        if let Some(why) = error.as_ref().filter(|why| last.as_ref() != Some(why)) {
+            tracing::warn!(%filter, "live IDs are not in the store yet: {why}");
+        }
+        *last = error;
+    }
+
+    /// Everything that was changed before this time is in the store.
+    pub(super) fn shipped_through(&self, ms: u64) {
+        self.through_ms.fetch_max(ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn through_ms(&self) -> u64 {
+        self.through_ms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shipped_segment(&self) {
+        self.segments.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,184 @@
+//! Live IDs in the store: what is added is shipped as segments, whatever kills the server, and prune keeps
+//! what a day may need.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bloomsday_common::crash_point::SHIP;
+use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::live::head::Head;
+use bloomsday_common::live::segment::{Frames, Op};
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::kill_point::KillableRun;
+use bloomsday_tests::live::Wire;
+
+/// How long an event may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A store with a filter of today, and a configuration in which it takes IDs.
+fn backend() -> Backend {
+    let backend = Backend::local();
+    let folder = backend.folder.path().join("in");
+    write_users(&folder.join("a.parquet"), 0..5_000);
+    let (day, input) = (today().to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+    std::fs::write(path(&backend, "live.toml"), "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    backend
+}
+
+fn path(backend: &Backend, name: &str) -> PathBuf {
+    backend.folder.path().join(name)
+}
+
+fn flags(backend: &Backend) -> Vec<String> {
+    let path = |name: &str| path(backend, name).display().to_string();
+    let (config, data) = (path("live.toml"), path("data"));
+    ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"].map(str::to_owned).into()
+}
+
+fn serve(backend: &Backend) -> Daemon {
+    let flags = flags(backend);
+    Daemon::ready(backend, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Every file in a folder and below.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// The segments in the store, and what they add; each is sound, and has its own frames.
+fn shipped(backend: &Backend) -> (usize, BTreeSet<u64>) {
+    let folder = Path::new(&backend.store).join("rt/live");
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|e| e == "seg");
+    let segments: Vec<_> = files(&folder).into_iter().filter(is_segment).collect();
+    let (mut hashes, mut numbers) = (BTreeSet::new(), BTreeSet::new());
+    for path in &segments {
+        let bytes = std::fs::read(path).unwrap();
+        let (header, frames) = Frames::of_closed(&bytes).unwrap();
+        for frame in frames.map(Result::unwrap) {
+            assert!(numbers.insert((header.node, frame.seq)), "{} has a frame again", frame.seq);
+            hashes.extend(frame.hashes().filter(|_| frame.op == Op::Seen));
+        }
+    }
+    (segments.len(), hashes)
+}
+
+fn head(backend: &Backend) -> Option<Head> {
+    let heads = files(&Path::new(&backend.store).join("rt/live/heads"));
+    assert!(heads.len() < 2, "a log has one head: {heads:?}");
+    Head::parse(&std::fs::read(heads.first()?).ok()?).ok()
+}
+
+#[track_caller]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < DEADLINE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn hash(id: &str) -> u64 {
+    Xxh3::of(id.as_bytes()).0
+}
+
+#[track_caller]
+fn until_shipped(backend: &Backend, ids: &[String]) {
+    until("all IDs are in the store", || {
+        let (_, hashes) = shipped(backend);
+        ids.iter().all(|id| hashes.contains(&hash(id))).then_some(())
+    });
+}
+
+/// Adds IDs, and returns when each is acknowledged.
+fn add(daemon: &Daemon, ids: &[String]) {
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    let reply = wire.call(&format!("BF.MADD rt {}", ids.join(" ")));
+    assert!(reply.starts_with(&format!("*{}|:", ids.len())), "{reply}");
+}
+
+fn new_ids(from: u64, count: u64) -> Vec<String> {
+    (from..from + count).map(user).collect()
+}
+
+#[test]
+fn what_is_added_is_in_the_store_within_seconds_and_the_lag_says_so() {
+    let backend = backend();
+    let daemon = serve(&backend);
+    let ids = new_ids(100_000, 500);
+    add(&daemon, &ids);
+    until_shipped(&backend, &ids);
+    let day = Path::new(&backend.store).join(format!("rt/live/{}", today()));
+    assert!(!files(&day).is_empty(), "segments are in the folder of their day");
+    until("the head covers all frames", || head(&backend).filter(|head| head.seq >= 2));
+    daemon.until("the status knows of no lag", |daemon| {
+        daemon.status()["live"]["lag_seconds"].as_f64().is_some_and(|lag| lag < 5.0)
+    });
+    // A store that cannot be written: the lag grows, adds go on, and nothing is lost.
+    let folder = Path::new(&backend.store);
+    let away = folder.with_extension("away");
+    std::fs::rename(folder, &away).unwrap();
+    let later = new_ids(200_000, 300);
+    add(&daemon, &later);
+    daemon.until("the status says why", |daemon| {
+        let live = &daemon.status()["live"];
+        live["ship_error"].is_string() && live["lag_seconds"].as_f64().unwrap() > 2.0
+    });
+    std::fs::rename(&away, folder).unwrap();
+    until_shipped(&backend, &later);
+    daemon.until("the error is over", |daemon| daemon.status()["live"]["ship_error"].is_null());
+}
+
+#[test]
+fn a_server_that_ends_ships_what_it_has_and_a_killed_one_does_so_after_its_start() {
+    let backend = backend();
+    let daemon = serve(&backend);
+    let ids = new_ids(100_000, 50);
+    add(&daemon, &ids);
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    let (_, hashes) = shipped(&backend);
+    assert!(ids.iter().all(|id| hashes.contains(&hash(id))), "an end ships what there is");
+
+    let daemon = serve(&backend);
+    let more = new_ids(200_000, 50);
+    add(&daemon, &more);
+    daemon.signal("KILL");
+    daemon.wait();
+    let daemon = serve(&backend);
+    until_shipped(&backend, &more);
+    drop(daemon);
+}
+
+#[test]
+fn kill_9_while_a_segment_is_shipped_loses_and_repeats_nothing() {
+    for place in SHIP {
+        let backend = backend();
+        let daemon = serve(&backend);
+        let ids = new_ids(100_000, 100);
+        add(&daemon, &ids);
+        daemon.signal("KILL");
+        daemon.wait();
+        let words =
+            ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let words: Vec<String> =
+            words.iter().map(|word| (*word).to_owned()).chain(flags(&backend)).collect();
+        let mut run = KillableRun::start(backend.bloomsday(&words).into_command(), Some(place));
+        assert!(run.paused(), "{place} is never reached: {}", run.said());
+        drop(run);
+        let daemon = serve(&backend);
+        let more = new_ids(200_000, 100);
+        add(&daemon, &more);
+        until_shipped(&backend, &[ids, more].concat());
+        assert_eq!(daemon.status()["live"]["ship_error"], serde_json::Value::Null);
+    }
+}
