@@ -25,7 +25,7 @@ use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::{fill, previous_day, publish, quality, source, verify};
+use crate::{fill, previous_day, publish, quality, segments, source, verify};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
 ///
@@ -120,7 +120,7 @@ async fn run<H: IdHash>(
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
     report.window_days = job.window.days;
-    let gathered = gather::<H>(job, &mut report, progress).await?;
+    let gathered = gather::<H>(job, store, &mut report, progress).await?;
     let Some((distinct, samples)) = gathered else {
         report.outcome = Outcome::Refused;
         let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
@@ -183,7 +183,9 @@ async fn run<H: IdHash>(
             ));
             baseline = baseline.or_ids(*ids);
         }
-        baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
+        if report.segments == 0 {
+            baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
+        }
         let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
         match &job.accept_change {
             _ if failed.is_empty() => {}
@@ -220,26 +222,21 @@ pub(crate) fn refuse_the_future(day: Day, now: Timestamp) -> Result<(), Error> {
 /// ID.
 async fn gather<H: IdHash>(
     job: &Job,
+    store: &Store,
     report: &mut Report,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Option<(Distinct<H>, Vec<Sample>)>, Error> {
     let clock = Instant::now();
-    let input = source::find_window(&job.inputs, job.day, job.window).await?;
-    report.read_from(&input);
-    let files = input.files;
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
-    let (shared, max_sample) = (partitions.clone(), budget.sample / threads);
-    let sink = move |rows| IdSink {
-        writer: PartitionWriter::new(shared.clone()),
-        sample: Sample::new(max_sample, rows),
+    let samples = if source::is_live(&job.inputs) {
+        segments::gather(job, store, &partitions, report, progress).await?;
+        Vec::new()
+    } else {
+        scan_files(job, &partitions, budget, report, progress).await?
     };
-    let watch = |scanned| progress(Progress::Scan(scanned));
-    let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
-    let (Totals { rows, nulls, invalid, .. }, gathered) = scanned;
-    (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
-    let samples = gathered.into_iter().collect::<io::Result<_>>().map_err(Error::spill)?;
+    report.sampled_ids = samples.iter().map(|sample| sample.ids().count() as u64).sum();
     report.seconds.scan = clock.elapsed().as_secs_f64();
     crash_point("scanned");
 
@@ -251,6 +248,29 @@ async fn gather<H: IdHash>(
     report.seconds.count = clock.elapsed().as_secs_f64();
     crash_point("counted");
     Ok((distinct.n_ids() > 0).then_some((distinct, samples)))
+}
+
+/// Reads files: writes the hashes of their IDs to `partitions`, and returns samples of the IDs.
+async fn scan_files<H: IdHash>(
+    job: &Job,
+    partitions: &Arc<Partitions<H>>,
+    budget: Budget,
+    report: &mut Report,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<Sample>, Error> {
+    let input = source::find_window(&job.inputs, job.day, job.window).await?;
+    report.read_from(&input);
+    let (files, threads) = (input.files, job.threads.max(1));
+    let (shared, max_sample) = (partitions.clone(), budget.sample / threads);
+    let sink = move |rows| IdSink {
+        writer: PartitionWriter::new(shared.clone()),
+        sample: Sample::new(max_sample, rows),
+    };
+    let watch = |scanned| progress(Progress::Scan(scanned));
+    let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
+    let (Totals { rows, nulls, invalid, .. }, gathered) = scanned;
+    (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+    gathered.into_iter().collect::<io::Result<_>>().map_err(Error::spill)
 }
 
 /// Hashes and samples the IDs of one decoding thread.

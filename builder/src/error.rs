@@ -104,6 +104,34 @@ pub enum Error {
         /// The day.
         day: Day,
     },
+    /// A day without segments of live IDs.
+    #[error(
+        "`{filter}` has no live IDs of {day} in the store: check that a server takes IDs for this filter, has \
+         a folder for them, and reports no error of shipping"
+    )]
+    NoSegments {
+        /// The filter.
+        filter: String,
+        /// The day.
+        day: Day,
+    },
+    /// A job that segments of live IDs cannot be the input of.
+    #[error("live IDs cannot be the input of this build: {why}")]
+    LiveInput {
+        /// Why not.
+        why: String,
+    },
+    /// A segment of live IDs that is damaged.
+    #[error(
+        "{key} cannot be used: {why}; if the server that wrote it still has it, delete the object and restart \
+         that server after deleting its record in the folder of heads; else delete the object, and lose its IDs"
+    )]
+    Segment {
+        /// The key of the segment.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Earlier days of a window without input.
     #[error(
         "the {of} days up to {day} lack {missing} with any input: {days}; bring their files, or build \
@@ -275,16 +303,21 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Error::Common(error) => error.kind(),
-            Error::NoFiles { .. } | Error::NoDays { .. } => Kind::NotFound,
+            Error::NoFiles { .. } | Error::NoDays { .. } | Error::NoSegments { .. } => {
+                Kind::NotFound
+            }
             Error::NotAFile { .. } => Kind::Failed,
             Error::Glob { .. }
+            | Error::LiveInput { .. }
             | Error::Window { .. }
             | Error::Unsupported { .. }
             | Error::NoColumn { .. }
             | Error::NotAnId { .. } => Kind::Usage,
             Error::Input { source, .. } => input_kind(source),
             Error::Replaced { .. } | Error::Thread { .. } => Kind::Transient,
-            Error::NotParquet { .. } | Error::Corrupt { .. } => Kind::Corrupt,
+            Error::NotParquet { .. } | Error::Corrupt { .. } | Error::Segment { .. } => {
+                Kind::Corrupt
+            }
             Error::TooMany { .. } | Error::OverBudget { .. } => Kind::Failed,
             Error::FutureDay { .. } => Kind::Usage,
             Error::Foreign { .. } => Kind::Corrupt,

@@ -44,6 +44,7 @@
 //! | [`import()`] | another system's filter → a published blob |
 //! | [`source`] | finds the files of a day's input |
 //! | [`scan`] | files → row groups → IDs, on all cores; knows Parquet, and Arrow in `scan::decode` |
+//! | [`segments`] | a day's live IDs in the store → the same hashes |
 //! | [`ids`] | a Parquet column's types → the bytes of its IDs; knows Parquet and Arrow |
 //! | [`budget`] | divides the memory of a build |
 //! | [`partition`] | partitions hashes, removes duplicates and counts, within a memory budget |
@@ -78,6 +79,7 @@ pub mod quality;
 mod report;
 pub mod sample;
 pub mod scan;
+pub mod segments;
 pub mod source;
 pub mod verify;
 

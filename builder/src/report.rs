@@ -32,6 +32,8 @@ pub struct Report {
     pub ids: u64,
     /// The number of files read.
     pub files: u64,
+    /// The number of segments of live IDs read, in place of files.
+    pub segments: u64,
     /// The number of files that were not read because their name, or the name of a folder above, is
     /// hidden.
     pub files_passed_over: u64,
@@ -61,6 +63,9 @@ pub struct Report {
     pub overlap: Option<f64>,
     /// The results of the gates.
     pub gates: Vec<Verdict>,
+    /// How many IDs of the input were looked up by their bytes, not only by their hash, in what was published.
+    /// Segments contain hashes only.
+    pub sampled_ids: u64,
     /// Problems that did not stop the build.
     pub warnings: Vec<String>,
     /// The duration of each step.
@@ -105,6 +110,7 @@ impl Report {
             layout: layout.name(),
             ids: 0,
             files: 0,
+            segments: 0,
             files_passed_over: 0,
             passed_over: Vec::new(),
             input_bytes: 0,
@@ -119,6 +125,7 @@ impl Report {
             fpp_measured: 0.0,
             overlap: None,
             gates: Vec::new(),
+            sampled_ids: 0,
             warnings: Vec::new(),
             seconds: Seconds::default(),
             reason: None,
@@ -151,7 +158,10 @@ impl Report {
         gates: &Gates,
     ) -> String {
         let Report { rows, nulls, invalid, ids, files, input_bytes, .. } = *self;
-        let (files, input_bytes) = (Some(files), Some(input_bytes));
+        // The number of segments and their size say how long a server ran: `ids` says how much was added.
+        let is_scanned = self.segments == 0;
+        let files = is_scanned.then_some(files);
+        let input_bytes = is_scanned.then_some(input_bytes);
         let counts = Counts { rows, nulls, invalid, ids, overlap, files, input_bytes };
         self.gates = gates::evaluate(&counts, baseline, gates);
         let failed = self.gates.iter().filter(|verdict| !verdict.passed);

@@ -20,6 +20,7 @@ use crate::resources::Resources;
 /// Running it again with the same IDs changes nothing.
 ///
 /// Example: bloomsday build rt --day 2026-11-19 --input 's3://dmp/rt/dt={day}/' --column device_id
+/// Example: bloomsday build urls --day 2026-11-19 --input live:
 #[derive(Args)]
 pub(crate) struct Build {
     /// The filter.
@@ -27,7 +28,8 @@ pub(crate) struct Build {
     /// The UTC day whose IDs the input contains.
     #[arg(long)]
     day: Day,
-    /// A Parquet file, a folder or a glob; a path or a URL; may repeat, and may contain {day}.
+    /// A Parquet file, a folder or a glob; a path or a URL; may repeat, and may contain {day}. Or `live:`, what
+    /// was added to the live filter that day.
     #[arg(long, value_name = "URL")]
     input: Vec<String>,
     /// The column with the IDs; dotted when nested.

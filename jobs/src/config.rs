@@ -8,6 +8,7 @@ mod file;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bloomsday_builder::source::is_live;
 use bloomsday_builder::{Job, Window};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
@@ -197,7 +198,10 @@ impl Settings {
             return Err(missing("input"));
         }
         window.check(&inputs)?;
-        let column = overrides.column.or(configured.column).ok_or_else(|| missing("column"))?;
+        let column = overrides.column.or(configured.column);
+        // Segments of live IDs have no columns.
+        let column = if is_live(&inputs) { column.or_else(|| Some(String::new())) } else { column };
+        let column = column.ok_or_else(|| missing("column"))?;
         Ok(Job {
             day,
             inputs,

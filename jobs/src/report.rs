@@ -83,6 +83,12 @@ pub(crate) fn describe(report: &Report) -> String {
 
 /// How many files were read, and which were passed over.
 fn files(report: &Report) -> String {
+    if report.segments > 0 {
+        let (segments, size) = (thousands(report.segments), mebibytes(report.input_bytes));
+        return format!(
+            "{segments} segments of live IDs, {size}; hashes only: no ID was looked up by its bytes"
+        );
+    }
     let read = format!("{}, {}", thousands(report.files), mebibytes(report.input_bytes));
     if report.files_passed_over == 0 {
         return read;

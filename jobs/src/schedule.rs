@@ -230,7 +230,9 @@ impl Runner {
     /// Checks a day's input, and logs once what it waits for.
     async fn check_input(&mut self, day: Day, now: Timestamp) -> Result<(), Error> {
         let (inputs, window, settle) = (&self.job.inputs, self.job.window, self.rules.settle);
-        let checked = input::check_input(inputs, self.marker.as_deref(), settle, window, day).await;
+        let (store, marker) = (&self.store, self.marker.as_deref());
+        let checked =
+            input::check_input(store, &self.filter, inputs, marker, settle, window, day).await;
         // Recorded before a failure is returned: otherwise the next check would follow without a pause.
         let found = checked.as_ref().map_or(Found::Nothing, |checked| checked.found);
         self.observed.checked(day, now, found);

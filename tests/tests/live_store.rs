@@ -14,6 +14,7 @@ use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::live::Wire;
+use bloomsday_tests::program::Run;
 
 /// How long an event may take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -70,7 +71,9 @@ fn shipped(backend: &Backend) -> (usize, BTreeSet<u64>) {
 }
 
 fn head(backend: &Backend) -> Option<Head> {
-    let heads = files(&Path::new(&backend.store).join("rt/live/heads"));
+    let mut heads = files(&Path::new(&backend.store).join("rt/live/heads"));
+    // One that is being written.
+    heads.retain(|path| !path.to_string_lossy().contains('#'));
     assert!(heads.len() < 2, "a log has one head: {heads:?}");
     Head::parse(&std::fs::read(heads.first()?).ok()?).ok()
 }
@@ -181,4 +184,84 @@ fn kill_9_while_a_segment_is_shipped_loses_and_repeats_nothing() {
         until_shipped(&backend, &[ids, more].concat());
         assert_eq!(daemon.status()["live"]["ship_error"], serde_json::Value::Null);
     }
+}
+
+/// A store without any day, and a configuration in which `rt` takes IDs.
+fn empty(backend: Backend) -> Backend {
+    if !backend.store.contains("://") {
+        std::fs::create_dir(&backend.store).unwrap();
+    }
+    std::fs::write(path(&backend, "live.toml"), "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    backend
+}
+
+/// Adds IDs with a server of its own, which ends and so ships them.
+fn add_and_end(backend: &Backend, ids: &[String], forgotten: &[String], again: &[String]) {
+    let flags = flags(backend);
+    let daemon = Daemon::start(backend, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+    add(&daemon, ids);
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    for id in forgotten {
+        assert_eq!(wire.call(&format!("SREM rt {id}")), ":1|");
+    }
+    if !again.is_empty() {
+        add(&daemon, again);
+    }
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+}
+
+fn build(backend: &Backend, more: &[&str]) -> Run {
+    let day = today().to_string();
+    let words = ["build", "rt", "--day", &day, "--input", "live:"];
+    backend.bloomsday(&[&words, more].concat()).run()
+}
+
+#[test]
+fn a_day_is_built_from_what_was_added_without_any_parquet() {
+    for backend in Backend::all().into_iter().map(empty) {
+        let ids = new_ids(0, 3_000);
+        let (forgotten, again) = (&ids[..100], &ids[..30]);
+        add_and_end(&backend, &ids, forgotten, again);
+        let report = build(&backend, &[]).expect(0).json();
+        assert_eq!(report["outcome"], "published");
+        assert_eq!((&report["ids"], &report["sampled_ids"]), (&2_930.into(), &0.into()));
+        assert_eq!(report["rows"], 3_030);
+        assert!(report["segments"].as_u64().unwrap() >= 1 && report["files"] == 0, "{report}");
+        // The server that shipped them has ended.
+        let warnings = report["warnings"].to_string();
+        assert!(warnings.contains("is in the store up to"), "{warnings}");
+        assert_eq!(build(&backend, &[]).expect(0).json()["outcome"], "unchanged");
+
+        // A server that knows of no live IDs.
+        let daemon = Daemon::ready(&backend, &[]);
+        assert!(ids[100..].iter().chain(again).all(|id| daemon.contains(id)));
+        let misses = ids[30..100].iter().filter(|id| !daemon.contains(id)).count();
+        assert!(misses > 50, "of 70 that were deleted {misses} are misses");
+    }
+}
+
+#[test]
+fn a_build_from_live_ids_refuses_what_it_cannot_use() {
+    let backend = empty(Backend::local());
+    build(&backend, &[]).expect(4).complains(&["no live IDs of", "in the store"]);
+    add_and_end(&backend, &new_ids(0, 500), &[], &[]);
+    build(&backend, &["--layout", "guava"]).expect(2).complains(&["layout `blocked`"]);
+    build(&backend, &["--input", "x.parquet"]).expect(2).complains(&["name no other"]);
+    build(&backend, &["--window-days", "3"]).expect(4).complains(&["lack 2 with any input"]);
+    let allowed = ["--window-days", "3", "--window-missing", "allow", "--dry-run"];
+    assert_eq!(build(&backend, &allowed).expect(0).json()["ids"], 500);
+
+    // Any change of a byte, and a segment under another name.
+    let folder = Path::new(&backend.store).join(format!("rt/live/{}", today()));
+    let segment = files(&folder).remove(0);
+    let sound = std::fs::read(&segment).unwrap();
+    let mut damaged = sound.clone();
+    damaged[100] ^= 1;
+    std::fs::write(&segment, damaged).unwrap();
+    build(&backend, &[]).complains(&["rt/live/", "digest is not that of its bytes"]);
+    std::fs::write(&segment, &sound).unwrap();
+    let other = folder.join("0000000000000001-00000001-0000000000000001.seg");
+    std::fs::rename(&segment, other).unwrap();
+    build(&backend, &[]).complains(&["its header does not say what its name says"]);
 }

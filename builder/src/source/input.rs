@@ -9,6 +9,14 @@ use object_store::{ObjectMeta, ObjectStore};
 use super::limits::MAX_WINDOW_DAYS;
 use crate::error::Error;
 
+/// The input that means the filter's own live IDs, in its own store.
+pub const LIVE: &str = "live:";
+
+/// Whether the input is the filter's own live IDs.
+pub fn is_live(inputs: &[String]) -> bool {
+    inputs.iter().any(|input| input == LIVE)
+}
+
 /// A file to read, as it was listed.
 #[derive(Clone, Debug)]
 pub struct InputFile {
@@ -59,7 +67,8 @@ impl Window {
         if self.days == 0 || self.days > MAX_WINDOW_DAYS {
             return wrong(format!("it has 1 to {MAX_WINDOW_DAYS}"));
         }
-        match inputs.iter().find(|input| self.days > 1 && !input.contains("{day")) {
+        let is_same_each_day = |input: &&String| !input.contains("{day") && *input != LIVE;
+        match inputs.iter().find(|input| self.days > 1 && is_same_each_day(input)) {
             None => Ok(()),
             Some(input) => wrong(format!(
                 "the input `{}` holds no {{day}}, so it is the same on each of them: write {{day}} \

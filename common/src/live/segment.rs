@@ -10,7 +10,7 @@
 //! | 11 | 1 | the kind: 1 for hashes alone |
 //! | 12 | 4 | the epoch: increased by each process that writes |
 //! | 16 | 8 | the seed of the hash |
-//! | 24 | 8 | the set: the first 8 bytes of BLAKE3 of its name |
+//! | 24 | 8 | the set: the first 8 bytes of BLAKE3 of its database's number, one byte, and its name |
 //! | 32 | 8 | the node: a number that only this log has, in all its segments |
 //! | 40 | 8 | the number of the first frame |
 //! | 48 | 8 | when its writer opened the log, in milliseconds since 1970 |
@@ -55,6 +55,14 @@ pub const MAX_RECORD_BYTES: usize = 4096;
 
 const XXH3: u8 = 1;
 const HASHES: u8 = 1;
+
+/// The number of a set, from its name and its database: the first 8 bytes of BLAKE3, never 0.
+pub fn set_number(database: u8, name: &[u8]) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[database]);
+    hasher.update(name);
+    u64_at(hasher.finalize().as_bytes(), 0).max(1)
+}
 
 /// What a segment states about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bloomsday_builder::error::Error as BuilderError;
-use bloomsday_builder::{Window, source};
+use bloomsday_builder::{Window, segments, source};
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Kind;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Store;
 
 use crate::remedy::explain;
 use crate::scheduling::rules::Found;
@@ -79,13 +81,19 @@ impl Reason {
 /// # Errors
 /// The store is unreachable or refuses. Input that is not there is not an error.
 pub(super) async fn check_input(
+    store: &Store,
+    filter: &FilterName,
     inputs: &[String],
     marker: Option<&str>,
     settle: Duration,
     window: Window,
     day: Day,
 ) -> Result<InputState, BuilderError> {
-    match check_all(inputs, marker, settle, window, day).await {
+    let looked = match source::is_live(inputs) {
+        true => check_live(store, filter, day).await,
+        false => check_all(inputs, marker, settle, window, day).await,
+    };
+    match looked {
         Ok(looked) => Ok(looked),
         Err(error) => {
             let reason = match &error {
@@ -98,6 +106,23 @@ pub(super) async fn check_input(
             Ok(InputState { found: Found::Nothing, waits })
         }
     }
+}
+
+/// Whether all that was added to a live filter on a day is in the store. A log whose server is gone for good
+/// counts as complete when nothing changes any more.
+async fn check_live(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+) -> Result<InputState, BuilderError> {
+    let shipped = segments::check_shipped(store, filter, day).await?;
+    Ok(match shipped.lacks {
+        None => InputState { found: Found::Complete, waits: None },
+        Some(why) => InputState {
+            found: Found::Files(shipped.segments as u64),
+            waits: Some(Waits { reason: Reason::Marker, why }),
+        },
+    })
 }
 
 async fn check_all(

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
+use bloomsday_common::live::segment::set_number;
 
 /// A day in milliseconds.
 const DAY_MS: NonZeroU64 = NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
@@ -20,11 +21,7 @@ pub(crate) struct Key {
 impl Key {
     /// A number that only this key has, as far as 64 bits of BLAKE3 go. Never 0.
     pub(crate) fn number(&self) -> u64 {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&[self.database]);
-        hasher.update(&self.name);
-        let hash = hasher.finalize();
-        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")).max(1)
+        set_number(self.database, &self.name)
     }
 }
 

@@ -5,12 +5,25 @@ use super::*;
 const DAY: &str = "2026-11-19";
 const SETTLE: Duration = Duration::from_secs(300);
 
+fn nothing_live(dir: &tempfile::TempDir) -> (Store, FilterName) {
+    (Store::open(&dir.path().display().to_string()).unwrap(), "rt".parse().unwrap())
+}
+
 fn checked(dir: &tempfile::TempDir, inputs: &[&str], marker: Option<&str>) -> InputState {
     let root = dir.path().display().to_string();
     let inputs: Vec<String> = inputs.iter().map(|input| format!("{root}/{input}")).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (store, filter) = nothing_live(dir);
     runtime
-        .block_on(check_input(&inputs, marker, SETTLE, Window::default(), DAY.parse().unwrap()))
+        .block_on(check_input(
+            &store,
+            &filter,
+            &inputs,
+            marker,
+            SETTLE,
+            Window::default(),
+            DAY.parse().unwrap(),
+        ))
         .unwrap()
 }
 
@@ -171,7 +184,18 @@ fn the_other_days_of_a_window_must_be_there_unless_they_may_be_missing() {
     let check = |may_lack_days| {
         let window = Window { days: 3, may_lack_days };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(check_input(&inputs, None, SETTLE, window, DAY.parse().unwrap())).unwrap()
+        let (store, filter) = nothing_live(&dir);
+        runtime
+            .block_on(check_input(
+                &store,
+                &filter,
+                &inputs,
+                None,
+                SETTLE,
+                window,
+                DAY.parse().unwrap(),
+            ))
+            .unwrap()
     };
     let strict = check(false);
     let waits = strict.waits.unwrap();

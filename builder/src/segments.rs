@@ -1,0 +1,291 @@
+//! Segments of live IDs as the input of a build: a day's segments in the store → distinct hashes. There are no
+//! raw IDs in them, so none is sampled.
+//!
+//! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions are few and
+//! stay in memory; what was seen goes to a temporary file until all deletions are known.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::sync::Arc;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::hash::IdHash;
+use bloomsday_common::key::{FilterName, SegmentKey};
+use bloomsday_common::live::segment::{Frames, Op, set_number};
+use bloomsday_common::store::Store;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::error::Error;
+use crate::job::{Job, Progress};
+use crate::partition::{PartitionWriter, Partitions};
+use crate::report::Report;
+use crate::scan;
+
+/// The most segments of a build: those of 46 days with one each second.
+pub const MAX_SEGMENTS: usize = 4_000_000;
+/// The most deleted IDs of a build: they are kept in memory, 48 bytes each.
+pub const MAX_FORGOTTEN: usize = 16_000_000;
+/// How many segments are fetched at the same time.
+const FETCHES_AT_ONCE: usize = 16;
+/// The most days without segments that an error names.
+const MAX_NAMED_DAYS: usize = 20;
+
+/// Whether all that was added on a day is in the store.
+///
+/// Cost: a listing, and a read for each log of the filter.
+///
+/// # Errors
+/// [`Error::NoSegments`]; the store's.
+pub async fn check_shipped(store: &Store, filter: &FilterName, day: Day) -> Result<Shipped, Error> {
+    let found = store.segments(filter, day).await?;
+    if found.is_empty() {
+        return Err(Error::NoSegments { filter: filter.to_string(), day });
+    }
+    let keys: Vec<SegmentKey> = found.into_iter().map(|(key, _)| key).collect();
+    let late = late_logs(store, filter, day, &keys).await?.into_iter().next();
+    Ok(Shipped { segments: keys.len(), lacks: late })
+}
+
+/// How much of a day is in the store.
+#[derive(Clone, Debug)]
+pub struct Shipped {
+    /// The number of segments.
+    pub segments: usize,
+    /// Which log is not there up to the day's end, if there is one.
+    pub lacks: Option<String>,
+}
+
+/// Reads the segments of a job's days, and writes what they add to `partitions`.
+pub(crate) async fn gather<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    partitions: &Arc<Partitions<H>>,
+    report: &mut Report,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(), Error> {
+    check(job)?;
+    let keys = list(job, store, report).await?;
+    let late = late_logs(store, &job.filter, job.day, &keys).await?;
+    late.into_iter().for_each(|log| report.warn(log));
+    let mut read = Reading::begin(job)?;
+    let mut done = scan::Progress::default();
+    let fetching = futures::stream::iter(
+        keys.iter().map(|key| async move { Ok::<_, Error>((key, store.segment(key).await?)) }),
+    );
+    let mut fetching = fetching.buffered(FETCHES_AT_ONCE);
+    while let Some((key, bytes)) = fetching.try_next().await? {
+        read.take(key, &bytes)?;
+        (done.rows_done, done.bytes_done) = (read.rows, done.bytes_done + bytes.len() as u64);
+        progress(Progress::Scan(done));
+    }
+    report.rows = read.rows;
+    read.finish(PartitionWriter::new(partitions.clone()))
+}
+
+/// Refuses a job that segments cannot be the input of.
+fn check(job: &Job) -> Result<(), Error> {
+    let wrong = |why: &str| Err(Error::LiveInput { why: why.to_owned() });
+    if job.inputs.len() > 1 {
+        return wrong("they are the only input of a build: name no other");
+    }
+    if job.layout != Layout::Blocked {
+        return wrong("they contain the hashes of the layout `blocked`: build with that layout");
+    }
+    Ok(())
+}
+
+/// The segments of all days of the window, oldest day first.
+async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<SegmentKey>, Error> {
+    let mut days: Vec<Day> = job.window.days_up_to(job.day).collect();
+    days.reverse();
+    let (mut keys, mut missing) = (Vec::new(), Vec::new());
+    for day in days {
+        let found = store.segments(&job.filter, day).await?;
+        if found.is_empty() {
+            missing.push(day);
+        }
+        report.input_bytes += found.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        keys.extend(found.into_iter().map(|(key, _)| key));
+        if keys.len() > MAX_SEGMENTS {
+            return Err(Error::TooMany {
+                name: job.filter.to_string(),
+                what: "segments",
+                got: keys.len() as u64,
+                limit: MAX_SEGMENTS as u64,
+                remedy: "build fewer days",
+            });
+        }
+    }
+    if missing.contains(&job.day) {
+        return Err(Error::NoSegments { filter: job.filter.to_string(), day: job.day });
+    }
+    if !missing.is_empty() && !job.window.may_lack_days {
+        let days: Vec<String> = missing.iter().take(MAX_NAMED_DAYS).map(Day::to_string).collect();
+        let (day, of, missing) = (job.day, job.window.days, missing.len());
+        return Err(Error::NoDays { day, of, missing, days: days.join(", ") });
+    }
+    report.segments = keys.len() as u64;
+    report.window_missing = missing;
+    Ok(keys)
+}
+
+/// The logs with segments of the day that are not in the store up to the day's end, as sentences.
+async fn late_logs(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    keys: &[SegmentKey],
+) -> Result<Vec<String>, Error> {
+    let heads = store.heads(filter).await?.into_iter();
+    let late = heads.filter(|(node, head)| {
+        head.through < day.end() && keys.iter().any(|key| key.day == day && key.node == *node)
+    });
+    Ok(late
+        .map(|(node, head)| {
+            format!(
+                "the log {node:016x} of {} is in the store up to {:.0}: what was added to it after that, and \
+                 before the end of {day}, is not in a filter that is built now",
+                head.server, head.through
+            )
+        })
+        .collect())
+}
+
+/// The place of a change in the order of all logs.
+type Place = (u64, u64, u32, u64);
+
+/// What the segments say, while they are read.
+struct Reading {
+    set: u64,
+    /// What was seen: for each frame its place, the number of its hashes, and these.
+    seen: BufWriter<File>,
+    frames: u64,
+    rows: u64,
+    /// The sum of all hashes in the temporary file.
+    sum: u64,
+    /// The last deletion of each hash that was ever deleted.
+    forgotten: HashMap<u64, Place>,
+    folder: String,
+}
+
+impl Reading {
+    fn begin(job: &Job) -> Result<Reading, Error> {
+        let folder = job.spill_folder.display().to_string();
+        let file = tempfile::tempfile_in(&job.spill_folder).map_err(|e| {
+            Error::spill(io::Error::new(e.kind(), format!("no temporary file in {folder}: {e}")))
+        })?;
+        Ok(Reading {
+            set: set_number(0, job.filter.as_str().as_bytes()),
+            seen: BufWriter::with_capacity(1 << 20, file),
+            frames: 0,
+            rows: 0,
+            sum: 0,
+            forgotten: HashMap::new(),
+            folder,
+        })
+    }
+
+    /// Reads one segment.
+    fn take(&mut self, key: &SegmentKey, bytes: &Bytes) -> Result<(), Error> {
+        let corrupt = |why: String| Error::Segment { key: key.to_string(), why };
+        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| corrupt(bad.to_string()))?;
+        let named = (header.node, header.epoch, header.first_seq);
+        if header.set != self.set || named != (key.node, key.epoch, key.first_seq) {
+            return Err(corrupt("its header does not say what its name says".into()));
+        }
+        for frame in frames.map_while(Result::ok) {
+            if Day::at_unix_ms(frame.ms) != key.day {
+                return Err(corrupt("it has a change of another day".into()));
+            }
+            let place = (frame.ms, header.node, header.epoch, frame.seq);
+            match frame.op {
+                Op::Seen => self.see(place, frame.hashes()).map_err(|e| self.named(e))?,
+                Op::Forget => {
+                    for hash in frame.hashes() {
+                        let last = self.forgotten.entry(hash).or_insert(place);
+                        *last = place.max(*last);
+                    }
+                    if self.forgotten.len() > MAX_FORGOTTEN {
+                        return Err(Error::TooMany {
+                            name: key.filter.to_string(),
+                            what: "deleted IDs",
+                            got: self.forgotten.len() as u64,
+                            limit: MAX_FORGOTTEN as u64,
+                            remedy: "build fewer days",
+                        });
+                    }
+                }
+                Op::Reserve | Op::Drop | Op::Expire => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, place: Place, hashes: impl ExactSizeIterator<Item = u64>) -> io::Result<()> {
+        let (ms, node, epoch, seq) = place;
+        for number in [ms, node, u64::from(epoch), seq, hashes.len() as u64] {
+            self.seen.write_all(&number.to_le_bytes())?;
+        }
+        self.frames += 1;
+        self.rows += hashes.len() as u64;
+        for hash in hashes {
+            self.sum = self.sum.wrapping_add(hash);
+            self.seen.write_all(&hash.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was seen and not deleted after that.
+    fn finish<H: IdHash>(
+        self,
+        writer: PartitionWriter<H, Arc<Partitions<H>>>,
+    ) -> Result<(), Error> {
+        let (sum, folder) = (self.sum, self.folder.clone());
+        let failed = |e: io::Error| spilled(&folder, e);
+        if self.write_to(writer).map_err(failed)? != sum {
+            let (written, read) =
+                ("that the segments contain", "that were kept in a temporary file");
+            return Err(Error::Changed { written, read });
+        }
+        Ok(())
+    }
+
+    fn write_to<H: IdHash>(
+        self,
+        mut writer: PartitionWriter<H, Arc<Partitions<H>>>,
+    ) -> io::Result<u64> {
+        let mut file = self.seen.into_inner()?;
+        file.rewind()?;
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let mut number = || {
+            let mut bytes = [0; 8];
+            file.read_exact(&mut bytes).map(|()| u64::from_le_bytes(bytes))
+        };
+        let mut sum = 0_u64;
+        for _ in 0..self.frames {
+            let (ms, node, epoch, seq) = (number()?, number()?, number()?, number()?);
+            let place = (ms, node, epoch as u32, seq);
+            for _ in 0..number()? {
+                let hash = number()?;
+                sum = sum.wrapping_add(hash);
+                if self.forgotten.get(&hash).is_none_or(|last| *last < place) {
+                    // Only the layout `blocked` comes here, whose hash is these 64 bits.
+                    writer.push(bytemuck::cast::<u64, H>(hash));
+                }
+            }
+        }
+        writer.finish()?;
+        Ok(sum)
+    }
+
+    fn named(&self, e: io::Error) -> Error {
+        spilled(&self.folder, e)
+    }
+}
+
+fn spilled(folder: &str, e: io::Error) -> Error {
+    Error::spill(io::Error::new(e.kind(), format!("the temporary file in {folder}: {e}")))
+}
