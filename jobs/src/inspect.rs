@@ -89,14 +89,19 @@ pub(crate) async fn open(
 ) -> Result<(BlobKey, Header, Filter), Error> {
     let path = Path::new(text);
     if path.is_file() {
-        let memory = read(path)?;
-        let key = blob::key_of(&memory, text)?;
-        let (header, filter) = blob::open(RawBlob::of(memory), &key)?;
-        return Ok((key, header, filter));
+        return open_file(path);
     }
     let store = settings.open_store()?;
     let key = key(text, store.roots())?;
     let (header, filter) = store.open_blob(&key).await?;
+    Ok((key, header, filter))
+}
+
+/// Opens a local file, after every check.
+pub(crate) fn open_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
+    let memory = read(path)?;
+    let key = blob::key_of(&memory, &path.display().to_string())?;
+    let (header, filter) = blob::open(RawBlob::of(memory), &key)?;
     Ok((key, header, filter))
 }
 

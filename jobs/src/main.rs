@@ -12,6 +12,7 @@ mod config_check;
 mod defaults;
 mod demo;
 mod error;
+mod follow;
 
 mod health;
 mod history;
@@ -33,6 +34,7 @@ mod schedule;
 mod scheduling;
 mod serve;
 mod status;
+mod target;
 mod trace;
 
 use std::fmt;
@@ -103,6 +105,8 @@ enum Job {
     Inspect(inspect::Inspect),
     /// Look up IDs, as a server does.
     Query(query::Query),
+    /// Keep a file equal to the blob that a server would load.
+    Follow(follow::Follow),
     /// Show which of the last days contain an ID, and how likely a false positive is.
     #[command(alias = "why")]
     Trace(trace::Trace),
@@ -163,6 +167,7 @@ fn main() -> ExitCode {
                 Job::History(job) => job.run(&settings, &output).await,
                 Job::Inspect(job) => job.run(&settings, &output).await,
                 Job::Query(job) => job.run(&settings, &output).await,
+                Job::Follow(job) => job.run(&settings, &output).await,
                 Job::Trace(job) => job.run(&settings, &output).await,
                 Job::Schedule(job) => job.run(&settings, &output).await,
                 Job::Repoint(job) => job.run(&settings, &output).await,

@@ -5,18 +5,15 @@ use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
-use bloomsday_common::day::Day;
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::protocol::days_to_follow;
-use bloomsday_common::store::{Following, Store};
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
 use crate::output::Output;
+use crate::target::target;
 
 /// How many IDs from stdin are looked up at once.
 const BATCH: usize = 4096;
@@ -38,7 +35,8 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        let filter = followed(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
+        let target = target(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
+        let (_, filter) = store.open_blob(&target.blob).await?;
         let mut out = BufWriter::new(io::stdout().lock());
         let system = |source| Error::System { doing: "read IDs or write results".into(), source };
         if self.ids.is_empty() {
@@ -57,23 +55,6 @@ impl Query {
         let hits = look_up(&filter, &ids, output, &mut out).map_err(system)?;
         let is_miss = ids.len() == 1 && hits == 0;
         Ok(if is_miss { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
-    }
-}
-
-/// Loads the filter that a server which starts now would load.
-async fn followed(store: &Store, filter: &FilterName, max_age_days: u32) -> Result<Filter, Error> {
-    let now = Timestamp::now();
-    let days = days_to_follow(Day::of(now), None, max_age_days);
-    match store.follow(filter, &days, now).await? {
-        Following::Blob(followed) => Ok(store.open_blob(&followed.blob).await?.1),
-        Following::Keep(error) => Err(error.into()),
-        Following::NotFound(days) => {
-            let oldest = days.last().map_or(String::new(), Day::to_string);
-            Err(Error::NotFound(format!(
-                "`{filter}` has no pointer since {oldest} in {}: build a day, or see `bloomsday status`",
-                store.name()
-            )))
-        }
     }
 }
 

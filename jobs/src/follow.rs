@@ -1,0 +1,140 @@
+//! `bloomsday follow`: keeps a local file equal to the blob that a server would load, for programs
+//! that open the file themselves.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bloomsday_common::atomic_file;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::hash::mix64;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Store;
+use bloomsday_server::Config;
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{Settings, poll_interval};
+use crate::error::Error;
+use crate::inspect;
+use crate::output::{Output, mebibytes};
+use crate::target::target;
+
+/// Keep a file equal to the blob that a server would load: the pin's, else the newest pointer's.
+///
+/// Polls the pointers, verifies a new blob completely, and replaces the file by a rename: a program
+/// that has the old file open keeps it. A rollback is followed, too. While the store fails the file
+/// stays as it is, and a warning says why. SIGTERM ends it with 0.
+///
+/// Example: bloomsday follow rt --to /var/lib/bloomsday/rt.bloom --store s3://ads-filters/prod
+#[derive(Args)]
+pub(crate) struct Follow {
+    /// The filter.
+    filter: FilterName,
+    /// The file to write. Its folder must exist.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Fetch it once and end; a failure is then an error.
+    #[arg(long)]
+    once: bool,
+    /// Time between two polls, up to a tenth longer or shorter [default: 10m].
+    #[arg(long, value_name = "TIME", value_parser = poll_interval)]
+    poll_interval: Option<Duration>,
+}
+
+impl Follow {
+    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        let store = settings.open_store()?;
+        check_place(&self.to)?;
+        let max_age_days = settings.max_age_days(&self.filter);
+        if self.once {
+            self.round(&store, max_age_days, output).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let interval = self.poll_interval.or(settings.file().poll_interval);
+        let interval = interval.unwrap_or(Config::new("", Vec::new()).poll_interval);
+        let listen = |kind| {
+            let doing = "listen for signals".to_owned();
+            signal(kind).map_err(|source| Error::System { doing, source })
+        };
+        let (mut terminate, mut interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let mut last_failure = None;
+        loop {
+            let round = async {
+                let failure = self.round(&store, max_age_days, output).await.err();
+                let failure = failure.map(|error| error.to_string());
+                match &failure {
+                    Some(why) if failure != last_failure => {
+                        tracing::warn!("{} stays as it is: {why}", self.to.display());
+                    }
+                    None if last_failure.is_some() => tracing::info!("the store answers again"),
+                    _ => {}
+                }
+                last_failure = failure;
+                tokio::time::sleep(spread(interval)).await;
+            };
+            tokio::select! {
+                () = round => {}
+                _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
+                _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+            }
+        }
+    }
+
+    /// Replaces the file if the store names another blob than the one in it.
+    async fn round(&self, store: &Store, max_age_days: u32, output: &Output) -> Result<(), Error> {
+        let target = target(store, &self.filter, max_age_days).await?;
+        // Read each time: another program may have changed the file, and a damaged one is replaced.
+        if sound_digest(&self.to) == Some(target.blob.digest) {
+            return Ok(());
+        }
+        let (header, filter) = store.open_blob(&target.blob).await?;
+        let bytes = filter.memory();
+        let (path, n_bytes) = (self.to.clone(), bytes.len() as u64);
+        let written = tokio::task::block_in_place(|| atomic_file::write(&path, bytes, |_| {}));
+        written.map_err(|source| {
+            let doing = format!("write {} (is there space, and the right to?)", path.display());
+            Error::System { doing, source }
+        })?;
+        let (blob, path) = (target.blob.to_string(), path.display().to_string());
+        let report = json!({
+            "filter": self.filter,
+            "day": header.day,
+            "blob": blob,
+            "digest": target.blob.digest,
+            "bytes": n_bytes,
+            "file": path,
+        });
+        output.show(&report, || format!("{path} is {blob} now, {}\n", mebibytes(n_bytes)));
+        Ok(())
+    }
+}
+
+/// The digest of the file if it is a sound blob.
+fn sound_digest(path: &Path) -> Option<Digest> {
+    let sound = || inspect::open_file(path).map(|(key, _, _)| key.digest).ok();
+    tokio::task::block_in_place(sound)
+}
+
+/// Whether a file can be written there: an error before the first blob is fetched.
+fn check_place(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if !folder.unwrap_or(Path::new(".")).is_dir() {
+        let why = format!("there is no folder for {}: create it", path.display());
+        return Err(Error::NotFound(why));
+    }
+    if path.is_dir() {
+        let why = format!("--to names a folder, {}: name a file in it", path.display());
+        return Err(Error::Usage(why));
+    }
+    Ok(())
+}
+
+/// The interval, up to a tenth longer or shorter, so that a fleet does not poll at one moment.
+fn spread(interval: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let random = mix64(now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32);
+    interval.mul_f64(0.9 + 0.2 * (random as f64 / u64::MAX as f64))
+}
