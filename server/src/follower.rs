@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
+#[cfg(feature = "live")]
+use bloomsday_common::digest::Digest;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
@@ -63,6 +65,9 @@ pub(crate) struct Follower {
     not_cached: Option<String>,
     /// The running write to the cache.
     writing: Option<JoinHandle<Result<(), NotCached>>>,
+    /// The filter that live IDs were compared with.
+    #[cfg(feature = "live")]
+    absorbed: Option<Digest>,
 }
 
 /// A failed write to the cache: the filter, and the error.
@@ -106,6 +111,8 @@ impl Follower {
             uncached: None,
             not_cached: None,
             writing: None,
+            #[cfg(feature = "live")]
+            absorbed: None,
         }
     }
 
@@ -444,6 +451,9 @@ impl Follower {
         let bytes = generation.bytes;
         self.uncached = Some(generation.clone());
         crash_point("swapping");
+        // Before the swap, so that no ID that was added is a miss in between. Other filters' polls wait for it.
+        #[cfg(feature = "live")]
+        self.served.bring_back(&generation);
         let before = self.served.swap(generation);
         self.served.set_poll_status(poll_status.clone());
         self.readiness.update();
@@ -454,6 +464,20 @@ impl Follower {
             tracing::warn!(%filter, "the next filter of this size would be refused: {why}");
         }
         self.retired.extend(before);
+    }
+
+    /// Compares the live IDs with a filter that has gone live.
+    #[cfg(feature = "live")]
+    pub(crate) async fn absorb(&mut self) {
+        let Some(live) = self.served.published().filter(|_| self.served.is_live()) else { return };
+        if self.absorbed == Some(live.key.digest) {
+            return;
+        }
+        self.absorbed = Some(live.key.digest);
+        let served = self.served.clone();
+        let absorbing = tokio::task::spawn_blocking(move || served.absorb(&live));
+        // After a panic they are compared with the next filter.
+        let _ = absorbing.await;
     }
 
     /// Writes the live filter to the cache, in a task of its own: a slow disk delays no round, and

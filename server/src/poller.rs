@@ -254,6 +254,8 @@ impl PollLoop {
             let flags = ReloadFlags { requested: !waiting.is_empty(), force };
             let reloaded = self.follower.round(&self.loader, flags, first).await;
             first = false;
+            #[cfg(feature = "live")]
+            self.follower.absorb().await;
             for Waiter { reply, .. } in waiting.drain(..) {
                 // The caller may be gone.
                 let _ = reply.send(reloaded.clone());

@@ -6,8 +6,10 @@
 //! | [`entry`] | a hash and the step in which it was seen, as one 64-bit word |
 //! | [`segment`] | the append-only log: bytes to frames and back |
 //! | [`shipment`] | frames of a log → the segments in the store |
+//! | [`absorb`] | what a day's filter does to a live ID |
 //! | [`head`] | how much of a log is in the store |
 
+pub mod absorb;
 pub mod entry;
 pub mod head;
 pub mod segment;

@@ -247,6 +247,27 @@ impl ServedFilter {
         let _ = self.live.set(set);
     }
 
+    /// Brings live IDs back that this filter, which goes live next, lacks.
+    #[cfg(feature = "live")]
+    pub(crate) fn bring_back(&self, next: &Generation) {
+        if let Some(live) = self.live.get() {
+            live.bring_back(self.now_ms(), day_filter(next));
+        }
+    }
+
+    /// Drops live IDs that this filter, which is live, has.
+    #[cfg(feature = "live")]
+    pub(crate) fn absorb(&self, live: &Generation) {
+        if let Some(set) = self.live.get() {
+            set.absorb(self.now_ms(), day_filter(live));
+        }
+    }
+
+    #[cfg(feature = "live")]
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.get().is_some()
+    }
+
     #[cfg(feature = "live")]
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0)
@@ -255,6 +276,12 @@ impl ServedFilter {
     pub(crate) fn sample(&self) -> Option<&Sample> {
         self.sample.as_ref()
     }
+}
+
+#[cfg(feature = "live")]
+fn day_filter(generation: &Generation) -> crate::live::DayFilter<'_> {
+    let Generation { key, header, filter, .. } = generation;
+    crate::live::DayFilter { digest: key.digest, header, filter }
 }
 
 /// Apart, so that a lookup in a filter without live IDs is as short as it was.

@@ -46,7 +46,7 @@ pub use self::ack::Ack;
 use self::budget::Budget;
 use self::log::{Identity, Log, sync_folder};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options};
-pub(crate) use self::set::{Below, LiveSet, Refusal, Ticket};
+pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
 pub(crate) use self::ship::Shipper;
 pub use self::status::LiveStatus;
 use self::syncer::Syncer;

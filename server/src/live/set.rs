@@ -4,13 +4,18 @@
 //! An add that hears "seen" waits like the one that heard "new": otherwise it could be acknowledged
 //! for an ID whose only record was lost.
 
+mod absorb;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
 use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
 use bloomsday_common::live::segment::Op;
 
+pub(crate) use self::absorb::DayFilter;
 use super::log::Log;
 use super::options::{Key, Options};
 use super::ship_status::ShipStatus;
@@ -101,6 +106,12 @@ pub(crate) struct LiveSet {
     expires_at: AtomicU64,
     /// Whether and how its log is shipped.
     shipping: OnceLock<Arc<ShipStatus>>,
+    /// The day's filter that this set was compared with last.
+    absorbed: Mutex<Option<(Day, Digest)>>,
+    /// How many IDs that lacks and should have.
+    unconfirmed: AtomicU64,
+    /// How many adds were answered "new", and how many "seen".
+    added: [AtomicU64; 2],
 }
 
 struct State {
@@ -132,6 +143,9 @@ impl LiveSet {
             state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
             shipping: OnceLock::new(),
+            absorbed: Mutex::new(None),
+            unconfirmed: AtomicU64::new(0),
+            added: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -166,9 +180,28 @@ impl LiveSet {
             Ok(below) => below,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
+        let (mut all, mut new) = (0, 0);
+        let answer = |i, added| {
+            all += 1;
+            new += u64::from(added == Added::New);
+            answer(i, added);
+        };
+        let changed = self.add_all(now, hashes, below.as_deref(), answer);
+        self.added[0].fetch_add(new, Ordering::Relaxed);
+        self.added[1].fetch_add(all - new, Ordering::Relaxed);
+        changed
+    }
+
+    fn add_all(
+        &self,
+        now: u64,
+        hashes: &[u64],
+        below: Option<&[bool]>,
+        mut answer: impl FnMut(usize, Added),
+    ) -> (Ticket, Result<(), Refusal>) {
         self.change(now, |state| {
             let State { writer, changed, .. } = state;
-            if let Some(below) = &below {
+            if let Some(below) = below {
                 for (i, hash) in hashes.iter().enumerate() {
                     let before = self.table.seen(*hash);
                     // Also what the day's filter has: that may be a false positive of today's only.
@@ -424,11 +457,17 @@ impl LiveSet {
     }
 
     pub(crate) fn status(&self, now: u64) -> LiveStatus {
-        let Size { entries, bytes, .. } = self.size(now);
+        let Size { entries, bytes, deleted } = self.size(now);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shipping = self.shipping.get();
         LiveStatus {
             entries,
             bytes,
+            added_new: count(&self.added[0]),
+            added_seen: count(&self.added[1]),
+            deleted,
+            unconfirmed: count(&self.unconfirmed),
+            absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
             lag_seconds: shipping.map(|shipping| shipping.lag_seconds(now)),
             segments: shipping.map_or(0, |shipping| shipping.segments()),
             ship_error: shipping.and_then(|shipping| shipping.error()),

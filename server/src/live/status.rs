@@ -1,6 +1,7 @@
 //! [`LiveStatus`]: what is known of the live IDs over a filter. `/status` returns it and the metrics are made
 //! of it.
 
+use bloomsday_common::day::Day;
 use serde::Serialize;
 
 /// The live IDs over one filter, in this process.
@@ -11,6 +12,16 @@ pub struct LiveStatus {
     pub entries: u64,
     /// The bytes of their table.
     pub bytes: u64,
+    /// Adds since the start that were answered "new".
+    pub added_new: u64,
+    /// Adds since the start that were answered "seen".
+    pub added_seen: u64,
+    /// IDs that were deleted since the start.
+    pub deleted: u64,
+    /// How many IDs the day's filter lacks and should have, when it was last compared: the day's input lost them.
+    pub unconfirmed: u64,
+    /// The day of the filter that they were last compared with.
+    pub absorbed_day: Option<Day>,
     /// Seconds since everything that was changed until then has been in the store; absent when nothing is shipped.
     pub lag_seconds: Option<f64>,
     /// How many segments this process wrote to the store.

@@ -256,7 +256,7 @@ mod tests {
         close(&folder, 1, 4);
         let path = stem(&folder, 1).with_extension("seg");
         let mut bytes = fs::read(&path).unwrap();
-        bytes[HEADER_BYTES + 50] ^= 1;
+        bytes[HEADER_BYTES + 44] ^= 1;
         fs::write(&path, bytes).unwrap();
         let error = Tail::new(folder.path()).read(1, 9).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("damaged at byte 64"), "{error}");

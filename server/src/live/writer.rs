@@ -256,6 +256,29 @@ impl Writer {
         })
     }
 
+    /// Every hash of a shard that is alive, with its step.
+    pub(crate) fn entries_of(&self, shard: usize) -> Vec<(u64, u64)> {
+        let places = self.shards[shard].lines.iter().flat_map(|line| &line.0);
+        let words = places.map(|place| place.load(Ordering::Relaxed));
+        let alive = words.filter_map(|word| match Tag::of(word) {
+            tag @ Tag::Step(seen) if self.window.is_alive(tag, self.step) => {
+                let step = self.step.saturating_sub(entry::age(seen, self.step));
+                Some((entry::hash_of(shard, word), step))
+            }
+            _ => None,
+        });
+        alive.collect()
+    }
+
+    /// Removes a hash that was last seen in this step.
+    pub(crate) fn release(&mut self, hash: u64, step: u64) {
+        if let Found::At(line, place, word) = self.find(hash)
+            && Tag::of(word) == Tag::of_step(step)
+        {
+            self.replace(hash, line, place, word, FREE);
+        }
+    }
+
     /// The step in which a hash that is alive was seen.
     pub(crate) fn step_of(&self, hash: u64) -> Option<u64> {
         let Found::At(_, _, word) = self.find(hash) else { return None };

@@ -1,0 +1,169 @@
+//! Live IDs against a simple statement of what must be a hit, over days, deletions, swaps and rollbacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use bloomsday_common::blob::Origin;
+use bloomsday_common::filter::{FilterMut, Shape};
+use bloomsday_common::hash::mix64;
+use bloomsday_common::live::absorb::day_number;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::live::set::Below;
+use crate::live::{Live, LiveConfig};
+
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+/// After the day of this test's run, so that the clock of the system moves no window.
+const FIRST_DAY: u64 = 40_000;
+const IDS: u64 = 40;
+const LIVE_DAYS: u8 = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(u64),
+    Forget(u64),
+    NextDay,
+    /// The filter of so many days before today goes live, with these IDs.
+    Swap(u64, u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..IDS).prop_map(Step::Add),
+        1 => (0..IDS).prop_map(Step::Forget),
+        2 => Just(Step::NextDay),
+        3 => (0..4_u64, any::<u64>()).prop_map(|(back, ids)| Step::Swap(back, ids)),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+fn hash(id: u64) -> u64 {
+    mix64(id + 1_000)
+}
+
+/// A day's filter with some of the IDs.
+struct Made {
+    day: u64,
+    digest: Digest,
+    header: Header,
+    filter: Filter,
+}
+
+impl Made {
+    fn new(day: u64, ids: u64) -> Made {
+        let shape = Shape::for_ids(Layout::Blocked, IDS, 0.001).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        let has = |id: &u64| ids >> id & 1 == 1;
+        (0..IDS).filter(has).for_each(|id| filter.insert(Xxh3(hash(id))));
+        let header = Header {
+            filter: "rt".parse().unwrap(),
+            day: Day::at_unix_ms(day * DAY_MS),
+            shape,
+            origin: Origin::Built,
+            ids: IDS,
+            fpp_target: 0.001,
+            fpp_hits: 0,
+            fpp_lookups: 1,
+            ones: 0,
+        };
+        assert_eq!(day_number(header.day), day);
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&ids.to_le_bytes());
+        digest[8..16].copy_from_slice(&day.to_le_bytes());
+        Made { day, digest: Digest::new(digest), header, filter: filter.freeze() }
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.filter.contains_hash(Xxh3(hash(id)))
+    }
+
+    fn view(&self) -> DayFilter<'_> {
+        DayFilter { digest: self.digest, header: &self.header, filter: &self.filter }
+    }
+}
+
+#[derive(Default)]
+struct Current(Mutex<Option<Arc<Made>>>);
+
+impl Below for Current {
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
+        let made = lock(&self.0).clone();
+        for (hash, answer) in hashes.iter().zip(answers) {
+            *answer = made.as_ref().is_some_and(|made| made.filter.contains_hash(Xxh3(*hash)));
+        }
+        true
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_was_added_is_a_hit_over_days_deletions_swaps_and_rollbacks(steps in steps()) {
+        let folder = TempDir::new().unwrap();
+        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+        let current = Arc::new(Current::default());
+        let weak = Arc::downgrade(&current);
+        let set = live.declare(&"rt".parse().unwrap(), LIVE_DAYS, weak).unwrap();
+        let mut today = FIRST_DAY;
+        // The day on which each ID was last seen, and the IDs that are deleted.
+        let (mut seen, mut hidden) = (BTreeMap::<u64, u64>::new(), BTreeSet::new());
+        for step in steps {
+            let now = today * DAY_MS + 5;
+            match step {
+                Step::Add(id) => {
+                    set.add_each(now, &[hash(id)], |_, _| ()).1.unwrap();
+                    hidden.remove(&id);
+                    seen.insert(id, today);
+                }
+                Step::Forget(id) => {
+                    set.forget(now, &[hash(id)]).1.unwrap();
+                    seen.remove(&id);
+                    hidden.insert(id);
+                }
+                Step::NextDay => {
+                    today += 1;
+                    set.tick(today * DAY_MS + 5);
+                }
+                Step::Swap(back, ids) => {
+                    let next = Arc::new(Made::new(today - back, ids));
+                    let before = lock(&current.0).clone();
+                    let was_alive: Vec<u64> =
+                        (0..IDS).filter(|id| set.table.seen(hash(*id)) == Seen::Alive).collect();
+                    set.bring_back(now, next.view());
+                    *lock(&current.0) = Some(next.clone());
+                    set.absorb(now, next.view());
+                    let is_back = before.is_some_and(|before| {
+                        next.day <= before.day && next.digest != before.digest
+                    });
+                    let mut unconfirmed = 0;
+                    for (id, day) in seen.iter().filter(|(_, day)| *day + 3 >= today) {
+                        let there = set.table.seen(hash(*id));
+                        let has = *day <= next.day && next.has(*id);
+                        let must = is_back || was_alive.contains(id);
+                        prop_assert!(!has || there == Seen::Unknown, "{id} is not dropped");
+                        prop_assert!(has || !must || there == Seen::Alive, "{id} is lost");
+                        unconfirmed += u64::from(there == Seen::Alive && *day <= next.day);
+                    }
+                    prop_assert_eq!(set.status(now).unconfirmed, unconfirmed);
+                }
+            }
+            let filter = lock(&current.0).clone();
+            let day = filter.as_ref().map_or(0, |made| made.day);
+            for id in 0..IDS {
+                let mut hit = false;
+                set.each(today * DAY_MS + 5, &[hash(id)], |_, is| hit = is).unwrap();
+                let below = filter.as_ref().is_some_and(|made| made.has(id));
+                let last = seen.get(&id).filter(|last| **last + 3 >= today);
+                match last {
+                    _ if hidden.contains(&id) => prop_assert!(!hit, "{id} was deleted"),
+                    Some(last) if *last > day => prop_assert!(hit, "{id} is newer than the filter"),
+                    Some(_) => prop_assert!(hit || !below),
+                    None => prop_assert_eq!(hit, below, "{} was not added", id),
+                }
+            }
+        }
+    }
+}
