@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::estimate::{Estimate, Workload};
 use crate::defaults::FPP;
 use crate::error::Error;
-use crate::output::{Output, table, thousands};
+use crate::output::{Output, mebibytes, table, thousands};
 use crate::resources::Resources;
 
 /// Show size, probes and memory for each layout, and the time and memory that a build takes here.
@@ -27,6 +27,9 @@ pub(crate) struct Plan {
     /// How many distinct IDs: a number, or with k, m, g for thousands, millions, billions.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     ids: u64,
+    /// How many live IDs there are at a time: IDs a day × (live_days + 1), or IDs a second × (window + step).
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    live: Option<u64>,
     /// The false-positive probability to size for.
     #[arg(long, value_name = "P", default_value_t = FPP)]
     fpp: f64,
@@ -56,6 +59,7 @@ struct Row {
 impl Plan {
     pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
         let (ids, fpp, window_days) = (self.ids, self.fpp, self.window_days);
+        let live = self.live;
         // This layout supports every fpp; an impossible one is refused here, with the remedy.
         let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
         let bits = classic_bits(ids, fpp);
@@ -92,7 +96,7 @@ impl Plan {
         let report = json!({
             "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": report,
             "recommended": choice.name(), "because": why,
-            "build": estimate.as_ref().map(Estimate::json),
+            "build": estimate.as_ref().map(Estimate::json), "live": live.map(live_json),
         });
         output.show(&report, || {
             let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits per ID", "fpp"];
@@ -109,6 +113,15 @@ impl Plan {
                 page += &format!("\nblocked: {error}\n");
             }
             page += &format!("\nchoose --layout {choice}: {why}\n");
+            if let Some(ids) = live {
+                let (least, most) = live_bytes(ids);
+                let (least, most) = (mebibytes(least), mebibytes(most));
+                page += &format!(
+                    "\n{} live IDs: {least} to {most} of memory, {} of log for each {0} adds\n",
+                    thousands(ids),
+                    mebibytes(ids.saturating_mul(8))
+                );
+            }
             page + &estimate.map_or(String::new(), |estimate| estimate.page())
         });
         Ok(ExitCode::SUCCESS)
@@ -125,6 +138,18 @@ impl Plan {
             spill_folder: self.resources.spill_folder(),
         }
     }
+}
+
+/// The memory of live IDs: a table of 8 bytes for each place is at most 85 % full, and grows by a half.
+fn live_bytes(ids: u64) -> (u64, u64) {
+    const EMPTY: u64 = 16 << 10;
+    let full = ids.saturating_mul(800).div_ceil(85);
+    (full.saturating_add(EMPTY), full.saturating_mul(3).div_ceil(2).saturating_add(EMPTY))
+}
+
+fn live_json(ids: u64) -> Value {
+    let (least, most) = live_bytes(ids);
+    json!({ "ids": ids, "memory_min": least, "memory_max": most, "log_bytes": ids.saturating_mul(8) })
 }
 
 impl Row {
@@ -169,6 +194,12 @@ fn parse_count(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn live_ids_take_9_to_14_bytes_each() {
+        let (least, most) = live_bytes(24_000_000);
+        assert!(least / 24_000_000 == 9 && most / 24_000_000 == 14, "{least} {most}");
+    }
 
     #[test]
     fn counts_may_have_a_unit() {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
+use bloomsday_common::live::head::Head;
 use bloomsday_common::pointer::{HistoryEvent, Pointer};
 use bloomsday_common::protocol::{
     Followed, FollowedBy, Past, RecordState, Retention, days_to_follow,
@@ -46,6 +47,18 @@ struct FilterReport {
     pointers: Vec<PointerReport>,
     /// Which server has loaded which blob, as their heartbeats report.
     fleet: Servers,
+    /// The logs of live IDs in the store.
+    live: Vec<LiveLog>,
+}
+
+/// How much of a log of live IDs is in the store.
+#[derive(Serialize)]
+struct LiveLog {
+    node: String,
+    #[serde(flatten)]
+    head: Head,
+    /// Seconds since what was in the store was all that there was.
+    lag_seconds: i64,
 }
 
 #[derive(Serialize)]
@@ -135,7 +148,33 @@ async fn report(
         pinned_until,
         pointers,
         fleet: store.servers(filter, now).await?,
+        live: live_logs(&store.heads(filter).await?, now),
     })
+}
+
+/// The logs of live IDs, the newest first.
+fn live_logs(heads: &[(u64, Head)], now: Timestamp) -> Vec<LiveLog> {
+    let log = |(node, head): &(u64, Head)| LiveLog {
+        node: format!("{node:016x}"),
+        lag_seconds: now.as_second() - head.through.as_second(),
+        head: head.clone(),
+    };
+    let mut logs: Vec<LiveLog> = heads.iter().map(log).collect();
+    logs.sort_by_key(|log| log.lag_seconds);
+    logs
+}
+
+fn describe_live(logs: &[LiveLog]) -> String {
+    let row = |log: &LiveLog| {
+        let LiveLog { node, head, lag_seconds } = log;
+        let (through, seq) = (format!("{:.0}", head.through), thousands(head.seq));
+        vec![node.clone(), head.server.clone(), through, format!("{lag_seconds} s ago"), seq]
+    };
+    let rows: Vec<Vec<String>> = logs.iter().take(MAX_LISTED).map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    "\n".to_owned() + &table(&["live log", "server", "in the store up to", "", "frames"], &rows)
 }
 
 /// Takes the number of IDs from the history: a person who edits the blob of a pointer may leave the
@@ -162,7 +201,8 @@ fn describe(report: &FilterReport) -> String {
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
     let head = ["pointer", "blob of", "digest", "IDs", "written", "by", "note"];
-    pairs(&rows) + &describe_fleet(report) + "\n" + &table(&head, &pointers)
+    let (fleet, live) = (describe_fleet(report), describe_live(&report.live));
+    pairs(&rows) + &fleet + "\n" + &table(&head, &pointers) + &live
 }
 
 /// How many servers have loaded the blob to follow, and which lag.

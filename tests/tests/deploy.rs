@@ -67,7 +67,7 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
     std::fs::write(folder.join(format!("in/dt={}/_SUCCESS", today().minus(1))), b"").unwrap();
     let config = format!(
         "[filters.rt]\ninput = \"{}/in/dt={{day}}\"\ncolumn = \"device_id\"\n\
-         schedule = \"0 0 * * *\"\ncatch_up_days = 0\n",
+         schedule = \"0 0 * * *\"\ncatch_up_days = 0\nlive = \"decide\"\n",
         folder.display()
     );
     std::fs::write(folder.join("bloomsday.toml"), config).unwrap();
@@ -75,7 +75,8 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
     let config = folder.join("bloomsday.toml").display().to_string();
     let words = ["schedule", "--once", "--config", &config, "--metrics-file", &file];
     backend.bloomsday(&words).run().expect(0);
-    let daemon = Daemon::ready(&backend, &[]);
+    let data = folder.join("data").display().to_string();
+    let daemon = Daemon::ready(&backend, &["--config", &config, "--data-dir", &data]);
     let there =
         metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
     for file in ["deploy/prometheus/rules.yml", "deploy/grafana/bloomsday.json"] {

@@ -76,6 +76,13 @@ fn a_day_takes_over_what_it_has_and_a_rollback_brings_it_back_without_a_miss_in_
         assert!((85..=100).contains(&entries), "{entries} stay");
         assert!((88..=105).contains(&unconfirmed), "{unconfirmed} are unconfirmed");
         assert_eq!(daemon.status()["live"]["absorbed_day"], today().to_string());
+        let metric = |name: &str| daemon.metric(&format!("bloomsday_live_{name}"));
+        assert_eq!(metric("unconfirmed{filter=\"rt\"}"), unconfirmed);
+        assert_eq!(metric("confirmed{filter=\"rt\"}"), 999 - entries);
+        assert_eq!(metric("entries{filter=\"rt\"}"), entries);
+        assert_eq!(metric("adds_total{filter=\"rt\",result=\"new\"}"), 1_000);
+        assert_eq!(metric("deleted_total{filter=\"rt\"}"), 1);
+        assert!(metric("memory_bytes{filter=\"rt\"}") > 16_000);
 
         let back = |words: &[&str]| {
             backend.bloomsday(words).run().expect(0);
@@ -88,8 +95,8 @@ fn a_day_takes_over_what_it_has_and_a_rollback_brings_it_back_without_a_miss_in_
 
         let blobs = std::path::Path::new(&backend.store).join("rt/blobs");
         let names = std::fs::read_dir(blobs).unwrap().map(|entry| entry.unwrap().file_name());
-        let names = names.map(|name| name.into_string().unwrap());
-        let blob = names.filter(|name| name.starts_with(&day)).next().unwrap();
+        let mut names = names.map(|name| name.into_string().unwrap());
+        let blob = names.find(|name| name.starts_with(&day)).unwrap();
         back(&["repoint", "rt", &day, "--to", &format!("rt/blobs/{blob}"), "--reason", "a test"]);
         assert_eq!(live(&daemon, "entries"), entries, "forward again");
         back(&["pin", "rt", "--to", &yesterday, "--until", "1h", "--reason", "a test"]);

@@ -123,6 +123,10 @@ fn what_is_added_is_in_the_store_within_seconds_and_the_lag_says_so() {
     let day = Path::new(&backend.store).join(format!("rt/live/{}", today()));
     assert!(!files(&day).is_empty(), "segments are in the folder of their day");
     until("the head covers all frames", || head(&backend).filter(|head| head.seq >= 2));
+    let reported = backend.bloomsday(&["status", "rt"]).run().expect(0).json();
+    assert!(reported["live"][0]["lag_seconds"].as_i64().unwrap() < 60, "{reported}");
+    let metrics = daemon.get("/metrics").body;
+    assert!(metrics.contains("bloomsday_live_lag_seconds{filter=\"rt\"}"), "{metrics}");
     daemon.until("the status knows of no lag", |daemon| {
         daemon.status()["live"]["lag_seconds"].as_f64().is_some_and(|lag| lag < 5.0)
     });

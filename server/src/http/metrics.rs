@@ -148,9 +148,60 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
             lookups.with_label_values(&[filter, result]).inc_by(count);
         }
     }
+    #[cfg(feature = "live")]
+    live(&registry, filters)?;
     let mut page = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut page)?;
     Ok(page)
+}
+
+/// The metrics of live IDs.
+#[cfg(feature = "live")]
+fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()> {
+    let per_filter = &["filter"];
+    let gauge = |name: &str, help: &str| gauge(registry, name, help, per_filter);
+    let entries = gauge("bloomsday_live_entries", "Live IDs that are hits by themselves.")?;
+    let bytes = gauge("bloomsday_live_memory_bytes", "Memory of the live IDs.")?;
+    let confirmed = gauge(
+        "bloomsday_live_confirmed",
+        "Live IDs that the day's filter had when it went live; they were dropped from memory.",
+    )?;
+    let unconfirmed = gauge(
+        "bloomsday_live_unconfirmed",
+        "Live IDs that the day's filter lacked when it went live, and should have.",
+    )?;
+    let results = &["filter", "result"];
+    let adds = counter(registry, "bloomsday_live_adds_total", "Adds of live IDs.", results)?;
+    let deleted =
+        counter(registry, "bloomsday_live_deleted_total", "Deleted live IDs.", per_filter)?;
+    let lag = float(
+        registry,
+        "bloomsday_live_lag_seconds",
+        "Seconds since everything that had been added until then was in the store.",
+        per_filter,
+    )?;
+    let segments = counter(
+        registry,
+        "bloomsday_live_segments_total",
+        "Segments of live IDs that were written to the store.",
+        per_filter,
+    )?;
+    for status in filters {
+        let (filter, Some(live)) = (status.filter.as_str(), &status.live) else { continue };
+        entries.with_label_values(&[filter]).set(live.entries as i64);
+        bytes.with_label_values(&[filter]).set(live.bytes as i64);
+        confirmed.with_label_values(&[filter]).set(live.confirmed as i64);
+        unconfirmed.with_label_values(&[filter]).set(live.unconfirmed as i64);
+        for (result, count) in [("new", live.added_new), ("seen", live.added_seen)] {
+            adds.with_label_values(&[filter, result]).inc_by(count);
+        }
+        deleted.with_label_values(&[filter]).inc_by(live.deleted);
+        segments.with_label_values(&[filter]).inc_by(live.segments);
+        if let Some(seconds) = live.lag_seconds {
+            lag.with_label_values(&[filter]).set(seconds);
+        }
+    }
+    Ok(())
 }
 
 fn gauge(

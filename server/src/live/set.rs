@@ -110,6 +110,8 @@ pub(crate) struct LiveSet {
     absorbed: Mutex<Option<(Day, Digest)>>,
     /// How many IDs that lacks and should have.
     unconfirmed: AtomicU64,
+    /// How many it has.
+    confirmed: AtomicU64,
     /// How many adds were answered "new", and how many "seen".
     added: [AtomicU64; 2],
 }
@@ -145,6 +147,7 @@ impl LiveSet {
             shipping: OnceLock::new(),
             absorbed: Mutex::new(None),
             unconfirmed: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
             added: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
@@ -466,6 +469,7 @@ impl LiveSet {
             added_new: count(&self.added[0]),
             added_seen: count(&self.added[1]),
             deleted,
+            confirmed: count(&self.confirmed),
             unconfirmed: count(&self.unconfirmed),
             absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
             lag_seconds: shipping.map(|shipping| shipping.lag_seconds(now)),

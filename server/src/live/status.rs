@@ -18,6 +18,8 @@ pub struct LiveStatus {
     pub added_seen: u64,
     /// IDs that were deleted since the start.
     pub deleted: u64,
+    /// How many IDs the day's filter had, when it was last compared: they were dropped from memory.
+    pub confirmed: u64,
     /// How many IDs the day's filter lacks and should have, when it was last compared: the day's input lost them.
     pub unconfirmed: u64,
     /// The day of the filter that they were last compared with.

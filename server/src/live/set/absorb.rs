@@ -118,7 +118,7 @@ impl LiveSet {
             return;
         }
         let can_return = self.log().is_some();
-        let mut unconfirmed = 0;
+        let (mut confirmed, mut unconfirmed) = (0, 0);
         for shard in 0..SHARDS {
             let entries = {
                 let mut state = lock(&self.state);
@@ -126,24 +126,29 @@ impl LiveSet {
                 state.writer.tick(now);
                 state.writer.entries_of(shard)
             };
-            let absorbs = |(hash, seen): &(u64, u64)| live.absorbs(*hash, *seen);
-            unconfirmed +=
-                entries.iter().filter(|entry| absorbs(entry) == Absorbed::Unconfirmed).count();
+            let mut dropped = Vec::new();
+            for (hash, seen) in entries {
+                match live.absorbs(hash, seen) {
+                    Absorbed::Dropped => dropped.push((hash, seen)),
+                    Absorbed::Unconfirmed => unconfirmed += 1,
+                    Absorbed::Newer => {}
+                }
+            }
+            confirmed += dropped.len() as u64;
             if !can_return {
                 continue;
             }
-            let dropped: Vec<_> =
-                entries.into_iter().filter(|entry| absorbs(entry) == Absorbed::Dropped).collect();
             let mut state = lock(&self.state);
             // One that was seen again meanwhile stays.
             dropped.iter().for_each(|(hash, seen)| state.writer.release(*hash, *seen));
         }
         *lock(&self.absorbed) = Some((live.day(), live.digest));
         // Some that the input lost are false positives of the filter.
-        let all = unconfirmed as f64 / (1.0 - live.header.fpp_measured()).max(0.5);
+        let all = f64::from(unconfirmed) / (1.0 - live.header.fpp_measured()).max(0.5);
         self.unconfirmed.store(all.round() as u64, Ordering::Relaxed);
+        self.confirmed.store(confirmed, Ordering::Relaxed);
         let (filter, day) = (String::from_utf8_lossy(&self.key.name), live.day());
-        tracing::info!(%filter, %day, unconfirmed = all.round(), "live IDs were compared with the day");
+        tracing::info!(%filter, %day, confirmed, unconfirmed = all.round(), "live IDs were compared with the day");
     }
 }
 
