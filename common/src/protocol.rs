@@ -31,7 +31,7 @@ use crate::pointer::{Pin, Pointer};
 pub use past::Past;
 pub use retention::{
     MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_expiring, is_old, may_delete,
-    pointers_to_drop,
+    pointers_to_drop, segment_days_to_drop,
 };
 
 /// What a read of a record found.

@@ -172,6 +172,14 @@ impl Settings {
         Retention { keep_days, max_age_days: self.max_age_days(name) }
     }
 
+    /// For how many days a server or a build may need the segments of live IDs.
+    pub(crate) fn segment_days(&self, name: &FilterName) -> u32 {
+        let filter = self.filter(name);
+        let live_days = filter.live_days.unwrap_or(defaults::LIVE_DAYS);
+        let built = if is_live(&filter.input) { filter.window_days.unwrap_or(1) } else { 0 };
+        live_days.max(built).saturating_add(1)
+    }
+
     /// The build of one day: what `overrides` says, else the file, else the defaults.
     ///
     /// # Errors

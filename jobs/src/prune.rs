@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::MAX_KEEP_DAYS;
@@ -18,7 +19,8 @@ use crate::output::{Output, complain, mebibytes, pairs, who};
 ///
 /// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
 /// day later, unless a pointer, its `previous` or the pin names it. A filter without any pointer
-/// keeps every blob. Safe while builds, rollbacks and another prune run.
+/// keeps every blob. Segments of live IDs are kept as long as keep_days, live_days, a window that is
+/// built from them, or a blob that is named may need their day. Safe while builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
@@ -38,6 +40,9 @@ struct PruneReport {
     filter: FilterName,
     #[serde(flatten)]
     pruned: Pruned,
+    /// The days whose segments of live IDs were deleted, and how many segments.
+    live_days: Vec<Day>,
+    segments: u64,
     /// How many heartbeats of ended servers were deleted.
     servers: usize,
     keep_days: u32,
@@ -67,7 +72,13 @@ impl Prune {
             };
             let servers = store.forget_servers(&filter, Timestamp::now(), self.dry_run).await?;
             let keep_days = retention.keep_days;
-            let report = PruneReport { filter, pruned, servers, keep_days, dry_run: self.dry_run };
+            let segment_days = settings.segment_days(&filter).max(keep_days);
+            let (live_days, segments) = store
+                .prune_segments(&filter, retention, segment_days, &who(), self.dry_run)
+                .await?;
+            let dry_run = self.dry_run;
+            let report =
+                PruneReport { filter, pruned, live_days, segments, servers, keep_days, dry_run };
             output.show(&report, || describe(&report));
         }
         refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
@@ -84,6 +95,9 @@ fn describe(report: &PruneReport) -> String {
         ("freed", mebibytes(*bytes)),
         ("servers gone", report.servers.to_string()),
     ];
+    if let (Some(first), Some(last)) = (report.live_days.first(), report.live_days.last()) {
+        rows.push(("live", format!("{} segments of {first} to {last}", report.segments)));
+    }
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));
     rows.extend(abandoned.iter().map(|name| ("killed upload", name.clone())));

@@ -15,6 +15,7 @@ use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::live::Wire;
 use bloomsday_tests::program::Run;
+use bloomsday_tests::publisher::Publisher;
 
 /// How long an event may take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -268,4 +269,46 @@ fn a_build_from_live_ids_refuses_what_it_cannot_use() {
     let other = folder.join("0000000000000001-00000001-0000000000000001.seg");
     std::fs::rename(&segment, other).unwrap();
     build(&backend, &[]).complains(&["its header does not say what its name says"]);
+}
+
+#[test]
+fn prune_deletes_segments_of_days_that_nothing_needs() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 0).users(0..2_000).publish();
+    let folder =
+        |back: u32| Path::new(&backend.store).join(format!("rt/live/{}", today().minus(back)));
+    for back in 0..30 {
+        std::fs::create_dir_all(folder(back)).unwrap();
+        for first in 1..=2 {
+            let name = format!("00000000000000aa-00000001-{first:016x}.seg");
+            std::fs::write(folder(back).join(name), b"not read").unwrap();
+        }
+    }
+    let there = || (0..30).filter(|back| !files(&folder(*back)).is_empty()).max();
+    let prune = |more: &[&str]| {
+        backend.bloomsday(&[&["prune", "rt"], more].concat()).run().expect(0).json()
+    };
+    let dry = prune(&["--dry-run"]);
+    assert_eq!((&dry["segments"], there()), (&30.into(), Some(29)));
+    // An old blob that a pointer names needs what was added since its day.
+    Publisher::days_ago(&backend, 20).users(0..2_000).publish();
+    let pruned = prune(&[]);
+    assert_eq!((&pruned["segments"], there()), (&18.into(), Some(20)));
+    let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
+    assert!(history.contains("deleting the live segments of"), "{history}");
+    // The window of a build, and live_days.
+    std::fs::remove_file(
+        Path::new(&backend.store).join(format!("rt/pointers/{}", today().minus(20))),
+    )
+    .unwrap();
+    let config = path(&backend, "live.toml");
+    for (text, kept) in [
+        ("input = \"live:\"\nwindow_days = 18\nwindow_missing = \"allow\"\n", 19),
+        ("live = \"decide\"\nlive_days = 16\n", 17),
+        ("keep_days = 2\n", 4),
+    ] {
+        std::fs::write(&config, format!("[filters.rt]\n{text}")).unwrap();
+        prune(&["--config", config.to_str().unwrap()]);
+        assert_eq!(there(), Some(kept), "{text}");
+    }
 }

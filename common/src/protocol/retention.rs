@@ -72,6 +72,23 @@ pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<D
     beyond.filter(|day| *day < oldest_kept).collect()
 }
 
+/// The days whose segments of live IDs prune deletes, of all `days` that have some: those older than
+/// `segment_days`, but never one that a server needs that goes back to a blob which a record names. That server
+/// reads what was added on the blob's day and after it.
+pub fn segment_days_to_drop(
+    days: &[Day],
+    today: Day,
+    segment_days: u32,
+    references: &References,
+) -> Vec<Day> {
+    if !references.unreadable.is_empty() || references.pointers == 0 {
+        return Vec::new();
+    }
+    let oldest_named = references.named.iter().map(|blob| blob.day).min();
+    let oldest_kept = oldest_named.into_iter().fold(today.minus(segment_days), Day::min);
+    days.iter().copied().filter(|day| *day < oldest_kept).collect()
+}
+
 /// Everything that pointers and pin name: what must not be deleted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct References {
@@ -226,6 +243,30 @@ mod tests {
         assert_eq!(verdict(16, &named), (false, false));
         let pin = Pin::parse(blob(1).to_string().as_bytes(), &blob(1).filter, &[]).unwrap();
         assert_eq!(verdict(16, &References::of(&RecordState::Found(pin), [])), (false, false));
+    }
+
+    #[test]
+    fn segments_of_a_day_that_a_named_blob_may_need_are_kept() {
+        let today = day("2026-11-21");
+        let days: Vec<Day> = (0..30).map(|back| today.minus(back)).collect();
+        let newer = BlobKey { day: day("2026-11-20"), ..blob(7) };
+        let pointer = RecordState::Found(Pointer::to(newer.clone()));
+        let of = |pin: &RecordState<Pin>, pointer| References::of(pin, [(newer.day, pointer)]);
+        let dropped = |references: &References| {
+            segment_days_to_drop(&days, today, 14, references).into_iter().max()
+        };
+        assert_eq!(dropped(&of(&RecordState::Absent, &pointer)), Some(day("2026-11-06")));
+        // A blob of the 1st, named by `previous`, or by a pin.
+        let previous = Pointer { previous: Some(blob(1)), ..Pointer::to(newer.clone()) };
+        let previous = RecordState::Found(previous);
+        assert_eq!(dropped(&of(&RecordState::Absent, &previous)), Some(day("2026-10-31")));
+        let pin = Pin::parse(blob(1).to_string().as_bytes(), &blob(1).filter, &[]).unwrap();
+        let pin = RecordState::Found(pin);
+        assert_eq!(dropped(&of(&pin, &pointer)), Some(day("2026-10-31")));
+        // Without a pointer, or with a record that cannot be read, nobody knows.
+        assert_eq!(dropped(&References::of(&RecordState::Absent, [])), None);
+        let garbage = RecordState::Unreadable("it is empty".into());
+        assert_eq!(dropped(&of(&RecordState::Absent, &garbage)), None);
     }
 
     #[test]

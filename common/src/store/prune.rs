@@ -85,6 +85,48 @@ impl Store {
         Ok(pruned)
     }
 
+    /// Deletes segments of live IDs of days that nothing needs any more: older than `segment_days`, and than every
+    /// blob that a record names. Returns those days, and the number of segments.
+    ///
+    /// Cost: a listing of each day, and a delete for each segment.
+    ///
+    /// # Errors
+    /// [`Error::OtherPointers`]; the store's: the next prune continues.
+    pub async fn prune_segments(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        segment_days: u32,
+        by: &str,
+        dry_run: bool,
+    ) -> Result<(Vec<Day>, u64), Error> {
+        let now = Timestamp::now();
+        let days = self.segment_days(filter).await?;
+        if days.is_empty() {
+            return Ok((days, 0));
+        }
+        let pointers = self.pointer_days(filter).await?;
+        let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
+        let references = self.references(filter, &dropped).await?;
+        let due = protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
+        if let (Some(first), Some(last), false) = (due.first(), due.last(), dry_run) {
+            // Recorded before it is done, as for blobs.
+            let mut act = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
+            act.reason = Some(format!("deleting the live segments of {first} to {last}"));
+            self.append_event(filter, &act).await?;
+        }
+        let mut count = 0;
+        for day in &due {
+            for (segment, _) in self.segments(filter, *day).await? {
+                if !dry_run {
+                    self.objects.delete(&segment.to_string()).await?;
+                }
+                count += 1;
+            }
+        }
+        Ok((due, count))
+    }
+
     /// What a prune at `now` would delete.
     async fn due(
         &self,
