@@ -191,6 +191,33 @@ fn kill_9_while_a_segment_is_shipped_loses_and_repeats_nothing() {
     }
 }
 
+#[test]
+fn kill_9_after_a_part_of_a_log_was_shipped_ships_the_rest() {
+    let backend = backend();
+    // A port that nobody listens on: the address that the system chooses is not printed to this test.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let resp = format!("127.0.0.1:{port}");
+    let mut words = flags(&backend);
+    *words.last_mut().unwrap() = resp.clone();
+    let fixed = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    words.splice(0..0, fixed.map(str::to_owned));
+    let mut run = KillableRun::start(backend.bloomsday(&words).into_command(), Some("shipped"));
+    let mut wire = until("it listens", || Wire::try_connect(&resp).ok());
+    let mut add = |ids: &[String]| {
+        let reply = wire.call(&format!("BF.MADD rt {}", ids.join(" ")));
+        assert!(reply.starts_with(&format!("*{}|:", ids.len())), "{reply}");
+    };
+    let (first, second) = (new_ids(100_000, 100), new_ids(200_000, 100));
+    add(&first);
+    assert!(run.paused(), "nothing is shipped: {}", run.said());
+    // In the same file of the log, and so in the segment of the same name.
+    add(&second);
+    drop(run);
+    let daemon = serve(&backend);
+    until_shipped(&backend, &[first, second].concat());
+    assert_eq!(daemon.status()["live"]["ship_error"], serde_json::Value::Null);
+}
+
 /// A store without any day, and a configuration in which `rt` takes IDs.
 fn empty(backend: Backend) -> Backend {
     if !backend.store.contains("://") {
