@@ -93,10 +93,11 @@ impl Loader {
         let mut pause = FIRST_PAUSE;
         let mut damaged_before = false;
         for attempts_left in (0..MAX_ATTEMPTS).rev() {
-            match self.load_once(followed, spare_buffer).await {
+            match self.load_once(followed, spare_buffer, damaged_before).await {
                 Ok(generation) => return Ok(generation),
                 Err(AttemptError::Memory(why)) => return Err(LoadError::Transient(why)),
-                // Bytes can change on their way; a blob that arrives damaged twice is damaged.
+                // Bytes can change on their way, and a relay may keep such bytes: once more, past
+                // caches. A blob that arrives damaged twice is damaged.
                 Err(AttemptError::Open(Error::Digest { .. }))
                     if !damaged_before && attempts_left > 0 =>
                 {
@@ -156,6 +157,7 @@ impl Loader {
         &self,
         followed: &Followed,
         spare_buffer: &mut Option<Buffer>,
+        past_caches: bool,
     ) -> Result<Generation, AttemptError> {
         let (bytes, _) = self.store.head_blob(&followed.blob).await.map_err(AttemptError::Fetch)?;
         // The store's size decides: somebody who edits a pointer by hand may leave another blob's
@@ -173,8 +175,12 @@ impl Loader {
                 |why| AttemptError::Memory(format!("{} is not loaded: {why}", followed.blob));
             self.ensure_memory(bytes, spare_buffer).map_err(no_memory)?;
         }
-        let fetching = self.store.fetch_into(&followed.blob, limit, spare_buffer.take());
-        let fetched = fetching.await.map_err(AttemptError::Fetch)?;
+        let spare_buffer = spare_buffer.take();
+        let fetched = match past_caches {
+            true => self.store.fetch_uncached(&followed.blob, limit, spare_buffer).await,
+            false => self.store.fetch_into(&followed.blob, limit, spare_buffer).await,
+        };
+        let fetched = fetched.map_err(AttemptError::Fetch)?;
         self.open(fetched, followed).map_err(AttemptError::Open)
     }
 

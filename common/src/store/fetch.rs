@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
 use super::{Store, local};
@@ -59,12 +59,38 @@ impl Store {
         limit: u64,
         reused: Option<Buffer>,
     ) -> Result<RawBlob, Error> {
+        self.fetch_from(self.objects.backend(), blob, limit, reused).await
+    }
+
+    /// As [`Store::fetch_into`], for a blob that arrived damaged: past caches on the way.
+    ///
+    /// Over plain HTTP the requests say `Cache-Control: no-cache`, so that a relay that stored damaged
+    /// bytes gets them again. Any other store has no caches, and nothing differs.
+    ///
+    /// # Errors
+    /// As [`Store::fetch_into`].
+    pub async fn fetch_uncached(
+        &self,
+        blob: &BlobKey,
+        limit: u64,
+        reused: Option<Buffer>,
+    ) -> Result<RawBlob, Error> {
+        self.fetch_from(self.objects.uncached_backend(), blob, limit, reused).await
+    }
+
+    async fn fetch_from(
+        &self,
+        backend: &dyn ObjectStore,
+        blob: &BlobKey,
+        limit: u64,
+        reused: Option<Buffer>,
+    ) -> Result<RawBlob, Error> {
         let key = blob.to_string();
         let path = self.objects.path(&key);
         if let Some(folder) = &self.folder {
             local::refuse_to_leave(folder, &key)?;
         }
-        let head = self.objects.backend().head(&path).await;
+        let head = backend.head(&path).await;
         let head = head.map_err(|e| self.objects.error("read", &key, e))?;
         let limit = limit.min(MAX_BLOB_BYTES);
         if head.size > limit {
@@ -92,15 +118,16 @@ impl Store {
             }
             // Reading it as an object fails too, with the same messages as every store.
         }
-        let (digest, ones) = self.read_ranges(&key, &path, &head, &mut memory).await?;
+        let (digest, ones) = self.read_ranges(backend, &path, &head, &key, &mut memory).await?;
         Ok(RawBlob { memory, digest, ones })
     }
 
     async fn read_ranges(
         &self,
-        key: &str,
+        backend: &dyn ObjectStore,
         path: &Path,
         head: &ObjectMeta,
+        key: &str,
         memory: &mut [u8],
     ) -> Result<(Digest, u64), Error> {
         let length = |got| Error::Length { key: key.to_owned(), expected: head.size, got };
@@ -116,8 +143,7 @@ impl Store {
                     ..GetOptions::default()
                 };
                 async move {
-                    let range =
-                        self.objects.backend().get_opts(path, options).await?.bytes().await?;
+                    let range = backend.get_opts(path, options).await?.bytes().await?;
                     // On a thread of its own: digesting takes as long as the bytes take to arrive.
                     let task = move || (sum_range(&range, start as usize, content), range);
                     let done = tokio::task::spawn_blocking(task).await;

@@ -25,6 +25,8 @@ use crate::pointer::MAX_RECORD_BYTES;
 #[derive(Clone)]
 pub(super) struct Objects {
     backend: Arc<dyn ObjectStore>,
+    /// The same past caches on the way, if requests can say so.
+    uncached: Option<Arc<dyn ObjectStore>>,
     /// Where in `backend` the store begins.
     root: Path,
     /// What messages call the store.
@@ -48,11 +50,21 @@ impl Objects {
         name: &str,
         read_only: bool,
     ) -> Objects {
-        Objects { backend, root, name: name.to_owned(), read_only }
+        Objects { backend, uncached: None, root, name: name.to_owned(), read_only }
+    }
+
+    /// With a backend whose requests go past caches on the way.
+    pub(super) fn with_uncached(self, uncached: Option<Arc<dyn ObjectStore>>) -> Objects {
+        Objects { uncached, ..self }
     }
 
     pub(super) fn backend(&self) -> &dyn ObjectStore {
         &*self.backend
+    }
+
+    /// The backend past caches, if there can be any.
+    pub(super) fn uncached_backend(&self) -> &dyn ObjectStore {
+        self.uncached.as_deref().unwrap_or(&*self.backend)
     }
 
     pub(super) fn path(&self, key: &str) -> Path {

@@ -101,7 +101,8 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
         let location = open_objects(address)?;
         let name = location.name.trim_end_matches('/');
-        let objects = Objects::new(location.objects, location.path, name, location.read_only);
+        let objects = Objects::new(location.objects, location.path, name, location.read_only)
+            .with_uncached(uncached(address)?);
         return Ok(Store::of(objects, vec![name.to_owned()]));
     };
     let display = folder.display().to_string();
@@ -161,6 +162,19 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
     let objects = remote(&scheme, &url)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
     Ok(Location { objects, path, name: location(&url), folder: None, read_only })
+}
+
+/// A client of a plain HTTP server whose requests go past caches on the way; `None` for other stores,
+/// which nobody caches.
+fn uncached(address: &str) -> Result<Option<Arc<dyn ObjectStore>>, Error> {
+    #[cfg(feature = "http-store")]
+    if let Some(url) = Url::parse(address).ok().filter(|url| url.scheme().starts_with("http"))
+        && let Ok((ObjectStoreScheme::Http, _)) = ObjectStoreScheme::parse(&url)
+    {
+        return http(&url, Some("no-cache")).map(Some);
+    }
+    let _ = address;
+    Ok(None)
 }
 
 /// The path, if the address is a path or a `file:` URL.
@@ -228,21 +242,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
         }
         #[cfg(feature = "http-store")]
-        ObjectStoreScheme::Http => {
-            // The HTTP client writes complete addresses into its traces.
-            if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
-                let why = "a user, a password or a query in an HTTP address would appear in logs: \
-                           serve the blobs without, inside a network that may read them";
-                return Err(wrong(&location(url), why));
-            }
-            let mut base = url.clone();
-            base.set_path("/");
-            // The address says http:// on purpose; by default the client accepts only https://.
-            let options = object_store::ClientOptions::new().with_allow_http(true);
-            let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
-            let store = builder.with_client_options(options).with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
-        }
+        ObjectStoreScheme::Http => http(url, None),
         other => {
             let why = format!(
                 "{other:?} is not compiled in: use a local path, or build with the feature \
@@ -251,6 +251,29 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             Err(wrong(&location(url), why))
         }
     }
+}
+
+/// A plain HTTP server. `cache_control` is a header of every request.
+#[cfg(feature = "http-store")]
+fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn ObjectStore>, Error> {
+    // The HTTP client writes complete addresses into its traces.
+    if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
+        let why = "a user, a password or a query in an HTTP address would appear in logs: \
+                   serve the blobs without, inside a network that may read them";
+        return Err(wrong(&location(url), why));
+    }
+    let mut base = url.clone();
+    base.set_path("/");
+    // The address says http:// on purpose; by default the client accepts only https://.
+    let mut options = object_store::ClientOptions::new().with_allow_http(true);
+    if let Some(value) = cache_control {
+        let mut headers = object_store::HeaderMap::new();
+        headers.insert("cache-control", object_store::HeaderValue::from_static(value));
+        options = options.with_default_headers(headers);
+    }
+    let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
+    let store = builder.with_client_options(options).with_retry(retries()).build();
+    Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
 }
 
 /// HDFS by its own protocol. Name services and Kerberos come from the Hadoop configuration that

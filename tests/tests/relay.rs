@@ -1,0 +1,203 @@
+//! The relay of `deploy/nginx`, a real nginx in front of another: blobs cross once, pointers are fresh, and damaged
+//! bytes in it cost one retry.
+
+use std::fs;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Layout;
+use bloomsday_common::store::Store;
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::blobs::TestBlob;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::today;
+use bloomsday_tests::nginx::{Logged, Nginx};
+
+/// Two parts of 8 MiB.
+const IDS: u64 = 10_000_000;
+
+/// A store behind an origin behind a relay.
+struct Scene {
+    backend: Backend,
+    origin: Nginx,
+    relay: Nginx,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let backend = Backend::local();
+        let origin = Nginx::of(backend.folder.path());
+        let relay = Nginx::relay(&origin);
+        Scene { backend, origin, relay }
+    }
+
+    fn publish(&self, day: Day, n_ids: u64) {
+        let blob = TestBlob::of(day, Layout::Blocked, 0..n_ids);
+        let store = Store::create(&self.backend.store).unwrap();
+        tokio::runtime::Runtime::new().unwrap().block_on(blob.publish(&store));
+    }
+
+    /// The store as servers behind the relay see it.
+    fn reader(&self) -> Backend {
+        let root = self.backend.folder.path();
+        let path = std::path::Path::new(&self.backend.store).strip_prefix(root).unwrap();
+        let store = self.relay.url(&path.display().to_string());
+        Backend { store, env: Vec::new(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Requests of the origin for parts of blobs.
+    fn fetched(&self) -> Vec<Logged> {
+        let all = self.origin.requests().into_iter();
+        all.filter(|logged| logged.request.contains("/blobs/")).collect()
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_blob_crosses_a_relay_once_for_all_servers() {
+    let scene = Scene::new();
+    scene.publish(today().minus(1), IDS);
+    let (reader, together) = (scene.reader(), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                together.wait();
+                let server = Daemon::ready(&reader, &[]);
+                assert_eq!(server.status()["day"], today().minus(1).to_string());
+            });
+        }
+    });
+    let (fetched, served) = (scene.fetched(), scene.relay.requests());
+    let bytes: u64 = fetched.iter().map(|logged| logged.bytes).sum();
+    assert_eq!(fetched.len(), 2, "two parts: {fetched:?}");
+    let blobs = served.iter().filter(|logged| logged.request.contains("/blobs/"));
+    let sent: u64 = blobs.map(|logged| logged.bytes).sum();
+    assert_eq!(sent, 4 * bytes, "what four servers got");
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_relay_returns_no_pointer_that_is_five_seconds_old() {
+    let scene = Scene::new();
+    let folder = scene.backend.folder.path();
+    fs::create_dir_all(folder.join("rt/pointers")).unwrap();
+    let pointer = folder.join("rt/pointers/2026-11-19");
+    let get = || {
+        let url = scene.relay.url("rt/pointers/2026-11-19");
+        let answer = ureq::get(&url).config().http_status_as_error(false).build().call().unwrap();
+        let status = answer.status().as_u16();
+        (status, answer.into_body().read_to_string().unwrap())
+    };
+    // Made, changed, deleted: also what is not there is known for a moment only.
+    assert_eq!(get().0, 404);
+    for (state, expected) in [("first", 200), ("second", 200), ("", 404)] {
+        match expected {
+            200 => fs::write(&pointer, state).unwrap(),
+            _ => fs::remove_file(&pointer).unwrap(),
+        }
+        let changed = Instant::now();
+        loop {
+            let sent = changed.elapsed();
+            let (status, body) = get();
+            if status == expected && (status == 404 || body == state) {
+                break;
+            }
+            assert!(sent < Duration::from_secs(5), "{status} {body:?} after {sent:?}");
+        }
+    }
+    // They are stored, so that a fleet that reloads at once costs little.
+    let served = scene.relay.requests().len();
+    let fetched = scene.origin.requests().len();
+    assert!(served > 10 * fetched && fetched <= 8, "{served} requests, {fetched} of the origin");
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn damaged_bytes_in_a_relay_cost_one_retry_and_are_replaced() {
+    let scene = Scene::new();
+    scene.publish(today().minus(1), IDS);
+    let reader = scene.reader();
+    drop(Daemon::ready(&reader, &[]));
+    assert_eq!(scene.fetched().len(), 2);
+    // The last byte of each stored part; pointers are stored, too, and are small.
+    let mut damaged = 0;
+    for file in scene.relay.stored() {
+        let mut bytes = fs::read(&file).unwrap();
+        if bytes.len() > 100_000 {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&file, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert_eq!(damaged, 2);
+    let server = Daemon::ready(&reader, &[]);
+    assert!(server.status()["last_error"].is_null(), "{}", server.status());
+    // The size, and two parts.
+    let fetched = scene.fetched();
+    assert_eq!(fetched.len(), 2 + 3, "{fetched:?}");
+    drop(server);
+    // The next server gets sound bytes from the relay.
+    Daemon::ready(&reader, &[]);
+    assert_eq!(scene.fetched().len(), 2 + 3);
+}
+
+/// How many polls 1,000 servers make in an interval.
+const POLLS: usize = 1_000;
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_thousand_polls_are_four_small_requests_each_and_a_relay_passes_on_few() {
+    let scene = Scene::new();
+    scene.publish(today().minus(1), 10_000);
+    let through = scene.reader();
+    let store = through.store.replace(&scene.relay.url(""), &scene.origin.url(""));
+    let direct = Backend { store, env: Vec::new(), folder: tempfile::tempdir().unwrap() };
+    for reader in [&direct, &through] {
+        let (requests, relayed) = (scene.origin.requests().len(), scene.relay.requests().len());
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let server = Daemon::ready(reader, &[]);
+                    (0..POLLS / 4).for_each(|_| assert_eq!(server.reload("").0, 200));
+                });
+            }
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        let new = |nginx: &Nginx, before: usize| {
+            let new = nginx.requests().into_iter().skip(before);
+            let new: Vec<Logged> = new.filter(|one| !one.request.contains("/blobs/")).collect();
+            (new.len(), new.iter().map(|one| one.bytes).sum::<u64>())
+        };
+        let ((at_origin, bytes), (at_relay, _)) =
+            (new(&scene.origin, requests), new(&scene.relay, relayed));
+        println!(
+            "{POLLS} polls in {seconds:.1} s: {at_origin} requests of the origin, {bytes} bytes of \
+             bodies, {at_relay} of the relay"
+        );
+        // A pin, the marker of where pointers are, today's pointer and yesterday's; only the last is
+        // there. Loads are polls, too.
+        let polls = 4 * POLLS..=4 * (POLLS + 8);
+        if at_relay == 0 {
+            assert!(polls.contains(&at_origin), "{at_origin} requests");
+            assert!(bytes < 1_000 * at_origin as u64, "{bytes} bytes");
+        } else {
+            assert!(polls.contains(&at_relay), "{at_relay} requests");
+            // Four objects, at most one request each in four seconds.
+            let most = 4.0 * (seconds / 4.0 + 2.0);
+            assert!(at_origin as f64 <= most, "{at_origin} requests, at most {most}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_relay_only_reads() {
+    let scene = Scene::new();
+    let url = scene.relay.url("rt/pointers/2026-11-19");
+    let put = ureq::put(&url).config().http_status_as_error(false).build().send("x").unwrap();
+    assert_eq!(put.status().as_u16(), 405);
+    assert!(scene.origin.requests().is_empty());
+}
