@@ -18,15 +18,15 @@ use crate::follower::{Follower, ReloadFlags};
 use crate::handle::ServedFilter;
 use crate::loader::Loader;
 use crate::memory_check::MemoryCheck;
-use crate::random::random;
+use crate::random::{part, random};
 use crate::readiness::Readiness;
 use crate::status::Reloaded;
 
 /// How many reloads of a filter may wait for its next round; they all get the result of the same
 /// one.
 const MAX_WAITING: usize = 1024;
-/// The largest change of a poll interval, up or down, so that the servers of a fleet that started
-/// at once do not poll at once for ever.
+/// The largest change of a poll interval, up or down. The first pause is anything up to the whole
+/// interval: a fleet that started at once is spread from its second poll on.
 const JITTER_PERCENT: u64 = 10;
 /// While a filter is not loaded, the time to its next poll is the time waited so far divided by
 /// this, between the retry interval and the poll interval. So a filter that is an hour late is
@@ -198,6 +198,8 @@ struct PollLoop {
     loader: Arc<Loader>,
     follower: Follower,
     requests: mpsc::Receiver<Waiter>,
+    /// Whether the pause after the first load has begun, which spreads the polls of a fleet.
+    is_spread: bool,
     /// For the jitter of polls; not for secrets.
     random: fn() -> u64,
 }
@@ -231,6 +233,7 @@ impl PollLoops {
                 loader: loader.clone(),
                 follower: Follower::new(served, filter, &config, readiness.clone()),
                 requests,
+                is_spread: false,
                 random,
             });
         }
@@ -276,14 +279,17 @@ impl PollLoop {
 
     /// The time of the next poll if no request comes. At the end of a hold there is a poll before
     /// the held filter goes live.
-    fn next_poll(&self) -> Instant {
-        let interval = if self.follower.served().is_loaded() {
-            self.poll_interval
-        } else {
+    fn next_poll(&mut self) -> Instant {
+        let random = (self.random)();
+        let pause = if !self.follower.served().is_loaded() {
             let waited = self.began.elapsed() / RETRY_FRACTION;
-            self.retry_interval.max(waited).min(self.poll_interval)
+            jittered(self.retry_interval.max(waited).min(self.poll_interval), random)
+        } else if std::mem::replace(&mut self.is_spread, true) {
+            jittered(self.poll_interval, random)
+        } else {
+            part(self.poll_interval, random)
         };
-        let next = Instant::now() + jittered(interval, (self.random)());
+        let next = Instant::now() + pause;
         self.follower.hold_ends_at().map_or(next, |end| end.min(next))
     }
 }
@@ -296,6 +302,20 @@ fn jittered(interval: Duration, random: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_polls_of_a_fleet_are_spread_over_the_whole_interval() {
+        let interval = Duration::from_secs(600);
+        let mut in_minute = [0; 10];
+        for _ in 0..10_000 {
+            let pause = part(interval, random());
+            assert!(pause < interval, "{pause:?}");
+            in_minute[pause.as_secs() as usize / 60] += 1;
+        }
+        // 1,000 each; a tenth more or less is three standard deviations.
+        assert!(in_minute.iter().all(|n| (850..1_150).contains(n)), "{in_minute:?}");
+        assert!(part(Duration::MAX / 2, u64::MAX) < Duration::MAX / 2, "no overflow");
+    }
 
     #[test]
     fn a_poll_comes_within_a_tenth_of_its_interval_and_not_always_at_once() {

@@ -35,7 +35,7 @@ pub struct Answer {
 }
 
 impl Daemon {
-    /// Starts serving `rt` from the backend's store, polling hourly, and returns when it listens.
+    /// Starts serving `rt` from the backend's store, polling daily, and returns when it listens.
     pub fn start(backend: &Backend, more: &[&str]) -> Daemon {
         Daemon::of(Daemon::command(backend, more))
     }
@@ -52,7 +52,7 @@ impl Daemon {
             words.extend(["--filter", "rt"]);
         }
         if !more.contains(&"--poll-interval") {
-            words.extend(["--poll-interval", "1h"]);
+            words.extend(["--poll-interval", "24h"]);
         }
         words.extend(more);
         backend.bloomsday(&words).into_command()

@@ -73,6 +73,29 @@ fn reloads_of_one_filter_put_off_no_other_and_no_hold() {
 }
 
 #[test]
+fn a_thousand_servers_that_start_at_once_are_spread_over_the_interval_from_the_second_poll_on() {
+    const SERVERS: u64 = 1_000;
+    play(|scene| async move {
+        let first = scene.settled().await;
+        drop(first);
+        let before = scene.store.polls_of("rt");
+        let fleet: Vec<Process> = (0..SERVERS).map(|_| scene.start()).collect();
+        sleep(Duration::from_secs(1)).await;
+        assert!(fleet.iter().all(|process| answers(process).is_some()));
+        let mut polls = scene.store.polls_of("rt");
+        // Perhaps some polled again within that second.
+        assert!((SERVERS..SERVERS + 10).contains(&(polls - before)), "{}", polls - before);
+        for minute in 0..20 {
+            sleep(Duration::from_secs(60)).await;
+            let new = scene.store.polls_of("rt") - polls;
+            polls += new;
+            // A tenth each minute, with five standard deviations.
+            assert!((52..148).contains(&new), "{new} polls in minute {minute}");
+        }
+    });
+}
+
+#[test]
 fn a_missing_filter_is_polled_for_less_and_less_often_and_found_within_a_part_of_the_time() {
     play(|scene| async move {
         let process = scene.start();
