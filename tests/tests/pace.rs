@@ -64,6 +64,26 @@ fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
 }
 
 #[test]
+fn the_reloads_of_a_fleet_can_be_spread_over_a_time() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..2_000).publish();
+    let daemon = Daemon::ready(&backend, &[]);
+    for wrong in ["60", "1h", "-1s", "601s", "s", ""] {
+        let (status, body) = daemon.reload(&format!("?within={wrong}"));
+        assert_eq!(status, 400, "{wrong}");
+        assert!(body.to_string().contains("from 0s to 600s"), "{body}");
+    }
+    Publisher::days_ago(&backend, 0).users(100..2_100).publish();
+    // Some time within ten minutes, which is not now.
+    let url = format!("{}/admin/reload?within=600s", daemon.admin);
+    let waiting = ureq::post(url).config().timeout_global(Some(Duration::from_millis(100)));
+    assert!(waiting.build().send_empty().is_err());
+    assert_eq!(daemon.status()["day"], today().minus(1).to_string());
+    assert_eq!(daemon.reload("?within=1s&filter=rt").0, 200);
+    assert_eq!(daemon.status()["day"], today().to_string());
+}
+
+#[test]
 fn a_missing_filter_is_looked_for_alone() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..2_000).publish();

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bloomsday_common::error::Kind;
 use hyper::body::Incoming;
@@ -18,6 +19,7 @@ use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
+use crate::random::{part, random};
 use crate::status::{ReloadOutcome, Reloaded};
 
 /// The secret that an admin request must have as `Authorization: Bearer …`. It is never printed.
@@ -50,6 +52,9 @@ impl fmt::Debug for Token {
 /// The headers in which browsers say which page sends a request, and why.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// The longest time over which the reloads of a fleet can be spread.
+const MAX_WITHIN: Duration = Duration::from_secs(600);
 
 /// The error for an unknown path.
 const NOT_FOUND: &str =
@@ -140,16 +145,23 @@ impl Admin {
     }
 
     async fn reload(&self, query: Option<&str>) -> Reply {
-        let [filter, force] =
-            match headers::query_values(query.unwrap_or_default(), ["filter", "force"]) {
-                Ok(values) => values,
-                Err(why) => return reply::wrong(&why),
-            };
+        let names = ["filter", "force", "within"];
+        let [filter, force, within] = match headers::query_values(query.unwrap_or_default(), names)
+        {
+            Ok(values) => values,
+            Err(why) => return reply::wrong(&why),
+        };
         let force = match force {
             None | Some("false") => false,
             Some("true") => true,
             Some(_) => return reply::wrong("force is true or false"),
         };
+        let Some(within) = within.map_or(Some(Duration::ZERO), seconds) else {
+            let most = MAX_WITHIN.as_secs();
+            return reply::wrong(&format!("within is a time from 0s to {most}s, such as 60s"));
+        };
+        // A tool that reloads a whole fleet at once would have it fetch at once.
+        tokio::time::sleep(part(within, random())).await;
         let reloaded = match (force, filter) {
             (true, name) => self.bloomsday.force_reload(name).await,
             (false, Some(name)) => self.bloomsday.reload_filter(name).await,
@@ -161,6 +173,12 @@ impl Admin {
             Err(e) => error(StatusCode::SERVICE_UNAVAILABLE, &e.to_string()),
         }
     }
+}
+
+/// A time as `60s`, up to [`MAX_WITHIN`].
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds = text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)?;
+    (seconds <= MAX_WITHIN).then_some(seconds)
 }
 
 fn unauthorized() -> Reply {
