@@ -18,10 +18,13 @@ use crate::status::FilterStatus;
 
 /// How often the status is compared with the last record.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// How often an unchanged record is written again. A record expires after an hour.
-const WRITE_INTERVAL: Duration = Duration::from_secs(900);
-/// The first pause after a write that failed; it doubles up to [`WRITE_INTERVAL`].
+/// How often an unchanged record is written again: most of what a store costs is writes. A record
+/// expires after two hours.
+const WRITE_INTERVAL: Duration = Duration::from_secs(45 * 60);
+/// The first pause after a write that failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
+/// The longest of these pauses; each is twice the one before.
+const MAX_PAUSE: Duration = Duration::from_secs(900);
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -86,7 +89,7 @@ impl Writer {
     }
 
     fn failed(&mut self) {
-        let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(WRITE_INTERVAL));
+        let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(MAX_PAUSE));
         self.pause = Some(pause);
         self.due = Instant::now() + pause;
     }

@@ -4,10 +4,11 @@
 //! The age of a record is measured by the store's clock, from the moment of its upload. So a server with a
 //! wrong clock does not look younger or older.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Store, records};
@@ -16,14 +17,17 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 
-/// A server that has not written for so long counts as gone.
-pub const EXPIRES: Duration = Duration::from_secs(3600);
+/// A server that has not written for so long counts as gone. Servers write every 45 minutes.
+pub const EXPIRES: Duration = Duration::from_secs(2 * 3600);
 /// The most servers of a filter whose records are read; the others are counted.
-pub const MAX_SERVERS: usize = 1000;
+pub const MAX_SERVERS: usize = 10_000;
 /// A longer error is cut.
 const MAX_ERROR_CHARS: usize = 300;
 /// How many records are read at the same time.
-const MAX_CONCURRENT_READS: usize = 16;
+const MAX_CONCURRENT_READS: usize = 64;
+/// A record that was this old when it was read has not changed while its time of upload stays: stores
+/// count whole seconds, and clocks differ a little.
+const SETTLED_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 /// Which blob one server uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +58,9 @@ pub struct Servers {
     pub expired: usize,
     /// How many records cannot be read.
     pub unreadable: usize,
+    /// When each record was uploaded that need not be read again while that stays.
+    #[serde(skip)]
+    settled: BTreeMap<String, Timestamp>,
 }
 
 impl Store {
@@ -81,28 +88,52 @@ impl Store {
         if is_there { Ok(()) } else { Err(Error::NoStore { path }) }
     }
 
-    /// The servers of a filter that wrote within the last hour.
+    /// The servers of a filter that wrote within the last two hours.
     ///
     /// Cost: a listing, and a request for each server.
     ///
     /// # Errors
     /// The store's.
     pub async fn servers(&self, filter: &FilterName, now: Timestamp) -> Result<Servers, Error> {
+        self.servers_again(filter, now, &Servers::default()).await
+    }
+
+    /// As [`Store::servers`], for a page that looks again and again.
+    ///
+    /// Cost: a listing, and a request for each server that wrote since `before`.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn servers_again(
+        &self,
+        filter: &FilterName,
+        now: Timestamp,
+        before: &Servers,
+    ) -> Result<Servers, Error> {
         let folder = key::servers(filter);
         let listed = self.objects.list(&folder).await?;
         let all = listed.len();
-        let mut names: Vec<String> = listed
+        let mut found: Vec<(String, Timestamp)> = listed
             .into_iter()
             .filter(|object| !is_expired(object.uploaded, now))
-            .map(|object| object.name)
+            .map(|object| (object.name, object.uploaded))
             .collect();
-        names.sort_unstable();
-        let alive = names.len();
-        names.truncate(MAX_SERVERS);
-        let read = names.len();
-        let beats = futures::stream::iter(names).map(|name| {
+        found.sort_unstable();
+        let alive = found.len();
+        found.truncate(MAX_SERVERS);
+        let read = found.len();
+        let is_settled = |uploaded: Timestamp| now.duration_since(uploaded) > SETTLED_FOR;
+        let settled = found.iter().filter(|(_, uploaded)| is_settled(*uploaded)).cloned().collect();
+        let known: BTreeMap<&str, &Heartbeat> =
+            before.servers.iter().map(|beat| (&*beat.server, beat)).collect();
+        let beats = futures::stream::iter(found).map(|(name, uploaded)| {
             let key = format!("{folder}/{name}");
+            let unchanged = before.settled.get(&name) == Some(&uploaded);
+            let known = known.get(&*name).filter(|_| unchanged).map(|beat| (*beat).clone());
             async move {
+                if known.is_some() {
+                    return Ok(known);
+                }
                 let parse = |bytes: &[u8]| {
                     serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
                 };
@@ -115,7 +146,7 @@ impl Store {
             beats.buffered(MAX_CONCURRENT_READS).try_collect().await?;
         let servers: Vec<Heartbeat> = beats.into_iter().flatten().collect();
         let unreadable = read - servers.len();
-        Ok(Servers { servers, more: alive - read, expired: all - alive, unreadable })
+        Ok(Servers { servers, more: alive - read, expired: all - alive, unreadable, settled })
     }
 
     /// Deletes the records of servers that are gone. Returns their number.

@@ -1,5 +1,7 @@
 //! The local store's own promises. The suite that every backend passes is in `tests/`.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::*;
@@ -174,4 +176,44 @@ async fn a_heartbeat_does_not_make_a_store_that_is_away() {
     // Nothing is in its way when it comes back.
     std::fs::rename(&away, &there).unwrap();
     store.put_heartbeat(&rt(), &beat).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_heartbeat_is_read_again_only_if_it_was_written_again() {
+    let (folder, store) = local();
+    let file = folder.path().join("new/store/rt/servers/bid-1");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    // The version tells which bytes were read.
+    let write = |version: &str, minutes_ago: u64| {
+        let record = format!(
+            r#"{{"server":"x","version":"{version}","digest":null,"day":null,"loaded_at":null}}"#
+        );
+        std::fs::write(&file, record).unwrap();
+        let written = std::time::SystemTime::now() - Duration::from_secs(60 * minutes_ago);
+        // Whole seconds, as object stores have them.
+        let seconds = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let written = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+        let opened = std::fs::File::options().write(true).open(&file).unwrap();
+        opened.set_modified(written).unwrap();
+        written
+    };
+    let read = async |before: &heartbeat::Servers| {
+        store.servers_again(&rt(), Timestamp::now(), before).await.unwrap()
+    };
+    let written = write("1", 60);
+    let first = read(&heartbeat::Servers::default()).await;
+    assert_eq!(first.servers[0].version, "1");
+    // Other bytes with the same time: as if nobody had written, so they are not read.
+    write("2", 60);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
+    let again = read(&first).await;
+    assert_eq!(again.servers[0].version, "1");
+    // Written again, and twice within a moment.
+    write("3", 0);
+    let third = read(&again).await;
+    assert_eq!(third.servers[0].version, "3");
+    let opened = std::fs::metadata(&file).unwrap().modified().unwrap();
+    write("4", 0);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(opened).unwrap();
+    assert_eq!(read(&third).await.servers[0].version, "4");
 }

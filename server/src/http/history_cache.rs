@@ -113,12 +113,15 @@ impl Shared {
 }
 
 async fn read(shared: Arc<Shared>, bloomsday: Bloomsday, filter: FilterName) {
+    let before = shared.with(|all| all.get(&filter).map(|cached| cached.servers.clone()));
+    let before = before.unwrap_or_default();
     let read = async {
         let _permit = shared.reading.acquire().await.expect("the semaphore is never closed");
         let store = bloomsday.store();
         let reading = async {
             let events = store.recent_history(&filter, MAX_EVENTS).await?;
-            Ok::<_, StoreError>((events, store.servers(&filter, bloomsday.now()).await?))
+            let servers = store.servers_again(&filter, bloomsday.now(), &before).await?;
+            Ok::<_, StoreError>((events, servers))
         };
         timeout(DEADLINE, reading).await
     };

@@ -20,6 +20,7 @@ mod answers;
 mod blocks;
 #[cfg(feature = "live")]
 mod changes;
+mod fleet;
 mod headers;
 mod history_cache;
 mod ids;

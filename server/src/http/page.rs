@@ -16,6 +16,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::fleet;
 use super::headers;
 use super::history_cache::HistoryCache;
 use super::reply::{self, Reply, error, json as json_reply, of};
@@ -75,12 +76,12 @@ impl Page {
         let mut filters = serde_json::Map::new();
         for status in statuses {
             let history = self.history_cache.get(&status.filter);
-            let mut page = json!(status);
+            let mut page = json!(&status);
             page["lookups"] = json!(self.traffic_history.last_hour(&totals(&status)));
             page["days"] = json!(days(&history.events));
             if admin {
                 page["acts"] = json!(history.events.iter().take(MAX_LISTED).collect::<Vec<_>>());
-                page["servers"] = json!(*history.servers);
+                page["servers"] = fleet::summary(&history.servers, status.digest);
                 page["history_error"] = json!(history.error);
             }
             filters.insert(status.filter.to_string(), page);
