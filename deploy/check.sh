@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Puts every file in deploy/ to the tool that reads it, and installs what it lacks (Debian or Ubuntu): promtool,
+# Puts every file in deploy/ to the tool that reads it, and installs what it lacks (Debian or Ubuntu): promtool, nginx,
 # systemd-analyze, and from PyPI kubernetes-validate (the published schemas) and hadolint.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 need=()
 command -v promtool >/dev/null || need+=(prometheus)
+PATH=$PATH:/usr/sbin command -v nginx >/dev/null || need+=(nginx-light)
 command -v systemd-analyze >/dev/null || need+=(systemd)
 python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
 if [ ${#need[@]} -gt 0 ]; then
@@ -46,6 +47,16 @@ for unit in systemd/*.service systemd/*.timer; do
   sed 's#/usr/local/bin/bloomsday#/bin/true#' "$unit" > "$scratch/$(basename "$unit")"
 done
 systemd-analyze verify --man=no "$scratch"/*.service "$scratch"/*.timer
+
+echo "== nginx"
+# With the folder of the cache where whoever checks may write.
+{
+  echo "events {} http { access_log off;"
+  sed "s#/var/cache/nginx/bloomsday#$scratch/cache#" nginx/relay.conf
+  echo "}"
+} > "$scratch/nginx.conf"
+PATH=$PATH:/usr/sbin nginx -t -q -c "$scratch/nginx.conf" -e "$scratch/nginx.log" -g "pid $scratch/nginx.pid;" ||
+  { cat "$scratch/nginx.log"; exit 1; }
 
 echo "== container file"
 "$tools/bin/hadolint" container/Dockerfile
