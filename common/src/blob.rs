@@ -5,6 +5,8 @@
 //!
 //! A blob depends only on the set of its IDs: two builds of the same set write the same bytes.
 
+pub(crate) mod sums;
+
 use bincode::{Decode, Encode, config};
 
 use crate::day::Day;
@@ -27,6 +29,9 @@ const ALIGNMENT: usize = 4096;
 const FIXED_BYTES: usize = 14;
 /// The longest record that is read.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
+/// No blob has more bytes than this before its body.
+pub(crate) const MAX_HEAD_BYTES: u64 =
+    (FIXED_BYTES + MAX_RECORD_BYTES).next_multiple_of(ALIGNMENT) as u64;
 /// How many fixed IDs the probe vector has.
 const PROBE_IDS: usize = 64;
 
@@ -240,6 +245,14 @@ pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
     let last = bytes.last_chunk::<{ Digest::BYTES }>();
     let digest = Digest::new(*last.expect("a header is longer than a digest"));
     Ok(BlobKey { filter: header.filter, day: header.day, digest })
+}
+
+/// The header at the beginning of a blob, whose other bytes are not there.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn read_head(bytes: &[u8], key: &BlobKey) -> Result<Header, Error> {
+    Ok(parse_head(bytes, key)?.0)
 }
 
 /// BLAKE3 of all bytes but the last 32: the digest that a blob's name and its last 32 bytes must state.

@@ -20,6 +20,9 @@ pub const BUILD: &[&str] = &[
     "recorded",
 ];
 
+/// The crash point of a build with deltas, between `verified` and `recorded`.
+pub const BUILD_DELTAS: &[&str] = &["delta-uploaded"];
+
 /// Every crash point of a server, from a pointer to a swap and to its cache, in order.
 pub const SERVE: &[&str] =
     &["fetched", "opened", "swapping", "swapped", "cache-staged", "cache-renamed", "cached"];
@@ -46,7 +49,7 @@ pub fn crash_point(name: &'static str) {
     });
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
-    let lists = [BUILD, SERVE, OPERATE, SHIP];
+    let lists = [BUILD, BUILD_DELTAS, SERVE, OPERATE, SHIP];
     assert!(lists.iter().any(|list| list.contains(&name)), "{name} is in no list");
     let Some((wanted, time)) = &*PAUSE_AT else { return };
     if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {

@@ -98,35 +98,36 @@ impl Parts {
         self.values[offset / Parts::BYTES] = value;
     }
 
-    /// Sets the values of all `pieces`, which `value` returns with their offsets on up to four threads, and
-    /// returns the digest. A piece past the end has no value.
+    /// Sets the values of all `pieces`, as [`Parts::set_all`] does, and returns the digest.
     ///
     /// # Errors
-    /// The first that `value` returns on a thread; that thread ends with it.
+    /// As [`Parts::set_all`].
     pub(crate) fn complete<P, E: Send>(
-        self,
+        mut self,
         pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
         value: impl Fn(usize, P) -> Result<Option<(usize, [u8; Digest::BYTES])>, E> + Sync,
     ) -> Result<Digest, E> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-        let threads = threads.min(pieces.len());
-        let (parts, pieces) = (Mutex::new(self), Mutex::new(pieces));
-        let next = || pieces.lock().expect("taking the next does not panic").next();
-        let one_thread = || -> Result<(), E> {
-            while let Some((i, piece)) = next() {
-                if let Some((offset, value)) = value(i, piece)? {
-                    parts.lock().expect("setting a value does not panic").set(offset, value);
-                }
+        self.set_all(pieces, value)?;
+        Ok(self.finish())
+    }
+
+    /// Sets the values of these `pieces`, which `value` returns with their offsets on up to four threads. A
+    /// piece past the end has no value.
+    ///
+    /// # Errors
+    /// The first that `value` returns on a thread; that thread ends with it.
+    pub(crate) fn set_all<P, E: Send>(
+        &mut self,
+        pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
+        value: impl Fn(usize, P) -> Result<Option<(usize, [u8; Digest::BYTES])>, E> + Sync,
+    ) -> Result<(), E> {
+        let parts = Mutex::new(self);
+        parallel(pieces, |(i, piece)| {
+            if let Some((offset, value)) = value(i, piece)? {
+                parts.lock().expect("setting a value does not panic").set(offset, value);
             }
             Ok(())
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
-            let own = one_thread();
-            let joined = others.into_iter().map(|t| t.join().expect("digesting does not panic"));
-            joined.chain([own]).collect::<Result<(), E>>()
-        })?;
-        Ok(parts.into_inner().expect("all threads have ended").finish())
+        })
     }
 
     /// The digest, when every part is set.
@@ -141,6 +142,32 @@ impl Parts {
             }
         }
     }
+}
+
+/// Does something with each piece, on up to four threads.
+///
+/// # Errors
+/// The first that `each` returns on a thread; that thread ends with it.
+pub(crate) fn parallel<P, E: Send>(
+    pieces: impl ExactSizeIterator<Item = P> + Send,
+    each: impl Fn(P) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let threads = threads.min(pieces.len());
+    let pieces = Mutex::new(pieces);
+    let next = || pieces.lock().expect("taking the next does not panic").next();
+    let one_thread = || -> Result<(), E> {
+        while let Some(piece) = next() {
+            each(piece)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one_thread)).collect();
+        let own = one_thread();
+        let joined = others.into_iter().map(|t| t.join().expect("a piece does not panic"));
+        joined.chain([own]).collect::<Result<(), E>>()
+    })
 }
 
 /// The value of one part, whose bytes arrive in order.

@@ -138,6 +138,14 @@ pub enum Error {
         /// What does not fit.
         why: String,
     },
+    /// A delta that is damaged, or does not belong to these blobs.
+    #[error("{key} cannot be used: {why}; the full blob takes its place")]
+    Delta {
+        /// The delta.
+        key: String,
+        /// What does not fit.
+        why: String,
+    },
     /// An address that cannot be used as a store.
     #[error("`{url}` cannot be used as a store: {why}")]
     StoreUrl {
@@ -370,6 +378,7 @@ impl Error {
             | Error::Digest { .. }
             | Error::Version { .. }
             | Error::TooManyBytes { .. }
+            | Error::Delta { .. }
             | Error::Unsound { .. } => Kind::Corrupt,
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
             Error::Pointers { transient: true, .. } => Kind::Transient,

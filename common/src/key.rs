@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! {filter}/blobs/{day}-{digest}.bloom
+//! {filter}/deltas/{digest16}-{digest16}.delta
 //! {filter}/pointers/{day}
 //! {filter}/store.json
 //! {filter}/pin
@@ -232,6 +233,105 @@ pub(crate) fn heads(filter: &FilterName) -> String {
 
 pub(crate) fn head(filter: &FilterName, node: u64) -> String {
     format!("{filter}/live/heads/{node:016x}")
+}
+
+/// Names the delta between two blobs of one filter, in either direction: the first 16 digits of both digests,
+/// the smaller first.
+///
+/// ```
+/// use bloomsday_common::key::{BlobKey, DeltaKey};
+///
+/// let filter = "rt".parse()?;
+/// let blob = |day, digit: &str| {
+///     BlobKey::parse(&format!("blobs/{day}-{}.bloom", digit.repeat(64)), &filter, &[])
+/// };
+/// let (a, b) = (blob("2026-11-18", "b")?, blob("2026-11-19", "a")?);
+/// let delta = DeltaKey::between(&a, &b);
+/// assert_eq!(delta.to_string(), "rt/deltas/aaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb.delta");
+/// assert_eq!(delta, DeltaKey::between(&b, &a));
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeltaKey {
+    filter: FilterName,
+    low: String,
+    high: String,
+}
+
+impl DeltaKey {
+    /// How many hex digits of each digest are in the name.
+    const DIGITS: usize = 16;
+
+    /// The delta between two blobs.
+    ///
+    /// # Panics
+    /// When they belong to two filters.
+    pub fn between(a: &BlobKey, b: &BlobKey) -> DeltaKey {
+        assert_eq!(a.filter, b.filter, "a delta is between two blobs of one filter");
+        let (low, high) = (a.digest.min(b.digest), a.digest.max(b.digest));
+        let digits = |digest: Digest| digest.to_string()[..DeltaKey::DIGITS].to_owned();
+        DeltaKey { filter: a.filter.clone(), low: digits(low), high: digits(high) }
+    }
+
+    /// Reads what a person calls a delta: the key from the store's root (`rt/deltas/…`), or a URL or path that
+    /// begins with one of the store's `roots`.
+    ///
+    /// # Errors
+    /// [`Error::BlobKey`] for anything else.
+    pub fn parse(text: &str, roots: &[String]) -> Result<DeltaKey, Error> {
+        let inside = roots
+            .iter()
+            .find_map(|root| text.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/'));
+        let parsed = inside.unwrap_or(text).split_once("/deltas/").and_then(|(filter, name)| {
+            let filter: FilterName = filter.parse().ok()?;
+            DeltaKey::from_name(&filter, name)
+        });
+        parsed.ok_or_else(|| Error::BlobKey {
+            text: truncate(text),
+            filter: "this store".to_owned(),
+            why: "a delta's key is FILTER/deltas/DIGEST16-DIGEST16.delta".to_owned(),
+        })
+    }
+
+    /// The delta with this file name, `{digest16}-{digest16}.delta`.
+    pub(crate) fn from_name(filter: &FilterName, name: &str) -> Option<DeltaKey> {
+        let (low, high) = name.strip_suffix(".delta")?.split_once('-')?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let are_digits = |text: &str| text.len() == DeltaKey::DIGITS && text.bytes().all(is_digit);
+        let filter = filter.clone();
+        (are_digits(low) && are_digits(high) && low <= high).then(|| DeltaKey {
+            filter,
+            low: low.to_owned(),
+            high: high.to_owned(),
+        })
+    }
+
+    /// The filter it belongs to.
+    pub fn filter(&self) -> &FilterName {
+        &self.filter
+    }
+
+    /// Whether this blob is one of its two.
+    pub fn is_of(&self, blob: &BlobKey) -> bool {
+        let digest = blob.digest.to_string();
+        blob.filter == self.filter && [&self.low, &self.high].iter().any(|d| digest.starts_with(*d))
+    }
+}
+
+impl fmt::Display for DeltaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/deltas/{}-{}.delta", self.filter, self.low, self.high)
+    }
+}
+
+impl Serialize for DeltaKey {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+pub(crate) fn deltas(filter: &FilterName) -> String {
+    format!("{filter}/deltas")
 }
 
 pub(crate) fn blobs(filter: &FilterName) -> String {

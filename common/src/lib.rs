@@ -9,6 +9,7 @@
 //! | [`memory`] | huge-page buffers, free memory, and control of the processor's caches |
 //! | [`digest`] | BLAKE3 of a blob, which names it and proves its contents |
 //! | [`blob`] | filters to bytes and back |
+//! | [`delta`] | what changed between two blobs of one shape: made, checked and applied |
 //! | [`key`] | the names of filters and blobs, and where each object is in the store |
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
@@ -76,6 +77,7 @@ pub mod atomic_file;
 pub mod blob;
 pub mod crash_point;
 pub mod day;
+pub mod delta;
 pub mod digest;
 pub mod error;
 pub mod filter;

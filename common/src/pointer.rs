@@ -193,6 +193,12 @@ pub struct HistoryEvent {
     /// Days of the window that had no input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub window_missing: Vec<Day>,
+    /// How many deltas a build published with its blob.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deltas: Option<u64>,
+    /// The size of the delta from the newest earlier day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_bytes: Option<u64>,
     /// False-positive probability, measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpp_measured: Option<f64>,
@@ -222,6 +228,8 @@ impl HistoryEvent {
             files_passed_over: None,
             input_bytes: None,
             window_missing: Vec::new(),
+            deltas: None,
+            delta_bytes: None,
             fpp_measured: None,
             seconds: None,
         }

@@ -22,6 +22,7 @@
 
 mod past;
 mod retention;
+mod route;
 
 use jiff::Timestamp;
 
@@ -31,8 +32,9 @@ use crate::pointer::{Pin, Pointer};
 pub use past::Past;
 pub use retention::{
     MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS, References, Retention, is_expiring, is_old, may_delete,
-    pointers_to_drop, segment_days_to_drop,
+    may_delete_delta, pointers_to_drop, segment_days_to_drop,
 };
+pub use route::{Route, route};
 
 /// What a read of a record found.
 ///

@@ -18,9 +18,10 @@ use crate::output::{Output, complain, mebibytes, pairs, who};
 /// Delete old pointers, and blobs that nothing needs.
 ///
 /// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
-/// day later, unless a pointer, its `previous` or the pin names it. A filter without any pointer
-/// keeps every blob. Segments of live IDs are kept as long as keep_days, live_days, a window that is
-/// built from them, or a blob that is named may need their day. Safe while builds, rollbacks and another prune run.
+/// day later, unless a pointer, its `previous` or the pin names it; a delta when one of its blobs
+/// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. Segments of live
+/// IDs are kept as long as keep_days, live_days, a window that is built from them, or a blob that is
+/// named may need their day. Safe while builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
@@ -86,12 +87,15 @@ impl Prune {
 }
 
 fn describe(report: &PruneReport) -> String {
-    let Pruned { pointers, blobs, abandoned, bytes, unreadable } = &report.pruned;
+    let Pruned { pointers, blobs, deltas, abandoned, bytes, unreadable } = &report.pruned;
     let verb = if report.dry_run { "would delete" } else { "deleted" };
     let mut rows = vec![
         ("filter", report.filter.to_string()),
         ("keeps", format!("{} days", report.keep_days)),
-        (verb, format!("{} pointers, {} blobs", pointers.len(), blobs.len())),
+        (
+            verb,
+            format!("{} pointers, {} blobs, {} deltas", pointers.len(), blobs.len(), deltas.len()),
+        ),
         ("freed", mebibytes(*bytes)),
         ("servers gone", report.servers.to_string()),
     ];
@@ -100,6 +104,7 @@ fn describe(report: &PruneReport) -> String {
     }
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));
+    rows.extend(deltas.iter().map(|delta| ("delta", delta.to_string())));
     rows.extend(abandoned.iter().map(|name| ("killed upload", name.clone())));
     let kept = |record: &String| ("kept every blob", format!("{record} cannot be read"));
     rows.extend(unreadable.iter().map(kept));

@@ -3,6 +3,8 @@
 //! Everything here is 64-bit and deterministic: `libm` in place of the platform's mathematics, so
 //! that the same day gives the same bytes on every machine.
 
+mod stable;
+
 use std::f64::consts::LN_2;
 
 use super::blocked::{self, BLOCK_BITS, BLOCK_BYTES};

@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::RecordState;
 use crate::day::Day;
-use crate::key::BlobKey;
+use crate::key::{BlobKey, DeltaKey};
 use crate::pointer::{Pin, Pointer};
 
 /// The largest `keep_days`: a century, for people who mean "for ever".
@@ -161,6 +161,19 @@ pub fn may_delete(
     older_than(uploaded, now, retention.keep_days.saturating_add(1)) && !references.may_name(blob)
 }
 
+/// Whether prune may delete a delta that was uploaded at `uploaded`, when these are the blobs that stay: one of
+/// its two is gone, or no server is so far behind that it still begins from the older of them.
+pub fn may_delete_delta(
+    delta: &DeltaKey,
+    uploaded: Timestamp,
+    now: Timestamp,
+    blobs: &[BlobKey],
+    retention: Retention,
+) -> bool {
+    let there = blobs.iter().filter(|blob| delta.is_of(blob)).count();
+    there < 2 || older_than(uploaded, now, retention.max_age_days.saturating_add(1))
+}
+
 /// Whether a blob is so old that prune may delete it within a day. A build uploads such a blob again.
 pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
     older_than(uploaded, now, retention.keep_days)
@@ -267,6 +280,18 @@ mod tests {
         assert_eq!(dropped(&References::of(&RecordState::Absent, [])), None);
         let garbage = RecordState::Unreadable("it is empty".into());
         assert_eq!(dropped(&of(&RecordState::Absent, &garbage)), None);
+    }
+
+    #[test]
+    fn a_delta_goes_with_either_of_its_blobs_or_when_no_server_is_so_far_behind() {
+        let delta = DeltaKey::between(&blob(1), &blob(2));
+        let may = |days, blobs: &[BlobKey]| {
+            let (uploaded, now) = days_ago(days);
+            may_delete_delta(&delta, uploaded, now, blobs, KEEP)
+        };
+        let both = [blob(3), blob(2), blob(1)];
+        assert!(!may(4, &both) && may(5, &both));
+        assert!(may(0, &both[..2]) && may(0, &both[2..]) && may(0, &[]));
     }
 
     #[test]

@@ -59,17 +59,27 @@ impl Store {
         blob: &EncodedBlob<'_>,
         progress: &dyn Fn(u64),
     ) -> Result<(), Error> {
-        let key = blob.key().to_string();
-        if blob.len() <= PART_BYTES as u64 {
-            self.objects.put(&key, Bytes::from(blob.parts().concat())).await?;
-            progress(blob.len());
+        self.put_parts(&blob.key().to_string(), &blob.parts(), progress).await
+    }
+
+    /// Uploads an object whose bytes are in several pieces, in parts when it is large.
+    pub(super) async fn put_parts(
+        &self,
+        key: &str,
+        pieces: &[&[u8]],
+        progress: &dyn Fn(u64),
+    ) -> Result<(), Error> {
+        let bytes: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if bytes <= PART_BYTES as u64 {
+            self.objects.put(key, Bytes::from(pieces.concat())).await?;
+            progress(bytes);
             return Ok(());
         }
-        let failed = |e| self.objects.error("write", &key, e);
-        let upload = self.objects.put_multipart(&key).await?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(blob.len()));
+        let failed = |e| self.objects.error("write", key, e);
+        let upload = self.objects.put_multipart(key).await?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes));
         let mut sent = 0;
-        for chunk in blob.parts().iter().flat_map(|part| part.chunks(PART_BYTES)) {
+        for chunk in pieces.iter().flat_map(|piece| piece.chunks(PART_BYTES)) {
             if let Err(e) = upload.wait_for_capacity(MAX_CONCURRENT_PARTS).await {
                 // The upload's own error says more than that of a failed clean-up.
                 let _ = upload.abort().await;

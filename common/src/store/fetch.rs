@@ -11,15 +11,13 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt
 
 use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
 use super::{Store, local};
+use crate::blob::sums::{PIECE_BYTES, Sums};
 use crate::blob::{self, Header, RawBlob};
-use crate::digest::{Digest, PartValue, Parts};
+use crate::digest::{Digest, Parts};
 use crate::error::Error;
-use crate::filter::{Filter, count_ones};
+use crate::filter::Filter;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
-
-/// How much is read, digested and counted at once: it fits into a core's own cache.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// The digests of some parts, each with its offset.
 type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
@@ -33,6 +31,25 @@ impl Store {
     /// Those of both. The largest size is [`MAX_BLOB_BYTES`].
     pub async fn open_blob(&self, blob: &BlobKey) -> Result<(Header, Filter), Error> {
         blob::open(self.fetch(blob, MAX_BLOB_BYTES).await?, blob)
+    }
+
+    /// What a blob states about itself, from its first bytes alone: unchecked but for its form.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Unsound`], or the store's.
+    pub async fn blob_header(&self, blob: &BlobKey) -> Result<Header, Error> {
+        let key = blob.to_string();
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, &key)?;
+        }
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(0..blob::MAX_HEAD_BYTES)),
+            ..GetOptions::default()
+        };
+        let failed = |error| self.objects.error("read", &key, error);
+        let got = self.objects.backend().get_opts(&self.objects.path(&key), options).await;
+        let bytes = got.map_err(failed)?.bytes().await.map_err(failed)?;
+        blob::read_head(&bytes, blob)
     }
 
     /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the way.
@@ -172,28 +189,6 @@ impl Store {
     }
 }
 
-/// Digest and bit count of a part of [`Parts::BYTES`], computed piece by piece.
-struct Sums {
-    /// How many bytes of the blob the digest covers.
-    content: usize,
-    value: PartValue,
-    ones: u64,
-}
-
-impl Sums {
-    /// For the part that begins at `start`.
-    fn begin(content: usize, start: usize) -> Sums {
-        Sums { content, value: PartValue::begin(content, start), ones: 0 }
-    }
-
-    /// Adds the piece at `offset`. Bytes past the content are only counted.
-    fn take(&mut self, offset: usize, piece: &[u8]) {
-        let inside = piece.len().min(self.content.saturating_sub(offset));
-        self.value.update(&piece[..inside]);
-        self.ones += count_ones(piece);
-    }
-}
-
 /// The digests of the parts in a range of a download, each with its offset, and the range's ones.
 fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
     let (mut values, mut ones) = (Vec::new(), 0);
@@ -201,9 +196,9 @@ fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
         let mut sums = Sums::begin(content, start);
         let pieces = (start..).step_by(PIECE_BYTES).zip(part.chunks(PIECE_BYTES));
         pieces.for_each(|(offset, piece)| sums.take(offset, piece));
-        ones += sums.ones;
+        ones += sums.ones();
         if start < content {
-            values.push((start, sums.value.finish()));
+            values.push((start, sums.value()));
         }
     }
     (values, ones)
@@ -236,8 +231,8 @@ fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
             file.read_exact_at(piece, offset as u64)?;
             sums.take(offset, piece);
         }
-        ones.fetch_add(sums.ones, Ordering::Relaxed);
-        Ok((start < content).then(|| (start, sums.value.finish())))
+        ones.fetch_add(sums.ones(), Ordering::Relaxed);
+        Ok((start < content).then(|| (start, sums.value())))
     })?;
     let after = file.metadata()?;
     if (after.len(), after.modified()?) != (before.len(), before.modified()?) {

@@ -156,9 +156,9 @@ fn lock(path: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
-/// Files older than a day that uploads which never ended have left next to the blobs: name and size.
+/// Files older than a day that uploads which never ended have left in a folder of blobs or deltas: name and size.
 ///
-/// A blob is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
+/// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
 /// of a store returns.
 pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(String, u64)>, Error> {
     let list = || -> io::Result<Vec<(String, u64)>> {
@@ -171,8 +171,8 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
             let Some((blob, number)) = name.rsplit_once('#') else { continue };
-            let staged =
-                blob.ends_with(".bloom") && number.bytes().all(|byte| byte.is_ascii_digit());
+            let is_ours = blob.ends_with(".bloom") || blob.ends_with(".delta");
+            let staged = is_ours && number.bytes().all(|byte| byte.is_ascii_digit());
             let about = file.metadata()?;
             let age = about.modified()?.elapsed().unwrap_or_default();
             if staged && about.is_file() && age > MAX_UPLOAD_AGE {

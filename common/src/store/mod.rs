@@ -11,6 +11,7 @@
 mod blobs;
 mod conditional_writes;
 mod day_lookup;
+mod deltas;
 mod fetch;
 pub mod heartbeat;
 mod history;
@@ -39,6 +40,7 @@ use crate::key::{BlobKey, FilterName};
 use crate::protocol::Followed;
 pub use blobs::MAX_BLOB_BYTES;
 pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
+pub use deltas::Way;
 pub use fetch::read_copy;
 use local::LocalRecords;
 use objects::{ObjectRecords, Objects};

@@ -7,12 +7,14 @@ use super::record::Precondition;
 use super::{Store, local};
 use crate::day::Day;
 use crate::error::Error;
-use crate::key::{self, BlobKey, FilterName};
+use crate::key::{self, BlobKey, DeltaKey, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use crate::protocol::{self, RecordState, References, Retention};
 
 /// How often all references are read before prune fails for a filter that keeps changing.
 const MAX_READS: u32 = 8;
+/// How the name of a delta ends.
+const DELTA: &str = ".delta";
 
 /// What a prune deleted, or would delete.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -21,19 +23,21 @@ pub struct Pruned {
     pub pointers: Vec<Day>,
     /// The blobs that were deleted.
     pub blobs: Vec<BlobKey>,
+    /// The deltas that were deleted.
+    pub deltas: Vec<DeltaKey>,
     /// Files that killed uploads left in a local folder.
     pub abandoned: Vec<String>,
-    /// The size of blobs and files.
+    /// The size of blobs, deltas and files.
     pub bytes: u64,
     /// Records that cannot be read. They may name any blob, so none was deleted.
     pub unreadable: Vec<String>,
 }
 
 impl Store {
-    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no record names.
-    /// References are read again before each delete.
+    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no record names,
+    /// and deltas that no server needs. References are read again before each delete of a blob.
     ///
-    /// Cost: two listings of blobs, and for each delete two reads of every pointer.
+    /// Cost: two listings of blobs and deltas, and for each delete two reads of every pointer.
     ///
     /// # Errors
     /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody knows
@@ -72,9 +76,14 @@ impl Store {
                 pruned.blobs.push(blob);
             }
         }
+        for (delta, bytes) in self.deltas_due(filter, now, &pruned.blobs, retention).await? {
+            self.objects.delete(&delta.to_string()).await?;
+            pruned.bytes += bytes;
+            pruned.deltas.push(delta);
+        }
         for name in due.abandoned {
             let Some(folder) = &self.folder else { break };
-            if let Some(bytes) = local::delete_abandoned(folder, &key::blobs(filter), &name)? {
+            if let Some(bytes) = local::delete_abandoned(folder, &place_of(filter, &name), &name)? {
                 pruned.bytes += bytes;
                 pruned.abandoned.push(name);
             }
@@ -155,13 +164,42 @@ impl Store {
         if days.is_empty() && lost > 0 {
             return Err(self.no_pointers(filter, lost));
         }
+        for (delta, bytes) in self.deltas_due(filter, now, &due.blobs, retention).await? {
+            due.bytes += bytes;
+            due.deltas.push(delta);
+        }
         if let Some(folder) = &self.folder {
-            for (name, bytes) in local::abandoned_uploads(folder, &key::blobs(filter))? {
-                due.bytes += bytes;
-                due.abandoned.push(name);
+            for place in [key::blobs(filter), key::deltas(filter)] {
+                for (name, bytes) in local::abandoned_uploads(folder, &place)? {
+                    due.bytes += bytes;
+                    due.abandoned.push(name);
+                }
             }
         }
         Ok(due)
+    }
+
+    /// The deltas that go when the blobs `going` go, with their sizes. A delta is only a saving, so that nothing
+    /// is read again before its delete.
+    async fn deltas_due(
+        &self,
+        filter: &FilterName,
+        now: Timestamp,
+        going: &[BlobKey],
+        retention: Retention,
+    ) -> Result<Vec<(DeltaKey, u64)>, Error> {
+        // Deltas first: a build uploads a blob before its deltas.
+        let deltas = self.deltas(filter).await?;
+        if deltas.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut blobs = self.blobs(filter, None).await?;
+        blobs.retain(|blob| !going.contains(blob));
+        let is_due = |delta: &DeltaKey, uploaded| {
+            protocol::may_delete_delta(delta, uploaded, now, &blobs, retention)
+        };
+        let due = deltas.into_iter().filter(|(delta, uploaded, _)| is_due(delta, *uploaded));
+        Ok(due.map(|(delta, _, bytes)| (delta, bytes)).collect())
     }
 
     /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may have
@@ -245,6 +283,12 @@ impl Store {
     }
 }
 
+/// The folder of an upload that was killed.
+fn place_of(filter: &FilterName, name: &str) -> String {
+    let is_delta = name.rsplit_once('#').is_some_and(|(object, _)| object.ends_with(DELTA));
+    if is_delta { key::deltas(filter) } else { key::blobs(filter) }
+}
+
 /// Everything that may name a blob, as it was read once.
 struct Records {
     pin: RecordState<Pin>,
@@ -255,7 +299,10 @@ struct Records {
 
 impl Pruned {
     fn is_empty(&self) -> bool {
-        self.pointers.is_empty() && self.blobs.is_empty() && self.abandoned.is_empty()
+        self.pointers.is_empty()
+            && self.blobs.is_empty()
+            && self.deltas.is_empty()
+            && self.abandoned.is_empty()
     }
 }
 
@@ -263,6 +310,9 @@ impl std::fmt::Display for Pruned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (pointers, blobs, mib) = (self.pointers.len(), self.blobs.len(), self.bytes >> 20);
         write!(f, "{pointers} pointers and {blobs} blobs")?;
+        if !self.deltas.is_empty() {
+            write!(f, " and {} deltas", self.deltas.len())?;
+        }
         if !self.abandoned.is_empty() {
             write!(f, " and what {} killed uploads left", self.abandoned.len())?;
         }

@@ -1,0 +1,39 @@
+//! [`Sums`]: digest and bit count of one part of a blob, while its bytes are still in a core's own cache.
+
+use crate::digest::{Digest, PartValue};
+use crate::filter::count_ones;
+
+/// How much is read, digested and counted at once: it fits into a core's own cache.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// Digest and bit count of a part of `Parts::BYTES`, computed piece by piece.
+pub(crate) struct Sums {
+    /// How many bytes of the blob the digest covers.
+    content: usize,
+    value: PartValue,
+    ones: u64,
+}
+
+impl Sums {
+    /// For the part that begins at `start`, of a blob whose digest covers `content` bytes.
+    pub(crate) fn begin(content: usize, start: usize) -> Sums {
+        Sums { content, value: PartValue::begin(content, start), ones: 0 }
+    }
+
+    /// Adds the piece at `offset`. Bytes past the content are only counted.
+    pub(crate) fn take(&mut self, offset: usize, piece: &[u8]) {
+        let inside = piece.len().min(self.content.saturating_sub(offset));
+        self.value.update(&piece[..inside]);
+        self.ones += count_ones(piece);
+    }
+
+    /// How many bits are set in the part.
+    pub(crate) fn ones(&self) -> u64 {
+        self.ones
+    }
+
+    /// The part's value in the digest.
+    pub(crate) fn value(&self) -> [u8; Digest::BYTES] {
+        self.value.finish()
+    }
+}

@@ -1,0 +1,152 @@
+//! Deltas of a [`Store`]: uploaded, listed, and applied while they are fetched.
+
+use std::io;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use object_store::{GetOptions, GetRange};
+
+use super::blobs::{MAX_CONCURRENT_PARTS, PART_BYTES};
+use super::{Store, local};
+use crate::blob::RawBlob;
+use crate::delta::{Applier, Base};
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::key::{self, DeltaKey, FilterName};
+use crate::memory::Buffer;
+
+/// From which blob to which a delta leads.
+pub struct Way<B> {
+    /// The blob that is here.
+    pub base: B,
+    /// Its digest.
+    pub from: Digest,
+    /// The digest of the blob that is wanted.
+    pub to: Digest,
+}
+
+impl<B> std::fmt::Debug for Way<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Way({} to {})", self.from.short(), self.to.short())
+    }
+}
+
+impl Store {
+    /// Uploads a delta, over whatever is there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn put_delta(&self, delta: &DeltaKey, bytes: &[u8]) -> Result<(), Error> {
+        self.put_parts(&delta.to_string(), &[bytes], &|_| {}).await
+    }
+
+    /// The deltas of a filter, when each was uploaded by the store's clock, and its size.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn deltas(
+        &self,
+        filter: &FilterName,
+    ) -> Result<Vec<(DeltaKey, Timestamp, u64)>, Error> {
+        let objects = self.objects.list(&key::deltas(filter)).await?;
+        let deltas = objects.iter().filter_map(|object| {
+            let delta = DeltaKey::from_name(filter, &object.name)?;
+            Some((delta, object.uploaded, object.bytes))
+        });
+        let mut deltas: Vec<_> = deltas.collect();
+        deltas.sort_unstable();
+        Ok(deltas)
+    }
+
+    /// All bytes of a delta, unchecked: at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::TooManyBytes`], or the store's.
+    pub async fn read_delta(&self, delta: &DeltaKey, limit: u64) -> Result<Vec<u8>, Error> {
+        let (size, mut arriving) = self.delta_ranges(delta, limit).await?;
+        let mut bytes = Vec::with_capacity(size as usize);
+        while let Some(range) = arriving.next().await {
+            bytes.extend_from_slice(&range?);
+        }
+        Ok(bytes)
+    }
+
+    /// Fetches a delta and applies it while it arrives, on up to four threads. Returns the other blob,
+    /// unchecked but for its digest, and how many bytes were fetched.
+    ///
+    /// `limit` is the largest size that is fetched; `memory` returns the memory for the other blob. At most
+    /// 48 MiB of the delta are in memory at once.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is none, [`Error::TooManyBytes`] past `limit`, [`Error::Delta`] for one
+    /// that is damaged or of other blobs, or the store's.
+    pub async fn fetch_by_delta<B: Base + 'static>(
+        &self,
+        delta: &DeltaKey,
+        way: Way<B>,
+        limit: u64,
+        memory: impl FnOnce(usize) -> io::Result<Buffer> + Send + 'static,
+    ) -> Result<(RawBlob, u64), Error> {
+        let wrong = |why| Error::Delta { key: delta.to_string(), why };
+        let (size, mut arriving) = self.delta_ranges(delta, limit).await?;
+        let Way { base, from, to } = way;
+        let begin = move || Applier::new(base, from, to, memory);
+        let mut applier = on_a_thread(begin).await.map_err(wrong)?;
+        while let Some(range) = arriving.next().await {
+            let range = range?;
+            let push = move || applier.push(&range).map(|()| applier);
+            applier = on_a_thread(push).await.map_err(wrong)?;
+        }
+        let raw = on_a_thread(move || applier.finish()).await.map_err(wrong)?;
+        Ok((raw, size))
+    }
+
+    /// The size of a delta, and its bytes in order.
+    async fn delta_ranges(
+        &self,
+        delta: &DeltaKey,
+        limit: u64,
+    ) -> Result<(u64, impl Stream<Item = Result<Bytes, Error>> + Unpin), Error> {
+        let key = delta.to_string();
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, &key)?;
+        }
+        let path = self.objects.path(&key);
+        let failed = |error| self.objects.error("read", &key, error);
+        // The first range says how many there are: one request for most deltas of small filters.
+        let options = |start: u64, end: u64, if_match| GetOptions {
+            range: Some(GetRange::Bounded(start..end)),
+            if_match,
+            ..GetOptions::default()
+        };
+        let first = self.objects.backend().get_opts(&path, options(0, PART_BYTES as u64, None));
+        let first = first.await.map_err(failed)?;
+        let (size, tag) = (first.meta.size, first.meta.e_tag.clone());
+        if size > limit {
+            return Err(Error::TooManyBytes { key, bytes: size, limit });
+        }
+        let first = first.bytes().await.map_err(failed)?;
+        let rest = (PART_BYTES as u64..size).step_by(PART_BYTES);
+        let objects = self.objects.clone();
+        let rest = futures::stream::iter(rest).map(move |start| {
+            let options = options(start, size.min(start + PART_BYTES as u64), tag.clone());
+            let (objects, path, key) = (objects.clone(), path.clone(), key.clone());
+            async move {
+                let range = objects.backend().get_opts(&path, options).await;
+                let bytes = match range {
+                    Ok(range) => range.bytes().await,
+                    Err(error) => Err(error),
+                };
+                bytes.map_err(|error| objects.error("read", &key, error))
+            }
+        });
+        let rest = rest.buffered(MAX_CONCURRENT_PARTS);
+        Ok((size, Box::pin(futures::stream::iter([Ok(first)]).chain(rest))))
+    }
+}
+
+/// Runs on a thread that may compute for long. A panic goes on here.
+async fn on_a_thread<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(task).await.expect("applying a delta does not panic")
+}
