@@ -244,6 +244,7 @@ async fn whole(input: &Path, store: &Store) -> Report {
         by: "bench".to_owned(),
         gates: Default::default(),
         retention: Default::default(),
+        deltas: Default::default(),
         remedy_words: Remedy::to_string,
         accept_change: None,
         dry_run: false,

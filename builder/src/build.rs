@@ -25,7 +25,9 @@ use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::{fill, previous_day, publish, quality, segments, source, verify};
+use crate::{
+    deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify,
+};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
 ///
@@ -37,7 +39,7 @@ use crate::{fill, previous_day, publish, quality, segments, source, verify};
 ///
 /// use arrow_array::{ArrayRef, RecordBatch, StringArray};
 /// use bloomsday_builder::gates::Gates;
-/// use bloomsday_builder::{Job, Window, build};
+/// use bloomsday_builder::{Deltas, Job, Window, build};
 /// use bloomsday_common::filter::Layout;
 /// use bloomsday_common::pointer::Outcome;
 /// use bloomsday_common::protocol::Retention;
@@ -70,6 +72,7 @@ use crate::{fill, previous_day, publish, quality, segments, source, verify};
 ///     gates: Gates::default(),
 ///     accept_change: None,
 ///     retention: Retention::default(),
+///     deltas: Deltas::default(),
 ///     remedy_words: Remedy::to_string,
 ///     dry_run: false,
 /// };
@@ -134,7 +137,8 @@ async fn run<H: IdHash>(
 
     let clock = Instant::now();
     progress(Progress::Fill);
-    let shape = Shape::for_ids(job.layout, distinct.n_ids(), job.fpp)?;
+    let (shape, source, carried_from) = stable_shape::choose(job, store, distinct.n_ids()).await?;
+    (report.shape, report.shape_from) = (source, carried_from);
     budget::refuse_too_large(shape, available())?;
     let filter = fill::fill(&distinct, shape, job.threads)?;
     crash_point("filled");
@@ -167,7 +171,8 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
+    let mut compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
+    let earlier = compared.filter.take();
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
     report.seconds.verify += clock.elapsed().as_secs_f64();
@@ -195,6 +200,14 @@ async fn run<H: IdHash>(
                 return finish(store, report, act, began, job.remedy_words).await;
             }
         }
+    }
+    let advances = matches!(decision.publish, Publish::Advance { .. });
+    if advances && job.deltas.bases > 0 && !job.dry_run {
+        // Before the pointer moves, so that every server that sees it finds them.
+        let clock = Instant::now();
+        let warn = |warning| report.warnings.push(warning);
+        let made = deltas::publish(job, store, &encoded, earlier, warn).await;
+        (report.deltas, report.seconds.deltas) = (made, clock.elapsed().as_secs_f64());
     }
     let act = report.to_event(act);
     let update = match job.dry_run {

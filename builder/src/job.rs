@@ -15,7 +15,7 @@ use crate::source::Window;
 /// One build: its input, the filter's size, and the limits that apply.
 ///
 /// ```
-/// use bloomsday_builder::{Job, Window};
+/// use bloomsday_builder::{Deltas, Job, Window};
 /// use bloomsday_builder::gates::Gates;
 /// use bloomsday_common::filter::Layout;
 /// use bloomsday_common::protocol::Retention;
@@ -37,6 +37,7 @@ use crate::source::Window;
 ///     gates: Gates::default(),
 ///     accept_change: None,
 ///     retention: Retention::default(),
+///     deltas: Deltas::default(),
 ///     remedy_words: Remedy::to_string,
 ///     dry_run: false,
 /// };
@@ -75,11 +76,27 @@ pub struct Job {
     pub accept_change: Option<String>,
     /// How long the store keeps blobs. A blob that prune may soon delete is uploaded again.
     pub retention: Retention,
+    /// Which deltas are made.
+    pub deltas: Deltas,
     /// How the report and the history say what to do about a refusal: `Remedy::to_string`, or the
     /// words of a program with commands of its own.
     pub remedy_words: fn(&Remedy) -> String,
     /// Build and check the filter, but write nothing to the store.
     pub dry_run: bool,
+}
+
+/// The most deltas that a build makes: one for each blob that a server may have.
+pub const MAX_DELTAS: u32 = 14;
+
+/// Which deltas a build makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deltas {
+    /// For the blobs of so many earlier days, and for the day's own blob before; at most [`MAX_DELTAS`].
+    /// With 0 there are none, and the filter has the smallest shape that meets the target. Otherwise it has
+    /// the shape of the blob before while that fits, because there is no delta between two shapes.
+    pub bases: u32,
+    /// Whether the filter gets a new shape although that of the blob before fits.
+    pub fresh_shape: bool,
 }
 
 /// The step that a build has reached.

@@ -4,7 +4,7 @@
 //! module that does not know the next one. [`build()`] connects them:
 //!
 //! ```no_run
-//! use bloomsday_builder::{Job, Window, build};
+//! use bloomsday_builder::{Deltas, Job, Window, build};
 //! use bloomsday_builder::gates::Gates;
 //! use bloomsday_common::filter::Layout;
 //! use bloomsday_common::protocol::Retention;
@@ -28,6 +28,7 @@
 //!     gates: Gates::default(),
 //!     accept_change: None,
 //!     retention: Retention::default(),
+//!     deltas: Deltas::default(),
 //!     remedy_words: Remedy::to_string,
 //!     dry_run: false,
 //! };
@@ -54,6 +55,8 @@
 //! | [`quality`] | compares a filter's rate with what its IDs explain |
 //! | [`gates`] | compares a day's numbers with limits and with earlier days |
 //! | `previous_day` | looks the day's IDs up in the newest earlier filter |
+//! | `stable_shape` | chooses the shape that a day's filter needs, or that of the blob before |
+//! | `deltas` | makes the deltas from the blobs of the days before, and uploads them |
 //! | `report` | [`Report`]: the result of a build |
 //! | [`publish`] | uploads the blob, reads it back, and moves the pointer |
 //! | [`error`] | why a day could not be built |
@@ -65,6 +68,7 @@
 
 pub mod budget;
 mod build;
+mod deltas;
 pub mod error;
 pub mod fill;
 pub mod gates;
@@ -81,6 +85,7 @@ pub mod sample;
 pub mod scan;
 pub mod segments;
 pub mod source;
+mod stable_shape;
 pub mod verify;
 
 /// For `fuzz/` only; not a stable API.
@@ -91,7 +96,9 @@ pub mod fuzzing {
 }
 
 pub use build::build;
+pub use deltas::PublishedDelta;
 pub use import::{Import, import};
-pub use job::{Job, Progress};
+pub use job::{Deltas, Job, MAX_DELTAS, Progress};
 pub use report::{Report, Seconds};
 pub use source::Window;
+pub use stable_shape::ShapeSource;

@@ -2,6 +2,7 @@
 //! gates still apply.
 
 use bloomsday_common::blob;
+use bloomsday_common::filter::Filter;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::available;
@@ -30,6 +31,8 @@ pub(crate) struct Comparison {
     pub(crate) overlap: Option<(f64, f64)>,
     /// The blob of the earlier filter, and its number of IDs.
     pub(crate) ids: Option<(BlobKey, u64)>,
+    /// The earlier filter itself, verified.
+    pub(crate) filter: Option<(BlobKey, Filter)>,
     /// What could not be compared, and why.
     pub(crate) warnings: Vec<String>,
 }
@@ -109,13 +112,14 @@ pub(crate) async fn compare<H: IdHash>(
             Ok(overlap) => compared.overlap = Some(overlap),
             Err(error) => skip(error.to_string()),
         }
+        compared.filter = (job.deltas.bases > 0).then_some((pointer.blob, filter));
         return compared;
     }
     compared
 }
 
 /// The largest earlier blob that is fetched, in addition to the day's own filter.
-fn max_fetch_bytes(memory: u64, own: u64) -> u64 {
+pub(crate) fn max_fetch_bytes(memory: u64, own: u64) -> u64 {
     let honest = own.saturating_mul(HONEST_RATIO).saturating_add(SMALL_BYTES);
     let budget = memory.saturating_sub(own).max(honest);
     let there = available().map_or(u64::MAX, |there| there.bytes);

@@ -8,8 +8,10 @@ use bloomsday_common::pointer::{HistoryEvent, Outcome};
 use bloomsday_common::remedy::Remedy;
 use serde::Serialize;
 
+use crate::deltas::PublishedDelta;
 use crate::gates::{self, Baseline, Counts, Gates, Verdict};
 use crate::source::Input;
+use crate::stable_shape::ShapeSource;
 
 /// The result of a build or an import. It serializes to the JSON report of the program.
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +55,13 @@ pub struct Report {
     pub invalid: u64,
     /// The size of the blob, in bytes.
     pub bytes: u64,
+    /// Where the filter's shape came from.
+    pub shape: ShapeSource,
+    /// The day of the blob whose shape it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape_from: Option<Day>,
+    /// The deltas that were published with the blob.
+    pub deltas: Vec<PublishedDelta>,
     /// The bits of the filter per distinct ID.
     pub bits_per_id: f64,
     /// The false-positive probability that the filter was sized for.
@@ -94,6 +103,8 @@ pub struct Seconds {
     pub publish: f64,
     /// Look up every ID in the bytes read back, and compare with the earlier filter.
     pub verify: f64,
+    /// Fetch the blobs before, make deltas, and upload them.
+    pub deltas: f64,
     /// The whole build.
     pub total: f64,
 }
@@ -120,6 +131,9 @@ impl Report {
             nulls: 0,
             invalid: 0,
             bytes: 0,
+            shape: ShapeSource::Exact,
+            shape_from: None,
+            deltas: Vec::new(),
             bits_per_id: 0.0,
             fpp_target: fpp,
             fpp_measured: 0.0,
@@ -197,6 +211,8 @@ impl Report {
             files_passed_over: (self.files > 0).then_some(self.files_passed_over),
             input_bytes: (self.files > 0).then_some(self.input_bytes),
             window_missing: self.window_missing.clone(),
+            deltas: (!self.deltas.is_empty()).then_some(self.deltas.len() as u64),
+            delta_bytes: self.deltas.iter().find(|d| d.from.day < self.day).map(|d| d.bytes),
             fpp_measured: Some(self.fpp_measured),
             seconds: Some(self.seconds.total),
             ..act

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use bloomsday_builder::{Job, build};
+use bloomsday_builder::{Job, MAX_DELTAS, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::config::{BuildOverrides, Settings, WindowMissing};
 use crate::error::{Error, exit};
@@ -48,6 +48,14 @@ pub(crate) struct Build {
     /// (allow) [default: error].
     #[arg(long, value_name = "error|allow")]
     window_missing: Option<WindowMissing>,
+    /// Publish deltas from the blobs of the last N days, so that servers fetch only what changed; at most 14
+    /// [default: 0].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DELTAS)))]
+    deltas: Option<u32>,
+    /// With deltas: keep the shape of the blob before while it fits (carried), or choose a new one (fresh)
+    /// [default: carried].
+    #[arg(long, value_name = "carried|fresh")]
+    shape: Option<ShapeChoice>,
     #[command(flatten)]
     resources: Resources,
     /// Publish a day that the gates refuse, and record why.
@@ -56,6 +64,13 @@ pub(crate) struct Build {
     /// Build and verify, but write nothing.
     #[arg(long)]
     dry_run: bool,
+}
+
+/// What `--shape` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ShapeChoice {
+    Carried,
+    Fresh,
 }
 
 impl Build {
@@ -83,6 +98,8 @@ impl Build {
             layout: self.layout,
             window_days: self.window_days,
             window_missing: self.window_missing,
+            deltas: self.deltas,
+            fresh_shape: self.shape == Some(ShapeChoice::Fresh),
             resources: self.resources,
             accept_change: self.accept_change,
             dry_run: self.dry_run,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bloomsday_builder::source::is_live;
-use bloomsday_builder::{Job, Window};
+use bloomsday_builder::{Deltas, Job, Window};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
@@ -50,6 +50,8 @@ pub(crate) struct BuildOverrides {
     pub(crate) layout: Option<Layout>,
     pub(crate) window_days: Option<u32>,
     pub(crate) window_missing: Option<WindowMissing>,
+    pub(crate) deltas: Option<u32>,
+    pub(crate) fresh_shape: bool,
     pub(crate) resources: Resources,
     pub(crate) accept_change: Option<String>,
     pub(crate) dry_run: bool,
@@ -217,6 +219,10 @@ impl Settings {
             column,
             fpp: overrides.fpp.or(configured.fpp).unwrap_or(defaults::FPP),
             layout: overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked),
+            deltas: Deltas {
+                bases: overrides.deltas.or(configured.deltas).unwrap_or(defaults::DELTAS),
+                fresh_shape: overrides.fresh_shape,
+            },
             memory: overrides.resources.memory(configured.memory),
             spill_folder: overrides.resources.spill_folder(),
             threads: overrides.resources.threads(),

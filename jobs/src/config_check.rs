@@ -164,6 +164,7 @@ fn add_filter(
     let missing = filter.window_missing.map(WindowMissing::name);
     rows.add(&key("window_missing"), missing, WindowMissing::default().name());
     window.check(&filter.input).map_err(|error| wrong(format!("window_days: {error}")))?;
+    rows.add(&key("deltas"), filter.deltas, defaults::DELTAS);
     rows.add(&key("memory"), filter.memory, "3/4 of what is left");
     rows.add(&key("max_age_days"), filter.max_age_days, defaults::MAX_AGE_DAYS);
     rows.add(&key("keep_days"), filter.keep_days, Retention::default().keep_days);

@@ -11,6 +11,8 @@ pub(crate) const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr:
 pub(crate) const ADMIN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8643));
 /// The false-positive probability to size a filter for.
 pub(crate) const FPP: f64 = 0.03;
+/// For how many earlier days' blobs a build makes deltas.
+pub(crate) const DELTAS: u32 = 0;
 /// How many days back a server follows a pointer.
 pub(crate) const MAX_AGE_DAYS: u32 = Retention::DEFAULT.max_age_days;
 /// For how many days an added ID is a hit by itself: until a day's filter has it, and two more.

@@ -181,6 +181,7 @@ impl Demonstration<'_> {
             gates: Gates::default(),
             accept_change: None,
             retention: Retention::default(),
+            deltas: Default::default(),
             remedy_words: remedy::words,
             dry_run: false,
         };

@@ -1,12 +1,16 @@
-//! `bloomsday inspect`: prints a blob's header, after every check that a server makes.
+//! `bloomsday inspect`: prints a blob's header, after every check that a server makes; or a delta's numbers.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
 use bloomsday_common::blob::{self, Header, Origin, RawBlob};
+use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
-use bloomsday_common::key::BlobKey;
+use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
+use bloomsday_common::store::MAX_BLOB_BYTES;
 use clap::Args;
 use serde_json::json;
 
@@ -14,17 +18,20 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, mebibytes, pairs, thousands};
 
-/// Show a blob's header, and verify all of it.
+/// Show a blob's header, and verify all of it; or a delta's numbers.
 ///
 /// Example: bloomsday inspect rt/blobs/2026-11-19-9c41….bloom --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A local file, a key in the store, or a URL.
+    /// A blob or delta: a local file, a key in the store, or a URL.
     blob: String,
 }
 
 impl Inspect {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        if let Some(bytes) = delta_bytes(&self.blob, settings).await? {
+            return show_delta(&self.blob, &bytes, output);
+        }
         let (key, header, filter) = open(&self.blob, settings).await?;
         let shape = header.shape;
         let bytes = filter.memory().len() as u64;
@@ -79,6 +86,68 @@ impl Inspect {
         });
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The bytes of a delta, if the name that a person gives is one: a local file, or a key of the store.
+async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>, Error> {
+    let path = Path::new(text);
+    if path.is_file() {
+        let mut magic = [0; delta::MAGIC.len()];
+        let mut file = open_file(path)?;
+        let is_delta = file.read_exact(&mut magic).is_ok() && magic == delta::MAGIC;
+        return is_delta.then(|| read(path).map(|bytes| bytes.to_vec())).transpose();
+    }
+    if !text.contains("/deltas/") {
+        return Ok(None);
+    }
+    let store = settings.open_store()?;
+    let key = DeltaKey::parse(text, store.roots())?;
+    Ok(Some(store.read_delta(&key, delta::max_bytes(MAX_BLOB_BYTES)).await?))
+}
+
+fn open_file(path: &Path) -> Result<File, Error> {
+    let failed = |source| Error::System { doing: format!("read {}", path.display()), source };
+    File::open(path).map_err(failed)
+}
+
+/// Prints what a delta states, after every check that needs neither of its blobs.
+fn show_delta(text: &str, bytes: &[u8], output: &Output) -> Result<ExitCode, Error> {
+    let stated = delta::summary(bytes, text)?;
+    let (size, entropy) = (bytes.len() as u64, stated.entropy_bytes());
+    let [low, high] = stated.digests;
+    let report = json!({
+        "delta": text,
+        "format": stated.version,
+        "digests": [low, high],
+        "bytes": size,
+        "blob_bytes": stated.blob_bytes,
+        "sections": stated.sections,
+        "flips": stated.flips,
+        "entropy_bytes": entropy as u64,
+        "sound": true,
+    });
+    output.show(&report, || {
+        let share = 100.0 * size as f64 / stated.blob_bytes.max(1) as f64;
+        pairs(&[
+            ("delta", text.to_owned()),
+            ("between", low.to_string()),
+            ("and", high.to_string()),
+            ("format", format!("version {}", stated.version)),
+            (
+                "size",
+                format!(
+                    "{} bytes ({}), {share:.2} % of a blob of {}",
+                    thousands(size),
+                    mebibytes(size),
+                    mebibytes(stated.blob_bytes)
+                ),
+            ),
+            ("flips", format!("{} bits, in {} sections", thousands(stated.flips), stated.sections)),
+            ("entropy", format!("{} bytes", thousands(entropy as u64))),
+            ("checked", "digest, header, sections' lengths: sound; the codes need a blob".into()),
+        ])
+    });
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Opens a blob by the name that a person gives: a local file if there is one, else a key or URL of

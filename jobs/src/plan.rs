@@ -6,6 +6,7 @@ mod estimate;
 use std::process::ExitCode;
 
 use bloomsday_builder::source::MAX_WINDOW_DAYS;
+use bloomsday_common::delta;
 use bloomsday_common::filter::shape::{classic_bits, classic_fpp, classic_probes, recommend};
 use bloomsday_common::filter::{Layout, Shape};
 use clap::Args;
@@ -47,6 +48,9 @@ pub(crate) struct Plan {
     #[arg(long)]
     sizes_only: bool,
 }
+
+/// The shares of IDs that leave, and as many arrive, for which the size of a delta is shown.
+const CHURNS: [f64; 3] = [0.01, 0.03, 0.1];
 
 struct Row {
     name: &'static str,
@@ -96,7 +100,12 @@ impl Plan {
         let report = json!({
             "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": report,
             "recommended": choice.name(), "because": why,
-            "build": estimate.as_ref().map(Estimate::json), "live": live.map(live_json),
+            "live": live.map(live_json),
+            "deltas": CHURNS.map(|churn| {
+                let bytes = delta::expected_bytes(chosen, ids, churn) as u64;
+                json!({ "churn": churn, "bytes": bytes })
+            }),
+            "build": estimate.as_ref().map(Estimate::json),
         });
         output.show(&report, || {
             let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits per ID", "fpp"];
@@ -122,6 +131,12 @@ impl Plan {
                     mebibytes(ids.saturating_mul(8))
                 );
             }
+            let sizes = CHURNS.map(|churn| {
+                let size = mebibytes(delta::expected_bytes(chosen, ids, churn) as u64);
+                format!("{size} at {} %", churn * 100.0)
+            });
+            page +=
+                &format!("a delta has, by the share of IDs that change: {}\n", sizes.join(", "));
             page + &estimate.map_or(String::new(), |estimate| estimate.page())
         });
         Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! A build's or an import's report, as people read it.
 
-use bloomsday_builder::Report;
+use bloomsday_builder::{PublishedDelta, Report, ShapeSource};
 use bloomsday_common::day::Day;
 
 use crate::output::{mebibytes, or_dash, pairs, thousands};
@@ -77,6 +77,10 @@ pub(crate) fn describe(report: &Report) -> String {
     if report.window_days > 1 {
         lines.insert(3, ("window", window_of(report)));
     }
+    if report.shape != ShapeSource::Exact {
+        let at = lines.iter().position(|(name, _)| *name == "seconds").unwrap_or(lines.len());
+        lines.splice(at..at, [("shape", shape(report)), ("deltas", deltas(report))]);
+    }
     lines.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     pairs(&lines)
 }
@@ -98,6 +102,22 @@ fn files(report: &Report) -> String {
     let more = if report.files_passed_over > named.len() as u64 { ", …" } else { "" };
     let count = thousands(report.files_passed_over);
     format!("{read}; {count} passed over for a hidden name: {}{more}", named.join(", "))
+}
+
+fn shape(report: &Report) -> String {
+    match report.shape_from {
+        Some(day) => format!("carried from {day}"),
+        None => "new: servers fetch this blob in full once".into(),
+    }
+}
+
+fn deltas(report: &Report) -> String {
+    let of = |made: &PublishedDelta| {
+        let share = 100.0 * made.bytes as f64 / report.bytes.max(1) as f64;
+        format!("{} from {} ({share:.1} % of the blob)", mebibytes(made.bytes), made.from.day)
+    };
+    let made: Vec<String> = report.deltas.iter().map(of).collect();
+    if made.is_empty() { "none".into() } else { made.join(", ") }
 }
 
 fn window_of(report: &Report) -> String {

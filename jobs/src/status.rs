@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, or_dash, pairs, table, thousands};
+use crate::output::{Output, mebibytes, or_dash, pairs, table, thousands};
 
 /// The most pointers, and the most laggards, that are listed.
 const MAX_LISTED: usize = 14;
@@ -67,6 +67,11 @@ struct PointerReport {
     rolled_back: bool,
     /// Whether a person wrote the pointer, by `repoint` or by hand, and not a build of the day.
     by_hand: bool,
+    /// The size of the delta from the day before, and how much less that is than the blob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_saved: Option<u64>,
     #[serde(flatten)]
     pointer: Option<Pointer>,
     error: Option<String>,
@@ -112,7 +117,19 @@ async fn report(
             RecordState::Absent => continue,
         };
         let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
-        pointers.push(PointerReport { pointer_day: day, rolled_back, by_hand, pointer, error });
+        let delta_bytes = pointer.as_ref().and_then(|pointer| delta_of(pointer, &history));
+        let blob_bytes = pointer.as_ref().and_then(|pointer| pointer.bytes);
+        let bytes_saved =
+            delta_bytes.zip(blob_bytes).map(|(delta, blob)| blob.saturating_sub(delta));
+        pointers.push(PointerReport {
+            pointer_day: day,
+            rolled_back,
+            by_hand,
+            delta_bytes,
+            bytes_saved,
+            pointer,
+            error,
+        });
     }
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
@@ -185,6 +202,12 @@ fn with_ids_of(pointer: Pointer, history: &[HistoryEvent]) -> Pointer {
     Pointer { ids, ..pointer }
 }
 
+/// The size of the delta from the day before to the blob that a pointer names.
+fn delta_of(pointer: &Pointer, history: &[HistoryEvent]) -> Option<u64> {
+    let built = history.iter().filter(|act| act.blob.as_ref() == Some(&pointer.blob));
+    built.filter_map(|act| act.delta_bytes).next()
+}
+
 fn describe(report: &FilterReport) -> String {
     let mut rows = vec![
         ("filter", report.filter.to_string()),
@@ -200,7 +223,7 @@ fn describe(report: &FilterReport) -> String {
         rows.push(("because", reason.clone()));
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
-    let head = ["pointer", "blob of", "digest", "IDs", "written", "by", "note"];
+    let head = ["pointer", "blob of", "digest", "IDs", "delta", "written", "by", "note"];
     let (fleet, live) = (describe_fleet(report), describe_live(&report.live));
     pairs(&rows) + &fleet + "\n" + &table(&head, &pointers) + &live
 }
@@ -256,6 +279,7 @@ fn line(report: &PointerReport) -> Vec<String> {
         or_dash(pointer.map(|p| p.day)),
         or_dash(pointer.map(|p| p.digest.short())),
         or_dash(pointer.and_then(|p| p.ids).map(thousands)),
+        or_dash(report.delta_bytes.map(mebibytes)),
         or_dash(pointer.and_then(|p| p.published_at).map(|at| format!("{at:.0}"))),
         or_dash(pointer.and_then(|p| p.published_by.as_ref())),
         note,

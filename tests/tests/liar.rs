@@ -59,6 +59,7 @@ fn job(input: &Path, day: Day) -> Job {
         gates: Gates::default(),
         accept_change: None,
         retention: Retention::default(),
+        deltas: Default::default(),
         remedy_words: Remedy::to_string,
         dry_run: false,
     }

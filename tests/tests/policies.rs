@@ -178,7 +178,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     check("builder", &|backend| {
         // Published, then unchanged.
         for _ in 0..2 {
-            Publisher::day(backend, &day).input(&input).publish();
+            Publisher::day(backend, &day).input(&input).with(&["--deltas", "3"]).publish();
         }
     });
     check("reader", &|backend| {
@@ -209,6 +209,9 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
     for (action, key, only) in [
         ("s3:PutObject", "prod/filters/rt/blobs/x", &["builder"][..]),
         ("s3:DeleteObject", "prod/filters/rt/blobs/x", &["pruner"]),
+        ("s3:PutObject", "prod/filters/rt/deltas/x", &["builder"]),
+        ("s3:DeleteObject", "prod/filters/rt/deltas/x", &["pruner"]),
+        ("s3:GetObject", "prod/filters/rt/deltas/x", &roles),
         ("s3:PutObject", "prod/filters/rt/pointers/x", &["builder", "operator"]),
         ("s3:PutObject", "prod/filters/rt/pin", &["operator"]),
         ("s3:DeleteObject", "prod/filters/rt/pin", &["operator"]),

@@ -147,6 +147,7 @@ fn the_races() {
                         gates: Gates::default(),
                         accept_change: None,
                         retention: Retention::default(),
+                        deltas: Default::default(),
                         remedy_words: Remedy::to_string,
                         dry_run: false,
                     };

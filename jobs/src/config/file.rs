@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use bloomsday_builder::MAX_DELTAS;
 use bloomsday_builder::gates::Gates;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
@@ -59,6 +60,9 @@ pub(crate) struct FilterFile {
     /// From how many days' inputs a day's filter is built.
     pub(crate) window_days: Option<u32>,
     pub(crate) window_missing: Option<WindowMissing>,
+    /// For how many earlier days' blobs a build makes deltas.
+    #[serde(default, deserialize_with = "days::<0, MAX_DELTAS, _>")]
+    pub(crate) deltas: Option<u32>,
     pub(crate) memory: Option<bytesize::ByteSize>,
     #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
     pub(crate) max_age_days: Option<u32>,
@@ -245,6 +249,7 @@ mod tests {
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
             ("[filters.rt]\nlive = \"follow\"", "live"),
+            ("[filters.rt]\ndeltas = 15", "0 to at most 14"),
             ("[filters.rt]\nlive_days = 251", "1 to at most 250"),
             ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),
             ("[filters.rt]\nmax_age_days = 4294967295", "0 to at most 400"),

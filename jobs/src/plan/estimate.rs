@@ -71,6 +71,7 @@ pub(super) async fn estimate(workload: Workload) -> Result<Estimate, Error> {
         fill: at(few.fill, many.fill, ids),
         publish: at(few.publish, many.publish, ids),
         verify: at(few.verify, many.verify, ids),
+        deltas: 0.0,
         total: 0.0,
     };
     let Seconds { scan, count, fill, publish, verify, .. } = seconds;
@@ -103,6 +104,7 @@ impl Workload {
             gates: Default::default(),
             accept_change: None,
             retention: Default::default(),
+            deltas: Default::default(),
             remedy_words: remedy::words,
             dry_run: false,
         };

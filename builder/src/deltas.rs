@@ -1,0 +1,104 @@
+//! Makes the deltas from the blobs of the days before to a day's blob, and uploads them before the pointer
+//! moves. Each was applied to its base, and gave the blob. A failure is a warning: servers then fetch the
+//! full blob.
+
+use std::time::Instant;
+
+use bloomsday_common::blob::EncodedBlob;
+use bloomsday_common::crash_point::crash_point;
+use bloomsday_common::delta::{self, Content};
+use bloomsday_common::filter::Filter;
+use bloomsday_common::key::{BlobKey, DeltaKey};
+use bloomsday_common::store::Store;
+use serde::Serialize;
+
+use crate::job::{Job, MAX_DELTAS};
+use crate::previous_day::max_fetch_bytes;
+use crate::stable_shape::newest_blobs;
+
+/// A delta that was published.
+#[derive(Clone, Debug, Serialize)]
+pub struct PublishedDelta {
+    /// Its key.
+    pub delta: DeltaKey,
+    /// The blob that it begins from.
+    pub from: BlobKey,
+    /// Its size.
+    pub bytes: u64,
+    /// How many bits differ between the two blobs.
+    pub flips: u64,
+    /// How long it took to make and to check, in seconds, without the transfers.
+    pub seconds: f64,
+}
+
+/// Makes and uploads the deltas to `blob`. `earlier` is the filter of an earlier day, which was fetched and
+/// verified already. Failures go to `warn`.
+///
+/// Memory: one earlier filter at a time, and its delta. Cost: a fetch of each other base, and three passes
+/// over both blobs.
+pub(crate) async fn publish(
+    job: &Job,
+    store: &Store,
+    blob: &EncodedBlob<'_>,
+    earlier: Option<(BlobKey, Filter)>,
+    mut warn: impl FnMut(String),
+) -> Vec<PublishedDelta> {
+    let mut earlier = earlier;
+    let mut published = Vec::new();
+    let bases = newest_blobs(store, job, job.deltas.bases.min(MAX_DELTAS) as usize, true).await;
+    for base in bases.into_iter().filter(|base| base.digest != blob.key().digest) {
+        match one(job, store, blob, &base, &mut earlier).await {
+            Ok(Some(delta)) => published.push(delta),
+            Ok(None) => {}
+            Err(why) => {
+                let why = format!("there is no delta from {base}: {why}");
+                tracing::warn!("{why}");
+                warn(why);
+            }
+        }
+    }
+    published
+}
+
+/// One delta; none when the shapes differ, or when it would save too little.
+async fn one(
+    job: &Job,
+    store: &Store,
+    blob: &EncodedBlob<'_>,
+    base: &BlobKey,
+    earlier: &mut Option<(BlobKey, Filter)>,
+) -> Result<Option<PublishedDelta>, String> {
+    let filter = match earlier.take() {
+        Some((key, filter)) if key == *base => filter,
+        other => {
+            let (bytes, _) = store.head_blob(base).await.map_err(|error| error.to_string())?;
+            if bytes != blob.len() {
+                *earlier = other;
+                tracing::info!("no delta from {base}: it has another shape");
+                return Ok(None);
+            }
+            // Never two earlier filters.
+            drop(other);
+            let limit = max_fetch_bytes(job.memory, blob.len());
+            let fetched = store.fetch(base, limit).await.map_err(|error| error.to_string())?;
+            let opened = bloomsday_common::blob::open(fetched, base);
+            opened.map_err(|error| error.to_string())?.1
+        }
+    };
+    if filter.memory().len() as u64 != blob.len() {
+        tracing::info!("no delta from {base}: it has another shape");
+        return Ok(None);
+    }
+    let clock = Instant::now();
+    let made = delta::make(Content::of(filter.memory(), base.digest), Content::from(blob))?;
+    let seconds = clock.elapsed().as_secs_f64();
+    let bytes = made.bytes.len() as u64;
+    if bytes > delta::max_bytes(blob.len()) {
+        tracing::info!("no delta from {base}: it would have {bytes} of {} bytes", blob.len());
+        return Ok(None);
+    }
+    let key = DeltaKey::between(base, blob.key());
+    store.put_delta(&key, &made.bytes).await.map_err(|error| error.to_string())?;
+    crash_point("delta-uploaded");
+    Ok(Some(PublishedDelta { delta: key, from: base.clone(), bytes, flips: made.flips, seconds }))
+}

@@ -1,0 +1,93 @@
+//! Chooses the shape of a day's filter: the one that it needs, or that of the blob before while it fits.
+
+use bloomsday_common::day::Day;
+use bloomsday_common::filter::Shape;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::pointer::EventKind;
+use bloomsday_common::store::Store;
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::job::Job;
+
+/// The most earlier builds of the day whose blobs are looked at.
+const MAX_TRIED: usize = 4;
+
+/// Where a filter's shape came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShapeSource {
+    /// It is the smallest that meets the target: the job makes no deltas.
+    Exact,
+    /// It is new, with headroom for the next days.
+    Fresh,
+    /// It is that of an earlier blob.
+    Carried,
+}
+
+/// A shape, where it came from, and the day of the blob that it was taken from.
+pub(crate) type Chosen = (Shape, ShapeSource, Option<Day>);
+
+/// Chooses the shape for `n_ids`. What cannot be read of earlier blobs costs a new shape, so that servers
+/// fetch one full blob, and no more.
+///
+/// # Errors
+/// No shape meets the target.
+pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chosen, Error> {
+    if job.deltas.bases == 0 {
+        return Ok((Shape::for_ids(job.layout, n_ids, job.fpp)?, ShapeSource::Exact, None));
+    }
+    let base = if job.deltas.fresh_shape { None } else { base(job, store).await };
+    let (shape, day) = base.map_or((None, None), |(shape, day)| (Some(shape), Some(day)));
+    Ok(match Shape::stable_for_ids(job.layout, n_ids, job.fpp, shape)? {
+        (shape, true) => (shape, ShapeSource::Carried, day),
+        (shape, false) => (shape, ShapeSource::Fresh, None),
+    })
+}
+
+/// The shape of the blob that this day was built to last; else of the newest earlier day.
+async fn base(job: &Job, store: &Store) -> Option<(Shape, Day)> {
+    // A build of the same IDs again must give the same bytes, also when the day is rolled back. So its own
+    // blobs come before what the pointer names.
+    let history = store.history(&job.filter).await.unwrap_or_default();
+    let is_own = |blob: &BlobKey| blob.day == job.day && blob.filter == job.filter;
+    let builds = history.iter().filter(|event| event.act == EventKind::Build);
+    let own = builds.filter_map(|event| event.blob.clone()).filter(is_own).take(MAX_TRIED);
+    for blob in own.collect::<Vec<_>>() {
+        if let Ok(header) = store.blob_header(&blob).await {
+            return Some((header.shape, job.day));
+        }
+    }
+    for blob in newest_blobs(store, job, 1, true).await {
+        match store.blob_header(&blob).await {
+            Ok(header) => return Some((header.shape, blob.day)),
+            Err(error) => tracing::warn!("the shape of {blob} is not carried on: {error}"),
+        }
+    }
+    None
+}
+
+/// The blobs that the newest `most` pointers of earlier days name; with `own` also that of the day itself,
+/// first.
+pub(crate) async fn newest_blobs(store: &Store, job: &Job, most: usize, own: bool) -> Vec<BlobKey> {
+    let mut blobs = Vec::new();
+    let mut add = |blob: BlobKey| {
+        if !blobs.contains(&blob) {
+            blobs.push(blob);
+        }
+    };
+    let named = async |day| {
+        let read = store.pointer(&job.filter, day).await.ok()?;
+        read.state.found().map(|pointer| pointer.blob.clone())
+    };
+    if own && let Some(blob) = named(job.day).await {
+        add(blob);
+    }
+    let days = store.pointer_days(&job.filter).await.unwrap_or_default();
+    for day in days.into_iter().rev().filter(|day| *day < job.day).take(most) {
+        if let Some(blob) = named(day).await {
+            add(blob);
+        }
+    }
+    blobs
+}
