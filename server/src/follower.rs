@@ -21,6 +21,7 @@ use futures::future::{Either, select};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use crate::by_delta::Deltas;
 use crate::config::{Config, FilterConfig};
 use crate::follow_state::{FollowState, Next};
 use crate::generation::Generation;
@@ -59,6 +60,7 @@ pub(crate) struct Follower {
     retired: Vec<Arc<Generation>>,
     /// The memory of a retired filter, for the next load.
     spare_buffer: Option<Buffer>,
+    deltas: Deltas,
     /// The filter that is not in the cache yet.
     uncached: Option<Arc<Generation>>,
     /// The error of the last write to the cache, which is logged once.
@@ -108,6 +110,7 @@ impl Follower {
             pin: PinWatch::default(),
             retired: Vec::new(),
             spare_buffer: None,
+            deltas: Deltas::default(),
             uncached: None,
             not_cached: None,
             writing: None,
@@ -417,10 +420,13 @@ impl Follower {
             )));
         }
         let clock = Instant::now();
-        let loaded = loader.load(followed, &mut self.spare_buffer).await;
+        let live = self.served.published();
+        let loaded = loader.load(followed, live, &mut self.deltas, &mut self.spare_buffer).await;
+        poll_status.counts.deltas_failed = self.deltas.failures;
         match &loaded {
-            Ok(_) => {
-                poll_status.counts.loads_ok += 1;
+            Ok(generation) => {
+                self.deltas.loaded();
+                poll_status.counts.loaded(generation);
                 poll_status.counts.load_seconds = clock.elapsed().as_secs_f64();
             }
             Err(LoadError::Permanent(_)) => poll_status.counts.loads_rejected += 1,

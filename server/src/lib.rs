@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod bloomsday;
+mod by_delta;
 mod cache;
 mod clock;
 mod config;

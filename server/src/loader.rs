@@ -1,7 +1,8 @@
-//! [`Loader`]: fetches a blob from the cache or the store, and checks it, within limits and a
-//! deadline.
+//! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta, and checks it, within
+//! limits and a deadline.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::blob::{self, RawBlob};
@@ -12,10 +13,12 @@ use bloomsday_common::protocol::Followed;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use futures::FutureExt;
+use tokio::time::Instant;
 
+use crate::by_delta::{self, Deltas, Have};
 use crate::cache::Cache;
 use crate::clock::Clock;
-use crate::generation::Generation;
+use crate::generation::{Generation, Via};
 use crate::memory_check::MemoryCheck;
 
 /// The most attempts of one load after transient errors. The pause between two doubles each time.
@@ -63,15 +66,18 @@ impl Loader {
         }
     }
 
-    /// Loads and checks a blob, into the spare buffer if it fits. A panic counts as a permanent
-    /// error: the poller goes on.
+    /// Loads and checks a blob, into the spare buffer if it fits: by its delta from the `live` filter or
+    /// from the cached copy, if there is one, else in full. A panic counts as a permanent error: the
+    /// poller goes on.
     pub(crate) async fn load(
         &self,
         followed: &Followed,
+        live: Option<Arc<Generation>>,
+        deltas: &mut Deltas,
         spare_buffer: &mut Option<Buffer>,
     ) -> Result<Generation, LoadError> {
-        let loading =
-            AssertUnwindSafe(self.load_with_retries(followed, spare_buffer)).catch_unwind();
+        let loading = self.load_with_retries(followed, live, deltas, spare_buffer);
+        let loading = AssertUnwindSafe(loading).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(_)) => Err(LoadError::Permanent(format!("loading {} panicked", followed.blob))),
@@ -85,9 +91,19 @@ impl Loader {
     async fn load_with_retries(
         &self,
         followed: &Followed,
+        live: Option<Arc<Generation>>,
+        deltas: &mut Deltas,
         spare_buffer: &mut Option<Buffer>,
     ) -> Result<Generation, LoadError> {
+        let began = Instant::now();
         if let Some(generation) = self.load_cached(followed, spare_buffer).await {
+            return Ok(generation);
+        }
+        // Half of what is left, so that a delta that hangs leaves time for the full blob.
+        let deadline = self.deadline.saturating_sub(began.elapsed()) / 2;
+        if let Some(generation) =
+            self.load_by_delta(followed, live, deltas, deadline, spare_buffer).await
+        {
             return Ok(generation);
         }
         let mut pause = FIRST_PAUSE;
@@ -143,11 +159,40 @@ impl Loader {
         }
         // Half the deadline, so that a disk that hangs leaves time for the store.
         let fetched = cache.read(copy, spare_buffer.take(), self.deadline / 2).await?;
-        match self.open(fetched, followed) {
+        match self.open(fetched, followed, Via::Cache, 0) {
             Ok(generation) => Some(generation),
             Err(error) => {
                 tracing::warn!("the cached copy is dropped: {error}");
                 cache.forget(&followed.blob).await;
+                None
+            }
+        }
+    }
+
+    /// The followed blob by its delta, if there is one and it can be used.
+    async fn load_by_delta(
+        &self,
+        followed: &Followed,
+        live: Option<Arc<Generation>>,
+        deltas: &mut Deltas,
+        deadline: Duration,
+        spare_buffer: &mut Option<Buffer>,
+    ) -> Option<Generation> {
+        let have = Have::find(live, self.cache.as_ref(), &followed.blob).await?;
+        let fit = |bytes| {
+            if bytes > self.max_blob_bytes {
+                return Err("it is larger than the limit".to_owned());
+            }
+            self.ensure_memory(bytes, spare_buffer)?;
+            Ok(spare_buffer.take())
+        };
+        let (raw, bytes) =
+            by_delta::load(&self.store, have, followed, deadline, deltas, fit).await?;
+        match self.open(raw, followed, Via::Delta, bytes) {
+            Ok(generation) => Some(generation),
+            // Its digest is right, so the full blob has the same fault, and reports it.
+            Err(error) => {
+                tracing::warn!("{error}; the full blob is fetched");
                 None
             }
         }
@@ -181,7 +226,7 @@ impl Loader {
             false => self.store.fetch_into(&followed.blob, limit, spare_buffer).await,
         };
         let fetched = fetched.map_err(AttemptError::Fetch)?;
-        self.open(fetched, followed).map_err(AttemptError::Open)
+        self.open(fetched, followed, Via::Full, bytes).map_err(AttemptError::Open)
     }
 
     /// Checks that there is memory for a blob. A spare buffer that is too small is freed.
@@ -190,13 +235,20 @@ impl Loader {
         self.memory_check.ensure_fits(bytes, spare_buffer.is_some())
     }
 
-    fn open(&self, fetched: RawBlob, followed: &Followed) -> Result<Generation, Error> {
+    fn open(
+        &self,
+        fetched: RawBlob,
+        followed: &Followed,
+        via: Via,
+        bytes_fetched: u64,
+    ) -> Result<Generation, Error> {
         let bytes = fetched.memory.len() as u64;
         crash_point("fetched");
         let (header, filter) = blob::open(fetched, &followed.blob)?;
         crash_point("opened");
         let key = followed.blob.clone();
         let huge_bytes = filter.memory().huge_bytes();
-        Ok(Generation { key, header, filter, bytes, huge_bytes, loaded_at: self.clock.now() })
+        let loaded_at = self.clock.now();
+        Ok(Generation { key, header, filter, bytes, huge_bytes, loaded_at, via, bytes_fetched })
     }
 }

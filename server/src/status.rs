@@ -8,7 +8,7 @@ use bloomsday_common::protocol::{Followed, FollowedBy};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::generation::Generation;
+use crate::generation::{Generation, Via};
 use crate::guard::{Guard, Verdict};
 
 /// A filter of this many days before today is not stale: yesterday's is built in the small hours.
@@ -119,6 +119,10 @@ pub struct FilterStatus {
     pub fpp_measured: Option<f64>,
     /// When it was loaded.
     pub loaded_at: Option<Timestamp>,
+    /// How it came: as a `full` blob, as a `delta` from the blob before, or from the `cache` alone.
+    pub via: Option<&'static str>,
+    /// How many bytes were fetched from the store for it.
+    pub bytes_fetched: Option<u64>,
     /// Seconds since the end of the blob's day.
     pub age_seconds: Option<i64>,
     /// When the store was last polled.
@@ -150,6 +154,16 @@ pub struct Counts {
     pub polls_failed: u64,
     /// Loads that were swapped in.
     pub loads_ok: u64,
+    /// Those of them that came by a delta.
+    pub loads_by_delta: u64,
+    /// Those of them that came from the cache alone.
+    pub loads_by_cache: u64,
+    /// Deltas that were there and could not be used: the full blob took their place.
+    pub deltas_failed: u64,
+    /// The bytes of the full blobs that were loaded.
+    pub full_bytes: u64,
+    /// The bytes of the deltas that were loaded.
+    pub delta_bytes: u64,
     /// Loads that failed with a transient error.
     pub loads_failed: u64,
     /// Loads that failed with a permanent error, such as a wrong digest.
@@ -159,6 +173,21 @@ pub struct Counts {
     /// The guard's verdicts, in the order of [`Verdict::ALL`]. A filter on hold is judged at each
     /// poll.
     pub verdicts: [u64; Verdict::ALL.len()],
+}
+
+impl Counts {
+    /// Counts a load.
+    pub(crate) fn loaded(&mut self, generation: &Generation) {
+        self.loads_ok += 1;
+        match generation.via {
+            Via::Full => self.full_bytes += generation.bytes_fetched,
+            Via::Delta => {
+                self.loads_by_delta += 1;
+                self.delta_bytes += generation.bytes_fetched;
+            }
+            Via::Cache => self.loads_by_cache += 1,
+        }
+    }
 }
 
 /// The guard's verdict on a newer day's filter. It contains no ID.
@@ -302,6 +331,8 @@ impl FilterStatus {
             fpp_target: header.map(|header| header.fpp_target),
             fpp_measured: header.map(|header| header.fpp_measured()),
             loaded_at: generation.map(|generation| generation.loaded_at),
+            via: generation.map(|generation| generation.via.name()),
+            bytes_fetched: generation.map(|generation| generation.bytes_fetched),
             age_seconds: day.map(|day| now.as_second() - day.end().as_second()),
             last_poll: polls.last_poll,
             last_success: polls.last_success,

@@ -266,7 +266,7 @@ fn a_filter_that_is_named_twice_is_served_once() {
     (0..5).for_each(|n| assert!(daemon.contains(&user(n))));
     assert_eq!(daemon.status()["hits"], 5);
     assert_eq!(daemon.metric("bloomsday_lookups_total{filter=\"rt\",result=\"hit\"}"), 5);
-    assert_eq!(daemon.metric("bloomsday_loads_total{filter=\"rt\",result=\"ok\"}"), 1);
+    assert_eq!(daemon.metric("bloomsday_loads_total{filter=\"rt\",result=\"ok\",via=\"full\"}"), 1);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn each_of_several_damaged_blobs_is_fetched_once() {
     let failed =
         |daemon: &Daemon| daemon.metric("bloomsday_polls_total{filter=\"rt\",result=\"failed\"}");
     daemon.until("it looked thrice", |daemon| failed(daemon) >= 3);
-    let rejected = "bloomsday_loads_total{filter=\"rt\",result=\"rejected\"}";
+    let rejected = "bloomsday_loads_total{filter=\"rt\",result=\"rejected\",via=\"full\"}";
     assert_eq!(daemon.metric(rejected), 3, "a damaged blob was fetched again");
     // Mended in place: nothing in the records says so, an operator does.
     damage();

@@ -71,7 +71,7 @@ fn the_daemon_answers_every_route() {
             "bloomsday_filter_ids{filter=\"rt\"} 5000",
             "bloomsday_filter_fpp_ratio{filter=\"rt\",kind=\"measured\"}",
             "bloomsday_polls_total{filter=\"rt\",result=\"ok\"}",
-            "bloomsday_loads_total{filter=\"rt\",result=\"ok\"} 1",
+            "bloomsday_loads_total{filter=\"rt\",result=\"ok\",via=\"full\"} 1",
             "bloomsday_load_duration_seconds",
             "bloomsday_last_success_timestamp_seconds",
             "bloomsday_lookups_total{filter=\"rt\",result=\"hit\"}",

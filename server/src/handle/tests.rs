@@ -14,7 +14,7 @@ use super::step::MID_SWAP;
 use super::*;
 use crate::clock::Clock;
 use crate::config::FilterConfig;
-use crate::generation::Generation;
+use crate::generation::{Generation, Via};
 
 /// A generation that contains one ID.
 fn with_id(id: &[u8]) -> Arc<Generation> {
@@ -38,7 +38,8 @@ fn with_id(id: &[u8]) -> Arc<Generation> {
     let key = BlobKey { filter: name, day, digest };
     let bytes = filter.memory().len() as u64;
     let loaded_at = Timestamp::UNIX_EPOCH;
-    Arc::new(Generation { key, header, filter, bytes, huge_bytes: None, loaded_at })
+    let (huge_bytes, via, bytes_fetched) = (None, Via::Full, bytes);
+    Arc::new(Generation { key, header, filter, bytes, huge_bytes, loaded_at, via, bytes_fetched })
 }
 
 /// A reader that stored the new epoch with the old generation would miss the swap until the next

@@ -9,6 +9,7 @@ use prometheus::{
 
 use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
+use crate::generation::Via;
 use crate::guard::Verdict;
 use crate::status::{FilterStatus, State};
 
@@ -67,7 +68,18 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
     )?;
     let results = &["filter", "result"];
     let polls = counter(&registry, "bloomsday_polls_total", "Polls of the pointers.", results)?;
-    let loads = counter(&registry, "bloomsday_loads_total", "Loads of a blob.", results)?;
+    let loads = counter(
+        &registry,
+        "bloomsday_loads_total",
+        "Loads of a blob; a failed delta is followed by a load of the full blob.",
+        &["filter", "result", "via"],
+    )?;
+    let downloads = counter(
+        &registry,
+        "bloomsday_download_bytes_total",
+        "Bytes of the blobs and deltas that were loaded.",
+        &["filter", "via"],
+    )?;
     let verdicts = counter(
         &registry,
         "bloomsday_guard_verdicts_total",
@@ -123,12 +135,20 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         for (result, count) in [("ok", counts.polls_ok), ("failed", counts.polls_failed)] {
             polls.with_label_values(&[filter, result]).inc_by(count);
         }
-        for (result, count) in [
-            ("ok", counts.loads_ok),
-            ("failed", counts.loads_failed),
-            ("rejected", counts.loads_rejected),
+        let (full, delta, cache) = (Via::Full, Via::Delta, Via::Cache);
+        let loads_by_full = counts.loads_ok - counts.loads_by_delta - counts.loads_by_cache;
+        for (result, via, count) in [
+            ("ok", full, loads_by_full),
+            ("ok", delta, counts.loads_by_delta),
+            ("ok", cache, counts.loads_by_cache),
+            ("failed", full, counts.loads_failed),
+            ("failed", delta, counts.deltas_failed),
+            ("rejected", full, counts.loads_rejected),
         ] {
-            loads.with_label_values(&[filter, result]).inc_by(count);
+            loads.with_label_values(&[filter, result, via.name()]).inc_by(count);
+        }
+        for (via, bytes) in [(full, counts.full_bytes), (delta, counts.delta_bytes)] {
+            downloads.with_label_values(&[filter, via.name()]).inc_by(bytes);
         }
         for (verdict, count) in Verdict::ALL.iter().zip(counts.verdicts) {
             verdicts.with_label_values(&[filter, verdict.name()]).inc_by(count);

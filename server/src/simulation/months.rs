@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::delta::{self, Content};
 use bloomsday_common::hash::SplitMix64;
-use bloomsday_common::key::BlobKey;
+use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::pointer::{Pin, Pointer};
 use bloomsday_common::store::Store;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use super::blobs::{FIRST_DAY, Kind, Made, day, made, rt, user};
+use super::blobs::{FIRST_DAY, Kind, Made, day, find, made, rt, user};
 use super::flaky_store::{Fault, FlakyStore};
 use super::oracle::{Observation, Oracle, Record, Records, Target};
 use super::process::{FakeClock, Process, on_a_paused_clock, seed_jitter};
@@ -31,10 +32,16 @@ const DAYS: u64 = 30;
 /// How many months a test run plays, and the full campaign.
 const FEW: u64 = 8;
 const FULL: u64 = 10_000;
+/// How many of the newest pointers' blobs have deltas to a blob.
+const DELTAS: usize = 4;
 /// A step is at most this long; a day has some seventy.
 const STEP_SECONDS: u64 = 2_400;
 /// Twice in each poll interval: a filter is seldom live only between two observations.
 const OBSERVE_EVERY: Duration = Duration::from_secs(300);
+
+/// How many loads of all months came by a delta, and how many deltas could not be used.
+static BY_DELTA: AtomicU64 = AtomicU64::new(0);
+static DELTAS_FAILED: AtomicU64 = AtomicU64::new(0);
 
 #[test]
 fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
@@ -72,6 +79,10 @@ fn a_month_of_faults_gives_no_wrong_answer_and_no_filter_is_lost() {
         }
     });
     let (months, seconds) = (done.into_inner(), began.elapsed().as_secs_f64());
+    let (by_delta, failed) =
+        (BY_DELTA.load(Ordering::Relaxed), DELTAS_FAILED.load(Ordering::Relaxed));
+    println!("{by_delta} loads by a delta, and {failed} deltas that could not be used");
+    assert!(by_delta > 10 * months && failed > months, "deltas are not tried");
     let size = format!("{months} months of some {} polls each", DAYS * 144);
     println!(
         "CAMPAIGN a server's life, simulated | {size} | every answer as it should | {seconds:.0}"
@@ -163,6 +174,14 @@ impl Month {
             }
         }
         self.calm().await;
+        self.count_loads();
+    }
+
+    /// Adds what this process loaded, before it ends.
+    fn count_loads(&self) {
+        let counts = self.process.status().counts;
+        BY_DELTA.fetch_add(counts.loads_by_delta, Ordering::Relaxed);
+        DELTAS_FAILED.fetch_add(counts.deltas_failed, Ordering::Relaxed);
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -284,6 +303,31 @@ impl Month {
     async fn upload(&mut self, blob: &Made) {
         self.store.write(&blob.key.to_string(), blob.bytes.clone()).await;
         self.records.unsound.retain(|key| *key != blob.key);
+        self.upload_deltas(blob).await;
+    }
+
+    /// Uploads deltas between a blob and what the newest pointers name: some are damaged, some missing.
+    async fn upload_deltas(&mut self, blob: &Made) {
+        let named = self.records.pointers.values().rev().take(DELTAS);
+        let named = named.filter_map(|record| match record {
+            Record::Names(key) if *key != blob.key => find(key),
+            _ => None,
+        });
+        for base in named.collect::<Vec<_>>() {
+            let (from, to) = (base.key.digest, blob.key.digest);
+            let made = delta::make(Content::of(&base.bytes, from), Content::of(&blob.bytes, to));
+            // Of another shape.
+            let Ok(delta::Made { bytes: mut delta, .. }) = made else { continue };
+            let at = self.below(delta.len() as u64) as usize;
+            match self.below(8) {
+                0 => delta[at] ^= 1 << self.below(8),
+                1 => delta.truncate(at),
+                2 => continue,
+                _ => {}
+            }
+            self.records.by_delta.extend([base.key.clone(), blob.key.clone()]);
+            self.store.write(&DeltaKey::between(&base.key, &blob.key).to_string(), delta).await;
+        }
     }
 
     async fn publish(&mut self, n: i64, blob: &Made) {
@@ -349,6 +393,7 @@ impl Month {
             _ => Vec::new(),
         };
         self.idle.clear();
+        self.count_loads();
         self.process = Process::start(&self.store, &self.clock, &self.config);
         let ids: Vec<_> = (0..1_500).map(user).collect();
         self.process.sample_lookups(&ids);

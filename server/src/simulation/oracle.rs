@@ -1,7 +1,7 @@
 //! [`Oracle`]: decides from the records in the store which blobs may be live. It shares no code
 //! with the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
@@ -30,6 +30,8 @@ pub(super) struct Records {
     pub(super) pin: Option<(Record, Option<Timestamp>)>,
     /// Blobs that are missing or damaged now.
     pub(super) unsound: Vec<BlobKey>,
+    /// Blobs to which a delta leads: a server may have the right one although it is missing or damaged.
+    pub(super) by_delta: BTreeSet<BlobKey>,
 }
 
 /// What a server that reads the records now should do.
@@ -177,7 +179,9 @@ impl Oracle {
             }
         }
         let (at, holds) = (Instant::now(), self.holds);
-        let is_usable = |key: &BlobKey| records.is_sound(key) || holds == Some(key.digest);
+        let is_usable = |key: &BlobKey| {
+            records.is_sound(key) || records.by_delta.contains(key) || holds == Some(key.digest)
+        };
         let named = |key: &BlobKey| {
             targets.iter().any(|target| matches!(target, Target::Blob(named, _) if named == key))
         };
