@@ -12,6 +12,7 @@
 //! | [`blobs`] | blobs without Parquet |
 //! | [`measured`] | a build with a limit on its memory, and measures it |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
+//! | [`damage`] | damages bytes as disks, networks and attackers do |
 //! | [`faulty_store`] | a store that fails in a chosen way |
 //! | [`kill_point`] | runs that are killed at a named place |
 //! | [`live`] | runs `bloomsday serve --resp` and talks to it over Redis's protocol |
@@ -36,6 +37,7 @@ pub mod blobs;
 pub mod browser;
 pub mod campaign;
 pub mod daemon;
+pub mod damage;
 pub mod faulty_store;
 pub mod input;
 pub mod kill_point;

@@ -1,19 +1,23 @@
 //! Damaged and hostile blobs: all rejected, or, where the digest was corrected, at worst harmless.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bloomsday_common::blob::{self, Header, RawBlob};
 use bloomsday_common::day::Day;
+use bloomsday_common::delta::{self, Applier};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::error::{Error, Kind};
-use bloomsday_common::filter::{Filter, Layout};
-use bloomsday_common::key::BlobKey;
+use bloomsday_common::filter::{Filter, Layout, Shape};
+use bloomsday_common::key::{BlobKey, DeltaKey};
+use bloomsday_common::memory::Buffer;
 use bloomsday_common::pointer::Pointer;
 use bloomsday_server::{Config, FilterConfig, ReloadOutcome, start_on};
 use bloomsday_tests::blobs::{TestBlob, buffer, id};
 use bloomsday_tests::campaign::{Campaign, Random, on_threads, size};
+use bloomsday_tests::damage::damage;
 use bloomsday_tests::faulty_store::FaultyStore;
 use bloomsday_tests::input::today;
 
@@ -55,75 +59,6 @@ fn is_harmless(key: &BlobKey, bytes: &mut [u8]) -> bool {
     }
     assert!(header.fpp_measured() <= 1.0 && header.fill() <= 1.0);
     true
-}
-
-/// Damages bytes in one of the ways disks, networks and attackers do. Says how.
-fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
-    let len = bytes.len() as u64;
-    // Half of the time where the header is: the rest is bits, and one is like the other.
-    let place = |random: &mut Random| {
-        let head = random.below(2) == 0;
-        random.below(if head { len.min(1_400) } else { len }) as usize
-    };
-    let range = |random: &mut Random| {
-        let start = place(random);
-        let most = (len - start as u64).min(if random.below(4) == 0 { len } else { 64 });
-        start..start + 1 + random.below(most) as usize
-    };
-    match random.below(8) {
-        0 => {
-            let flips = 1 + random.below(16);
-            for _ in 0..flips {
-                let at = place(random);
-                bytes[at] ^= 1 << random.below(8);
-            }
-            format!("{flips} flips")
-        }
-        1 => {
-            let to = random.below(len) as usize;
-            bytes.truncate(to);
-            format!("cut to {to}")
-        }
-        2 => {
-            let (from, to) = (range(random), place(random));
-            let part = bytes[from.clone()].to_vec();
-            let end = bytes.len().min(to + part.len());
-            bytes[to..end].copy_from_slice(&part[..end - to]);
-            format!("{from:?} copied to {to}")
-        }
-        3 => {
-            let zeroed = range(random);
-            bytes[zeroed.clone()].fill(0);
-            format!("{zeroed:?} zeroed")
-        }
-        4 => {
-            let filled = range(random);
-            bytes[filled.clone()].fill(0xff);
-            format!("{filled:?} filled")
-        }
-        5 => {
-            let removed = range(random);
-            bytes.drain(removed.clone());
-            format!("{removed:?} removed")
-        }
-        6 => {
-            let at = place(random);
-            let n = 1 + random.below(100);
-            let more: Vec<u8> = (0..n).map(|_| random.draw() as u8).collect();
-            bytes.splice(at..at, more);
-            format!("{n} bytes inserted at {at}")
-        }
-        // A number of the header becomes one that breaks arithmetic.
-        _ => {
-            let at = random.below(200.min(len.saturating_sub(8)).max(1)) as usize;
-            let extremes =
-                [0, 1, 255, u64::from(u32::MAX), 1 << 32, 1 << 38, u64::MAX >> 1, u64::MAX];
-            let value = extremes[random.below(extremes.len() as u64) as usize];
-            let end = bytes.len().min(at + 8);
-            bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
-            format!("{value} at {at}")
-        }
-    }
 }
 
 /// Many damaged blobs; `check` says whether one was accepted. Returns how many were.
@@ -220,6 +155,117 @@ fn a_filter_that_is_empty_full_or_half_filled_is_rejected_whatever_its_digest() 
             assert_eq!(kind, Err(Kind::Corrupt), "{layout}: {inserted} for {n_ids} IDs");
         }
     }
+}
+
+/// Two blobs of one shape of each layout, and their delta.
+fn good_deltas() -> Vec<[Vec<u8>; 3]> {
+    let pair = |layout, n_ids| {
+        let shape = Shape::for_ids(layout, n_ids, 0.03).unwrap();
+        let a = TestBlob::shaped(day(), shape, 0..n_ids);
+        let b = TestBlob::shaped(day().plus(1), shape, n_ids / 100..n_ids + n_ids / 100);
+        let delta = delta::make((&a.encoded()).into(), (&b.encoded()).into()).unwrap();
+        [a.bytes(), b.bytes(), delta.bytes]
+    };
+    // The last has sections of its own for three parts.
+    vec![pair(Layout::Blocked, 5_000), pair(Layout::Guava, 5_000), pair(Layout::Blocked, 5_000_000)]
+}
+
+/// Damages a delta. Half of the damaged ones have a fitting digest.
+fn damage_delta(bytes: &mut Vec<u8>, random: &mut Random) -> String {
+    let how = damage(bytes, random);
+    match bytes.len().checked_sub(Digest::BYTES) {
+        Some(content) if random.below(2) == 0 => {
+            // Of a delta the digest covers all bytes before it, as in a blob.
+            let digest = blob::digest_of(bytes);
+            bytes[content..].copy_from_slice(digest.as_bytes());
+            how + ", with a fitting digest"
+        }
+        _ => how,
+    }
+}
+
+#[test]
+fn every_damaged_delta_gives_the_right_blob_or_an_error() {
+    let campaign = Campaign::new("damaged deltas");
+    let (count, random) = (size(3_000, 100_000), Random::new());
+    let deltas = good_deltas();
+    let right = AtomicU64::new(0);
+    on_threads(2, count, |n| {
+        let mut random = random.branch(n);
+        let [a, b, delta] = &deltas[if n % 512 == 0 { 2 } else { n as usize % 2 }];
+        let (mut damaged, step) = (delta.clone(), 1 + random.below(100_000) as usize);
+        let how = damage_delta(&mut damaged, &mut random);
+        let forward = random.below(2) == 0;
+        let (base, result) = if forward { (a, b) } else { (b, a) };
+        let (from, to) = (blob::digest_of(base), blob::digest_of(result));
+        let applied = catch_unwind(AssertUnwindSafe(|| {
+            let mut applier = Applier::new(Arc::new(base), from, to, Buffer::zeroed)?;
+            damaged.chunks(step).try_for_each(|piece| applier.push(piece))?;
+            applier.finish()
+        }));
+        let applied = applied.unwrap_or_else(|_| panic!("delta {n} with {how}: see above"));
+        if let Ok(raw) = applied {
+            assert!(*raw.memory == **result, "delta {n} with {how} gives another blob");
+            right.fetch_add(1, Ordering::Relaxed);
+        }
+        // What a person is shown of it is no panic, either.
+        let _ = delta::summary(&damaged, "a delta");
+    });
+    let right = right.into_inner();
+    campaign.passed(&format!("{count}"), &format!("{right} gave the right blob, others an error"));
+}
+
+/// The same through a server: in each round it has the right filter, by the delta or in full.
+#[test]
+fn a_server_given_damaged_deltas_always_has_the_right_filter() {
+    let campaign = Campaign::new("damaged deltas, given to a server");
+    let random = Random::new();
+    let count = size(300, 10_000);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let by_delta = runtime.block_on(async {
+        let shape = Shape::for_ids(Layout::Blocked, 3_000, 0.03).unwrap();
+        let blobs = [0, 1].map(|i| {
+            let ids = 30 * i..3_000 + 30 * i;
+            TestBlob::shaped(today().minus(1 - i as u32), shape, ids)
+        });
+        let [a, b] = [blobs[0].encoded(), blobs[1].encoded()];
+        let liar = FaultyStore::default();
+        blobs[1].publish(&liar.store()).await;
+        blobs[0].publish(&liar.store()).await;
+        let good = delta::make((&a).into(), (&b).into()).unwrap().bytes;
+        let key = DeltaKey::between(a.key(), b.key()).to_string();
+        let mut config =
+            Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);
+        config.poll_interval = Duration::from_secs(3_600);
+        let bloomsday = start_on(liar.store(), config, true).unwrap();
+        bloomsday.reload().await.unwrap();
+        let rt = bloomsday.filter("rt").unwrap();
+        let mut by_delta = 0;
+        for n in 0..count {
+            let mut random = random.branch(n);
+            let mut bytes = good.clone();
+            // Now and then a good one, so that it is seen to be used again.
+            let how = match random.below(8) {
+                0 => "nothing".to_owned(),
+                _ => damage_delta(&mut bytes, &mut random),
+            };
+            let is_good = bytes == good;
+            liar.place(&key, bytes.into()).await;
+            let (named, first) = if n % 2 == 0 { (a.key(), 0) } else { (b.key(), 30) };
+            let pointer = Pointer::to(named.clone()).to_bytes();
+            liar.place(&format!("rt/pointers/{}", today()), pointer.into()).await;
+            let reloaded = bloomsday.reload().await.unwrap().remove(0);
+            assert_eq!(reloaded.outcome, ReloadOutcome::Swapped, "{n} with {how}: {reloaded:?}");
+            let status = bloomsday.status().remove(0);
+            assert_eq!(status.digest, Some(named.digest), "delta {n} with {how}");
+            assert!(!is_good || status.via == Some("delta"), "a good delta is not used");
+            assert!((first..first + 3_000).all(|n| rt.contains(&id(n))), "delta {n} with {how}");
+            by_delta += u64::from(status.via == Some("delta"));
+        }
+        by_delta
+    });
+    let result = format!("right filter in each round; {by_delta} by a delta, others in full");
+    campaign.passed(&format!("{count}"), &result);
 }
 
 /// The same through a server: it answers from what it had, and goes on.
