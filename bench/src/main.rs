@@ -9,6 +9,7 @@
 
 mod build;
 mod daemon;
+mod delta;
 mod fixtures;
 mod growth;
 mod ids;
@@ -58,6 +59,8 @@ enum Race {
     Build,
     /// A published blob to memory that answers.
     Load,
+    /// What changed between two blobs: its size, and how long it takes to make and to apply it.
+    Delta,
     /// Lookups at a fixed rate while filters are swapped below them.
     Swap,
     /// The daemon over loopback, compared with Redis.
@@ -97,11 +100,12 @@ fn count(text: &str) -> Result<u64, String> {
 fn main() {
     let arguments = Arguments::parse();
     let options = Options { ids: arguments.ids, rounds: arguments.rounds, plots: arguments.plots };
-    let races: [(Race, Run); 8] = [
+    let races: [(Race, Run); 9] = [
         (Race::Lookup, lookup::run),
         (Race::Insert, insert::run),
         (Race::Build, build::run),
         (Race::Load, load::run),
+        (Race::Delta, delta::run),
         (Race::Swap, swap::run),
         (Race::Daemon, daemon::run),
         (Race::Live, live::run),
