@@ -230,17 +230,20 @@ fn deltas_begin_from_the_last_three_days_and_from_the_days_own_blob() {
 #[test]
 fn a_build_of_the_same_ids_changes_nothing_and_a_rollback_stands() {
     let backend = Backend::local();
-    let before = build(&backend, 1, &[]);
+    // More users than today has, so that the shape carried from there is not the one that today needs.
+    let before = Publisher::days_ago(&backend, 1).users(3_600..3_600 + 20_400).with(&DELTAS);
+    before.publish();
     let now = build(&backend, 0, &[]);
+    assert_eq!(now["shape"], "carried");
     for _ in 0..2 {
         let again = build(&backend, 0, &[]);
         assert_eq!((&again["outcome"], &again["blob"]), (&"unchanged".into(), &now["blob"]));
     }
     // Also when the day before has another shape since.
     let other = Publisher::days_ago(&backend, 1).users(0..30_000).with(&DELTAS);
-    other.with(&["--accept-change", "a test"]).publish();
+    let other = other.with(&["--accept-change", "a test"]).run().expect(0).json();
     assert_eq!(build(&backend, 0, &[])["outcome"], "unchanged");
-    repoint(&backend, 0, &before);
+    repoint(&backend, 0, &other);
     let first = CHURN * 20;
     let again = Publisher::days_ago(&backend, 0).users(first..first + USERS).with(&DELTAS).run();
     assert_eq!(again.code, 5, "{}{}", again.stdout, again.stderr);
