@@ -25,9 +25,7 @@ use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
-use crate::{
-    deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify,
-};
+use crate::{deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
 ///

@@ -114,7 +114,7 @@ impl Follow {
 
 /// The digest of the file if it is a sound blob.
 fn sound_digest(path: &Path) -> Option<Digest> {
-    let sound = || inspect::open_file(path).map(|(key, _, _)| key.digest).ok();
+    let sound = || inspect::open_blob_file(path).map(|(key, _, _)| key.digest).ok();
     tokio::task::block_in_place(sound)
 }
 

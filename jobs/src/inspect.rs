@@ -158,7 +158,7 @@ pub(crate) async fn open(
 ) -> Result<(BlobKey, Header, Filter), Error> {
     let path = Path::new(text);
     if path.is_file() {
-        return open_file(path);
+        return open_blob_file(path);
     }
     let store = settings.open_store()?;
     let key = key(text, store.roots())?;
@@ -167,7 +167,7 @@ pub(crate) async fn open(
 }
 
 /// Opens a local file, after every check.
-pub(crate) fn open_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
+pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
     let memory = read(path)?;
     let key = blob::key_of(&memory, &path.display().to_string())?;
     let (header, filter) = blob::open(RawBlob::of(memory), &key)?;
