@@ -37,11 +37,11 @@ install_tools() {
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
-  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash, redis' 2>/dev/null; then
+  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash, redis, w3lib' 2>/dev/null; then
     say "installing moto into $tools"
     python3 -m venv "$tools"
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
-      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0
+      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0 w3lib==2.5.0
   fi
   # Two versions of Scrapy: one that scrapy-redis works with, and the newest.
   if ! "$tools/scrapy-2.12/bin/python" -c 'import scrapy, scrapy_redis_bloomfilter' 2>/dev/null; then

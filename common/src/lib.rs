@@ -11,6 +11,8 @@
 //! | [`blob`] | filters to bytes and back |
 //! | [`delta`] | what changed between two blobs of one shape: made, checked and applied |
 //! | [`key`] | the names of filters and blobs, and where each object is in the store |
+//! | [`mod@simhash`] | 64 bits of a text, of which similar texts have nearly all in common |
+//! | [`url_id`] | an ID that is a URL, in one form for URLs that mean the same page |
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
 //! | [`atomic_file`] | writes a file completely or not at all |
@@ -89,4 +91,6 @@ pub mod pointer;
 pub mod protocol;
 pub mod redact;
 pub mod remedy;
+pub mod simhash;
 pub mod store;
+pub mod url_id;

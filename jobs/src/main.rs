@@ -33,6 +33,7 @@ mod sample_data;
 mod schedule;
 mod scheduling;
 mod serve;
+mod simhash;
 mod status;
 mod target;
 mod trace;
@@ -126,6 +127,8 @@ enum Job {
     Import(import_export::Import),
     /// Show size, probes and memory for each layout, before building anything.
     Plan(plan::Plan),
+    /// Print the simhash of texts, by which near duplicates are found.
+    Simhash(simhash::Simhash),
     /// Check a running server or scheduler.
     Health(health::Health),
     /// Print shell completions.
@@ -177,6 +180,7 @@ fn main() -> ExitCode {
                 Job::Export(job) => job.run(&settings, &output).await,
                 Job::Import(job) => job.run(&settings, &output).await,
                 Job::Plan(job) => job.run(&output).await,
+                Job::Simhash(job) => job.run(&output),
                 Job::Health(job) => job.run().await,
                 Job::Completions(job) => job.run(Cli::command()),
                 Job::Man(job) => job.run(Cli::command()),

@@ -10,6 +10,7 @@
 //! | `options` | what a set was made with |
 //! | `table` | the exact set of live hashes, for lookups without locks |
 //! | `writer` | the one owner of a table's changes |
+//! | `near` | the exact set of fingerprints of a set of that kind, found by similar ones |
 //! | `budget` | how many bytes all tables may take |
 //! | `log`, `syncer` | changes on disk before they are acknowledged |
 //! | `replay` | a set from its log |
@@ -20,6 +21,7 @@
 mod ack;
 mod budget;
 mod log;
+mod near;
 mod options;
 mod replay;
 mod set;
@@ -45,7 +47,9 @@ use bloomsday_common::live::segment::Op;
 pub use self::ack::Ack;
 use self::budget::Budget;
 use self::log::{Identity, Log, sync_folder};
-pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options};
+use self::near::Near;
+pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
+pub(crate) use self::options::{IdForm, Key, Kind, MAX_KEY_BYTES, Options};
 pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
 pub(crate) use self::ship::Shipper;
 pub use self::status::LiveStatus;
@@ -225,13 +229,19 @@ impl Live {
         }
         let mut writer =
             Writer::new(options.window, self.0.budget.clone()).ok_or(NotMade::Memory)?;
-        writer.reserve(options.capacity);
+        let mut near = None;
+        if options.kind == Kind::Near {
+            let made = Near::new(options.window, self.0.budget.clone());
+            near.insert(made.ok_or(NotMade::Memory)?).reserve(options.capacity);
+        } else {
+            writer.reserve(options.capacity);
+        }
         writer.tick(now);
         let log = self.0.disk.as_ref().map(|disk| disk.log(key));
         if let Some(log) = &log {
             log.append_record(now, Op::Reserve, &options.record(key));
         }
-        let set = Arc::new(LiveSet::new(key.clone(), options, writer, log, None));
+        let set = Arc::new(LiveSet::new(key.clone(), options, writer, near, log, None));
         sets.insert(key.clone(), set.clone());
         self.0.changes.fetch_add(1, Ordering::Release);
         Ok(set)
@@ -265,6 +275,8 @@ impl Live {
         }
         sets.remove(set.key());
         self.0.changes.fetch_add(1, Ordering::Release);
+        drop(sets);
+        set.free();
         true
     }
 
@@ -377,11 +389,13 @@ impl Disk {
         for (key, (path, mut replayed)) in found {
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
+            let step = replayed.options.window.step_at(opened_ms);
+            replayed.near.iter_mut().for_each(|near| near.go_to(step));
             let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms, ack };
             let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
-            let (options, writer) = (replayed.options, replayed.writer);
+            let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
-            let set = LiveSet::new(key.clone(), options, writer, log, replayed.expires_at);
+            let set = LiveSet::new(key.clone(), options, writer, near, log, replayed.expires_at);
             sets.insert(key, Arc::new(set));
         }
         Ok(Disk { folder: folder.to_owned(), syncer, epoch, opened_ms, next_folder, _lock: lock })

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU64;
 
+use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 use bloomsday_common::live::segment::set_number;
+use bloomsday_common::url_id;
 
 /// A day in milliseconds.
 const DAY_MS: NonZeroU64 = NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
@@ -33,7 +35,32 @@ pub(crate) enum Kind {
     Set,
     /// Those of filters and of sets.
     Any,
+    /// Those of fingerprints of texts.
+    Near,
 }
+
+/// What is hashed of an ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdForm {
+    /// Its bytes.
+    Bytes,
+    /// Those of its normalised form, if it is a URL.
+    Url,
+}
+
+impl IdForm {
+    /// The hash of an ID.
+    #[inline]
+    pub(crate) fn hash(self, id: &[u8]) -> u64 {
+        match self {
+            IdForm::Bytes => Xxh3::of(id).0,
+            IdForm::Url => Xxh3::of(&url_id::normalised(id)).0,
+        }
+    }
+}
+
+/// In the first byte of a record: IDs are URLs.
+const URL_IDS: u8 = 0x80;
 
 /// What a set was made with. The sizes are for `INFO`: the table grows as it must.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +75,7 @@ pub(crate) struct Options {
     pub(crate) iterations: u32,
     /// Whether it lies over a day's filter, so that what is deleted has to be hidden.
     pub(crate) is_over_day: bool,
+    pub(crate) ids: IdForm,
 }
 
 impl Options {
@@ -56,7 +84,7 @@ impl Options {
         let (capacity, expansion) = match kind {
             Kind::Bloom => (100, 2),
             Kind::Cuckoo => (1024, 1),
-            Kind::Set | Kind::Any => (0, 1),
+            Kind::Set | Kind::Any | Kind::Near => (0, 1),
         };
         Options {
             kind,
@@ -67,6 +95,7 @@ impl Options {
             bucket: 2,
             iterations: 20,
             is_over_day: false,
+            ids: IdForm::Bytes,
         }
     }
 
@@ -88,11 +117,13 @@ impl Options {
             Kind::Set => 3,
             Kind::Any if self.is_over_day => 5,
             Kind::Any => 4,
+            Kind::Near => 6,
         };
         let repeat = match self.window.repeat {
             Repeat::Renew => 1,
             Repeat::Keep => 2,
         };
+        let kind = if self.ids == IdForm::Url { kind | URL_IDS } else { kind };
         let mut bytes = vec![kind, repeat, self.window.steps.unwrap_or(0), key.database];
         for number in [self.expansion, self.bucket, self.iterations] {
             bytes.extend(number.to_le_bytes());
@@ -111,11 +142,12 @@ impl Options {
         let (large, name) = rest.split_first_chunk::<24>()?;
         let small = |i: usize| small.as_chunks().0.get(i).map(|bytes| u32::from_le_bytes(*bytes));
         let large = |i: usize| large.as_chunks().0.get(i).map(|bytes| u64::from_le_bytes(*bytes));
-        let kind = match head[0] {
+        let kind = match head[0] & !URL_IDS {
             1 => Kind::Bloom,
             2 => Kind::Cuckoo,
             3 => Kind::Set,
             4 | 5 => Kind::Any,
+            6 => Kind::Near,
             _ => return None,
         };
         let repeat = match head[1] {
@@ -136,7 +168,8 @@ impl Options {
             expansion: small(0)?,
             bucket: small(1)?,
             iterations: small(2)?,
-            is_over_day: head[0] == 5,
+            is_over_day: head[0] & !URL_IDS == 5,
+            ids: if head[0] & URL_IDS == 0 { IdForm::Bytes } else { IdForm::Url },
         };
         let key = Key { database: head[3], name: name.into() };
         (name.len() <= MAX_KEY_BYTES).then_some((key, options))
@@ -150,14 +183,18 @@ mod tests {
     #[test]
     fn a_record_has_all_options() {
         let key = Key { database: 3, name: (*b"a\0b").into() };
-        for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set, Kind::Any] {
+        for kind in [Kind::Bloom, Kind::Cuckoo, Kind::Set, Kind::Any, Kind::Near] {
             let windows = [Window::NONE, Window::of(1_800, 300, Repeat::Renew).unwrap()];
             for window in windows {
-                let options = Options { window, capacity: 7, expansion: 0, ..Options::of(kind) };
-                let record = options.record(&key);
-                assert_eq!(Options::parse(&record), Some((key.clone(), options)));
-                for length in 0..40 {
-                    assert_eq!(Options::parse(&record[..length]), None);
+                for ids in [IdForm::Bytes, IdForm::Url] {
+                    let (capacity, expansion) = (7, 0);
+                    let of = Options::of(kind);
+                    let options = Options { window, capacity, expansion, ids, ..of };
+                    let record = options.record(&key);
+                    assert_eq!(Options::parse(&record), Some((key.clone(), options)));
+                    for length in 0..40 {
+                        assert_eq!(Options::parse(&record[..length]), None);
+                    }
                 }
             }
         }

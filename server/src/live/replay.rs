@@ -13,7 +13,8 @@ use bloomsday_common::live::segment::{FRAME_BYTES, Frame, Frames, HEADER_BYTES, 
 
 use super::budget::Budget;
 use super::log::close;
-use super::options::{Key, Options};
+use super::near::Near;
+use super::options::{Key, Kind, Options};
 use super::writer::Writer;
 use crate::error::Error;
 
@@ -28,6 +29,7 @@ pub(super) struct Replayed {
     pub(super) key: Key,
     pub(super) options: Options,
     pub(super) writer: Writer,
+    pub(super) near: Option<Near>,
     pub(super) expires_at: Option<u64>,
     pub(super) next_seq: u64,
     pub(super) epoch: u32,
@@ -80,15 +82,7 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         }
     }
     let Replaying { set, next_seq, epoch, node } = replaying;
-    Ok(set.map(|(key, options, writer, expires_at)| Replayed {
-        key,
-        options,
-        writer,
-        expires_at,
-        next_seq,
-        epoch,
-        node,
-    }))
+    Ok(set.map(|set| Replayed { next_seq, epoch, node, ..set }))
 }
 
 /// The segments of a folder with their lengths, in the order in which they were written.
@@ -155,7 +149,8 @@ pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
 }
 
 struct Replaying {
-    set: Option<(Key, Options, Writer, Option<u64>)>,
+    /// Its number, epoch and node are those of the whole log, which are known at its end.
+    set: Option<Replayed>,
     next_seq: u64,
     epoch: u32,
     node: Option<u64>,
@@ -175,17 +170,37 @@ impl Replaying {
             let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
             // No more than that many are in the log: so most shards grow once.
             writer.reserve(bytes / (8 + FRAME_BYTES as u64));
-            self.set = Some((key, options, writer, None));
+            let mut near = None;
+            if options.kind == Kind::Near {
+                let made = Near::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+                near.insert(made).reserve(options.capacity);
+            }
+            let (expires_at, next_seq, epoch) = (None, 0, 0);
+            self.set = Some(Replayed {
+                key,
+                options,
+                writer,
+                near,
+                expires_at,
+                next_seq,
+                epoch,
+                node: None,
+            });
             return Ok(());
         }
-        let Some((_, options, writer, expires_at)) = &mut self.set else {
+        let Some(Replayed { options, writer, near, expires_at, .. }) = &mut self.set else {
             return Err(Unfit::Corrupt("it does not begin with a record of options"));
         };
         match frame.op {
             Op::Seen => {
                 writer.tick(frame.ms);
                 let hashes: Vec<u64> = frame.hashes().collect();
-                if options.kind == super::options::Kind::Cuckoo {
+                if let Some(near) = near {
+                    near.go_to(options.window.step_at(frame.ms));
+                    for fingerprint in hashes {
+                        near.insert(fingerprint).map_err(|_| Unfit::Memory)?;
+                    }
+                } else if options.kind == Kind::Cuckoo {
                     for hash in hashes {
                         // More copies than there may be are not there.
                         writer.add_copy(hash).or_else(|refused| refused.or_memory())?;

@@ -5,10 +5,11 @@
 //! for an ID whose only record was lost.
 
 mod absorb;
+mod near;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -17,6 +18,7 @@ use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
 use super::log::Log;
+use super::near::{Full, Near};
 use super::options::{Key, Options};
 use super::ship_status::ShipStatus;
 use super::status::LiveStatus;
@@ -50,6 +52,12 @@ pub(crate) enum Refusal {
 pub(crate) trait Below: Send + Sync {
     /// Looks hashes up; `false` when it cannot tell.
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
+}
+
+impl From<Full> for Refusal {
+    fn from(_: Full) -> Refusal {
+        Refusal::Memory
+    }
 }
 
 impl From<Refused> for Refusal {
@@ -100,6 +108,9 @@ pub(crate) struct LiveSet {
     key: Key,
     options: Options,
     table: Arc<Table>,
+    /// Of a set of fingerprints that was not dropped; its table is empty. Locked after `state`, or
+    /// alone.
+    near: RwLock<Option<Near>>,
     below: OnceLock<Weak<dyn Below>>,
     state: Mutex<State>,
     /// In milliseconds since 1970.
@@ -132,6 +143,7 @@ impl LiveSet {
         key: Key,
         options: Options,
         writer: Writer,
+        near: Option<Near>,
         log: Option<Arc<Log>>,
         expires_at: Option<u64>,
     ) -> LiveSet {
@@ -141,6 +153,7 @@ impl LiveSet {
             key,
             options,
             table,
+            near: RwLock::new(near),
             below: OnceLock::new(),
             state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
@@ -432,6 +445,7 @@ impl LiveSet {
         let window = self.table.window();
         if window.steps.is_some() && window.step_at(now) > self.table.step() {
             lock(&self.state).writer.tick(now);
+            self.near(|_| ());
         }
     }
 
@@ -439,7 +453,9 @@ impl LiveSet {
     pub(crate) fn size(&self, now: u64) -> Size {
         self.tick(now);
         let State { writer, deleted, .. } = &*lock(&self.state);
-        Size { entries: writer.len(), bytes: writer.bytes(), deleted: *deleted }
+        let near = self.near(|near| (near.len(), near.bytes()));
+        let (entries, bytes) = near.unwrap_or((writer.len(), 0));
+        Size { entries, bytes: writer.bytes() + bytes, deleted: *deleted }
     }
 
     /// Waits for all changes so far.

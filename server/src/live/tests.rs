@@ -275,3 +275,39 @@ async fn many_connections_share_syncs_and_lose_nothing() {
         assert!(all_alive(&live, "a", &hashes(adder * 1_000..adder * 1_000 + 200)));
     }
 }
+
+#[tokio::test]
+async fn fingerprints_and_the_step_of_each_are_there_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let day = 24 * 3_600_000;
+    let prints = hashes(0..2_000);
+    let (old, new) = prints.split_at(1_000);
+    let now = {
+        let live = open(folder.path(), Ack::Synced);
+        let now = live.now();
+        let window = Window::of(2 * day, day / 5, Repeat::Keep).unwrap();
+        let options = Options { window, capacity: 10_000, ..Options::of(Kind::Near) };
+        let set = live.make(&key("news"), options, now - 3 * day).unwrap();
+        for (at, prints) in [(now - 3 * day, old), (now - day, new)] {
+            for print in prints {
+                let (ticket, added) = set.add_near(at, *print, 3);
+                assert_eq!(added, Ok(None));
+                ticket.wait().await.unwrap();
+            }
+        }
+        now
+    };
+    let live = open(folder.path(), Ack::Synced);
+    let set = live.get(&key("news"), now).unwrap();
+    let found = |now: u64, print: u64| set.neighbours(now, print ^ 1 << 40, 3).len();
+    assert_eq!(set.options().capacity, 10_000);
+    assert!(old.iter().all(|print| found(now, *print) == 0));
+    assert!(new.iter().all(|print| found(now, *print) == 1));
+    assert_eq!(set.size(now).entries, 1_000);
+    // An ended one can come again, and one that is alive cannot.
+    assert_eq!(set.add_near(now, old[0] ^ 1, 3).1, Ok(None));
+    let neighbour = set.add_near(now, new[0] ^ 1, 3).1.unwrap();
+    assert_eq!(neighbour, Some(Neighbour { distance: 1, fingerprint: new[0] }));
+    assert!(new.iter().all(|print| found(now + 2 * day, *print) == 0));
+    assert_eq!(set.size(now + 2 * day).entries, 1);
+}

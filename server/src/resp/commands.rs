@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bloom`, `cuckoo`, `set` | BF.*, CF.*, those of Redis's sets |
 //! | `window` | BLOOM.* |
+//! | `near` | SIM.* |
 //! | `keys`, `glob` | names, and their patterns |
 //! | `connection`, `info` | the connection, and what the server says of itself |
 
@@ -13,17 +14,19 @@ mod cuckoo;
 mod glob;
 mod info;
 mod keys;
+mod near;
 mod set;
 mod window;
 
 use super::command::Command;
 
 /// All families.
-pub(super) const TABLES: [&[Command]; 7] = [
+pub(super) const TABLES: [&[Command]; 8] = [
     bloom::COMMANDS,
     cuckoo::COMMANDS,
     set::COMMANDS,
     window::COMMANDS,
+    near::COMMANDS,
     keys::COMMANDS,
     connection::COMMANDS,
     info::COMMANDS,

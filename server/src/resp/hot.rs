@@ -1,7 +1,7 @@
 //! Requests that clients send by the thousand: adds and lookups of one ID each. Those of one filter
 //! that follow each other are hashed and looked up together, which hides the memory's latency.
 
-use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+use bloomsday_common::hash::is_valid_len;
 
 use super::reply::{Fault, Reply, error};
 use super::session::{Session, refused};
@@ -41,6 +41,8 @@ pub(super) fn run<'a>(
 ) -> usize {
     let [name, key, _] = request(from) else { return 0 };
     let Some(hot) = hot(name) else { return 0 };
+    // An error in the name is found again where it is answered.
+    let Ok(ids) = session.ids_of(key) else { return 0 };
     let mut hashes = std::mem::take(&mut session.hashes);
     hashes.clear();
     for number in from..end.min(from + MAX_RUN) {
@@ -48,7 +50,7 @@ pub(super) fn run<'a>(
         if other != name || other_key != key || !is_valid_len(id) {
             break;
         }
-        hashes.push(Xxh3::of(id).0);
+        hashes.push(ids.hash(id));
     }
     let many = hashes.len();
     if many > 0 {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::reply::{Fault, error};
 use super::shared::Shared;
-use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
+use crate::live::{
+    IdForm, Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket,
+};
 
 /// How often a set that was dropped at the moment of its use is looked up again.
 const MAX_LOOKUPS: usize = 8;
@@ -124,6 +126,13 @@ impl Session {
         Ok(set)
     }
 
+    /// What is hashed of the IDs of a name. If a set with the other form takes the name before the
+    /// change, that change adds the other hash: who makes a name anew does not add to it at the
+    /// same time.
+    pub(crate) fn ids_of(&mut self, name: &[u8]) -> Result<IdForm, Fault> {
+        Ok(self.set(name)?.map_or(IdForm::Bytes, |set| set.options().ids))
+    }
+
     /// The set of a name, for commands of this kind.
     pub(crate) fn set_of(
         &mut self,
@@ -203,7 +212,12 @@ impl Session {
 
 /// Whether a set of a kind takes the commands of another.
 pub(crate) fn takes(set: Kind, commands: Kind) -> bool {
-    set == commands || (set == Kind::Any && commands != Kind::Cuckoo) || commands == Kind::Any
+    match (set, commands) {
+        (Kind::Near, _) | (_, Kind::Near) => set == commands,
+        (Kind::Any, _) => commands != Kind::Cuckoo,
+        (_, Kind::Any) => true,
+        _ => set == commands,
+    }
 }
 
 /// Why a change was refused, as the protocol has it.

@@ -1,12 +1,12 @@
 //! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is kept
 //! for `BF.INFO`, and the real rate is lower.
 
-use bloomsday_common::hash::{ID_BYTES, IdHash, Xxh3, is_valid_len};
+use bloomsday_common::hash::{ID_BYTES, is_valid_len};
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, not_made, refused, wrong_number};
-use crate::live::{Added, Kind, Options, Refusal};
+use crate::live::{Added, IdForm, Kind, Options, Refusal};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.reserve", -4, reserve),
@@ -24,18 +24,23 @@ const MAX_CAPACITY: u64 = 1 << 30;
 /// The largest expansion.
 const MAX_EXPANSION: u64 = 32_768;
 
-/// The hash of an ID.
-pub(super) fn hash(id: &[u8]) -> Result<u64, Fault> {
+/// The hash of an ID of a set.
+pub(super) fn hash(session: &mut Session, key: &[u8], id: &[u8]) -> Result<u64, Fault> {
+    hash_in(session.ids_of(key)?, id)
+}
+
+fn hash_in(ids: IdForm, id: &[u8]) -> Result<u64, Fault> {
     if is_valid_len(id) {
-        return Ok(Xxh3::of(id).0);
+        return Ok(ids.hash(id));
     }
     let (least, most) = (ID_BYTES.start(), ID_BYTES.end());
     Err(format!("ERR an item has {least} to {most} bytes, this one {}", id.len()).into())
 }
 
-/// The hashes of IDs.
-pub(super) fn hashes(ids: &[&[u8]]) -> Result<Vec<u64>, Fault> {
-    ids.iter().map(|id| hash(id)).collect()
+/// The hashes of IDs of a set.
+pub(super) fn hashes(session: &mut Session, key: &[u8], ids: &[&[u8]]) -> Result<Vec<u64>, Fault> {
+    let form = session.ids_of(key)?;
+    ids.iter().map(|id| hash_in(form, id)).collect()
 }
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -88,7 +93,7 @@ pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Resul
 }
 
 fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let hash = hash(request[2])?;
+    let hash = hash(session, request[1], request[2])?;
     let mut new = false;
     session
         .change(
@@ -113,7 +118,7 @@ fn add_all(
     options: impl Fn() -> Options,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
-    let hashes = hashes(ids)?;
+    let hashes = hashes(session, key, ids)?;
     let mut answers = Vec::with_capacity(hashes.len());
     let result = session.change(
         |session| match create {
@@ -202,7 +207,7 @@ pub(super) fn look_up(
     let mut answers = vec![false; ids.len()];
     if let Some(set) = session.set_of(key, kind)? {
         // An item that cannot be added is not there.
-        let hashes: Vec<u64> = ids.iter().map(|id| Xxh3::of(id).0).collect();
+        let hashes: Vec<u64> = ids.iter().map(|id| set.options().ids.hash(id)).collect();
         let looked = set.each(session.now, &hashes, |i, hit| {
             answers[i] = hit && is_valid_len(ids[i]);
         });

@@ -88,13 +88,15 @@ fn full(refusal: Refusal) -> Fault {
 }
 
 fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (hash, options) = (hash(request[2])?, || Options::of(Kind::Cuckoo));
+    let hash = hash(session, request[1], request[2])?;
+    let options = || Options::of(Kind::Cuckoo);
     reply.boolean(add_one(session, request[1], hash, false, &options)?.map_err(full)?);
     Ok(())
 }
 
 fn addnx(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let (hash, options) = (hash(request[2])?, || Options::of(Kind::Cuckoo));
+    let hash = hash(session, request[1], request[2])?;
+    let options = || Options::of(Kind::Cuckoo);
     reply.boolean(add_one(session, request[1], hash, true, &options)?.map_err(full)?);
     Ok(())
 }
@@ -133,7 +135,7 @@ fn insert_all(
     if items.is_empty() {
         return Err(wrong_number(name));
     }
-    let hashes = hashes(items)?;
+    let hashes = hashes(session, request[1], items)?;
     if !create && session.set_of(request[1], Kind::Cuckoo)?.is_none() {
         return Err("ERR not found".into());
     }
@@ -172,13 +174,14 @@ fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 fn count(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
     let set = session.set_of(request[1], Kind::Cuckoo)?;
-    let count = set.map_or(Ok(0), |set| hash(request[2]).map(|hash| set.count(now, hash)));
-    reply.integer(count.unwrap_or(0) as i64);
+    let hash = hash(session, request[1], request[2]);
+    let count = set.zip(hash.ok()).map_or(0, |(set, hash)| set.count(now, hash));
+    reply.integer(count as i64);
     Ok(())
 }
 
 fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let hash = hash(request[2])?;
+    let hash = hash(session, request[1], request[2])?;
     let deleted = session
         .change(
             |session| session.set_of(request[1], Kind::Cuckoo)?.ok_or_else(|| "Not found".into()),

@@ -36,6 +36,7 @@ fn type_of(set: &LiveSet) -> &'static str {
         Kind::Bloom | Kind::Any => "MBbloom--",
         Kind::Cuckoo => "MBbloomCF",
         Kind::Set => "set",
+        Kind::Near => "simhash",
     }
 }
 

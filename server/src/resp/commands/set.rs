@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let hashes = hashes(&request[2..])?;
+    let hashes = hashes(session, request[1], &request[2..])?;
     let mut new = 0;
     session
         .change(
@@ -32,7 +32,7 @@ fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn srem(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let hashes = hashes(&request[2..])?;
+    let hashes = hashes(session, request[1], &request[2..])?;
     if session.set_of(request[1], Kind::Set)?.is_none() {
         reply.integer(0);
         return Ok(());

@@ -8,7 +8,7 @@ use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
 use super::bloom::{hash, make};
-use crate::live::{Kind, Options};
+use crate::live::{IdForm, Kind, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bloom.reserve", -2, reserve),
@@ -29,16 +29,14 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
         return Err(SYNTAX);
     }
     for [word, value] in words {
-        let seconds = || {
-            let seconds = number::<u64>(value).filter(|n| (1..=MAX_WINDOW_SECONDS).contains(n));
-            seconds.ok_or_else(|| format!("ERR a window has 1 to {MAX_WINDOW_SECONDS} seconds"))
-        };
         if is(word, "WINDOW") {
-            window = Some(seconds()?);
+            window = Some(seconds(value)?);
         } else if is(word, "STEP") {
-            step = Some(seconds()?);
+            step = Some(seconds(value)?);
         } else if is(word, "CAPACITY") {
             options.capacity = number(value).ok_or("ERR bad capacity")?;
+        } else if is(word, "ID") && is(value, "url") {
+            options.ids = IdForm::Url;
         } else if is(word, "REPEAT") && is(value, "renew") {
             repeat = Repeat::Renew;
         } else if is(word, "REPEAT") && is(value, "keep") {
@@ -47,29 +45,39 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
             return Err(SYNTAX);
         }
     }
-    match (window, step) {
-        (Some(window), step) => {
-            let step = step.unwrap_or_else(|| window.div_ceil(DEFAULT_STEPS));
-            let found = Window::of(window * 1_000, step * 1_000, repeat);
-            options.window = found.ok_or_else(|| {
-                format!(
-                    "ERR a window of {window} s with steps of {step} s has more than \
-                     {MAX_WINDOW_STEPS} steps: take longer steps"
-                )
-            })?;
-        }
-        (None, Some(_)) => return Err("ERR STEP needs WINDOW".into()),
-        (None, None) => {}
-    }
+    options.window = of_seconds(window, step, repeat)?;
     make(session, request[1], options)?;
     reply.ok();
     Ok(())
 }
 
+/// The seconds of a window, or of one of its steps.
+pub(super) fn seconds(word: &[u8]) -> Result<u64, Fault> {
+    let seconds = number::<u64>(word).filter(|n| (1..=MAX_WINDOW_SECONDS).contains(n));
+    seconds.ok_or_else(|| format!("ERR a window has 1 to {MAX_WINDOW_SECONDS} seconds").into())
+}
+
+/// The window of so many seconds.
+pub(super) fn of_seconds(
+    window: Option<u64>,
+    step: Option<u64>,
+    repeat: Repeat,
+) -> Result<Window, Fault> {
+    let Some(window) = window else {
+        return if step.is_some() { Err("ERR STEP needs WINDOW".into()) } else { Ok(Window::NONE) };
+    };
+    let step = step.unwrap_or_else(|| window.div_ceil(DEFAULT_STEPS));
+    Window::of(window * 1_000, step * 1_000, repeat).ok_or_else(|| {
+        let most = MAX_WINDOW_STEPS;
+        let found = format!("a window of {window} s with steps of {step} s");
+        format!("ERR {found} has more than {most} steps: take longer steps").into()
+    })
+}
+
 fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
     let set = session.set_of(request[1], Kind::Any)?.ok_or("ERR not found")?;
-    let hash = hash(request[2])?;
+    let hash = hash(session, request[1], request[2])?;
     let count = set.count(now, hash);
     let window = set.options().window;
     let mut hit = false;
@@ -102,6 +110,10 @@ fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
+/// The hashes of one would never be looked up in the other.
+const OTHER_IDS: Fault =
+    Fault(std::borrow::Cow::Borrowed("ERR a filter of URLs is united with others of URLs only"));
+
 fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
     // All before one is locked again: a set may be united with itself.
@@ -112,7 +124,10 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         if set.options().kind == Kind::Cuckoo {
             return Err(super::super::session::WRONGTYPE);
         }
-        options.get_or_insert_with(|| set.options().clone());
+        let first = options.get_or_insert_with(|| set.options().clone());
+        if first.ids != set.options().ids {
+            return Err(OTHER_IDS);
+        }
         for (ms, hashes) in set.by_time(now) {
             // Without a window there is no time: as seen now.
             let ms = if set.options().window.steps.is_some() { ms } else { now };
@@ -124,8 +139,9 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         .change(
             |session| {
                 let set = session.made(request[1], Kind::Any, || options.clone())?;
-                match set.options().kind {
-                    Kind::Cuckoo => Err(super::super::session::WRONGTYPE),
+                match set.options() {
+                    found if found.kind == Kind::Cuckoo => Err(super::super::session::WRONGTYPE),
+                    found if found.ids != options.ids => Err(OTHER_IDS),
                     _ => Ok(set),
                 }
             },
