@@ -19,8 +19,9 @@ debian() {
 }
 command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
-# 2. What the tests need: Python (moto is an S3 server written in it, redis a client), Java with Guava, Redis, a browser,
-# nginx, promtool, mandoc, systemd-analyze, valgrind; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
+# 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
+# tests use numpy, pyarrow, polars, pandas and DuckDB), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
+# systemd-analyze, valgrind; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -37,11 +38,13 @@ install_tools() {
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
-  if ! "$tools/bin/python" -c 'import moto, flask, blake3, xxhash, redis, w3lib' 2>/dev/null; then
-    say "installing moto into $tools"
+  local modules='moto, flask, blake3, xxhash, redis, w3lib, maturin, pytest, numpy, pyarrow, polars, pandas, duckdb'
+  if ! "$tools/bin/python" -c "import $modules" 2>/dev/null; then
+    say "installing moto, maturin and columns into $tools"
     python3 -m venv "$tools"
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
-      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0 w3lib==2.5.0
+      'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0 w3lib==2.5.0 \
+      maturin==1.16.0 pytest==9.2.0 numpy==2.4.6 pyarrow==26.0.1 polars==2.1.0 pandas==3.1.1 duckdb==2.0.0
   fi
   # Two versions of Scrapy: one that scrapy-redis works with, and the newest.
   if ! "$tools/scrapy-2.12/bin/python" -c 'import scrapy, scrapy_redis_bloomfilter' 2>/dev/null; then
@@ -73,8 +76,11 @@ installing=$!
 # 3. The program and its tests.
 say "formatting"
 cargo fmt --all --check
+cargo fmt --manifest-path python/bloomsday/Cargo.toml --check
 say "lints"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+cargo clippy --locked --manifest-path python/bloomsday/Cargo.toml --target-dir target --no-default-features \
+  --all-targets --quiet -- -D warnings
 say "each feature alone"
 # `alone CRATE FEATURE…`: without any feature, then with each one and no other.
 alone() {

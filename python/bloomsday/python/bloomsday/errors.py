@@ -1,0 +1,49 @@
+"""The exceptions of this package, one class for each kind of failure."""
+
+from __future__ import annotations
+
+
+class BloomsdayError(Exception):
+    """Any failure that this package reports.
+
+    `remedy` says what to do, if there is one thing to do. `is_transient` is true when the same call may
+    succeed later.
+    """
+
+    def __init__(
+        self, message: str, remedy: str | None = None, is_transient: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+        self.is_transient = is_transient
+
+    def __reduce__(self):
+        return type(self), (str(self), self.remedy, self.is_transient)
+
+
+class UnsoundBlob(BloomsdayError):
+    """A blob is damaged, is none, or is of a newer version. It gives no answer."""
+
+
+class StoreError(BloomsdayError):
+    """A store or a file system failed: it is away, full, or refuses."""
+
+
+class NotFoundError(BloomsdayError, LookupError):
+    """There is no such file, object, filter or input."""
+
+
+class UsageError(BloomsdayError, ValueError):
+    """A setting or an address that cannot be."""
+
+
+class IdTypeError(BloomsdayError, TypeError):
+    """What was passed as an ID, or as a column of IDs, is none."""
+
+
+class MissingIdError(BloomsdayError, ValueError):
+    """A column has no ID at some position, and its kind of answer has no null."""
+
+
+class SupersededError(BloomsdayError):
+    """Somebody else changed the pointer meanwhile."""

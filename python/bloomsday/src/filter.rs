@@ -1,0 +1,138 @@
+//! [`Filter`]: a blob file, opened and checked, for lookups.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::digest::Digest;
+use bloomsday_common::error::Error;
+use bloomsday_common::filter;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::memory::Buffer;
+use bloomsday_common::store::{MAX_BLOB_BYTES, read_copy};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::errors;
+use crate::ids::{self, Lookup};
+
+/// An immutable set of IDs, read from a blob file. Every byte is checked before the first answer.
+#[pyclass(frozen, module = "bloomsday")]
+#[derive(Debug)]
+pub(crate) struct Filter {
+    path: PathBuf,
+    key: BlobKey,
+    header: Header,
+    /// Boxed: it begins on a cache line, and Python aligns its objects to 16 bytes only.
+    filter: Box<filter::Filter>,
+}
+
+const _: () = assert!(align_of::<Filter>() <= 16, "Python does not align its objects to more");
+
+impl Lookup for Filter {
+    #[inline]
+    fn one(&self, id: &[u8]) -> bool {
+        self.filter.contains(id)
+    }
+
+    fn many(&self, ids: &[&[u8]], answers: &mut [bool]) {
+        self.filter.contains_batch(ids, answers);
+    }
+}
+
+#[pymethods]
+impl Filter {
+    /// Opens a blob file.
+    #[classmethod]
+    #[pyo3(signature = (path, digest=None))]
+    fn open(
+        _class: &Bound<'_, PyType>,
+        py: Python<'_>,
+        path: PathBuf,
+        digest: Option<String>,
+    ) -> PyResult<Filter> {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let digest = digest.map(|text| text.parse::<Digest>());
+        let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
+        let opened = py.detach(|| read(path, digest));
+        opened.map_err(|error| errors::of_common(py, &error))
+    }
+
+    #[inline]
+    fn __contains__(&self, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        ids::contains(self, id)
+    }
+
+    /// Looks up many IDs.
+    fn contains_batch<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        ids::contains_batch(self, ids)
+    }
+
+    /// What the blob says about itself.
+    #[getter]
+    fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Filter { key, header, filter, .. } = self;
+        let shape = header.shape;
+        let date = py.import("datetime")?.getattr("date")?;
+        let fields = PyDict::new(py);
+        fields.set_item("filter", header.filter.as_str())?;
+        fields.set_item("day", date.call_method1("fromisoformat", (header.day.to_string(),))?)?;
+        fields.set_item("digest", key.digest.to_string())?;
+        fields.set_item("layout", shape.layout().name())?;
+        fields.set_item("ids", header.ids)?;
+        fields.set_item("ids_estimated", header.origin == Origin::Imported)?;
+        fields.set_item("bytes", filter.memory().len())?;
+        fields.set_item("bits", shape.bits())?;
+        fields.set_item("probes", shape.probes())?;
+        fields.set_item("fpp_target", header.fpp_target)?;
+        fields.set_item("fpp_measured", header.fpp_measured())?;
+        fields.set_item("fill", header.fill())?;
+        fields.set_item("format", blob::version(filter.memory()))?;
+        py.import("bloomsday._header")?.getattr("Header")?.call((), Some(&fields))
+    }
+
+    /// The file that it was read from.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    /// By path and digest: a filter is too large to copy, and its file says what is in it.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let open = slf.get_type().getattr("open")?;
+        let path = slf.get().path.as_os_str().into_pyobject(slf.py())?;
+        let digest = slf.get().key.digest.to_string();
+        Ok((open, (path, digest).into_pyobject(slf.py())?))
+    }
+
+    fn __repr__(&self) -> String {
+        let Filter { header, key, .. } = self;
+        let (name, day, ids, digest) = (&header.filter, header.day, header.ids, key.digest.short());
+        format!("<bloomsday.Filter {name} of {day}, {ids} IDs, digest {digest}…>")
+    }
+}
+
+/// Reads and checks a file; with `digest`, it must have that one.
+fn read(path: PathBuf, digest: Option<Digest>) -> Result<Filter, Error> {
+    let name = path.display().to_string();
+    let failed = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::NotFound { key: name.clone(), store: "the file system".into() }
+        }
+        _ => Error::File { doing: "read", path: name.clone(), source },
+    };
+    let file = File::open(&path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    if bytes > MAX_BLOB_BYTES {
+        return Err(Error::TooManyBytes { key: name, bytes, limit: MAX_BLOB_BYTES });
+    }
+    let memory = usize::try_from(bytes).map_err(std::io::Error::other).and_then(Buffer::zeroed);
+    let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
+    let raw = read_copy(&file, memory).map_err(failed)?;
+    let stated = blob::key_of(&raw.memory, &name)?;
+    let key = BlobKey { digest: digest.unwrap_or(stated.digest), ..stated };
+    let (header, filter) = blob::open(raw, &key)?;
+    Ok(Filter { path, key, header, filter: Box::new(filter) })
+}

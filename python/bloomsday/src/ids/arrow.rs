@@ -1,0 +1,200 @@
+//! Columns of Arrow; the answer is a Boolean column in which a null stays a null.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_schema::DataType;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::capsule::{self, Column};
+use super::{COLUMN_TYPES, Lookup, library, look_up, no_ids};
+use crate::errors;
+
+/// Answers as a column of Arrow, for any library that reads `__arrow_c_array__`.
+#[pyclass(frozen, module = "bloomsday", name = "Answers")]
+#[derive(Debug)]
+pub(crate) struct Answers {
+    answers: BooleanArray,
+}
+
+#[pymethods]
+impl Answers {
+    /// Arrow's PyCapsule interface.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        // There is one type of Booleans, and a producer may ignore a request that it cannot meet.
+        drop(requested_schema);
+        capsule::export(py, &self.answers)
+    }
+
+    fn __len__(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// A list of `True`, `False` and, for a null, `None`.
+    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.answers.iter())
+    }
+}
+
+impl Answers {
+    /// The answers; a null is `false`.
+    pub(super) fn values(&self) -> Vec<bool> {
+        self.answers.iter().map(|answer| answer == Some(true)).collect()
+    }
+
+    /// The place of the first null.
+    pub(super) fn first_null(&self) -> Option<usize> {
+        (0..self.answers.len()).find(|place| self.answers.is_null(*place))
+    }
+}
+
+/// Looks up a column, and returns a column of the library that it came from.
+pub(super) fn contains<'py>(
+    lookup: &impl Lookup,
+    ids: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = ids.py();
+    let answers = Bound::new(py, answer(lookup, ids)?)?;
+    match library(ids)?.as_str() {
+        "pyarrow" => py.import("pyarrow")?.call_method1("array", (answers,)),
+        "polars" => {
+            let series = py.import("polars")?.call_method1("Series", (answers,))?;
+            series.call_method1("alias", (ids.getattr("name")?,))
+        }
+        _ => Ok(answers.into_any()),
+    }
+}
+
+/// Looks up a column.
+pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<Answers> {
+    let py = ids.py();
+    let column = if ids.hasattr(intern!(py, "__arrow_c_array__"))? {
+        capsule::import_array(&ids.call_method0(intern!(py, "__arrow_c_array__"))?)?
+    } else {
+        capsule::import_stream(&ids.call_method0(intern!(py, "__arrow_c_stream__"))?)?
+    };
+    let Column { field, pieces } = column.map_err(|error| {
+        errors::raise(py, "IdTypeError", &format!("the Arrow column cannot be read: {error}"))
+    })?;
+    let is_uuid = field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
+    if !is_readable(field.data_type(), is_uuid) {
+        let remedy = match field.data_type() {
+            DataType::Struct(_) => "pass one column of the table",
+            _ => COLUMN_TYPES,
+        };
+        return Err(no_ids(py, &field.data_type().to_string(), remedy));
+    }
+    let answers = py.detach(|| {
+        let answered = pieces.iter().flat_map(|piece| {
+            let answers = piece_answers(lookup, piece, is_uuid);
+            let nulls = piece.logical_nulls();
+            let is_null = move |i| nulls.as_ref().is_some_and(|nulls| nulls.is_null(i));
+            answers.into_iter().enumerate().map(move |(i, yes)| (!is_null(i)).then_some(yes))
+        });
+        answered.collect::<BooleanArray>()
+    });
+    Ok(Answers { answers })
+}
+
+/// Whether [`piece_answers`] knows the type.
+fn is_readable(data_type: &DataType, is_uuid: bool) -> bool {
+    use DataType as T;
+    match data_type {
+        T::Dictionary(_, values) => is_readable(values, is_uuid),
+        T::FixedSizeBinary(_) => true,
+        _ if is_uuid => false,
+        T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView => true,
+        _ => data_type.is_integer() || *data_type == T::Null,
+    }
+}
+
+/// One answer for each element; what it is for a null means nothing.
+fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<bool> {
+    use DataType as T;
+    match piece.data_type() {
+        T::Utf8 => {
+            let ids = piece.as_string::<i32>();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
+        }
+        T::LargeUtf8 => {
+            let ids = piece.as_string::<i64>();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
+        }
+        T::Utf8View => {
+            let ids = piece.as_string_view();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
+        }
+        T::Binary => {
+            let ids = piece.as_binary::<i32>();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
+        }
+        T::LargeBinary => {
+            let ids = piece.as_binary::<i64>();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
+        }
+        T::BinaryView => {
+            let ids = piece.as_binary_view();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
+        }
+        T::FixedSizeBinary(_) if is_uuid => {
+            let ids = piece.as_fixed_size_binary();
+            let text: Vec<String> = (0..ids.len()).map(|i| uuid(ids.value(i))).collect();
+            look_up(lookup, text.iter().map(String::as_bytes))
+        }
+        T::FixedSizeBinary(_) => {
+            let ids = piece.as_fixed_size_binary();
+            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
+        }
+        T::Dictionary(..) => {
+            let dictionary = piece.as_any_dictionary();
+            let of_values = piece_answers(lookup, dictionary.values(), is_uuid);
+            let keys = dictionary.normalized_keys();
+            // A dictionary of nothing has nulls only, whose keys mean nothing.
+            keys.into_iter().map(|key| of_values.get(key).copied().unwrap_or(false)).collect()
+        }
+        T::Int8 => numbers::<Int8Type>(lookup, piece),
+        T::Int16 => numbers::<Int16Type>(lookup, piece),
+        T::Int32 => numbers::<Int32Type>(lookup, piece),
+        T::Int64 => numbers::<Int64Type>(lookup, piece),
+        T::UInt8 => numbers::<UInt8Type>(lookup, piece),
+        T::UInt16 => numbers::<UInt16Type>(lookup, piece),
+        T::UInt32 => numbers::<UInt32Type>(lookup, piece),
+        T::UInt64 => numbers::<UInt64Type>(lookup, piece),
+        // A column of nulls only.
+        _ => vec![false; piece.len()],
+    }
+}
+
+/// Integers as decimal text.
+fn numbers<T: ArrowPrimitiveType>(lookup: &impl Lookup, piece: &ArrayRef) -> Vec<bool>
+where
+    T::Native: ToString,
+{
+    let digits: Vec<String> =
+        piece.as_primitive::<T>().values().iter().map(ToString::to_string).collect();
+    look_up(lookup, digits.iter().map(String::as_bytes))
+}
+
+/// A UUID as 36 lower-case characters.
+fn uuid(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(36);
+    for (i, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&i) {
+            text.push('-');
+        }
+        text.extend(
+            [byte >> 4, byte & 15].map(|half| char::from(b"0123456789abcdef"[half as usize])),
+        );
+    }
+    text
+}

@@ -1,0 +1,27 @@
+//! The native part of the Python package `bloomsday`: the module `bloomsday._native`.
+//!
+//! | module | does |
+//! |---|---|
+//! | `filter` | [`Filter`](filter::Filter): a blob file, for lookups |
+//! | `ids` | what Python passes as IDs → bytes, and the answers back |
+//! | `errors` | errors of the libraries → Python exceptions by kind |
+//!
+//! Rules: no lookup, no load and no build has the interpreter's lock (GIL) while it works, except a lookup
+//! of a single ID, which is shorter than releasing it.
+
+#![deny(unsafe_code)]
+
+mod errors;
+mod filter;
+mod ids;
+
+use pyo3::prelude::*;
+
+/// The native part of the package `bloomsday`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::filter::Filter;
+    #[pymodule_export]
+    use crate::ids::arrow::Answers;
+}

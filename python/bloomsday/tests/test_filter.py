@@ -1,0 +1,115 @@
+"""A filter answers what the program answers, and refuses what it must refuse."""
+
+import pathlib
+import pickle
+import random
+
+import pytest
+
+import bloomsday
+from bloomsday import Filter
+
+
+def test_a_filter_answers_what_the_program_answers(every):
+    seen = Filter.open(every.path)
+    assert [id in seen for id in every.ids] == every.answers
+    assert seen.contains_batch(every.ids) == every.answers
+    text, answers = every.text()
+    assert [id in seen for id in text] == answers
+
+
+def test_the_header_is_what_the_program_says(every):
+    header = Filter.open(str(every.path)).header
+    ours = header._asdict() | {"day": header.day.isoformat()}
+    assert ours == {name: every.header[name] for name in ours}
+
+
+def test_an_integer_is_looked_up_as_decimal_text(seen):
+    for number in [0, -1, 7, 2**63, -(2**70), 10**1000]:
+        assert (number in seen) == (str(number) in seen)
+    assert 10**1023 in seen or 10**1023 not in seen
+    assert 10**100_000 not in seen
+
+
+@pytest.mark.parametrize("id", [None, True, 1.5, [1], bytearray(b"x"), object()])
+def test_what_is_no_id_is_a_named_error(seen, id):
+    with pytest.raises(bloomsday.IdTypeError, match=f"not {type(id).__name__}"):
+        id in seen
+    assert issubclass(bloomsday.IdTypeError, TypeError)
+
+
+def test_text_that_has_no_utf8_is_an_error(seen):
+    with pytest.raises(UnicodeEncodeError):
+        "\ud800" in seen
+
+
+@pytest.mark.parametrize("id", ["", b"", "x" * 1025, b"x" * 5000, "é" * 513])
+def test_an_id_of_another_length_is_a_miss(seen, id):
+    assert id not in seen
+    assert seen.contains_batch([id]) == [False]
+
+
+def test_every_damaged_copy_is_refused(published, tmp_path):
+    blob = published.path.read_bytes()
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    places = random.Random(seed)
+    copy = tmp_path / "copy"
+
+    def refused(damaged: bytes):
+        copy.write_bytes(damaged)
+        with pytest.raises(bloomsday.UnsoundBlob) as error:
+            Filter.open(copy)
+        assert "copy" in str(error.value) or "rt/blobs/" in str(error.value)
+
+    for _ in range(200):
+        at = places.randrange(len(blob))
+        refused(blob[:at] + bytes([blob[at] ^ 1 << places.randrange(8)]) + blob[at + 1 :])
+        refused(blob[:at])
+    refused(b"")
+    refused(blob + b"\0")
+    refused(b"BLOOMSDY\xff\xff" + blob[10:])
+
+
+def test_a_file_that_is_not_there_or_cannot_be_read_is_a_named_error(tmp_path):
+    with pytest.raises(bloomsday.NotFoundError, match="no-such"):
+        Filter.open(tmp_path / "no-such")
+    assert issubclass(bloomsday.NotFoundError, LookupError)
+    with pytest.raises(bloomsday.StoreError, match="directory"):
+        Filter.open(tmp_path)
+    with pytest.raises(TypeError):
+        Filter.open(7)
+
+
+def test_another_digest_than_the_expected_one_is_refused(published):
+    digest = published.header["digest"]
+    assert Filter.open(published.path, digest).header.digest == digest
+    with pytest.raises(bloomsday.UnsoundBlob, match="0000"):
+        Filter.open(published.path, digest="0" * 64)
+    with pytest.raises(bloomsday.UsageError, match="64"):
+        Filter.open(published.path, digest="12")
+
+
+def test_a_pickle_has_path_and_digest_and_no_bits(published, tmp_path, monkeypatch):
+    copy = tmp_path / "rt.bloom"
+    copy.write_bytes(published.path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    pickled = pickle.dumps(Filter.open(pathlib.Path("rt.bloom")))
+    assert len(pickled) < 500 + len(str(copy))
+    monkeypatch.chdir("/")
+    again = pickle.loads(pickled)
+    assert again.path == copy and again.contains_batch(published.ids) == published.answers
+
+    # The file of the next day is not what was pickled.
+    from conftest import FOLDERS
+
+    other = next(folder for folder in FOLDERS if folder.name == "blocked-0.5")
+    copy.write_bytes((other / "rt.bloom").read_bytes())
+    with pytest.raises(bloomsday.UnsoundBlob):
+        pickle.loads(pickled)
+
+
+def test_an_error_survives_a_process_boundary():
+    error = bloomsday.StoreError("away", "try again", True)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.remedy, again.is_transient) == ("away", "try again", True)
