@@ -43,6 +43,7 @@
 //! | [`build()`] | runs all steps of a build |
 //! | [`Job`], [`Progress`] | what to build, and how far the build is |
 //! | [`import()`] | another system's filter → a published blob |
+//! | [`republish()`] | a blob file → a published blob |
 //! | [`source`] | finds the files of a day's input |
 //! | [`scan`] | files → row groups → IDs, on all cores; knows Parquet, and Arrow in `scan::decode` |
 //! | [`segments`] | a day's live IDs in the store → the same hashes |
@@ -81,6 +82,7 @@ mod previous_day;
 pub mod publish;
 pub mod quality;
 mod report;
+mod republish;
 pub mod sample;
 pub mod scan;
 pub mod segments;
@@ -100,5 +102,6 @@ pub use deltas::PublishedDelta;
 pub use import::{Import, import};
 pub use job::{Deltas, Job, MAX_DELTAS, Progress};
 pub use report::{Report, Seconds};
+pub use republish::{Republish, republish};
 pub use source::Window;
 pub use stable_shape::ShapeSource;

@@ -137,6 +137,24 @@ fn threads_forks_and_other_processes_get_the_same_answers() {
     pytest("test_processes.py", blobs());
 }
 
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_build_and_a_publication_in_python_are_the_programs() {
+    pytest("test_build.py", blobs());
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_server_in_python_follows_the_store_that_the_program_writes() {
+    pytest("test_server.py", blobs());
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn the_type_stubs_are_what_is_there() {
+    pytest("test_types.py", blobs());
+}
+
 /// Name and version of every package in a lock file.
 fn locked(file: &str) -> BTreeSet<(String, String)> {
     let text = fs::read_to_string(root().join(file)).unwrap();

@@ -6,9 +6,27 @@ use bloomsday_common::error::{Error as CommonError, Kind};
 use bloomsday_common::remedy::Remedy;
 use pyo3::prelude::*;
 
+/// What to do, by the names of this package's arguments.
+pub(crate) fn words(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::MoreMemory => "give the build more `memory`".into(),
+        Remedy::OtherMemory => "change `memory`".into(),
+        Remedy::LargerFpp => "with a larger `fpp`".into(),
+        Remedy::AllowMissingDays => "window_missing=\"allow\"".into(),
+        Remedy::AcceptChange => "build again with accept_change=\"why\"".into(),
+        // What names nothing of this package needs no other words.
+        other => other.to_string(),
+    }
+}
+
 /// The exception `bloomsday.errors.{class}` with this message.
 pub(crate) fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raise_with(py, class, message, None, false)
+}
+
+/// As [`raise`], for what may succeed later.
+pub(crate) fn raise_transient(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    raise_with(py, class, message, None, true)
 }
 
 /// An error of the store, of a blob or of an address.
@@ -33,14 +51,16 @@ pub(crate) fn of_kind(
     raise_with(py, class, &error.to_string(), remedy, kind == Kind::Transient)
 }
 
-fn raise_with(
+/// An exception with everything that it can have.
+pub(crate) fn raise_with(
     py: Python<'_>,
     class: &str,
     message: &str,
     remedy: Option<Remedy>,
     is_transient: bool,
 ) -> PyErr {
-    let remedy = remedy.map(|remedy| remedy.to_string());
+    let message = remedy.as_ref().map_or(message.into(), |remedy| remedy.reword(message, words));
+    let remedy = remedy.as_ref().map(words);
     let made = py
         .import("bloomsday.errors")
         .and_then(|errors| errors.getattr(class)?.call1((message, remedy, is_transient)));

@@ -29,6 +29,18 @@ pub(crate) struct Filter {
 
 const _: () = assert!(align_of::<Filter>() <= 16, "Python does not align its objects to more");
 
+impl Filter {
+    /// What the blob says about itself, and its bits.
+    pub(crate) fn parts(&self) -> (&Header, &filter::Filter) {
+        (&self.header, &self.filter)
+    }
+
+    /// The name of its file, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
 impl Lookup for Filter {
     #[inline]
     fn one(&self, id: &[u8]) -> bool {

@@ -3,17 +3,23 @@
 //! | module | does |
 //! |---|---|
 //! | `filter` | [`Filter`](filter::Filter): a blob file, for lookups |
+//! | `server` | [`Server`](server::Server): the library that follows a store |
+//! | `build` | builds and publications |
 //! | `ids` | what Python passes as IDs → bytes, and the answers back |
 //! | `errors` | errors of the libraries → Python exceptions by kind |
+//! | `wait` | runs what the libraries do asynchronously |
 //!
 //! Rules: no lookup, no load and no build has the interpreter's lock (GIL) while it works, except a lookup
 //! of a single ID, which is shorter than releasing it.
 
 #![deny(unsafe_code)]
 
+mod build;
 mod errors;
 mod filter;
 mod ids;
+mod server;
+mod wait;
 
 use pyo3::prelude::*;
 
@@ -21,7 +27,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::build::{build, publish};
+    #[pymodule_export]
     use crate::filter::Filter;
     #[pymodule_export]
     use crate::ids::arrow::Answers;
+    #[pymodule_export]
+    use crate::server::{ServedFilter, Server};
 }

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class BloomsdayError(Exception):
     """Any failure that this package reports.
 
     `remedy` says what to do, if there is one thing to do. `is_transient` is true when the same call may
-    succeed later.
+    succeed later. `report` is that of a build which moved no pointer.
     """
 
     def __init__(
-        self, message: str, remedy: str | None = None, is_transient: bool = False
+        self,
+        message: str,
+        remedy: str | None = None,
+        is_transient: bool = False,
+        report: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.remedy = remedy
         self.is_transient = is_transient
+        self.report = report
 
-    def __reduce__(self):
-        return type(self), (str(self), self.remedy, self.is_transient)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.remedy, self.is_transient, self.report)
 
 
 class UnsoundBlob(BloomsdayError):
@@ -45,5 +52,21 @@ class MissingIdError(BloomsdayError, ValueError):
     """A column has no ID at some position, and its kind of answer has no null."""
 
 
+class NotReadyError(BloomsdayError, TimeoutError):
+    """A server did not load every filter before its deadline."""
+
+
+class ServerError(BloomsdayError):
+    """A server is not started, is started already, or was started by another process."""
+
+
+class BuildError(BloomsdayError):
+    """The input of a build cannot be read or does not fit, or its result is not sound."""
+
+
+class RefusedError(BloomsdayError):
+    """A day is not like the days before; the pointer is as it was."""
+
+
 class SupersededError(BloomsdayError):
-    """Somebody else changed the pointer meanwhile."""
+    """Somebody else changed the pointer, or rolled the day back; the pointer is as it was."""

@@ -1,7 +1,7 @@
 //! numpy arrays and pandas columns; the answer is a numpy array of Booleans.
 //!
-//! The elements are copied, a piece at a time that stays in the processor's cache: an array can be written
-//! to by another thread while the interpreter's lock is released.
+//! The elements are copied, a piece at a time: an array can be written to by another thread while the
+//! interpreter's lock is released.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,8 +9,9 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use super::{COLUMN_TYPES, Lookup, arrow, list, look_up, missing, no_ids};
 
-/// How many bytes of an array are copied at once.
-const PIECE_BYTES: usize = 256 << 10;
+/// How many bytes of an array are copied at once: the lookups of a piece take milliseconds, because a thread
+/// that wants the interpreter's lock back may wait that long (`sys.getswitchinterval`, 5 ms).
+const PIECE_BYTES: usize = 8 << 20;
 
 /// Whether `ids` is a numpy array. Nothing is imported for it.
 pub(super) fn is_array(ids: &Bound<'_, PyAny>) -> PyResult<bool> {

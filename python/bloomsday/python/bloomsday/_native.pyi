@@ -1,0 +1,107 @@
+"""The types of the native part."""
+
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypedDict, final, overload
+
+from bloomsday._header import Header
+
+__all__ = ["Answers", "Filter", "ServedFilter", "Server", "build", "publish"]
+
+_Id = str | bytes | int
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class _FilterSettings(TypedDict, total=False):
+    max_age_days: int
+    guard: Literal["off", "warn", "hold"]
+    guard_max_hold: float
+
+@final
+class Answers:
+    """Answers as a column of Arrow, for any library that reads `__arrow_c_array__`."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __len__(self) -> int: ...
+    def to_list(self) -> list[bool | None]:
+        """`True`, `False` and, for a null, `None`."""
+
+@final
+class Filter:
+    """An immutable set of IDs, read from a blob file. Every byte is checked before the first answer."""
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], digest: str | None = None) -> Filter:
+        """Opens a blob file; with `digest` (64 hex digits), it must be that blob."""
+
+    def __contains__(self, id: _Id, /) -> bool: ...
+    @overload
+    def contains_batch(self, ids: list[_Id] | list[str] | list[bytes] | tuple[_Id, ...]) -> list[bool]: ...
+    @overload
+    def contains_batch(self, ids: Iterable[_Id] | _ArrowArray | _ArrowStream) -> Any:
+        """Looks up many IDs. The answers have the kind of `ids`: a numpy array for numpy and pandas, a
+        column of pyarrow or polars for theirs, `Answers` for other Arrow, else a list."""
+
+    @property
+    def header(self) -> Header: ...
+    @property
+    def path(self) -> pathlib.Path: ...
+
+@final
+class ServedFilter:
+    """A filter of a server. Lookups wait for no load and no swap."""
+
+    def __contains__(self, id: _Id, /) -> bool: ...
+    @overload
+    def contains_batch(self, ids: list[_Id] | list[str] | list[bytes] | tuple[_Id, ...]) -> list[bool]: ...
+    @overload
+    def contains_batch(self, ids: Iterable[_Id] | _ArrowArray | _ArrowStream) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    def is_loaded(self) -> bool: ...
+    def status(self) -> dict[str, Any]: ...
+
+@final
+class Server:
+    """Filters of a store, kept up to date by a thread that Python does not see."""
+
+    def __new__(
+        cls,
+        store: str,
+        filters: str | Iterable[str] | Mapping[str, _FilterSettings],
+        *,
+        poll_interval: float | None = None,
+        retry_interval: float | None = None,
+        load_deadline: float | None = None,
+        start_deadline: float | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+    ) -> Server: ...
+    def start(self, *, wait: bool = True, answer_until_loaded: bool = False) -> Server:
+        """Starts it and waits until every filter is loaded. With `wait=False` it returns at once, and each
+        lookup returns `answer_until_loaded` until its filter is loaded."""
+
+    def filter(self, name: str) -> ServedFilter: ...
+    def reload(self, filter: str | None = None, *, force: bool = False) -> list[dict[str, Any]]:
+        """Polls the store now, and says what each filter did; `force` goes past the guard."""
+
+    def status(self) -> dict[str, dict[str, Any]]: ...
+    def is_ready(self) -> bool: ...
+    def close(self) -> None:
+        """Ends the polling. Handles go on answering from the filters that they have."""
+
+    def __enter__(self) -> Server: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+def build(input: object, publication: object) -> str: ...
+def publish(filter: Filter, publication: object) -> str: ...

@@ -1,0 +1,138 @@
+//! `build` and `publish`: a day's Parquet, or a blob file, → a published blob. The Python side has the
+//! defaults that depend on the machine's user, and turns a refusal into an exception.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use bloomsday_builder::budget::default_memory;
+use bloomsday_builder::error::Error;
+use bloomsday_builder::gates::Gates;
+use bloomsday_builder::{Job, Report, Republish, Window, republish};
+use bloomsday_common::error::Error as CommonError;
+use bloomsday_common::filter::layout::UnknownLayout;
+use bloomsday_common::protocol::Retention;
+use bloomsday_common::store::Store;
+use pyo3::prelude::*;
+use tokio::runtime::Builder;
+
+use crate::errors;
+use crate::filter::Filter;
+use crate::wait::wait;
+
+/// What every kind of publication has.
+#[derive(FromPyObject)]
+pub(crate) struct Publication {
+    store: String,
+    by: String,
+    dry_run: bool,
+    keep_days: u32,
+    max_age_days: u32,
+}
+
+impl Publication {
+    fn retention(&self) -> Retention {
+        Retention { keep_days: self.keep_days, max_age_days: self.max_age_days }
+    }
+
+    fn store(&self) -> Result<Store, CommonError> {
+        if self.dry_run { Store::preview(&self.store) } else { Store::create(&self.store) }
+    }
+}
+
+/// What a build reads, and how large it may be.
+#[derive(FromPyObject)]
+pub(crate) struct Input {
+    filter: String,
+    day: String,
+    inputs: Vec<String>,
+    column: String,
+    fpp: f64,
+    layout: String,
+    window_days: u32,
+    window_may_lack_days: bool,
+    memory: Option<u64>,
+    threads: Option<usize>,
+    spill_folder: Option<PathBuf>,
+    accept_change: Option<String>,
+}
+
+/// Builds and publishes one day. Returns the report as JSON.
+#[pyfunction]
+pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<String> {
+    let common = |error: CommonError| errors::of_common(py, &error);
+    let layout = input
+        .layout
+        .parse()
+        .map_err(|error: UnknownLayout| errors::raise(py, "UsageError", &error.to_string()))?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let job = Job {
+        filter: input.filter.parse().map_err(common)?,
+        day: input.day.parse().map_err(common)?,
+        inputs: input.inputs,
+        window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
+        column: input.column,
+        fpp: input.fpp,
+        layout,
+        memory: input.memory.unwrap_or_else(default_memory),
+        spill_folder: input.spill_folder.unwrap_or_else(std::env::temp_dir),
+        threads: input.threads.unwrap_or_else(cores).max(1),
+        by: publication.by.clone(),
+        gates: Gates::default(),
+        accept_change: input.accept_change,
+        retention: publication.retention(),
+        remedy_words: errors::words,
+        dry_run: publication.dry_run,
+    };
+    job.window.check(&job.inputs).map_err(|error| builder_error(py, &error))?;
+    let store = publication.store().map_err(common)?;
+    report(py, || bloomsday_builder::build(&job, &store, &|_| ()))
+}
+
+/// Publishes a blob that was opened from a file. Returns the report as JSON.
+#[pyfunction]
+pub(crate) fn publish(
+    py: Python<'_>,
+    filter: &Bound<'_, Filter>,
+    publication: Publication,
+) -> PyResult<String> {
+    let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
+    let (header, bits) = filter.get().parts();
+    let job = Republish {
+        header,
+        filter: bits,
+        name: filter.get().name(),
+        by: publication.by.clone(),
+        retention: publication.retention(),
+        remedy_words: errors::words,
+        dry_run: publication.dry_run,
+    };
+    report(py, || republish(&job, &store))
+}
+
+fn report<W: Future<Output = Result<Report, Error>>>(
+    py: Python<'_>,
+    begin: impl FnOnce() -> W + Send,
+) -> PyResult<String> {
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let done = wait(py, &runtime, begin);
+    // After Ctrl-C a read under way may take minutes.
+    runtime.shutdown_background();
+    let report = done?.map_err(|error| builder_error(py, &error))?;
+    Ok(serde_json::to_string(&report).expect("a report has JSON"))
+}
+
+/// What is wrong with the input, as opposed to the store, is a class of its own.
+fn builder_error(py: Python<'_>, error: &Error) -> PyErr {
+    use bloomsday_common::error::Kind;
+    match (error, error.kind()) {
+        (Error::Common(error), _) => errors::of_common(py, error),
+        (_, Kind::Corrupt | Kind::Failed | Kind::Transient) => errors::raise_with(
+            py,
+            "BuildError",
+            &error.to_string(),
+            error.remedy(),
+            error.kind() == Kind::Transient,
+        ),
+        (_, kind) => errors::of_kind(py, kind, error, error.remedy()),
+    }
+}

@@ -1,0 +1,347 @@
+//! [`Server`]: the library that follows a store, and [`ServedFilter`], a handle of one of its filters.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bloomsday_server::error::Error;
+use bloomsday_server::{
+    Bloomsday, Config, FilterConfig, FilterHandle, Guard, Reloaded, start, start_unloaded,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::errors;
+use crate::ids::{self, Lookup};
+use crate::wait::wait;
+
+/// Filters of a store, kept up to date by a thread that Python does not see.
+#[pyclass(frozen, module = "bloomsday")]
+#[derive(Debug)]
+pub(crate) struct Server {
+    config: Config,
+    running: Mutex<Option<Running>>,
+}
+
+/// A started server.
+#[derive(Debug)]
+struct Running {
+    bloomsday: Bloomsday,
+    /// Where it was started: connections to the store that were opened then live there.
+    runtime: Runtime,
+    /// The process that started it: a forked child has its memory, but none of its threads.
+    process: u32,
+}
+
+impl Running {
+    fn end(self) {
+        let Running { bloomsday, runtime, process } = self;
+        if process == std::process::id() {
+            drop(bloomsday);
+            // A load under way may take minutes.
+            runtime.shutdown_background();
+        } else {
+            // Their threads are not in this process, and ending would wait for them.
+            mem::forget((bloomsday, runtime));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
+        running.take().into_iter().for_each(Running::end);
+    }
+}
+
+#[pymethods]
+impl Server {
+    /// Reads the configuration; nothing is started yet.
+    #[new]
+    #[pyo3(signature = (store, filters, *, poll_interval=None, retry_interval=None,
+        load_deadline=None, start_deadline=None, cache_dir=None))]
+    #[expect(clippy::too_many_arguments, reason = "the settings of `Config`, by name in Python")]
+    fn new(
+        py: Python<'_>,
+        store: PathBuf,
+        filters: &Bound<'_, PyAny>,
+        poll_interval: Option<f64>,
+        retry_interval: Option<f64>,
+        load_deadline: Option<f64>,
+        start_deadline: Option<f64>,
+        cache_dir: Option<PathBuf>,
+    ) -> PyResult<Server> {
+        let store = store.to_str().ok_or_else(|| {
+            errors::raise(py, "UsageError", "the path of the store has bytes that are no UTF-8")
+        })?;
+        let mut config = Config::new(store, filter_configs(filters)?);
+        let times = [
+            ("poll_interval", poll_interval, &mut config.poll_interval),
+            ("retry_interval", retry_interval, &mut config.retry_interval),
+            ("load_deadline", load_deadline, &mut config.load_deadline),
+            ("start_deadline", start_deadline, &mut config.start_deadline),
+        ];
+        for (name, seconds, place) in times {
+            if let Some(given) = seconds {
+                *place = seconds_of(py, name, given)?;
+            }
+        }
+        config.cache_dir = cache_dir;
+        config.remedy_words = errors::words;
+        Ok(Server { config, running: Mutex::new(None) })
+    }
+
+    /// Starts it and waits until every filter is loaded.
+    #[pyo3(signature = (*, wait=true, answer_until_loaded=false))]
+    fn start<'py>(
+        slf: &Bound<'py, Self>,
+        wait: bool,
+        answer_until_loaded: bool,
+    ) -> PyResult<Bound<'py, Self>> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.lock().is_some() {
+            return Err(errors::raise(py, "ServerError", "this server is started already"));
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("bloomsday-python")
+            .enable_all()
+            .build()?;
+        let config = this.config.clone();
+        let started = match wait {
+            true => self::wait(py, &runtime, || start(config)),
+            false => Ok(start_unloaded(config, answer_until_loaded)),
+        };
+        let bloomsday = match started {
+            Ok(Ok(bloomsday)) => bloomsday,
+            other => {
+                runtime.shutdown_background();
+                return Err(match other {
+                    Err(signal) => signal,
+                    Ok(error) => server_error(py, &error.err().unwrap_or(Error::Stopped)),
+                });
+            }
+        };
+        let running = Running { bloomsday, runtime, process: std::process::id() };
+        // Of two starts at the same time, one ends here.
+        let before = this.lock().replace(running);
+        before.into_iter().for_each(Running::end);
+        Ok(slf.clone())
+    }
+
+    /// The handle of one filter.
+    fn filter(&self, py: Python<'_>, name: &str) -> PyResult<ServedFilter> {
+        let bloomsday = self.bloomsday(py)?;
+        let handle = bloomsday.filter(name).map_err(|error| server_error(py, &error))?;
+        Ok(ServedFilter { handle })
+    }
+
+    /// Polls the store now, and says what each filter did.
+    #[pyo3(signature = (filter=None, *, force=false))]
+    fn reload<'py>(
+        &self,
+        py: Python<'py>,
+        filter: Option<String>,
+        force: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bloomsday = self.bloomsday(py)?;
+        if let Some(process) = self.other_process() {
+            let message = format!(
+                "process {process} started this server, and its threads are there: start a new one in \
+                 this process"
+            );
+            return Err(errors::raise(py, "ServerError", &message));
+        }
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let reloaded = wait(py, &runtime, || async {
+            match (filter, force) {
+                (Some(name), false) => bloomsday.reload_filter(&name).await,
+                (None, false) => bloomsday.reload().await,
+                (name, true) => bloomsday.force_reload(name.as_deref()).await,
+            }
+        })?;
+        let reloaded: Vec<Reloaded> = reloaded.map_err(|error| server_error(py, &error))?;
+        from_json(py, &reloaded)
+    }
+
+    /// The status of every filter, by its name.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bloomsday = self.bloomsday(py)?;
+        let filters = py.detach(|| bloomsday.status());
+        let by_name: BTreeMap<_, _> =
+            filters.iter().map(|status| (status.filter.as_str(), status)).collect();
+        from_json(py, &by_name)
+    }
+
+    /// Whether every filter is loaded and followed.
+    fn is_ready(&self) -> bool {
+        self.other_process().is_none()
+            && self.lock().as_ref().is_some_and(|running| running.bloomsday.is_ready())
+    }
+
+    /// Ends the polling. Handles go on answering from the filters that they have.
+    fn close(&self) {
+        let running = self.lock().take();
+        running.into_iter().for_each(Running::end);
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let is_started = slf.get().lock().is_some();
+        if is_started { Ok(slf.clone()) } else { Server::start(slf, true, false) }
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyAny>) {
+        self.close();
+    }
+}
+
+impl Server {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bloomsday(&self, py: Python<'_>) -> PyResult<Bloomsday> {
+        let bloomsday = self.lock().as_ref().map(|running| running.bloomsday.clone());
+        bloomsday.ok_or_else(|| {
+            let message =
+                "this server is not started: call start(), or use it in a `with` statement";
+            errors::raise(py, "ServerError", message)
+        })
+    }
+
+    /// The process that started it, if that is another one.
+    fn other_process(&self) -> Option<u32> {
+        let process = self.lock().as_ref().map(|running| running.process);
+        process.filter(|process| *process != std::process::id())
+    }
+}
+
+/// A filter of a server. Lookups wait for no load and no swap.
+#[pyclass(frozen, module = "bloomsday")]
+pub(crate) struct ServedFilter {
+    handle: FilterHandle,
+}
+
+const _: () =
+    assert!(align_of::<ServedFilter>() <= 16, "Python does not align its objects to more");
+
+impl Lookup for ServedFilter {
+    #[inline]
+    fn one(&self, id: &[u8]) -> bool {
+        self.handle.contains(id)
+    }
+
+    fn many(&self, ids: &[&[u8]], answers: &mut [bool]) {
+        self.handle.contains_batch(ids, answers);
+    }
+}
+
+#[pymethods]
+impl ServedFilter {
+    #[inline]
+    fn __contains__(&self, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        ids::contains(self, id)
+    }
+
+    /// Looks up many IDs.
+    fn contains_batch<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        ids::contains_batch(self, ids)
+    }
+
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        self.handle.name().as_str()
+    }
+
+    /// Whether a filter is loaded.
+    fn is_loaded(&self) -> bool {
+        self.handle.is_loaded()
+    }
+
+    /// Its state, day, digest and counts.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        from_json(py, &py.detach(|| self.handle.status()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<bloomsday.ServedFilter {}>", self.handle.name())
+    }
+}
+
+/// Names, or a dictionary of names with the settings of each.
+fn filter_configs(filters: &Bound<'_, PyAny>) -> PyResult<Vec<FilterConfig>> {
+    let py = filters.py();
+    let named = |name: &str| {
+        let name = name.parse().map_err(|error| errors::of_common(py, &error))?;
+        PyResult::Ok(FilterConfig::new(name))
+    };
+    if let Ok(name) = filters.cast::<PyString>() {
+        return Ok(vec![named(name.to_str()?)?]);
+    }
+    let Ok(settings) = filters.cast::<PyDict>() else {
+        return filters.try_iter()?.map(|name| named(&name?.extract::<String>()?)).collect();
+    };
+    let mut configs = Vec::new();
+    for (name, settings) in settings {
+        let name: String = name.extract()?;
+        let mut config = named(&name)?;
+        for (key, value) in settings.cast::<PyDict>()? {
+            let key: String = key.extract()?;
+            match key.as_str() {
+                "max_age_days" => config.max_age_days = value.extract()?,
+                "guard" => config.guard = guard(&name, &value)?,
+                "guard_max_hold" => {
+                    config.guard_max_hold = seconds_of(py, &key, value.extract()?)?;
+                }
+                _ => {
+                    let message = format!(
+                        "filters.{name} has no setting {key}: there are max_age_days, guard and guard_max_hold"
+                    );
+                    return Err(errors::raise(py, "UsageError", &message));
+                }
+            }
+        }
+        configs.push(config);
+    }
+    Ok(configs)
+}
+
+fn guard(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Guard> {
+    Ok(match value.extract::<String>()?.as_str() {
+        "off" => Guard::Off,
+        "warn" => Guard::Warn,
+        "hold" => Guard::Hold,
+        other => {
+            let message = format!("filters.{name}.guard is off, warn or hold, not {other:?}");
+            return Err(errors::raise(value.py(), "UsageError", &message));
+        }
+    })
+}
+
+fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let message = format!("{name} is a number of seconds, not {seconds}");
+        errors::raise(py, "UsageError", &message)
+    })
+}
+
+fn server_error(py: Python<'_>, error: &Error) -> PyErr {
+    match error {
+        Error::NotReady { .. } => errors::raise_transient(py, "NotReadyError", &error.to_string()),
+        Error::Stopped | Error::Busy | Error::System { .. } => {
+            errors::raise(py, "ServerError", &error.to_string())
+        }
+        _ => errors::of_kind(py, error.kind(), error, error.remedy()),
+    }
+}
+
+/// A value of the libraries as Python's own dictionaries and lists.
+fn from_json<'py>(py: Python<'py>, value: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(value).expect("what the libraries report has JSON");
+    py.import("json")?.call_method1("loads", (text,))
+}

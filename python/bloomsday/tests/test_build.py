@@ -1,0 +1,135 @@
+"""Builds and publications from Python are those of the program."""
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bloomsday
+
+TODAY = datetime.datetime.now(datetime.timezone.utc).date()
+YESTERDAY = TODAY - datetime.timedelta(days=1)
+
+
+def program(*words, stdin=None, code=0) -> str:
+    """Runs the program, which must end with `code`; what it printed."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("BLOOMSDAY_")}
+    command = [os.environ["BLOOMSDAY_PROGRAM"], *map(str, words)]
+    done = subprocess.run(command, input=stdin, capture_output=True, env=clean, text=True)
+    assert done.returncode == code, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.fixture
+def users(tmp_path):
+    """Writes users as Parquet, and returns the file."""
+
+    def write(first: int, last: int):
+        file = tmp_path / f"in-{first}-{last}.parquet"
+        pq.write_table(pa.table({"id": [f"user-{n}" for n in range(first, last)]}), file)
+        return file
+
+    return write
+
+
+def test_a_build_gives_the_programs_report_and_the_programs_blob(users, tmp_path):
+    ours = bloomsday.build(tmp_path / "a", "rt", TODAY, users(0, 5_000), "id", fpp=0.01)
+    words = ["--day", TODAY, "--input", users(0, 5_000), "--column", "id", "--fpp", "0.01", "--json"]
+    theirs = json.loads(program("build", "rt", "--store", tmp_path / "b", *words))
+    assert ours.keys() == theirs.keys()
+    for name in ours.keys() - {"seconds"}:
+        assert ours[name] == theirs[name], name
+    assert (ours["outcome"], ours["ids"]) == ("published", 5_000)
+    seen = bloomsday.Filter.open(tmp_path / "a" / ours["blob"])
+    assert seen.header.digest == theirs["digest"] and seen.header.day == TODAY
+    assert program("query", "rt", "user-7", "--store", tmp_path / "a") == "1 user-7\n"
+    again = bloomsday.build(tmp_path / "a", "rt", str(TODAY), [users(0, 5_000)], "id", fpp=0.01)
+    assert again["outcome"] == "unchanged"
+    history = program("history", "rt", "--store", tmp_path / "a", "--json")
+    assert "build" in history
+
+
+def test_a_dry_run_writes_nothing(users, tmp_path):
+    report = bloomsday.build(tmp_path / "s", "rt", TODAY, users(0, 100), "id", dry_run=True)
+    assert report["dry_run"] and report["ids"] == 100
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_day_unlike_those_before_is_refused_with_its_report(users, tmp_path):
+    for back in range(3, 0, -1):
+        day = TODAY - datetime.timedelta(days=back)
+        bloomsday.build(tmp_path, "rt", day, users(0, 20_000 + back), "id")
+    with pytest.raises(bloomsday.RefusedError, match="accept_change") as refused:
+        bloomsday.build(tmp_path, "rt", TODAY, users(0, 100), "id")
+    assert refused.value.report["outcome"] == "refused" and refused.value.report["ids"] == 100
+    report = bloomsday.build(tmp_path, "rt", TODAY, users(0, 100), "id", accept_change="a test")
+    assert report["outcome"] == "published"
+
+
+def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
+    def build(error, says, **changed):
+        given = dict(store=tmp_path / "s", filter="rt", day=TODAY, input=users(0, 10), column="id")
+        with pytest.raises(error, match=says):
+            bloomsday.build(**(given | changed))
+
+    garbage = tmp_path / "garbage.parquet"
+    garbage.write_bytes(b"no parquet at all")
+    build(bloomsday.UsageError, "no column", column="nope")
+    build(bloomsday.NotFoundError, "no-such", input=tmp_path / "no-such.parquet")
+    build(bloomsday.BuildError, "garbage", input=garbage)
+    build(bloomsday.UsageError, "RT", filter="RT")
+    build(bloomsday.UsageError, "2026-13-01", day="2026-13-01")
+    build(bloomsday.UsageError, "fpp", fpp=7.0)
+    build(bloomsday.UsageError, "cubic", layout="cubic")
+    build(bloomsday.UsageError, "window_missing", window_missing="maybe")
+    build(bloomsday.UsageError, "(?i)window", window_days=0)
+    build(bloomsday.UsageError, "day", day=TODAY + datetime.timedelta(days=40))
+    build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
+    build(TypeError, "threads", threads="many")
+    assert not list((tmp_path / "s").glob("rt/pointers/*"))
+
+
+def test_a_signal_ends_a_build_and_the_pointer_stays(users, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    file = users(0, 3_000_000)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bloomsday.build(tmp_path / "s", "rt", TODAY, file, "id", threads=1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not list((tmp_path / "s").glob("rt/pointers/*"))
+
+
+def test_a_blob_file_is_published_like_a_build(users, tmp_path):
+    built = bloomsday.build(tmp_path / "a", "rt", TODAY, users(0, 5_000), "id")
+    blob = tmp_path / "a" / built["blob"]
+    preview = bloomsday.publish(blob, tmp_path / "b", dry_run=True)
+    assert preview["dry_run"] and not (tmp_path / "b").exists()
+    report = bloomsday.publish(blob, tmp_path / "b", by="somebody")
+    assert (report["outcome"], report["digest"]) == ("published", built["digest"])
+    assert program("query", "rt", "user-7", "--store", tmp_path / "b") == "1 user-7\n"
+    assert "somebody" in program("history", "rt", "--store", tmp_path / "b", "--json")
+    opened = bloomsday.Filter.open(blob)
+    assert bloomsday.publish(opened, tmp_path / "b")["outcome"] == "unchanged"
+
+    # After a rollback the same blob does not come back by itself.
+    first = built["blob"]
+    second = bloomsday.build(tmp_path / "b", "rt", TODAY, users(0, 5_100), "id")["blob"]
+    program("repoint", "rt", TODAY, "--to", first, "--store", tmp_path / "b")
+    with pytest.raises(bloomsday.SupersededError, match="rolled back") as superseded:
+        bloomsday.publish(tmp_path / "b" / second, tmp_path / "b")
+    assert superseded.value.report["outcome"] == "superseded"
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(blob.read_bytes()[:-1] + b"x")
+    with pytest.raises(bloomsday.UnsoundBlob):
+        bloomsday.publish(damaged, tmp_path / "b")

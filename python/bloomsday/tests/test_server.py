@@ -1,0 +1,146 @@
+"""A server in Python follows the store that the program writes."""
+
+import gc
+import os
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+from test_build import TODAY, YESTERDAY, program, users  # noqa: F401 (a fixture)
+
+import bloomsday
+
+
+@pytest.fixture
+def store(users, tmp_path):  # noqa: F811
+    """A store in which yesterday has the users 0 to 4,999."""
+    place = tmp_path / "store"
+    bloomsday.build(place, "rt", YESTERDAY, users(0, 5_000), "id", fpp=1e-6)
+    return place
+
+
+def test_a_server_follows_the_store(users, store, tmp_path):  # noqa: F811
+    config = {"store": str(store), "filters": ["rt"], "cache_dir": tmp_path / "cache"}
+    with bloomsday.Server(**config) as server:
+        seen = server.filter("rt")
+        assert seen.is_loaded() and server.is_ready() and seen.name == "rt"
+        assert "user-7" in seen and "user-6000" not in seen
+        ids = [f"user-{n}" for n in range(4_000, 6_000)]
+        assert seen.contains_batch(ids) == [True] * 1_000 + [False] * 1_000
+        assert seen.contains_batch(pa.array(ids)).to_pylist() == [True] * 1_000 + [False] * 1_000
+        status = server.status()["rt"]
+        assert (status["state"], status["day"]) == ("ok", YESTERDAY.isoformat())
+        assert status["hits"] >= 2_001 and seen.status()["digest"] == status["digest"]
+
+        assert server.reload()[0]["outcome"] == "unchanged"
+        words = ["--day", TODAY, "--input", users(0, 6_000), "--column", "id", "--fpp", "1e-6"]
+        program("build", "rt", "--store", store, *words)
+        [reloaded] = server.reload("rt")
+        assert (reloaded["outcome"], reloaded["old"]) == ("swapped", status["digest"])
+        assert "user-5999" in seen and server.status()["rt"]["day"] == TODAY.isoformat()
+
+        # A rollback by the program arrives, too.
+        program("repoint", "rt", TODAY, "--to", YESTERDAY, "--store", store)
+        assert server.reload()[0]["new"] == status["digest"] and "user-5999" not in seen
+    assert "user-7" in seen and "user-5999" not in seen
+    with pytest.raises(bloomsday.ServerError, match="not started"):
+        server.reload()
+    assert (tmp_path / "cache").is_dir() and not server.is_ready()
+
+
+def test_lookups_go_on_while_filters_are_swapped(users, store):  # noqa: F811
+    for first, last in [(0, 5_100), (0, 5_200)]:
+        bloomsday.build(store, "rt", TODAY, users(first, last), "id", fpp=1e-6)
+    blobs = sorted(blob.name for blob in (store / "rt/blobs").glob(f"{TODAY}-*"))
+    wrong, done = [], threading.Event()
+    with bloomsday.Server(str(store), "rt") as server:
+        seen = server.filter("rt")
+        ids = pa.array([f"user-{n}" for n in range(5_000)])
+
+        def look():
+            while not done.is_set():
+                if not all(seen.contains_batch(ids).to_pylist()) or "user-4999" not in seen:
+                    wrong.append(server.status())
+
+        threads = [threading.Thread(target=look) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        swapped = 0
+        for turn in range(20):
+            (store / f"rt/pointers/{TODAY}").write_text(f"rt/blobs/{blobs[turn % 2]}\n")
+            swapped += server.reload()[0]["outcome"] == "swapped"
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == [] and swapped >= 19
+
+
+def test_a_server_without_a_filter_says_so(tmp_path):
+    (tmp_path / "empty").mkdir()
+    server = bloomsday.Server(tmp_path / "empty", ["rt"], start_deadline=0.3)
+    with pytest.raises(bloomsday.NotReadyError, match="rt") as error:
+        server.start()
+    assert error.value.is_transient and isinstance(error.value, TimeoutError)
+    server.start(wait=False, answer_until_loaded=True)
+    assert "anybody" in server.filter("rt") and not server.is_ready()
+    assert server.filter("rt").contains_batch(["a", "b"]) == [True, True]
+    with pytest.raises(bloomsday.ServerError, match="already"):
+        server.start()
+    with pytest.raises(bloomsday.NotFoundError, match="nope"):
+        server.filter("nope")
+    with pytest.raises(bloomsday.IdTypeError):
+        None in server.filter("rt")
+    server.close()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"filters": []}, "(?i)filter"),
+        ({"filters": ["RT"]}, "RT"),
+        ({"filters": {"rt": {"guard": "maybe"}}}, "off, warn or hold"),
+        ({"filters": {"rt": {"colour": 1}}}, "max_age_days"),
+        ({"filters": {"rt": {"max_age_days": 100_000}}}, "max_age_days"),
+        ({"filters": "rt", "poll_interval": -1}, "poll_interval"),
+        ({"filters": "rt", "poll_interval": 1e9}, "poll_interval"),
+        ({"filters": "rt", "load_deadline": float("nan")}, "load_deadline"),
+        ({"filters": "rt", "store": "gopher://nowhere"}, "gopher"),
+    ],
+)
+def test_a_bad_setting_is_a_named_error(store, config, says):
+    with pytest.raises(bloomsday.UsageError, match=says):
+        bloomsday.Server(**({"store": str(store)} | config)).start()
+    with pytest.raises(bloomsday.NotFoundError, match="no-such"):
+        bloomsday.Server(f"{store}/no-such", "rt").start()
+
+
+def test_settings_of_a_filter_reach_the_server(store):
+    filters = {"rt": {"guard": "hold", "guard_max_hold": 60, "max_age_days": 7}}
+    with bloomsday.Server(store, filters) as server:
+        assert server.status()["rt"]["guard"] == "hold"
+
+
+def test_a_forked_child_looks_up_and_has_a_named_error_for_the_rest(store):
+    server = bloomsday.Server(store, "rt").start()
+    seen = server.filter("rt")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # instead of a hang
+        right = "user-7" in seen and seen.contains_batch(["user-8", "x"]) == [True, False]
+        right &= len(server.status()) == 1 and not server.is_ready()
+        try:
+            server.reload()
+            right = False
+        except bloomsday.ServerError as error:
+            right &= str(os.getppid()) in str(error)
+        # A server of its own works, and the parent's ends without a wait.
+        with bloomsday.Server(store, "rt") as own:
+            right &= own.reload()[0]["outcome"] == "unchanged" and "user-7" in own.filter("rt")
+        del server, seen
+        gc.collect()
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert server.is_ready() and "user-7" in seen
+    server.close()
