@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bloomsday_builder::budget::default_memory;
 use bloomsday_builder::error::Error;
 use bloomsday_builder::gates::Gates;
-use bloomsday_builder::{Job, Report, Republish, Window, republish};
+use bloomsday_builder::{Deltas, Job, Report, Republish, Window, republish};
 use bloomsday_common::error::Error as CommonError;
 use bloomsday_common::filter::layout::UnknownLayout;
 use bloomsday_common::protocol::Retention;
@@ -50,6 +50,7 @@ pub(crate) struct Input {
     layout: String,
     window_days: u32,
     window_may_lack_days: bool,
+    deltas: u32,
     memory: Option<u64>,
     threads: Option<usize>,
     spill_folder: Option<PathBuf>,
@@ -70,6 +71,7 @@ pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> P
         day: input.day.parse().map_err(common)?,
         inputs: input.inputs,
         window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
+        deltas: Deltas { bases: input.deltas, ..Deltas::default() },
         column: input.column,
         fpp: input.fpp,
         layout,

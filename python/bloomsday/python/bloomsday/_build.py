@@ -29,6 +29,7 @@ def build(
     layout: str = "blocked",
     window_days: int = 1,
     window_missing: str = "error",
+    deltas: int = 0,
     memory: int | None = None,
     threads: int | None = None,
     spill_folder: str | os.PathLike[str] | None = None,
@@ -40,6 +41,7 @@ def build(
 ) -> dict[str, Any]:
     """Builds one day from Parquet: read, count, fill, verify, publish the blob, write the pointer.
 
+    `deltas` is for how many of the last days deltas are published, so that servers fetch only what changed.
     Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was.
 
     Raises `RefusedError` for a day that is not like those before, `SupersededError` when somebody changed the
@@ -57,6 +59,7 @@ def build(
         layout=layout,
         window_days=window_days,
         window_may_lack_days=window_missing == "allow",
+        deltas=deltas,
         memory=memory,
         threads=threads,
         spill_folder=spill_folder,
