@@ -11,6 +11,9 @@ extern crate self as bloomsday_builder;
 #[allow(dead_code)]
 pub mod gates;
 
+/// As the builder has it: any limit does here.
+pub const MAX_DELTAS: u32 = 14;
+
 #[path = "../../jobs/src/scheduling/cron.rs"]
 #[allow(dead_code)]
 mod cron;

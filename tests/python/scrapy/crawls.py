@@ -103,11 +103,11 @@ def a_second_crawl_downloads_nothing_although_the_server_was_killed(case):
 
 
 def two_spiders_at_once_download_each_page_once(case):
-    # Each has begun before either goes on.
+    # Each has begun before either goes on. Lazily: otherwise the first may have queued every page by then.
     own = case.own({"CONCURRENT_REQUESTS": 4})
     for page in range(100):
         case.site.hold(f"/{page}")
-    crawls = [case.crawl(own), case.crawl(own, reverse=True)]
+    crawls = [case.crawl(own, lazily=True), case.crawl(own, reverse=True, lazily=True)]
     case.site.wait_for("/0")
     case.site.wait_for("/99")
     for page in range(100):
