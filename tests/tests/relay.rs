@@ -78,6 +78,27 @@ fn a_blob_crosses_a_relay_once_for_all_servers() {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_delta_crosses_once_and_a_missing_one_is_looked_for_each_time() {
+    let scene = Scene::new();
+    let folder = scene.backend.folder.path().join("rt/deltas");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("a-b.delta"), "what changed").unwrap();
+    let get = |name: &str| {
+        let url = scene.relay.url(&format!("rt/deltas/{name}"));
+        ureq::get(&url).config().http_status_as_error(false).build().call().unwrap().status()
+    };
+    for _ in 0..3 {
+        assert_eq!((get("a-b.delta").as_u16(), get("a-c.delta").as_u16()), (200, 404));
+    }
+    let crossed = |name: &str| {
+        scene.origin.requests().iter().filter(|logged| logged.request.contains(name)).count()
+    };
+    // A missing delta may be made at any moment.
+    assert_eq!((crossed("a-b.delta"), crossed("a-c.delta")), (1, 3));
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_relay_returns_no_pointer_that_is_five_seconds_old() {
     let scene = Scene::new();
     let folder = scene.backend.folder.path();
