@@ -23,16 +23,19 @@ struct Remainders {
     short: u32,
     /// u: how many remainders are short.
     shorts: u64,
+    /// `short` ones.
+    mask: u64,
 }
 
 impl Remainders {
     fn of(divisor: u32) -> Remainders {
         let divisor = u64::from(divisor.max(1));
         if divisor == 1 {
-            return Remainders { divisor, short: 0, shorts: 1 };
+            return Remainders { divisor, short: 0, shorts: 1, mask: 0 };
         }
         let long = u64::BITS - (divisor - 1).leading_zeros();
-        Remainders { divisor, short: long - 1, shorts: (1 << long) - divisor }
+        let mask = (1 << (long - 1)) - 1;
+        Remainders { divisor, short: long - 1, shorts: (1 << long) - divisor, mask }
     }
 }
 
@@ -54,7 +57,7 @@ impl Encoder {
     }
 
     pub(super) fn push(&mut self, gap: u64) {
-        let Remainders { divisor, short, shorts } = self.remainders;
+        let Remainders { divisor, short, shorts, .. } = self.remainders;
         let (mut zeros, rest) = (gap / divisor, gap % divisor);
         while zeros >= u64::from(MAX_ADDED) {
             self.add(0, MAX_ADDED);
@@ -89,41 +92,76 @@ impl Encoder {
 }
 
 /// Reads gaps.
+#[derive(Clone, Copy)]
 pub(super) struct Decoder<'a> {
     rest: &'a [u8],
-    /// Bits that are out of `rest` already, from the lowest.
+    /// Bits that are out of `rest` already, from the lowest. Above the ready ones there may be some that are
+    /// in `rest` as well.
     bits: u64,
     ready: u32,
     remainders: Remainders,
+    most: u64,
 }
 
 impl Decoder<'_> {
-    pub(super) fn new(divisor: u32, code: &[u8]) -> Decoder<'_> {
-        Decoder { rest: code, bits: 0, ready: 0, remainders: Remainders::of(divisor) }
+    /// No gap is expected to be longer than `most`.
+    pub(super) fn new(divisor: u32, code: &[u8], most: u64) -> Decoder<'_> {
+        Decoder { rest: code, bits: 0, ready: 0, remainders: Remainders::of(divisor), most }
     }
 
-    /// The next gap, if it is at most `most`.
-    #[inline]
-    pub(super) fn next(&mut self, most: u64) -> Option<u64> {
-        let Remainders { divisor, short, shorts } = self.remainders;
+    /// The next gap: below 2^38, or at most the longest that is expected. `None` when the code ends, or
+    /// has a longer one.
+    ///
+    /// Millions are decoded in a load, so that most take one look at 56 bits, and no branch that depends on
+    /// what they are.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Option<u64> {
+        let Remainders { divisor, short, shorts, mask } = self.remainders;
+        if self.fill() {
+            let zeros = self.bits.trailing_zeros();
+            let after = self.bits.wrapping_shr(zeros) >> 1;
+            let low = after & mask;
+            let is_long = low >= shorts;
+            let long = (low << 1 | (after >> short & 1)).wrapping_sub(shorts);
+            let used = zeros + 1 + short + u32::from(is_long);
+            if used <= self.ready {
+                self.skip(used);
+                return Some(u64::from(zeros) * divisor + if is_long { long } else { low });
+            }
+        }
+        let gap;
+        (*self, gap) = self.next_in_steps();
+        gap
+    }
+
+    /// The same for a gap of more bits than are ready at once, and for the last ones.
+    ///
+    /// By value: a decoder whose address is taken would be kept in memory by the loop that calls [`Self::next`].
+    #[cold]
+    fn next_in_steps(mut self) -> (Self, Option<u64>) {
+        let gap = self.step();
+        (self, gap)
+    }
+
+    fn step(&mut self) -> Option<u64> {
+        let Remainders { divisor, short, shorts, mask } = self.remainders;
         let mut quotient = 0;
         loop {
-            self.fill();
-            // Bits above `ready` are zero.
-            let zeros = self.bits.trailing_zeros();
+            self.fill_to_the_end();
+            let zeros = self.ready_bits().trailing_zeros();
             if zeros < self.ready {
                 quotient += u64::from(zeros);
                 self.skip(zeros + 1);
                 break;
             }
             quotient += u64::from(self.ready);
-            if self.rest.is_empty() || quotient > most {
+            if self.rest.is_empty() || quotient > self.most {
                 return None;
             }
             (self.bits, self.ready) = (0, 0);
         }
-        self.fill();
-        let mut rest = self.bits & ((1 << short) - 1);
+        self.fill_to_the_end();
+        let mut rest = self.bits & mask;
         let mut used = short;
         if rest >= shorts {
             rest = (rest << 1 | (self.bits >> short & 1)) - shorts;
@@ -134,25 +172,36 @@ impl Decoder<'_> {
         }
         self.skip(used);
         let gap = quotient.checked_mul(divisor)?.checked_add(rest)?;
-        (gap <= most).then_some(gap)
+        (gap <= self.most).then_some(gap)
     }
 
     /// Whether nothing is left but less than a byte of zeros.
     pub(super) fn is_at_end(&self) -> bool {
-        self.rest.is_empty() && self.ready < 8 && self.bits == 0
+        self.rest.is_empty() && self.ready < 8 && self.ready_bits() == 0
     }
 
-    /// Takes as many bytes as fit: then at least 56 bits are ready, at most 63, or all that are left.
-    #[inline]
-    fn fill(&mut self) {
-        if let Some((eight, _)) = self.rest.split_first_chunk::<8>() {
-            let bytes = (63 - self.ready) / 8;
-            let bits = u64::from_le_bytes(*eight) & ((1 << (8 * bytes)) - 1);
-            self.bits |= bits << self.ready;
-            self.ready += 8 * bytes;
-            self.rest = &self.rest[bytes as usize..];
+    fn ready_bits(&self) -> u64 {
+        self.bits & ((1 << self.ready) - 1)
+    }
+
+    /// Takes as many bytes as fit: then at least 56 bits are ready, at most 63. Returns whether there were
+    /// enough.
+    #[inline(always)]
+    fn fill(&mut self) -> bool {
+        let Some((eight, _)) = self.rest.split_first_chunk::<8>() else { return false };
+        self.bits |= u64::from_le_bytes(*eight) << self.ready;
+        // The bits that are not counted as ready come again with the next byte, and are the same then.
+        self.rest = &self.rest[((63 - self.ready) / 8) as usize & 7..];
+        self.ready |= 56;
+        true
+    }
+
+    /// The same, or takes all that are left.
+    fn fill_to_the_end(&mut self) {
+        if self.fill() {
             return;
         }
+        self.bits = self.ready_bits();
         while self.ready < 56
             && let Some((byte, rest)) = self.rest.split_first()
         {
