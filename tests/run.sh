@@ -21,7 +21,7 @@ command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-de
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
 # tests use numpy, pyarrow, polars, pandas and DuckDB), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
-# systemd-analyze, valgrind; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
+# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -35,6 +35,8 @@ install_tools() {
   command -v systemd-analyze >/dev/null || need+=(systemd)
   command -v valgrind >/dev/null || need+=(valgrind)
   command -v curl >/dev/null || need+=(curl)
+  command -v go >/dev/null || need+=(golang-go)
+  command -v pkg-config >/dev/null || need+=(pkgconf)
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
@@ -77,9 +79,12 @@ installing=$!
 say "formatting"
 cargo fmt --all --check
 cargo fmt --manifest-path python/bloomsday/Cargo.toml --check
+cargo fmt --manifest-path c/Cargo.toml --check
 say "lints"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 cargo clippy --locked --manifest-path python/bloomsday/Cargo.toml --target-dir target --no-default-features \
+  --all-targets --quiet -- -D warnings
+cargo clippy --locked --manifest-path c/Cargo.toml --target-dir target --no-default-features \
   --all-targets --quiet -- -D warnings
 say "each feature alone"
 # `alone CRATE FEATURE…`: without any feature, then with each one and no other.

@@ -19,6 +19,7 @@
 //! | [`nginx`] | a folder served over plain HTTP |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
 //! | [`sources`] | the files of this project, for tests that read them |
+//! | [`vectors`] | blobs with the answers of the program, for readers in other languages |
 //! | [`wire`] | HTTP as no proper client sends it |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
@@ -48,4 +49,5 @@ pub mod program;
 pub mod publisher;
 pub mod redis;
 pub mod sources;
+pub mod vectors;
 pub mod wire;

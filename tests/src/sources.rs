@@ -1,5 +1,6 @@
 //! The Rust files of this project, for tests that read them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,4 +24,24 @@ pub fn rust_files(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// The packages of another lock file that the workspace's has with another version only.
+pub fn other_versions(file: &str) -> Vec<(String, String)> {
+    let (ours, theirs) = (locked("Cargo.lock"), locked(file));
+    let names: BTreeSet<&String> = ours.iter().map(|(name, _)| name).collect();
+    let shared: Vec<_> = theirs.into_iter().filter(|(name, _)| names.contains(name)).collect();
+    assert!(shared.len() > 100, "these are not all packages of {file}");
+    shared.into_iter().filter(|package| !ours.contains(package)).collect()
+}
+
+/// Name and version of every package in a lock file.
+fn locked(file: &str) -> BTreeSet<(String, String)> {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let value = |package: &str, key: &str| {
+        let (_, rest) = package.split_once(&format!("\n{key} = \"")).expect("a package has it");
+        rest.split('"').next().unwrap_or_default().to_owned()
+    };
+    let packages = text.split("\n[[package]]").skip(1);
+    packages.map(|package| (value(package, "name"), value(package, "version"))).collect()
 }

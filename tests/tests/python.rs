@@ -1,33 +1,17 @@
 //! The Python package: its wheel is built and installed as a user does, and its tests in
 //! `python/bloomsday/tests` run against blobs that the real program published.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_rows};
-use bloomsday_tests::program::{self, bloomsday};
-use bloomsday_tests::publisher::Publisher;
-use bloomsday_tests::sources::root;
-
-/// Layouts and fpp targets.
-const SHAPES: [(&str, &str); 4] =
-    [("blocked", "0.5"), ("blocked", "0.03"), ("blocked", "1e-6"), ("guava", "0.03")];
+use bloomsday_tests::program;
+use bloomsday_tests::sources::{other_versions, root};
+use bloomsday_tests::vectors::{blobs, run};
 
 /// How many seconds a file of tests may take.
 const DEADLINE: &str = "300";
-
-/// Runs a program to its end, which must be a success.
-#[track_caller]
-fn run(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n--- stdout\n{out}--- stderr\n{err}");
-}
 
 /// A Python in which the package is installed from its wheel.
 ///
@@ -81,44 +65,6 @@ fn pytest(file: &str, blobs: &Path) {
         .env("BLOOMSDAY_TEST_BLOBS", blobs));
 }
 
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
-}
-
-/// Publishes a blob of each shape; a folder for each, with what the program says about it.
-fn blobs() -> &'static Path {
-    static BLOBS: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = BLOBS.get_or_init(|| {
-        let folder = tempfile::TempDir::new().unwrap();
-        let special = ["Zoë", "Νίκος", "秋", "🦀🦀", " blank ", "cr\r"].map(String::from);
-        let lengths = (1..=1024).map(|length| "p".repeat(length));
-        let present: Vec<String> = (0..3_000).map(user).chain(lengths).chain(special).collect();
-        let absent = (1_000_000..1_003_000).map(user).chain((0..1_100).map(|n| "q".repeat(n)));
-        let mut ids = lines(present.iter().cloned().chain(absent));
-        ids.extend_from_slice(b"\n\xff\xfe\x00\n \n\r\n");
-        for (layout, fpp) in SHAPES {
-            let backend = Backend::local();
-            let input = backend.folder.path().join("in.parquet");
-            write_rows(&input, present.iter().cloned().map(Some));
-            let shape = ["--layout", layout, "--fpp", fpp];
-            let blob = Publisher::day(&backend, today()).input(&input).with(&shape).blob();
-            let blob = Path::new(&backend.store).join(blob);
-            let place = folder.path().join(format!("{layout}-{fpp}"));
-            fs::create_dir(&place).unwrap();
-            fs::copy(&blob, place.join("rt.bloom")).unwrap();
-            fs::write(place.join("ids"), &ids).unwrap();
-            let inspected = bloomsday(&["inspect", blob.to_str().unwrap(), "--json"]).run();
-            fs::write(place.join("inspect.json"), inspected.expect(0).stdout).unwrap();
-            let query = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
-            let answers = query.expect(0).stdout;
-            let answers: String = answers.lines().map(|line| format!("{}\n", &line[..1])).collect();
-            fs::write(place.join("answers"), answers).unwrap();
-        }
-        folder
-    });
-    folder.path()
-}
-
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_filter_in_python_answers_what_the_program_does() {
@@ -155,24 +101,11 @@ fn the_type_stubs_are_what_is_there() {
     pytest("test_types.py", blobs());
 }
 
-/// Name and version of every package in a lock file.
-fn locked(file: &str) -> BTreeSet<(String, String)> {
-    let text = fs::read_to_string(root().join(file)).unwrap();
-    let value = |package: &str, key: &str| {
-        let (_, rest) = package.split_once(&format!("\n{key} = \"")).expect("a package has it");
-        rest.split('"').next().unwrap_or_default().to_owned()
-    };
-    let packages = text.split("\n[[package]]").skip(1);
-    packages.map(|package| (value(package, "name"), value(package, "version"))).collect()
-}
-
 #[test]
 fn the_package_has_the_versions_of_the_workspace() {
-    let ours = locked("Cargo.lock");
-    let theirs = locked("python/bloomsday/Cargo.lock");
-    let names: BTreeSet<&String> = ours.iter().map(|(name, _)| name).collect();
-    let shared = theirs.iter().filter(|(name, _)| names.contains(name));
-    let other: Vec<_> = shared.clone().filter(|package| !ours.contains(package)).collect();
-    assert!(shared.count() > 100, "these are not all");
-    assert_eq!(other, Vec::<&(String, String)>::new(), "copy Cargo.lock and run cargo check");
+    assert_eq!(
+        other_versions("python/bloomsday/Cargo.lock"),
+        [],
+        "copy Cargo.lock and run cargo check"
+    );
 }

@@ -214,6 +214,36 @@ pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
     Ok(RawBlob { memory, digest, ones })
 }
 
+/// Opens a blob file and checks every byte of it; with `digest`, it must have that one.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, or what is wrong with the
+/// blob.
+pub fn open_file(
+    path: &std::path::Path,
+    digest: Option<Digest>,
+) -> Result<(BlobKey, Header, Filter), Error> {
+    let name = path.display().to_string();
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => {
+            Error::NotFound { key: name.clone(), store: "the file system".into() }
+        }
+        _ => Error::File { doing: "read", path: name.clone(), source },
+    };
+    let file = File::open(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    if bytes > MAX_BLOB_BYTES {
+        return Err(Error::TooManyBytes { key: name, bytes, limit: MAX_BLOB_BYTES });
+    }
+    let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(Buffer::zeroed);
+    let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
+    let raw = read_copy(&file, memory).map_err(failed)?;
+    let stated = blob::key_of(&raw.memory, &name)?;
+    let key = BlobKey { digest: digest.unwrap_or(stated.digest), ..stated };
+    let (header, filter) = blob::open(raw, &key)?;
+    Ok((key, header, filter))
+}
+
 /// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many bits
 /// are set.
 fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {

@@ -41,7 +41,7 @@ use crate::protocol::Followed;
 pub use blobs::MAX_BLOB_BYTES;
 pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use deltas::Way;
-pub use fetch::read_copy;
+pub use fetch::{open_file, read_copy};
 use local::LocalRecords;
 use objects::{ObjectRecords, Objects};
 pub use open::{Location, open_objects};

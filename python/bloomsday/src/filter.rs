@@ -1,15 +1,12 @@
 //! [`Filter`]: a blob file, opened and checked, for lookups.
 
-use std::fs::File;
 use std::path::PathBuf;
 
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::digest::Digest;
-use bloomsday_common::error::Error;
 use bloomsday_common::filter;
 use bloomsday_common::key::BlobKey;
-use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::{MAX_BLOB_BYTES, read_copy};
+use bloomsday_common::store::open_file;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -66,8 +63,9 @@ impl Filter {
         let path = std::path::absolute(&path).unwrap_or(path);
         let digest = digest.map(|text| text.parse::<Digest>());
         let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
-        let opened = py.detach(|| read(path, digest));
-        opened.map_err(|error| errors::of_common(py, &error))
+        let opened = py.detach(|| open_file(&path, digest));
+        let (key, header, filter) = opened.map_err(|error| errors::of_common(py, &error))?;
+        Ok(Filter { path, key, header, filter: Box::new(filter) })
     }
 
     #[inline]
@@ -124,27 +122,4 @@ impl Filter {
         let (name, day, ids, digest) = (&header.filter, header.day, header.ids, key.digest.short());
         format!("<bloomsday.Filter {name} of {day}, {ids} IDs, digest {digest}…>")
     }
-}
-
-/// Reads and checks a file; with `digest`, it must have that one.
-fn read(path: PathBuf, digest: Option<Digest>) -> Result<Filter, Error> {
-    let name = path.display().to_string();
-    let failed = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::NotFound { key: name.clone(), store: "the file system".into() }
-        }
-        _ => Error::File { doing: "read", path: name.clone(), source },
-    };
-    let file = File::open(&path).map_err(failed)?;
-    let bytes = file.metadata().map_err(failed)?.len();
-    if bytes > MAX_BLOB_BYTES {
-        return Err(Error::TooManyBytes { key: name, bytes, limit: MAX_BLOB_BYTES });
-    }
-    let memory = usize::try_from(bytes).map_err(std::io::Error::other).and_then(Buffer::zeroed);
-    let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
-    let raw = read_copy(&file, memory).map_err(failed)?;
-    let stated = blob::key_of(&raw.memory, &name)?;
-    let key = BlobKey { digest: digest.unwrap_or(stated.digest), ..stated };
-    let (header, filter) = blob::open(raw, &key)?;
-    Ok(Filter { path, key, header, filter: Box::new(filter) })
 }

@@ -1,0 +1,220 @@
+//! Lookups: in a blob file, or in a filter of a server.
+
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+
+use bloomsday_common::blob::Header;
+use bloomsday_common::filter::Filter;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::store::open_file;
+use bloomsday_server::FilterHandle;
+use serde_json::json;
+
+use crate::failure::{Failure, guarded, guarded_value};
+use crate::pointers::{give, object, slice, take, text, text_for_c, write_all};
+
+/// How many IDs of a batch are looked up at once.
+const CHUNK: usize = 1_024;
+
+/// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of threads may use it at
+/// the same time.
+#[derive(Debug)]
+pub struct BloomsdayFilter(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    File(Box<(BlobKey, Header, Filter)>),
+    Served(FilterHandle),
+}
+
+impl BloomsdayFilter {
+    pub(crate) fn served(handle: FilterHandle) -> BloomsdayFilter {
+        BloomsdayFilter(Kind::Served(handle))
+    }
+
+    fn contains(&self, id: &[u8]) -> bool {
+        match &self.0 {
+            Kind::File(opened) => opened.2.contains(id),
+            Kind::Served(handle) => handle.contains(id),
+        }
+    }
+
+    fn contains_batch(&self, ids: &[&[u8]], answers: &mut [bool]) {
+        match &self.0 {
+            Kind::File(opened) => drop(opened.2.contains_batch(ids, answers)),
+            Kind::Served(handle) => handle.contains_batch(ids, answers),
+        }
+    }
+}
+
+/// Opens a blob file: every byte is read and checked. `*filter` is the filter, to be closed by `bloomsday_close`, or
+/// NULL after an error.
+///
+/// # Safety
+/// `path` is text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_open(
+    path: *const c_char,
+    filter: *mut *mut BloomsdayFilter,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promises.
+        unsafe {
+            give("filter", filter, || {
+                let path = text("path", path)?;
+                let opened = open_file(Path::new(path), None);
+                let opened = opened.map_err(|error| Failure::from(error).of_file(path))?;
+                Ok(BloomsdayFilter(Kind::File(Box::new(opened))))
+            })
+        }
+    })
+}
+
+/// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
+/// -1 when an argument cannot be (NULL); `bloomsday_last_error` says which.
+///
+/// # Safety
+/// `filter` is open, and `id` has `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_contains(
+    filter: *const BloomsdayFilter,
+    id: *const u8,
+    bytes: usize,
+) -> c_int {
+    let answer = guarded_value(|| {
+        // SAFETY: the caller's promises.
+        let (filter, id) = unsafe { (object("filter", filter)?, slice("id", id, bytes)?) };
+        Ok(filter.contains(id))
+    });
+    answer.map_or(-1, c_int::from)
+}
+
+/// Looks up `n` IDs: `answers[i]` is 1 or 0 for the bytes from `offsets[i]` to `offsets[i + 1]`, as
+/// `bloomsday_contains` has it. There are `n + 1` offsets, as in an Arrow column of strings. This is several times as
+/// fast as one at a time.
+///
+/// After an error the answers mean nothing.
+///
+/// # Safety
+/// `filter` is open, `bytes` has `n_bytes` bytes, `offsets` has `n + 1` elements, `answers` has room for `n`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_contains_batch(
+    filter: *const BloomsdayFilter,
+    bytes: *const u8,
+    n_bytes: usize,
+    offsets: *const i32,
+    n: usize,
+    answers: *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promises.
+    guarded(|| unsafe { batch(filter, (bytes, n_bytes), offsets, n, answers) })
+}
+
+/// The same with offsets of 64 bits, as in an Arrow column of large strings.
+///
+/// # Safety
+/// As for `bloomsday_contains_batch`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_contains_batch64(
+    filter: *const BloomsdayFilter,
+    bytes: *const u8,
+    n_bytes: usize,
+    offsets: *const i64,
+    n: usize,
+    answers: *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promises.
+    guarded(|| unsafe { batch(filter, (bytes, n_bytes), offsets, n, answers) })
+}
+
+/// # Safety
+/// As for `bloomsday_contains_batch`.
+unsafe fn batch<O: Copy + TryInto<usize>>(
+    filter: *const BloomsdayFilter,
+    (bytes, n_bytes): (*const u8, usize),
+    offsets: *const O,
+    n: usize,
+    answers: *mut u8,
+) -> Result<(), Failure> {
+    let n_offsets = n.checked_add(1).ok_or_else(|| Failure::usage("n is too large"))?;
+    // SAFETY: the caller's promises.
+    let (filter, bytes, offsets) = unsafe {
+        (
+            object("filter", filter)?,
+            slice("bytes", bytes, n_bytes)?,
+            slice("offsets", offsets, n_offsets)?,
+        )
+    };
+    let id = |i: usize| {
+        let (start, end) = (offsets[i].try_into().ok()?, offsets[i + 1].try_into().ok()?);
+        bytes.get(start..end)
+    };
+    let mut ids: [&[u8]; CHUNK] = [&[]; CHUNK];
+    let (mut found, mut values) = ([false; CHUNK], [0_u8; CHUNK]);
+    for start in (0..n).step_by(CHUNK) {
+        let count = CHUNK.min(n - start);
+        for (i, place) in (start..).zip(&mut ids[..count]) {
+            *place = id(i).ok_or_else(|| {
+                Failure::usage(format!(
+                    "offsets {i} and {} are not in order and within the {n_bytes} bytes",
+                    i + 1
+                ))
+            })?;
+        }
+        filter.contains_batch(&ids[..count], &mut found[..count]);
+        values.iter_mut().zip(found).for_each(|(value, found)| *value = found.into());
+        // SAFETY: there is room for `n` answers.
+        unsafe { write_all("answers", answers, start, &values[..count])? };
+    }
+    Ok(())
+}
+
+/// What is known about a filter, as a JSON object: of a file its header, of a server's filter its status. To be freed
+/// by `bloomsday_free`; NULL after an error.
+///
+/// # Safety
+/// `filter` is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *mut c_char {
+    let text = guarded_value(|| {
+        // SAFETY: the caller's promise.
+        let filter = unsafe { object("filter", filter)? };
+        text_for_c(match &filter.0 {
+            Kind::File(opened) => header(opened).to_string(),
+            Kind::Served(handle) => {
+                serde_json::to_string(&handle.status()).expect("a status has JSON")
+            }
+        })
+    });
+    text.unwrap_or(std::ptr::null_mut())
+}
+
+fn header((key, header, filter): &(BlobKey, Header, Filter)) -> serde_json::Value {
+    let shape = header.shape;
+    json!({
+        "filter": header.filter.as_str(),
+        "day": header.day.to_string(),
+        "digest": key.digest.to_string(),
+        "layout": shape.layout().name(),
+        "ids": header.ids,
+        "bytes": filter.memory().len(),
+        "bits": shape.bits(),
+        "probes": shape.probes(),
+        "fpp_target": header.fpp_target,
+        "fpp_measured": header.fpp_measured(),
+        "fill": header.fill(),
+    })
+}
+
+/// Closes a filter. NULL is nothing. A filter of a server is closed without ending the server.
+///
+/// # Safety
+/// No other thread uses it, and nobody uses it afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bloomsday_close(filter: *mut BloomsdayFilter) {
+    let _ = guarded(|| {
+        // SAFETY: the caller's promises.
+        unsafe { take(filter) };
+        Ok(())
+    });
+}

@@ -1,0 +1,162 @@
+// Package bloomsday looks IDs up in blobs that `bloomsday build` published: filters that are rebuilt every day.
+//
+// It is written in Go alone: no cgo, and no library to install. Open reads and checks a file; Watch follows one that
+// `bloomsday follow` replaces every day.
+//
+//	seen, err := bloomsday.Open("rt.bloom")
+//	if err != nil { … }
+//	if seen.ContainsString("0f8fad5bd9cb469fa16570867728950e") { … }
+package bloomsday
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"github.com/twmb/murmur3"
+	"github.com/zeebo/xxh3"
+)
+
+// MaxIDBytes is the length of the longest ID. An ID that is longer, or empty, is in no filter.
+const MaxIDBytes = 1024
+
+// A Filter is an immutable set of IDs. Any number of goroutines may use it.
+type Filter struct {
+	header Header
+	// The bits: blocks of 64 bytes, or Guava's words of 8.
+	body []byte
+}
+
+// Open reads a blob file and checks every byte of it. It needs as much memory as the file has bytes.
+//
+// The error is an *UnsoundError for a file that is no sound blob, or that of the file system.
+func Open(path string) (*Filter, error) {
+	blob, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := Parse(blob)
+	var unsound *UnsoundError
+	if errors.As(err, &unsound) {
+		unsound.Path = path
+	}
+	return filter, err
+}
+
+// Parse checks the bytes of a blob, and looks IDs up in them: they must not change afterwards.
+func Parse(blob []byte) (*Filter, error) {
+	header, body, err := parse(blob)
+	if err != nil {
+		return nil, err
+	}
+	return &Filter{header, body}, nil
+}
+
+// Header returns what the blob says about itself.
+func (f *Filter) Header() Header { return f.header }
+
+// Contains returns whether an ID may be in the set; if not, it is certainly not in it.
+func (f *Filter) Contains(id []byte) bool {
+	if len(id) == 0 || len(id) > MaxIDBytes {
+		return false
+	}
+	if f.header.layout == guava {
+		return f.inWords(murmur3.Sum128(id))
+	}
+	return f.inBlock(xxh3.HashSeed(id, xxh3Seed))
+}
+
+// ContainsString is Contains for the bytes of a string, without a copy.
+func (f *Filter) ContainsString(id string) bool {
+	if len(id) == 0 || len(id) > MaxIDBytes {
+		return false
+	}
+	if f.header.layout == guava {
+		return f.inWords(murmur3.StringSum128(id))
+	}
+	return f.inBlock(xxh3.HashStringSeed(id, xxh3Seed))
+}
+
+// How many IDs of a batch have their cache lines fetched before the first is tested.
+const ahead = 64
+
+// ContainsBatch looks up many IDs, which is faster than one at a time. ID i has the bytes from offsets[i] to
+// offsets[i+1], as in an Arrow column of strings; answers[i] is what Contains returns for it.
+//
+// It returns an error, and no answers, when there are not len(answers)+1 offsets in order within the bytes.
+func (f *Filter) ContainsBatch(bytes []byte, offsets []int32, answers []bool) error {
+	if len(offsets) != len(answers)+1 {
+		return fmt.Errorf("%d answers need %d offsets, not %d", len(answers), len(answers)+1, len(offsets))
+	}
+	last := int32(0)
+	for i, offset := range offsets {
+		if offset < last || int64(offset) > int64(len(bytes)) {
+			return fmt.Errorf("offset %d is %d: not in order within %d bytes", i, offset, len(bytes))
+		}
+		last = offset
+	}
+	id := func(i int) []byte { return bytes[offsets[i]:offsets[i+1]] }
+	if f.header.layout == guava {
+		for i := range answers {
+			answers[i] = f.Contains(id(i))
+		}
+		return nil
+	}
+	var hashes [ahead]uint64
+	touched := byte(0)
+	for start := 0; start < len(answers); start += ahead {
+		chunk := answers[start:]
+		if len(chunk) > ahead {
+			chunk = chunk[:ahead]
+		}
+		for i := range chunk {
+			hashes[i] = xxh3.HashSeed(id(start+i), xxh3Seed)
+			touched ^= f.body[f.block(hashes[i])]
+		}
+		for i := range chunk {
+			length := offsets[start+i+1] - offsets[start+i]
+			chunk[i] = length > 0 && length <= MaxIDBytes && f.inBlock(hashes[i])
+		}
+	}
+	sink(touched)
+	return nil
+}
+
+// Keeps the compiler from dropping the loads that fetch cache lines.
+//
+//go:noinline
+func sink(byte) {}
+
+// Where the block of a hash begins in the body.
+func (f *Filter) block(hash uint64) uint64 {
+	block, _ := bits.Mul64(hash, f.header.units)
+	return 64 * block
+}
+
+func (f *Filter) inBlock(hash uint64) bool {
+	at := f.block(hash)
+	block := f.body[at : at+64 : at+64]
+	all := byte(1)
+	for _, salt := range salts[:f.header.Probes] {
+		bit := (uint32(hash) * salt) >> 23
+		all &= block[bit>>3] >> (bit & 7)
+	}
+	return all == 1
+}
+
+func (f *Filter) inWords(h1, h2 uint64) bool {
+	c := h1
+	for i := uint32(0); i < f.header.Probes; i++ {
+		if !f.bit((c & 0x7fffffffffffffff) % f.header.Bits) {
+			return false
+		}
+		c += h2
+	}
+	return true
+}
+
+// A bit of Guava's words, which are big-endian.
+func (f *Filter) bit(i uint64) bool {
+	return f.body[i>>6<<3+7-i&63>>3]>>(i&7)&1 == 1
+}
