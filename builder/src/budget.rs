@@ -6,7 +6,7 @@
 //! keeps space for two filters next to them. Spilled hashes take no memory at that time.
 
 use bloomsday_common::filter::{Layout, Shape};
-use bloomsday_common::hash::{Murmur3, Xxh3};
+use bloomsday_common::hash::{Murmur3, Spark, Xxh3};
 use bloomsday_common::memory::{Available, available};
 
 use crate::error::Error;
@@ -101,6 +101,7 @@ fn hash_bytes(layout: Layout) -> u64 {
     let bytes = match layout {
         Layout::Blocked => size_of::<Xxh3>(),
         Layout::Guava => size_of::<Murmur3>(),
+        Layout::Spark1 | Layout::Spark2 => size_of::<Spark<2>>(),
     };
     bytes as u64
 }

@@ -9,7 +9,7 @@ use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout, Shape};
-use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::hash::{IdHash, Murmur3, Spark, Xxh3};
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::{self, Publish, Step};
@@ -96,6 +96,8 @@ pub async fn build(
     match job.layout {
         Layout::Blocked => run::<Xxh3>(job, store, progress).await,
         Layout::Guava => run::<Murmur3>(job, store, progress).await,
+        Layout::Spark1 => run::<Spark<1>>(job, store, progress).await,
+        Layout::Spark2 => run::<Spark<2>>(job, store, progress).await,
     }
 }
 

@@ -27,8 +27,10 @@ pub enum Error {
         why: String,
     },
     /// A file of another system that cannot be imported.
-    #[error("{file} cannot be imported as a filter of Guava's: {why}")]
+    #[error("{file} cannot be imported as a filter of {system}'s: {why}")]
     Foreign {
+        /// The other system.
+        system: &'static str,
         /// The name of the file.
         file: String,
         /// What is wrong with it.

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::day::Day;
-use bloomsday_common::filter::Filter;
-use bloomsday_common::hash::Murmur3;
+use bloomsday_common::filter::{Filter, Layout};
+use bloomsday_common::hash::{Murmur3, Spark, Xxh3};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
@@ -23,6 +23,24 @@ use crate::{publish, quality, verify};
 /// The highest false-positive probability of an imported filter. Above it most lookups are hits.
 const MAX_FPP: f64 = 0.5;
 
+/// Another system's file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForeignFormat {
+    /// What Guava's `BloomFilter.writeTo` writes.
+    Guava,
+    /// What `org.apache.spark.util.sketch.BloomFilter.writeTo` writes, version 1 or 2.
+    Spark,
+}
+
+impl ForeignFormat {
+    fn system(self) -> &'static str {
+        match self {
+            ForeignFormat::Guava => "Guava",
+            ForeignFormat::Spark => "Spark",
+        }
+    }
+}
+
 /// What to import.
 #[derive(Debug)]
 pub struct Import {
@@ -30,7 +48,9 @@ pub struct Import {
     pub filter: FilterName,
     /// The day that the filter is for.
     pub day: Day,
-    /// The content of the file: what Guava's `BloomFilter.writeTo` wrote.
+    /// The format of the file.
+    pub format: ForeignFormat,
+    /// The content of the file.
     pub file: Buffer,
     /// The name of the file in messages.
     pub name: String,
@@ -45,20 +65,25 @@ pub struct Import {
     pub dry_run: bool,
 }
 
-/// Publishes a file of Guava's as the filter of a day, with the same steps as a build.
+/// Publishes another system's file as the filter of a day, with the same steps as a build.
 ///
 /// # Errors
-/// [`Error::Foreign`]: the file is not one of Guava's, or its filter is empty or too full. Or the
+/// [`Error::Foreign`]: the file is not one of that system's, or its filter is empty or too full. Or the
 /// store fails.
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let began = Instant::now();
     let now = Timestamp::now();
     refuse_the_future(job.day, now)?;
-    let foreign = |why: String| Error::Foreign { file: job.name.clone(), why };
+    let (file, system) = (job.name.clone(), job.format.system());
+    let foreign = |why: String| Error::Foreign { system, file: file.clone(), why };
     let read = store.pointer(&job.filter, job.day).await?;
     let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
 
-    let filter = blob::import_guava(job.file).map_err(foreign)?;
+    let filter = match job.format {
+        ForeignFormat::Guava => blob::import_guava(job.file),
+        ForeignFormat::Spark => blob::import_spark(job.file),
+    };
+    let filter = filter.map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
     let warning = quality::check_quality(&header, &filter)?;
     let encoded = blob::encode(&header, &filter);
@@ -117,7 +142,12 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         origin: Origin::Imported,
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,
-        fpp_hits: verify::count_false_positives::<Murmur3>(filter, threads),
+        fpp_hits: match shape.layout() {
+            Layout::Blocked => verify::count_false_positives::<Xxh3>(filter, threads),
+            Layout::Guava => verify::count_false_positives::<Murmur3>(filter, threads),
+            Layout::Spark1 => verify::count_false_positives::<Spark<1>>(filter, threads),
+            Layout::Spark2 => verify::count_false_positives::<Spark<2>>(filter, threads),
+        },
         fpp_lookups: verify::ABSENT_LOOKUPS,
         ones,
     })

@@ -99,7 +99,7 @@ pub mod fuzzing {
 
 pub use build::build;
 pub use deltas::PublishedDelta;
-pub use import::{Import, import};
+pub use import::{ForeignFormat, Import, import};
 pub use job::{Deltas, Job, MAX_DELTAS, Progress};
 pub use report::{Report, Seconds};
 pub use republish::{Republish, republish};

@@ -10,7 +10,7 @@
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
-use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::hash::{IdHash, Murmur3, Spark, Xxh3};
 
 use crate::error::Error;
 use crate::verify::{ABSENT_LOOKUPS, absent_hashes};
@@ -46,6 +46,8 @@ pub fn check_quality(header: &Header, filter: &Filter) -> Result<Option<String>,
     match header.shape.layout() {
         Layout::Blocked => check_rates::<Xxh3>(header, filter),
         Layout::Guava => check_rates::<Murmur3>(header, filter),
+        Layout::Spark1 => check_rates::<Spark<1>>(header, filter),
+        Layout::Spark2 => check_rates::<Spark<2>>(header, filter),
     }
 }
 
@@ -228,6 +230,10 @@ mod tests {
             (Layout::Guava, 500, 1e-5),
             (Layout::Guava, 2_000, 1e-6),
             (Layout::Guava, 20, 1e-9),
+            (Layout::Spark1, 100, 0.001),
+            (Layout::Spark2, 8, 0.03),
+            (Layout::Spark2, 500, 1e-5),
+            (Layout::Spark2, 20, 1e-9),
             (Layout::Blocked, 1, 0.5),
             (Layout::Blocked, 135, 1e-5),
         ] {
@@ -235,6 +241,8 @@ mod tests {
                 let (header, filter) = match layout {
                     Layout::Blocked => filled::<Xxh3>(n_ids, fpp, day),
                     Layout::Guava => filled::<Murmur3>(n_ids, fpp, day),
+                    Layout::Spark1 => filled::<Spark<1>>(n_ids, fpp, day),
+                    Layout::Spark2 => filled::<Spark<2>>(n_ids, fpp, day),
                 };
                 check_quality(&header, &filter).unwrap_or_else(|e| panic!("{day}: {e}"));
             }

@@ -12,8 +12,8 @@ use bincode::{Decode, Encode, config};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::filter::{self, Filter, Kernel, Layout, Shape, blocked, guava};
-use crate::hash::{IdHash, Murmur3, XXH3_SEED, Xxh3, splitmix64};
+use crate::filter::{self, Filter, Kernel, Layout, Shape, blocked, classic};
+use crate::hash::{IdHash, Murmur3, Spark, XXH3_SEED, Xxh3, splitmix64};
 use crate::key::{BlobKey, FilterName};
 use crate::memory::Buffer;
 
@@ -215,13 +215,10 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
         return Err(unsound("its probe vector is not what this program computes".into()));
     }
     let body = start..end as usize;
-    if header.shape.layout() == Layout::Guava {
-        let stated = guava::parse_header(&memory[body.clone()]).map_err(unsound)?;
-        if stated != (header.shape.units(), header.shape.probes()) {
-            return Err(unsound("its body is of another shape than its header".into()));
-        }
+    if !memory[body.clone()].starts_with(&classic::header(header.shape)) {
+        return Err(unsound("its body is of another shape than its header".into()));
     }
-    // The other bytes are the header, what `guava` puts before its bits, and the trailer.
+    // The other bytes are the header, what a classic layout puts before its bits, and the trailer.
     let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
     let outside = [&memory[..first_bit_byte], &memory[body.end..]];
     let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
@@ -352,6 +349,8 @@ fn codes(layout: Layout) -> (u8, u8, u16, u64) {
     match layout {
         Layout::Blocked => (0, 0, 64, XXH3_SEED),
         Layout::Guava => (1, 1, 128, 0),
+        Layout::Spark1 => (2, 2, 64, 0),
+        Layout::Spark2 => (3, 2, 64, 0),
     }
 }
 
@@ -436,11 +435,8 @@ fn parse_head(
 
 /// Turns a decoded record into a header. Refuses everything that this program does not know.
 fn header_of(record: &RecordV1) -> Result<Header, String> {
-    let layout = match record.layout {
-        0 => Layout::Blocked,
-        1 => Layout::Guava,
-        other => return Err(format!("layout {other} is unknown")),
-    };
+    let known = Layout::ALL.into_iter().find(|layout| codes(*layout).0 == record.layout);
+    let layout = known.ok_or_else(|| format!("layout {} is unknown", record.layout))?;
     let stated = (record.layout, record.hash, record.hash_bits, record.hash_seed);
     if stated != codes(layout) || record.key_id != 0 || record.id_encoding != 0 {
         return Err("its hash or ID encoding is unknown".into());
@@ -511,7 +507,17 @@ impl ProbeVector {
                 Layout::Guava => {
                     let hash = Murmur3::of(&id);
                     vector.hashes.extend([hash.0, hash.1]);
-                    vector.positions.extend(guava::bits_of(hash, shape));
+                    vector.positions.extend(classic::bits_of(hash, shape));
+                }
+                Layout::Spark1 => {
+                    let hash = Spark::<1>::of(&id);
+                    vector.hashes.push(hash.0);
+                    vector.positions.extend(classic::bits_of(hash, shape));
+                }
+                Layout::Spark2 => {
+                    let hash = Spark::<2>::of(&id);
+                    vector.hashes.push(hash.0);
+                    vector.positions.extend(classic::bits_of(hash, shape));
                 }
             }
         }
@@ -524,8 +530,17 @@ impl ProbeVector {
 /// # Errors
 /// A sentence: what is wrong with the file.
 pub fn import_guava(file: Buffer) -> Result<Filter, String> {
-    let (words, probes) = guava::parse_header(&file)?;
-    let shape = Shape::new(Layout::Guava, words, probes).map_err(|e| e.to_string())?;
+    let shape = classic::guava_shape(&file)?;
+    let body = 0..file.len();
+    Ok(Filter::new(shape, file, body))
+}
+
+/// Views a file that Spark's `BloomFilter.writeTo` wrote as a filter, of version 1 or 2.
+///
+/// # Errors
+/// A sentence: what is wrong with the file.
+pub fn import_spark(file: Buffer) -> Result<Filter, String> {
+    let shape = classic::spark_shape(&file)?;
     let body = 0..file.len();
     Ok(Filter::new(shape, file, body))
 }

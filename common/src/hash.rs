@@ -1,11 +1,14 @@
 //! The bytes of an ID → its hash, one function for each layout. The only file that names xxhash.
 //!
-//! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128.
-//! Both are frozen: after a change, lookups in every published blob would miss.
+//! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128, `spark1` and
+//! `spark2` Spark's two of 32 bits. All are frozen: after a change, lookups in every published blob would miss.
+
+mod spark;
 
 use std::ops::RangeInclusive;
 
 use crate::filter::layout::Layout;
+pub use spark::Spark;
 
 /// How many bytes a valid ID has.
 pub const ID_BYTES: RangeInclusive<usize> = 1..=1024;
@@ -29,7 +32,7 @@ pub fn is_valid_len(id: &[u8]) -> bool {
 
 /// The hash of an ID for one layout. Hashes are partitioned, counted and inserted in place of IDs.
 ///
-/// Implemented by [`Xxh3`] and [`Murmur3`] only.
+/// Implemented by [`Xxh3`], [`Murmur3`] and [`Spark`] only.
 ///
 /// ```
 /// use bloomsday_common::filter::Layout;

@@ -38,7 +38,7 @@ pub(crate) struct Build {
     /// The false-positive probability to size for [default: 0.03].
     #[arg(long, value_name = "RATE")]
     fpp: Option<f64>,
-    /// The layout of the filter: blocked or guava [default: blocked].
+    /// The layout of the filter: blocked, guava, spark1 or spark2 [default: blocked].
     #[arg(long)]
     layout: Option<Layout>,
     /// Build from the inputs of N days, the last of which is --day; at most 400 [default: 1].

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bloomsday_builder::{Import as ImportJob, import};
+use bloomsday_builder::{ForeignFormat, Import as ImportJob, import};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
@@ -23,6 +23,18 @@ use crate::report::describe;
 enum Format {
     /// What Guava's BloomFilter.writeTo writes, with stringFunnel(UTF_8).
     Guava,
+    /// What the writeTo of Spark's util.sketch.BloomFilter writes, version 1 or 2.
+    Spark,
+}
+
+impl Format {
+    /// Whether a blob of this layout is such a file.
+    fn has(self, layout: Layout) -> bool {
+        match self {
+            Format::Guava => layout == Layout::Guava,
+            Format::Spark => matches!(layout, Layout::Spark1 | Layout::Spark2),
+        }
+    }
 }
 
 /// Export a blob in another system's format.
@@ -65,12 +77,15 @@ pub(crate) struct Import {
 
 impl Export {
     pub(crate) async fn run(self, settings: &Settings, _: &Output) -> Result<ExitCode, Error> {
-        let Format::Guava = self.format;
+        let (system, layout) = match self.format {
+            Format::Guava => ("Guava", Layout::Guava),
+            Format::Spark => ("Spark", Layout::Spark2),
+        };
         let (key, header, filter) = inspect::open(&self.blob, settings).await?;
-        if header.shape.layout() != Layout::Guava {
+        if !self.format.has(header.shape.layout()) {
             return Err(Error::Usage(format!(
-                "{key} has the layout `{}`, which Guava cannot read: build the day with \
-                 `--layout guava`",
+                "{key} has the layout `{}`, which {system} cannot read: build the day with \
+                 `--layout {layout}`",
                 header.shape.layout()
             )));
         }
@@ -90,12 +105,15 @@ impl Export {
 
 impl Import {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
-        let Format::Guava = self.format;
         let store = settings.store_to_write(self.dry_run)?;
         let retention = settings.retention(&self.filter);
         let job = ImportJob {
             filter: self.filter,
             day: self.day,
+            format: match self.format {
+                Format::Guava => ForeignFormat::Guava,
+                Format::Spark => ForeignFormat::Spark,
+            },
             file: inspect::read(&self.file)?,
             name: self.file.display().to_string(),
             by: who(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bloomsday_common::blob::{self, EncodedBlob, Header, Origin};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
-use bloomsday_common::hash::{IdHash, Murmur3, Xxh3};
+use bloomsday_common::hash::{IdHash, Murmur3, Spark, Xxh3};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::pointer::Pointer;
 use bloomsday_common::store::Store;
@@ -39,6 +39,8 @@ impl TestBlob {
             match shape.layout() {
                 Layout::Blocked => filter.insert(Xxh3::of(&id(n))),
                 Layout::Guava => filter.insert(Murmur3::of(&id(n))),
+                Layout::Spark1 => filter.insert(Spark::<1>::of(&id(n))),
+                Layout::Spark2 => filter.insert(Spark::<2>::of(&id(n))),
             }
         }
         let filter = filter.freeze();

@@ -18,6 +18,8 @@ fn sample(layout: Layout) -> (Header, Filter) {
         match layout {
             Layout::Blocked => filter.insert(Xxh3::of(id.as_bytes())),
             Layout::Guava => filter.insert(Murmur3::of(id.as_bytes())),
+            Layout::Spark1 => filter.insert(Spark::<1>::of(id.as_bytes())),
+            Layout::Spark2 => filter.insert(Spark::<2>::of(id.as_bytes())),
         }
     }
     let filter = filter.freeze();
@@ -57,7 +59,7 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_blob_is_read_back_as_it_was_written() {
-    for layout in [Layout::Blocked, Layout::Guava] {
+    for layout in Layout::ALL {
         let (header, filter) = sample(layout);
         let (read, answers) = open_bytes(&bytes_of(&header, &filter)).unwrap();
         assert_eq!(read, header);
@@ -89,7 +91,7 @@ fn every_prefix_is_rejected_even_with_a_fitting_digest() {
 
 #[test]
 fn every_flip_of_a_header_bit_is_rejected_or_changes_no_answer() {
-    for layout in [Layout::Blocked, Layout::Guava] {
+    for layout in Layout::ALL {
         let (header, filter) = sample(layout);
         let bytes = bytes_of(&header, &filter);
         let head = encode(&header, &filter).parts()[0].len();

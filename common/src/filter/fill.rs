@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 
-use super::{Filter, Layout, Shape, blocked, guava};
+use super::{Filter, Layout, Shape, blocked, classic};
 use crate::hash::IdHash;
 use crate::memory::Buffer;
 
@@ -36,9 +36,8 @@ impl FilterMut {
     pub fn new(shape: Shape) -> io::Result<FilterMut> {
         let bytes = usize::try_from(shape.body_bytes()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut memory = Buffer::zeroed(bytes)?;
-        if shape.layout() == Layout::Guava {
-            memory[..guava::HEADER_BYTES].copy_from_slice(&guava::header(shape));
-        }
+        let header = classic::header(shape);
+        memory[..header.len()].copy_from_slice(&header);
         Ok(FilterMut { shape, memory })
     }
 
@@ -56,7 +55,7 @@ impl FilterMut {
                 let block = blocked::block_of(hash.high_bits(), blocks.len() as u64);
                 blocked::insert(&mut blocks[block], probes, hash.high_bits());
             }
-            Layout::Guava => guava::insert(&mut self.memory, self.shape, bytemuck::cast(hash)),
+            _ => classic::insert(&mut self.memory, self.shape, hash),
         }
     }
 
@@ -64,7 +63,7 @@ impl FilterMut {
     /// atomics.
     ///
     /// Only `blocked` can be divided: a hash there sets bits in one block, and a larger hash never belongs
-    /// to an earlier block. The probes of `guava` span the array, so it is returned as one shard.
+    /// to an earlier block. The probes of the others span the array, so each is returned as one shard.
     ///
     /// ```
     /// # use bloomsday_common::filter::{FilterMut, Layout, Shape};
@@ -81,8 +80,8 @@ impl FilterMut {
     /// ```
     pub fn shards_mut(&mut self, n_shards: usize) -> Vec<FilterShard<'_>> {
         let shape = self.shape;
-        if shape.layout() == Layout::Guava {
-            let bits = ShardBits::Guava(&mut self.memory);
+        if shape.layout() != Layout::Blocked {
+            let bits = ShardBits::Classic(&mut self.memory);
             return vec![FilterShard { first_block: 0, bits, shape }];
         }
         let (blocks, _) = self.memory.as_chunks_mut();
@@ -114,7 +113,7 @@ pub struct FilterShard<'a> {
 
 enum ShardBits<'a> {
     Blocked(&'a mut [blocked::Block]),
-    Guava(&'a mut [u8]),
+    Classic(&'a mut [u8]),
 }
 
 impl FilterShard<'_> {
@@ -130,9 +129,9 @@ impl FilterShard<'_> {
             ShardBits::Blocked(blocks) => {
                 blocked::insert_in_range(blocks, self.first_block, self.shape, hashes);
             }
-            ShardBits::Guava(body) => {
+            ShardBits::Classic(body) => {
                 for hash in hashes {
-                    guava::insert(body, self.shape, bytemuck::cast(*hash));
+                    classic::insert(body, self.shape, *hash);
                 }
             }
         }
@@ -156,7 +155,7 @@ impl FilterShard<'_> {
     pub fn bounds(&self) -> ShardBounds {
         let blocks = match &self.bits {
             ShardBits::Blocked(blocks) => self.first_block..self.first_block + blocks.len(),
-            ShardBits::Guava(_) => 0..usize::MAX,
+            ShardBits::Classic(_) => 0..usize::MAX,
         };
         ShardBounds { blocks, n_blocks: self.shape.units() }
     }

@@ -21,22 +21,31 @@ pub enum Layout {
     Blocked,
     /// The classic Bloom filter, byte for byte what Guava's `BloomFilter.writeTo` writes.
     Guava,
+    /// Version 1 of Spark's `util.sketch.BloomFilter`, byte for byte; up to 2^31 bits.
+    Spark1,
+    /// Version 2 of it, which Spark writes since 4.1.
+    Spark2,
 }
 
 /// A text that names no layout.
 #[derive(Debug, Error)]
-#[error("there is no layout `{name}`: choose `blocked` or `guava`")]
+#[error("there is no layout `{name}`: choose `blocked`, `guava`, `spark1` or `spark2`")]
 pub struct UnknownLayout {
     /// The text, or its beginning.
     pub name: String,
 }
 
 impl Layout {
+    /// All of them.
+    pub const ALL: [Layout; 4] = [Layout::Blocked, Layout::Guava, Layout::Spark1, Layout::Spark2];
+
     /// The name used in configurations, in status and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Blocked => "blocked",
             Layout::Guava => "guava",
+            Layout::Spark1 => "spark1",
+            Layout::Spark2 => "spark2",
         }
     }
 }
@@ -53,10 +62,7 @@ impl FromStr for Layout {
     /// Reads what [`Layout::name`] returns.
     fn from_str(text: &str) -> Result<Layout, UnknownLayout> {
         const MAX_CHARS: usize = 40; // of what the message repeats
-        match text {
-            "blocked" => Ok(Layout::Blocked),
-            "guava" => Ok(Layout::Guava),
-            _ => Err(UnknownLayout { name: text.chars().take(MAX_CHARS).collect() }),
-        }
+        let found = Layout::ALL.into_iter().find(|layout| layout.name() == text);
+        found.ok_or_else(|| UnknownLayout { name: text.chars().take(MAX_CHARS).collect() })
     }
 }

@@ -4,8 +4,8 @@
 //! Serialization is in [`crate::blob`]; here a filter is only memory and arithmetic.
 
 pub(crate) mod blocked;
+pub(crate) mod classic;
 mod fill;
-pub(crate) mod guava;
 #[allow(unsafe_code)] // instruction sets chosen at run time
 pub(crate) mod kernel;
 pub mod layout;
@@ -84,7 +84,7 @@ impl Filter {
     ///
     /// An ID that is empty or longer than 1,024 bytes is always a miss.
     ///
-    /// Cost: one hash, and one cache miss (`blocked`) or up to one for each probe (`guava`).
+    /// Cost: one hash, and one cache miss (`blocked`) or up to one for each probe (the others).
     #[inline]
     pub fn contains(&self, id: &[u8]) -> bool {
         self.bits.contains(id)
@@ -114,7 +114,7 @@ impl Filter {
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
         match self.shape.layout() {
             Layout::Blocked => self.contains_batch_by(self.kernel, ids, hits),
-            Layout::Guava => {
+            _ => {
                 assert_eq!(ids.len(), hits.len(), "one result for each ID");
                 let each = ids.iter().zip(hits).map(|(id, hit)| {
                     *hit = self.contains(id.as_ref());
@@ -136,7 +136,7 @@ impl Filter {
             Layout::Blocked => {
                 self.kernel.contains(self.body(), self.shape.probes(), hash.high_bits())
             }
-            Layout::Guava => guava::contains(self.body(), self.shape, bytemuck::cast(hash)),
+            _ => classic::contains(self.body(), self.shape, hash),
         }
     }
 
@@ -150,7 +150,7 @@ impl Filter {
         assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
         match H::LAYOUT {
             Layout::Blocked => self.kernel.count(self.body(), self.shape.probes(), hashes),
-            Layout::Guava => hashes.iter().filter(|hash| self.contains_hash(**hash)).count(),
+            _ => hashes.iter().filter(|hash| self.contains_hash(**hash)).count(),
         }
     }
 
@@ -160,10 +160,7 @@ impl Filter {
     pub fn count_ones(&self) -> u64 {
         const MIN_PARALLEL_BYTES: usize = 8 << 20;
         const MAX_THREADS: usize = 4;
-        let bits = match self.shape.layout() {
-            Layout::Blocked => self.body(),
-            Layout::Guava => &self.body()[guava::HEADER_BYTES..],
-        };
+        let bits = &self.body()[classic::header_bytes(self.shape.layout())..];
         if bits.len() < MIN_PARALLEL_BYTES {
             return self.kernel.count_ones(bits);
         }
@@ -178,11 +175,11 @@ impl Filter {
 
     /// The fpp of exactly these bits: the mean over blocks of (share of bits set)^probes.
     ///
-    /// For `guava` the array is one block. Cost: one pass over the body.
+    /// For a classic layout the array is one block. Cost: one pass over the body.
     pub fn fpp_of_bits(&self) -> f64 {
         match self.shape.layout() {
             Layout::Blocked => blocked::fpp_of_bits(self.body(), self.shape.probes()),
-            Layout::Guava => {
+            _ => {
                 let fill = self.count_ones() as f64 / self.shape.bits() as f64;
                 libm::pow(fill, f64::from(self.shape.probes()))
             }
@@ -211,7 +208,7 @@ impl Filter {
         hits: &mut [bool],
     ) -> usize {
         assert_eq!(ids.len(), hits.len(), "one result for each ID");
-        assert_eq!(self.shape.layout(), Layout::Blocked, "`guava` has one kernel");
+        assert_eq!(self.shape.layout(), Layout::Blocked, "the other layouts have one kernel");
         kernel.contains_batch(self.body(), self.shape.probes(), ids, hits)
     }
 

@@ -8,7 +8,7 @@ mod stable;
 use std::f64::consts::LN_2;
 
 use super::blocked::{self, BLOCK_BITS, BLOCK_BYTES};
-use super::{Layout, guava};
+use super::{Layout, classic};
 use crate::error::Error;
 
 /// `blocked` is sized for this share of the target, so that the measured fpp stays under it.
@@ -49,7 +49,7 @@ pub struct Shape {
 impl Shape {
     /// The smallest shape that holds `n_ids` at a false-positive probability of at most `fpp`.
     ///
-    /// `guava` gets exactly the shape that Guava chooses. Guava rounds the number of probes, so the fpp
+    /// `guava`, `spark1` and `spark2` get exactly the shape that Guava and Spark choose. Guava rounds the number of probes, so the fpp
     /// can be a little above the target: at most 4 % near 0.36, less than 0.1 % below 0.01. Near 1e-9 and
     /// with fewer than some millions of IDs, its double hashing misses the target, as in Guava.
     ///
@@ -72,6 +72,10 @@ impl Shape {
                 let bits = classic_bits(n_ids, fpp);
                 Shape::new(layout, bits.div_ceil(64).max(1), guava_probes(fpp))
             }
+            Layout::Spark1 | Layout::Spark2 => {
+                let bits = classic_bits(n_ids, fpp);
+                Shape::new(layout, bits.div_ceil(64).max(1), classic_probes(n_ids, bits))
+            }
         }
     }
 
@@ -82,7 +86,7 @@ impl Shape {
     pub fn new(layout: Layout, units: u64, probes: u32) -> Result<Shape, Error> {
         let (max_units, max_probes) = match layout {
             Layout::Blocked => (blocked::MAX_BLOCKS, blocked::MAX_PROBES),
-            Layout::Guava => (guava::MAX_WORDS, guava::MAX_PROBES),
+            _ => (classic::max_words(layout), classic::MAX_PROBES),
         };
         if !(1..=max_units).contains(&units) || !(1..=max_probes).contains(&probes) {
             return Err(Error::TooLarge { layout, units, probes, max_units, max_probes });
@@ -95,7 +99,7 @@ impl Shape {
         self.layout
     }
 
-    /// How many blocks of 512 bits (`blocked`) or words of 64 bits (`guava`) it has.
+    /// How many blocks of 512 bits (`blocked`) or words of 64 bits (the others) it has.
     pub fn units(self) -> u64 {
         self.units
     }
@@ -109,7 +113,7 @@ impl Shape {
     pub fn bits(self) -> u64 {
         match self.layout {
             Layout::Blocked => self.units * BLOCK_BITS,
-            Layout::Guava => self.units * 64,
+            _ => self.units * 64,
         }
     }
 
@@ -117,7 +121,7 @@ impl Shape {
     pub fn body_bytes(self) -> u64 {
         match self.layout {
             Layout::Blocked => self.units * BLOCK_BYTES as u64,
-            Layout::Guava => self.units * 8 + guava::HEADER_BYTES as u64,
+            layout => self.units * 8 + classic::header_bytes(layout) as u64,
         }
     }
 
@@ -125,7 +129,7 @@ impl Shape {
     pub fn expected_fpp(self, n_ids: u64) -> f64 {
         match self.layout {
             Layout::Blocked => poisson_mixture(self.units, n_ids, self.probes).fpp,
-            Layout::Guava => classic_fpp(self.bits() as f64 / n_ids as f64, self.probes),
+            _ => classic_fpp(self.bits() as f64 / n_ids as f64, self.probes),
         }
     }
 
@@ -135,7 +139,7 @@ impl Shape {
         let (n, k, bits) = (n_ids as f64, f64::from(self.probes), self.bits() as f64);
         let fill = match self.layout {
             Layout::Blocked => poisson_mixture(self.units, n_ids, self.probes).fill,
-            Layout::Guava => 1.0 - libm::exp(-k * n / bits),
+            _ => 1.0 - libm::exp(-k * n / bits),
         };
         // Efron–Stein: changing one ID moves at most k bits, so the variance is at most n k² / 2.
         let deviation = k * libm::sqrt(n / 2.0) / bits;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::hash::{Murmur3, Xxh3, splitmix64};
+use crate::hash::{Murmur3, Spark, Xxh3, splitmix64};
 
 /// A reproducible stream of hashes.
 pub(crate) fn hashes(seed: u64) -> impl Iterator<Item = u64> {
@@ -23,16 +23,23 @@ fn ids(range: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     range.map(|i| format!("{:032x}", u128::from(i) << 77 | u128::from(i)).into_bytes()).collect()
 }
 
+/// Inserts an ID by the hash of its layout.
+pub(crate) fn insert(filter: &mut FilterMut, layout: Layout, id: &[u8]) {
+    match layout {
+        Layout::Blocked => filter.insert(Xxh3::of(id)),
+        Layout::Guava => filter.insert(Murmur3::of(id)),
+        Layout::Spark1 => filter.insert(Spark::<1>::of(id)),
+        Layout::Spark2 => filter.insert(Spark::<2>::of(id)),
+    }
+}
+
 #[test]
 fn every_inserted_id_is_answered_yes_by_every_layout() {
-    for layout in [Layout::Blocked, Layout::Guava] {
+    for layout in Layout::ALL {
         let shape = Shape::for_ids(layout, 10_000, 0.03).unwrap();
         let mut filter = FilterMut::new(shape).unwrap();
         for id in ids(0..10_000) {
-            match layout {
-                Layout::Blocked => filter.insert(Xxh3::of(&id)),
-                Layout::Guava => filter.insert(Murmur3::of(&id)),
-            }
+            insert(&mut filter, layout, &id);
         }
         let filter = filter.freeze();
         assert!(ids(0..10_000).iter().all(|id| filter.contains(id)), "{layout}");
@@ -46,13 +53,10 @@ fn every_inserted_id_is_answered_yes_by_every_layout() {
 fn an_illegal_id_is_answered_no_even_by_a_full_filter() {
     let ids: [&[u8]; 6] = [b"", b"x", &[b'x'; 17], &[b'x'; 65], &[b'x'; 1024], &[b'x'; 1025]];
     let expected = [false, true, true, true, true, false];
-    for layout in [Layout::Blocked, Layout::Guava] {
+    for layout in Layout::ALL {
         let mut full = FilterMut::new(Shape::new(layout, 1, 1).unwrap()).unwrap();
         for hash in hashes(1).take(100_000) {
-            match layout {
-                Layout::Blocked => full.insert(Xxh3(hash)),
-                Layout::Guava => full.insert(Murmur3(hash, !hash)),
-            }
+            insert(&mut full, layout, &hash.to_le_bytes());
         }
         let mut full = full.freeze();
         for kernel in Kernel::all() {
@@ -167,7 +171,7 @@ fn guava_addresses_bits_past_two_to_the_32() {
         hashes(3)
             .zip(hashes(4))
             .take(1_000)
-            .flat_map(|(a, b)| guava::bits_of(Murmur3(a, b), shape).collect::<Vec<_>>())
+            .flat_map(|(a, b)| classic::bits_of(Murmur3(a, b), shape))
             .filter(|bit| *bit >= limit)
             .count() as f64
     };
@@ -179,23 +183,21 @@ fn guava_addresses_bits_past_two_to_the_32() {
 
 #[test]
 fn slices_filled_side_by_side_give_the_same_bits() {
-    for layout in [Layout::Blocked, Layout::Guava] {
+    fn fill<H: IdHash>(parts: usize, at_once: &mut FilterMut, cut: &mut FilterMut) {
+        let all: Vec<H> = hashes(5).take(5_000).map(|hash| H::of(&hash.to_le_bytes())).collect();
+        all.iter().for_each(|hash| at_once.insert(*hash));
+        cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
+    }
+    for layout in Layout::ALL {
         for parts in [1, 2, 3, 7, 1_000] {
             let shape = Shape::for_ids(layout, 5_000, 0.03).unwrap();
             let (mut at_once, mut cut) =
                 (FilterMut::new(shape).unwrap(), FilterMut::new(shape).unwrap());
-            let all: Vec<u64> = hashes(5).take(5_000).collect();
             match layout {
-                Layout::Blocked => {
-                    let all: Vec<Xxh3> = all.into_iter().map(Xxh3).collect();
-                    all.iter().for_each(|hash| at_once.insert(*hash));
-                    cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
-                }
-                Layout::Guava => {
-                    let all: Vec<Murmur3> = all.into_iter().map(|h| Murmur3(h, !h)).collect();
-                    all.iter().for_each(|hash| at_once.insert(*hash));
-                    cut.shards_mut(parts).iter_mut().for_each(|slice| slice.insert_in_range(&all));
-                }
+                Layout::Blocked => fill::<Xxh3>(parts, &mut at_once, &mut cut),
+                Layout::Guava => fill::<Murmur3>(parts, &mut at_once, &mut cut),
+                Layout::Spark1 => fill::<Spark<1>>(parts, &mut at_once, &mut cut),
+                Layout::Spark2 => fill::<Spark<2>>(parts, &mut at_once, &mut cut),
             }
             assert!(at_once.freeze().body() == cut.freeze().body(), "{layout} in {parts} slices");
         }
@@ -238,7 +240,7 @@ proptest! {
     #[test]
     fn a_batch_gives_the_results_of_single_lookups(
         n in 0usize..200,
-        layout in prop_oneof![Just(Layout::Blocked), Just(Layout::Guava)],
+        layout in proptest::sample::select(&Layout::ALL[..]),
         probes in 1u32..=16,
         // So few that many bits are set, and each probe is needed to say "no".
         units in 1u64..=20,
@@ -249,10 +251,7 @@ proptest! {
         let all: Vec<Vec<u8>> = lengths.iter().enumerate()
             .map(|(i, length)| (0..*length).map(|j| (i * 31 + j) as u8).collect()).collect();
         for id in all.iter().step_by(3) {
-            match layout {
-                Layout::Blocked => filter.insert(Xxh3::of(id)),
-                Layout::Guava => filter.insert(Murmur3::of(id)),
-            }
+            insert(&mut filter, layout, id);
         }
         let mut filter = filter.freeze();
         for kernel in Kernel::all() {
@@ -267,5 +266,23 @@ proptest! {
             let hits = hashes.iter().filter(|hash| filter.contains_hash(**hash)).count();
             prop_assert_eq!(filter.count_hashes(&hashes), hits);
         }
+    }
+}
+
+/// Files that spark-sketch 4.3.0 wrote: `BloomFilter.create(version, n, bits, 0)` with 72 and 73 bits.
+#[test]
+fn spark_filters_are_the_bytes_that_spark_writes() {
+    let expected = [
+        (Layout::Spark2, "00000002000000050000000000000002201008490004328d030104b000420024"),
+        (Layout::Spark1, "00000001000000050000000214900008430082934400002950548006"),
+    ];
+    for (layout, expected) in expected {
+        let mut filter = FilterMut::new(Shape::new(layout, 2, 5).unwrap()).unwrap();
+        for id in ["user-0", "user-1", "u", "", "0123456789abcdef", "0123456789abcdefX", "żółć-😀"]
+        {
+            insert(&mut filter, layout, id.as_bytes());
+        }
+        let hex: String = filter.freeze().body().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, expected, "{layout}");
     }
 }

@@ -8,10 +8,10 @@ use super::prober::{ProbeFn, Prober, Salts};
 use super::{Isa, Kernel, inline, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use crate::filter::guava;
+use crate::filter::classic;
 use crate::filter::layout::Layout;
 use crate::filter::shape::Shape;
-use crate::hash::{IdHash, Murmur3, is_valid_len};
+use crate::hash::{IdHash, Murmur3, Spark, is_valid_len};
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that looks an ID up in it: layout, hash, kernel and
@@ -85,7 +85,9 @@ impl FilterBits {
 /// The function that looks up one ID in a layout through a kernel.
 fn probe_fn(layout: Layout, kernel: Kernel) -> ProbeFn {
     match (layout, kernel.0) {
-        (Layout::Guava, _) => probe_guava,
+        (Layout::Guava, _) => probe_classic::<Murmur3>,
+        (Layout::Spark1, _) => probe_classic::<Spark<1>>,
+        (Layout::Spark2, _) => probe_classic::<Spark<2>>,
         (Layout::Blocked, Isa::Scalar) => scalar::probe,
         #[cfg(target_arch = "x86_64")]
         (Layout::Blocked, Isa::Avx2) => avx2::probe,
@@ -94,15 +96,15 @@ fn probe_fn(layout: Layout, kernel: Kernel) -> ProbeFn {
     }
 }
 
-/// A lookup in a `guava` filter. It is the same for every kernel.
+/// A lookup in a classic filter. It is the same for every kernel.
 ///
 /// # Safety
-/// `prober` is of a `guava` filter whose memory is alive.
-unsafe fn probe_guava(prober: &Prober, id: &[u8]) -> bool {
+/// `prober` is of a filter whose memory is alive.
+unsafe fn probe_classic<H: IdHash>(prober: &Prober, id: &[u8]) -> bool {
     // SAFETY: `shape.body_bytes()` bytes follow `first` (fact 1); they are alive by the caller's promise
     // and are never written (fact 2). Bytes need no alignment.
     let body = unsafe {
         std::slice::from_raw_parts(prober.first.cast::<u8>(), prober.shape.body_bytes() as usize)
     };
-    is_valid_len(id) && guava::contains(body, prober.shape, Murmur3::of(id))
+    is_valid_len(id) && classic::contains(body, prober.shape, H::of(id))
 }
