@@ -39,7 +39,18 @@ const CHUNK: usize = 1024;
 
 /// Looks up IDs, one answer each.
 fn look_up<'a>(lookup: &impl Lookup, ids: impl Iterator<Item = &'a [u8]>) -> Vec<bool> {
-    let mut answers = Vec::with_capacity(ids.size_hint().0);
+    let mut answers = Vec::new();
+    add_answers(lookup, ids, &mut answers);
+    answers
+}
+
+/// Looks up IDs, and adds one answer for each.
+fn add_answers<'a>(
+    lookup: &impl Lookup,
+    ids: impl Iterator<Item = &'a [u8]>,
+    answers: &mut Vec<bool>,
+) {
+    answers.reserve(ids.size_hint().0);
     let mut chunk: [&[u8]; CHUNK] = [&[]; CHUNK];
     let mut filled = 0;
     let mut look = |chunk: &[&[u8]]| {
@@ -56,7 +67,6 @@ fn look_up<'a>(lookup: &impl Lookup, ids: impl Iterator<Item = &'a [u8]>) -> Vec
         }
     }
     look(&chunk[..filled]);
-    answers
 }
 
 /// Looks up a column of IDs.

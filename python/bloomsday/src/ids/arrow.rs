@@ -6,6 +6,7 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::DataType;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -95,13 +96,23 @@ pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<A
         return Err(no_ids(py, &field.data_type().to_string(), remedy));
     }
     let answers = py.detach(|| {
-        let answered = pieces.iter().flat_map(|piece| {
-            let answers = piece_answers(lookup, piece, is_uuid);
-            let nulls = piece.logical_nulls();
-            let is_null = move |i| nulls.as_ref().is_some_and(|nulls| nulls.is_null(i));
-            answers.into_iter().enumerate().map(move |(i, yes)| (!is_null(i)).then_some(yes))
-        });
-        answered.collect::<BooleanArray>()
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        let mut values = BooleanBufferBuilder::new(length);
+        let mut nulls = NullBufferBuilder::new(length);
+        for piece in &pieces {
+            values.append_buffer(&piece_answers(lookup, piece, is_uuid).into());
+            match piece.logical_nulls() {
+                Some(of_piece) => nulls.append_buffer(&of_piece),
+                None => nulls.append_n_non_nulls(piece.len()),
+            }
+        }
+        let nulls = nulls.finish();
+        // The answer of a null means nothing: it is written as `false`.
+        let values = match &nulls {
+            Some(nulls) => &values.finish() & nulls.inner(),
+            None => values.finish(),
+        };
+        BooleanArray::new(values, nulls)
     });
     Ok(Answers { answers })
 }
