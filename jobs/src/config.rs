@@ -19,7 +19,7 @@ use bloomsday_common::store::Store;
 use bloomsday_server::FilterConfig;
 
 pub(crate) use self::file::{
-    File, FilterFile, LiveRole, MAX_CATCH_UP_DAYS, WindowMissing, poll_interval,
+    File, FilterFile, LiveRole, MAX_CATCH_UP_DAYS, RespFile, WindowMissing, poll_interval,
 };
 use crate::defaults;
 use crate::error::Error;

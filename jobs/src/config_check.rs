@@ -12,7 +12,9 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::Store;
+use bloomsday_server::live::{Ack, DEFAULT_MEMORY, LiveConfig, MAX_SETS};
 use bloomsday_server::{Config, FilterConfig};
+use bytesize::ByteSize;
 use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -143,6 +145,22 @@ fn add_server(rows: &mut Rows, settings: &Settings) {
     rows.add("poll_interval", file.poll_interval.map(time), time(interval));
     rows.add("heartbeats", file.heartbeats, defaults::HEARTBEATS);
     rows.add("cache_dir", path(&file.cache_dir), "none");
+    add_resp(rows, settings);
+}
+
+/// Live filters, and the address for Redis clients.
+fn add_resp(rows: &mut Rows, settings: &Settings) {
+    let file = &settings.file().resp;
+    let admin = settings.file().admin_token_file.as_ref().map_or("none", |_| "admin_token_file");
+    rows.add("resp.listen", file.listen, "none");
+    rows.add("resp.token_file", path(&file.token_file), admin);
+    rows.add("resp.data_dir", path(&file.data_dir), "none");
+    let ack = LiveConfig::new(file.data_dir.clone()).ack;
+    rows.add("resp.ack", file.ack.map(Ack::name), ack.name());
+    rows.add("resp.live_memory", file.live_memory, ByteSize::b(DEFAULT_MEMORY));
+    rows.add("resp.max_filters", file.max_filters, MAX_SETS);
+    rows.add("resp.create", file.create, defaults::CREATE);
+    rows.add("resp.allow_flush", file.allow_flush, false);
 }
 
 fn add_filter(

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_server::http::{self, Tls, Token};
-use bloomsday_server::{Bloomsday, Config, start_on};
+use bloomsday_server::http;
+use bloomsday_server::{Bloomsday, Config, Tls, Token, start_on};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,8 +45,8 @@ pub(crate) struct Serve {
     /// A file with the token that reloads must present; required unless --admin is loopback.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_ADMIN_TOKEN_FILE")]
     admin_token_file: Option<PathBuf>,
-    /// A file with the certificate chain, PEM: both addresses then speak only HTTPS. SIGHUP reads
-    /// it again.
+    /// A file with the certificate chain, PEM: all addresses then speak only TLS. SIGHUP reads it
+    /// again.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_TLS_CERT")]
     tls_cert: Option<PathBuf>,
     /// A file with the private key of the certificate, PEM.
@@ -73,11 +73,20 @@ impl Serve {
         // A name that is given twice is served once.
         let mut known = BTreeSet::new();
         names.retain(|name| known.insert(name.clone()));
+        let live = self.live.settle(&file.resp)?;
+        let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
+        let token = token.as_deref().map(|path| read_secret("token", path)).transpose()?;
+        let live_token = live.token_file.as_deref().map(|path| read_secret("token", path));
+        let live_token = live_token.transpose()?.or_else(|| token.clone());
+        let [token, live_token] = [token, live_token].map(|text| text.map(|t| Token::new(&t)));
+        let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
+        let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
         if names.is_empty()
-            && self.live.has_clients()
-            && let Some(resp) = self.live.listen(self.live.open().await?).await?
+            && live.has_clients()
+            && let Some(resp) =
+                live.listen(live.open(live_token.clone()).await?, tls.clone()).await?
         {
-            return self::live::serve_alone(resp, output).await;
+            return self::live::serve_alone(resp, tls, output).await;
         }
         let filters = names.into_iter().map(|name| settings.follow(name)).collect();
         let mut config = Config::new(settings.store()?, filters);
@@ -90,11 +99,6 @@ impl Serve {
         }
         config.remedy_words = remedy::words;
         config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
-        let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
-        let token = token.as_deref().map(|path| read_secret("token", path)).transpose()?;
-        let token = token.map(|text| Token::new(&text));
-        let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
-        let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
         let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
         let admin = self.admin.or(file.admin).unwrap_or(defaults::ADMIN);
 
@@ -106,17 +110,23 @@ impl Serve {
         }
 
         let takes_ids = config.filters.iter().any(|filter| filter.live_days.is_some());
-        if takes_ids || self.live.has_clients() {
-            config.live = Some(self.live.open().await?);
+        if takes_ids && live_token.is_none() && !listen.ip().is_loopback() {
+            tracing::warn!(
+                "{listen} is not a loopback address, so nobody may add IDs there without a token: give \
+                 --live-token-file"
+            );
         }
-        let live = config.live.clone();
+        if takes_ids || live.has_clients() {
+            config.live = Some(live.open(live_token).await?);
+        }
+        let sets = config.live.clone();
         let signals = Signals::new()?;
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
         let bloomsday = start_on(settings.open_store()?, config, false)?;
         let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
-        let resp = match live.clone() {
-            Some(live) => self.live.listen(live).await?,
+        let resp = match sets.clone() {
+            Some(sets) => live.listen(sets, tls.clone()).await?,
             None => None,
         };
         let mut at =
@@ -128,7 +138,7 @@ impl Serve {
             let scheme = if tls.is_some() { "https" } else { "http" };
             let (public, admin) = (server.public, server.admin);
             let resp = resp.as_ref().map_or(String::new(), |resp| {
-                format!(", Redis clients at redis://{}", resp.address)
+                format!(", Redis clients at {}://{}", live::scheme(tls.as_ref()), resp.address)
             });
             format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
         });
@@ -148,8 +158,8 @@ impl Serve {
         if let Some(resp) = resp {
             resp.stop().await;
         }
-        if let Some(live) = live {
-            live.sync().await;
+        if let Some(sets) = sets {
+            sets.sync().await;
         }
         bloomsday.finish_shipping().await;
         ended
@@ -177,14 +187,13 @@ impl Signals {
         })
     }
 
-    /// Returns at SIGTERM or Ctrl-C.
-    async fn until_ended(mut self) {
+    /// Reads the certificate again at every SIGHUP; returns at SIGTERM or Ctrl-C.
+    async fn until_ended(mut self, tls: Option<&Tls>) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                // There is nothing to read again.
-                _ = self.hangup.recv() => {}
+                _ = self.hangup.recv() => reload_certificate(tls),
             }
         }
     }
@@ -197,15 +206,19 @@ impl Signals {
                 _ = self.interrupt.recv() => return,
                 _ = self.hangup.recv() => {}
             }
-            match tls.map(Tls::reload) {
-                Some(Ok(())) => tracing::info!("the certificate was read again"),
-                Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
-                None => {}
-            }
+            reload_certificate(tls);
             // The poller logs the outcome, and /status reports it.
             let bloomsday = bloomsday.clone();
             tokio::spawn(async move { bloomsday.reload().await });
         }
+    }
+}
+
+fn reload_certificate(tls: Option<&Tls>) {
+    match tls.map(Tls::reload) {
+        Some(Ok(())) => tracing::info!("the certificate was read again"),
+        Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
+        None => {}
     }
 }
 

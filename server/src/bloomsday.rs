@@ -40,6 +40,9 @@ pub struct Bloomsday {
     /// Ships live IDs, if there are any.
     #[cfg(feature = "live")]
     shipper: Option<Arc<crate::live::Shipper>>,
+    /// What clients present to change live IDs.
+    #[cfg(feature = "live")]
+    live_token: Option<crate::token::Token>,
 }
 
 /// Starts a server, and returns when every filter is loaded.
@@ -119,10 +122,12 @@ pub fn start_on(
         .collect();
     #[cfg(feature = "live")]
     let shipper = put_live(&config, &served, &store, &clock)?;
+    #[cfg(feature = "live")]
+    let live_token = config.live.as_ref().and_then(|live| live.token().cloned());
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
     let bloomsday = Bloomsday::of(served, poller, store, clock);
     #[cfg(feature = "live")]
-    let bloomsday = Bloomsday { shipper, ..bloomsday };
+    let bloomsday = Bloomsday { shipper, live_token, ..bloomsday };
     Ok(bloomsday)
 }
 
@@ -163,6 +168,8 @@ impl Bloomsday {
             clock,
             #[cfg(feature = "live")]
             shipper: None,
+            #[cfg(feature = "live")]
+            live_token: None,
         }
     }
 
@@ -249,6 +256,12 @@ impl Bloomsday {
         if let Some(shipper) = &self.shipper {
             shipper.finish().await;
         }
+    }
+
+    /// What clients present to change live IDs; without one, only this machine may.
+    #[cfg(all(feature = "http", feature = "live"))]
+    pub(crate) fn live_token(&self) -> Option<&crate::token::Token> {
+        self.live_token.as_ref()
     }
 
     /// The time of day, by the clock that the poller uses.

@@ -25,6 +25,7 @@
 //! | `heartbeat` | writes to the store which filter this server uses |
 //! | `pin` | warns before a pin ends |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
+//! | `tls`, `token` | [`Tls`] and [`Token`]: what all addresses share (features `http` and `resp`) |
 //! | `random` | random numbers; not for secrets |
 //! | `clock` | the time of day |
 //!
@@ -79,9 +80,18 @@ pub mod resp;
 #[cfg(test)]
 mod simulation;
 pub mod status;
+#[cfg(any(feature = "http", feature = "resp"))]
+mod tls;
+#[cfg(any(feature = "http", feature = "live"))]
+#[cfg_attr(not(any(feature = "http", feature = "resp")), allow(dead_code))] // clients present it
+mod token;
 
 pub use bloomsday::{Bloomsday, start, start_on, start_unloaded};
 pub use config::{Config, FilterConfig};
 pub use guard::{Guard, Verdict};
 pub use handle::{FilterHandle, Reader};
 pub use status::{FilterStatus, Judged, ReloadOutcome, Reloaded, State};
+#[cfg(any(feature = "http", feature = "resp"))]
+pub use tls::Tls;
+#[cfg(any(feature = "http", feature = "live"))]
+pub use token::Token;

@@ -47,7 +47,10 @@ impl Daemon {
     }
 
     fn command(backend: &Backend, more: &[&str]) -> Command {
-        let mut words = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let mut words = vec!["serve", "--admin", "127.0.0.1:0"];
+        if !more.contains(&"--listen") {
+            words.extend(["--listen", "127.0.0.1:0"]);
+        }
         if !more.contains(&"--filter") {
             words.extend(["--filter", "rt"]);
         }

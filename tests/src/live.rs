@@ -34,7 +34,9 @@ impl LiveDaemon {
 
     /// `None` when it ends before it listens.
     pub fn try_start(more: &[&str]) -> Option<LiveDaemon> {
-        let resp: &[&str] = if more.contains(&"--resp") { &[] } else { &["--resp", "127.0.0.1:0"] };
+        // A configuration says where.
+        let says = more.contains(&"--resp") || more.contains(&"--config");
+        let resp: &[&str] = if says { &[] } else { &["--resp", "127.0.0.1:0"] };
         let words = [&["serve", "--json"], resp, more].concat();
         let mut command = bloomsday(&words).into_command();
         command.stdin(Stdio::null()).stdout(Stdio::piped());

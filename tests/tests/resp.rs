@@ -279,7 +279,7 @@ fn a_password_is_asked_for_before_anything_else() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("password");
     std::fs::write(&file, "correct horse\n").unwrap();
-    let daemon = LiveDaemon::start(&["--resp-password-file", file.to_str().unwrap()]);
+    let daemon = LiveDaemon::start(&["--live-token-file", file.to_str().unwrap()]);
     let mut wire = daemon.connect();
     for (words, expected) in [
         (vec!["PING"], "-NOAUTH Authentication required.|"),

@@ -13,6 +13,7 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::redact::{redact_urls, single_line};
+use bloomsday_server::live::{Ack, MAX_SETS};
 use bloomsday_server::{Guard, limits};
 use serde::{Deserialize, Deserializer};
 
@@ -44,7 +45,27 @@ pub(crate) struct File {
     pub(crate) poll_interval: Option<Duration>,
     pub(crate) cache_dir: Option<PathBuf>,
     #[serde(default)]
+    pub(crate) resp: RespFile,
+    #[serde(default)]
     pub(crate) filters: BTreeMap<FilterName, FilterFile>,
+}
+
+/// `[resp]` of the file: live filters, and the address for Redis clients.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RespFile {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
+    #[serde(default, deserialize_with = "ack")]
+    pub(crate) ack: Option<Ack>,
+    pub(crate) live_memory: Option<bytesize::ByteSize>,
+    /// The most filters, those of the file included.
+    #[serde(default, deserialize_with = "max_filters")]
+    pub(crate) max_filters: Option<usize>,
+    /// Whether clients may make filters that the file does not name.
+    pub(crate) create: Option<bool>,
+    pub(crate) allow_flush: Option<bool>,
 }
 
 /// `[filters.NAME]` of the file.
@@ -201,6 +222,19 @@ fn days<'de, const MIN: u32, const MAX: u32, D: Deserializer<'de>>(
     Err(serde::de::Error::custom(format!("{days} days: choose {MIN} to at most {MAX}")))
 }
 
+fn ack<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Ack>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn max_filters<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    let most = usize::deserialize(from)?;
+    if (1..=MAX_SETS).contains(&most) {
+        return Ok(Some(most));
+    }
+    Err(serde::de::Error::custom(format!("{most} filters: choose 1 to at most {MAX_SETS}")))
+}
+
 fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
@@ -227,6 +261,13 @@ mod tests {
             guard = "hold"
             guard_max_hold = "90m"
             gates.nulls = { floor = 0.2, band = 3, cap = 1 }
+            [resp]
+            listen = "127.0.0.1:6380"
+            data_dir = "/var/lib/bloomsday"
+            ack = "written"
+            live_memory = "2GiB"
+            max_filters = 20
+            create = false
             "#,
         )
         .unwrap();
@@ -261,6 +302,12 @@ mod tests {
             ("[filters.rt]\nwindow_days = -1", "window_days"),
             ("[filters.rt]\nwindow_missing = \"ignore\"", "window_missing"),
             ("[filters.rt.gates]\nids = 7", "ids"),
+            ("[resp]\nlisten = \"everywhere\"", "listen"),
+            ("[resp]\nack = \"soon\"", "`synced`, `written` or `memory`"),
+            ("[resp]\nmax_filters = 513", "1 to at most 512"),
+            ("[resp]\nmax_filters = 0", "1 to at most 512"),
+            ("[resp]\ncreate = \"maybe\"", "create"),
+            ("[resp]\npassword = \"x\"", "password"),
             ("poll_interval = \"soon\"", "poll_interval"),
             ("listen = \"everywhere\"", "listen"),
             ("[filters.rt]\nschedule = \"0 25 * * *\"", "0 25"),

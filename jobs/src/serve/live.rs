@@ -4,13 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bloomsday_server::live::{Ack, Live, LiveConfig};
+use bloomsday_server::live::{Ack, DEFAULT_MEMORY, Live, LiveConfig, MAX_SETS};
 use bloomsday_server::resp::{self, Resp, RespConfig};
+use bloomsday_server::{Tls, Token};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
 
-use super::{Signals, read_secret};
+use super::Signals;
+use crate::config::RespFile;
+use crate::defaults;
 use crate::error::Error;
 use crate::output::{Output, host};
 
@@ -20,35 +23,77 @@ pub(super) struct LiveFlags {
     /// The address for Redis clients, whose IDs count from the moment they are added.
     #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_RESP")]
     resp: Option<SocketAddr>,
-    /// A file with the password of Redis clients; required unless --resp is loopback.
-    #[arg(long, value_name = "FILE", env = "BLOOMSDAY_RESP_PASSWORD_FILE", requires = "resp")]
-    resp_password_file: Option<PathBuf>,
+    /// A file with the token of those who add and delete IDs: Redis clients' password, and HTTP's
+    /// Bearer token [default: the admin token; without one, only this machine may].
+    #[arg(long, value_name = "FILE", env = "BLOOMSDAY_LIVE_TOKEN_FILE")]
+    #[arg(alias = "resp-password-file")]
+    live_token_file: Option<PathBuf>,
     /// The folder for what is added to live filters [default: none: it ends with the process].
     #[arg(long, value_name = "DIR", env = "BLOOMSDAY_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// What an answered add promises: synced, written or memory [default: synced].
-    #[arg(long, value_name = "WHEN", env = "BLOOMSDAY_ACK", requires = "data_dir")]
+    #[arg(long, value_name = "WHEN", env = "BLOOMSDAY_ACK")]
     ack: Option<Ack>,
     /// The most memory of live filters; adds beyond it are refused [default: 1 GiB].
     #[arg(long, value_name = "SIZE", env = "BLOOMSDAY_LIVE_MEMORY")]
     live_memory: Option<ByteSize>,
     /// Let FLUSHDB and FLUSHALL delete every live filter.
-    #[arg(long, requires = "resp")]
+    #[arg(long)]
+    allow_flush: bool,
+}
+
+/// What the flags say, else the file.
+pub(super) struct LiveSettings {
+    listen: Option<SocketAddr>,
+    pub(super) token_file: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+    ack: Option<Ack>,
+    memory: u64,
+    max_filters: usize,
+    create: bool,
     allow_flush: bool,
 }
 
 impl LiveFlags {
+    pub(super) fn settle(self, file: &RespFile) -> Result<LiveSettings, Error> {
+        let settings = LiveSettings {
+            listen: self.resp.or(file.listen),
+            token_file: self.live_token_file.or_else(|| file.token_file.clone()),
+            data_dir: self.data_dir.or_else(|| file.data_dir.clone()),
+            ack: self.ack.or(file.ack),
+            memory: self
+                .live_memory
+                .or(file.live_memory)
+                .map_or(DEFAULT_MEMORY, |memory| memory.as_u64()),
+            max_filters: file.max_filters.unwrap_or(MAX_SETS),
+            create: file.create.unwrap_or(defaults::CREATE),
+            allow_flush: self.allow_flush || file.allow_flush.unwrap_or(false),
+        };
+        let promises = settings.ack.filter(|ack| *ack != Ack::Memory);
+        if let (Some(ack), None) = (promises, &settings.data_dir) {
+            return Err(Error::Usage(format!(
+                "`{}` needs a folder for what is added: give --data-dir DIR, or write `data_dir` \
+                 under [resp] in bloomsday.toml",
+                ack.name()
+            )));
+        }
+        Ok(settings)
+    }
+}
+
+impl LiveSettings {
     /// Whether Redis clients are served.
     pub(super) fn has_clients(&self) -> bool {
-        self.resp.is_some()
+        self.listen.is_some()
     }
 
     /// Reads what was added before.
-    pub(super) async fn open(&self) -> Result<Live, Error> {
+    pub(super) async fn open(&self, token: Option<Token>) -> Result<Live, Error> {
         let mut config = LiveConfig::new(self.data_dir.clone());
         config.ack = self.ack.unwrap_or(config.ack);
-        config.memory = self.live_memory.map_or(config.memory, |memory| memory.as_u64());
-        config.name = host();
+        config.memory = self.memory;
+        (config.max_filters, config.create) = (self.max_filters, self.create);
+        (config.token, config.name) = (token, host());
         if config.ack == Ack::Memory {
             tracing::warn!("what is added ends with this process: give --data-dir DIR");
         }
@@ -56,23 +101,31 @@ impl LiveFlags {
         Ok(opening.await.expect("reading a log does not panic")?)
     }
 
-    /// Listens for Redis clients, with `--resp`.
-    pub(super) async fn listen(&self, live: Live) -> Result<Option<Resp>, Error> {
-        let Some(address) = self.resp else { return Ok(None) };
+    /// Listens for Redis clients, if there is an address for them.
+    pub(super) async fn listen(&self, live: Live, tls: Option<Tls>) -> Result<Option<Resp>, Error> {
+        let Some(address) = self.listen else { return Ok(None) };
         let mut front = RespConfig::new(address);
-        front.allow_flush = self.allow_flush;
-        let password = self.resp_password_file.as_deref();
-        front.password = password.map(|path| read_secret("password", path)).transpose()?;
+        (front.tls, front.allow_flush) = (tls, self.allow_flush);
         Ok(Some(resp::serve(live, front).await?))
     }
 }
 
-/// Serves Redis clients and nothing else, until SIGTERM or Ctrl-C.
-pub(super) async fn serve_alone(resp: Resp, output: &Output) -> Result<ExitCode, Error> {
+/// The scheme of the address for Redis clients.
+pub(super) fn scheme(tls: Option<&Tls>) -> &'static str {
+    if tls.is_some() { "rediss" } else { "redis" }
+}
+
+/// Serves Redis clients and nothing else, until SIGTERM or Ctrl-C. SIGHUP reads the certificate again.
+pub(super) async fn serve_alone(
+    resp: Resp,
+    tls: Option<Tls>,
+    output: &Output,
+) -> Result<ExitCode, Error> {
     let signals = Signals::new()?;
     let at = json!({ "resp": resp.address.to_string() });
-    output.show(&at, || format!("Redis clients at redis://{}\n", resp.address));
-    signals.until_ended().await;
+    let scheme = scheme(tls.as_ref());
+    output.show(&at, || format!("Redis clients at {scheme}://{}\n", resp.address));
+    signals.until_ended(tls.as_ref()).await;
     tracing::info!("stopping: no new requests; the running ones are finished");
     resp.stop().await;
     Ok(ExitCode::SUCCESS)

@@ -2,7 +2,6 @@
 //! now; it takes no URL and no path from the caller. No reply goes to the page of another site,
 //! reads included.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use bloomsday_common::error::Kind;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use hyper::header::{HOST, HeaderName, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use serde_json::json;
 
@@ -21,33 +20,7 @@ use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::random::{part, random};
 use crate::status::{ReloadOutcome, Reloaded};
-
-/// The secret that an admin request must have as `Authorization: Bearer …`. It is never printed.
-///
-/// ```
-/// let token = bloomsday_server::http::Token::new("correct horse");
-/// assert_eq!(format!("{token:?}"), "Token(hidden)");
-/// ```
-pub struct Token(blake3::Hash);
-
-impl Token {
-    /// The token with this text.
-    pub fn new(text: &str) -> Token {
-        Token(blake3::hash(text.as_bytes()))
-    }
-
-    /// Whether `text` is the token. The time does not depend on how much of it is right: BLAKE3
-    /// hashes are compared in constant time.
-    fn is(&self, text: &str) -> bool {
-        self.0 == blake3::hash(text.as_bytes())
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(hidden)")
-    }
-}
+use crate::token::Token;
 
 /// The headers in which browsers say which page sends a request, and why.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -85,15 +58,8 @@ impl Admin {
         if method == Method::GET && path == "/" {
             return self.page.html();
         }
-        if let Some(token) = &self.token {
-            let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-            let given = given.and_then(|value| value.split_once(' '));
-            let fits = given.is_some_and(|(scheme, text)| {
-                scheme.eq_ignore_ascii_case("Bearer") && token.is(text.trim())
-            });
-            if !fits {
-                return unauthorized();
-            }
+        if self.token.as_ref().is_some_and(|token| !headers::has_token(&request, token)) {
+            return reply::unauthorized();
         }
         match (method, path) {
             (&Method::POST, "/admin/reload") => self.reload(request.uri().query()).await,
@@ -179,13 +145,6 @@ impl Admin {
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)?;
     (seconds <= MAX_WITHIN).then_some(seconds)
-}
-
-fn unauthorized() -> Reply {
-    let why = "send the token as Authorization: Bearer TOKEN";
-    let mut reply = error(StatusCode::UNAUTHORIZED, why);
-    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    reply
 }
 
 /// The filter of `/v1/filters/{filter}/trace`, or of its alias `/v1/filters/{filter}/why`.

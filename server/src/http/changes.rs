@@ -1,13 +1,17 @@
 //! `POST /v1/filters/{filter}/add` and `/forget`: a body of IDs as for a query, added to the live
 //! filter or deleted. The answers, `1` or `0` a line, tell which were new, or were there.
+//!
+//! Lookups are open to whoever reaches the public address; changes need the token of the live layer, or
+//! come from this machine.
 
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 
 use super::blocks::Blocks;
+use super::headers;
 use super::ids::split_ids;
 use super::query::{Ids, read_ids};
-use super::reply::{Reply, error, text};
+use super::reply::{Reply, error, text, unauthorized};
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
 
@@ -16,6 +20,23 @@ use crate::error::Error;
 pub(super) enum Change {
     Add,
     Forget,
+}
+
+/// The reply to a client that may not change anything.
+pub(super) fn refused<B>(
+    bloomsday: &Bloomsday,
+    is_loopback: bool,
+    request: &Request<B>,
+) -> Option<Reply> {
+    match bloomsday.live_token() {
+        Some(token) => (!headers::has_token(request, token)).then(unauthorized),
+        None if is_loopback => None,
+        None => Some(error(
+            StatusCode::FORBIDDEN,
+            "other machines reach this address, so adds and deletions need a token, and this server \
+             has none: configure one",
+        )),
+    }
 }
 
 pub(super) async fn change(

@@ -3,8 +3,10 @@
 
 use std::net::IpAddr;
 
-use hyper::header::HOST;
+use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Method, Request, Version};
+
+use crate::token::Token;
 
 /// The method that selects the reply: HEAD counts as GET, and its body is not sent.
 pub(super) fn read_method(method: &Method) -> &Method {
@@ -36,6 +38,14 @@ fn host_name(host: &str) -> Option<&str> {
     let port = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:".contains(&byte);
     (port && name.bytes().all(plain)).then_some(name)
+}
+
+/// Whether a request has this token, as `Authorization: Bearer …`.
+pub(super) fn has_token<B>(request: &Request<B>, token: &Token) -> bool {
+    let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    given.and_then(|value| value.split_once(' ')).is_some_and(|(scheme, text)| {
+        scheme.eq_ignore_ascii_case("Bearer") && token.is(text.trim().as_bytes())
+    })
 }
 
 /// Whether a `Host` is a name of this machine that nobody else can point to it.

@@ -15,8 +15,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_io_timeout::TimeoutStream;
@@ -24,15 +24,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::headers;
 use super::reply::{self, Reply};
-use super::tls::Tls;
 use crate::error::Error;
+use crate::tls::{self, Tls};
 
 /// The most connections that each address serves at once; others wait to be accepted.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a TLS handshake may take.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a client may read nothing while a reply waits for it.
 const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 /// The largest head of a request; also the buffer of a connection for a body, and for a reply.
@@ -40,6 +38,9 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The system's buffer for replies that a client does not read. Its default of 4 MB counts against
 /// the limit of a container. Linux takes twice as much, with what it needs for each packet.
 const SEND_BUFFER_BYTES: u32 = 64 << 10;
+/// What a client that used http:// gets.
+const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";
 /// How long running requests may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -99,7 +100,7 @@ impl Server {
     ) -> Server {
         let (stop, stopped) = watch::channel(false);
         let addresses = (public.address, admin.address);
-        let tls = tls.map(|tls| tls.acceptor());
+        let tls = tls.map(|tls| tls.acceptor(Some(b"http/1.1")));
         let tasks = vec![
             tokio::spawn(accept(public.listener, public_service, tls.clone(), stopped.clone())),
             tokio::spawn(accept(admin.listener, admin_service, tls, stopped)),
@@ -155,7 +156,7 @@ pub(super) async fn accept<S: Service>(
                 Some(tls) => {
                     let stop = async { stopped.wait_for(|stop| *stop).await.is_ok() };
                     let handshake = tokio::select! {
-                        stream = accept_tls(&tls, stream) => stream,
+                        stream = tls::accept(&tls, stream, PLAIN_HTTP) => stream,
                         _ = stop => None,
                     };
                     if let Some(stream) = handshake {
@@ -200,34 +201,4 @@ async fn serve_connection<S: Service>(
     let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service);
     // A client may close its connection at any time; that is no error.
     let _ = watcher.watch(connection).await;
-}
-
-/// Every TLS connection begins with a record of this type.
-const HANDSHAKE_RECORD: u8 = 0x16;
-
-/// The TLS handshake of a connection; `None` when it fails or takes too long.
-async fn accept_tls(
-    tls: &TlsAcceptor,
-    mut stream: TcpStream,
-) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
-    let handshake = async {
-        let mut first = [0];
-        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
-            refuse_plain_http(&mut stream).await?;
-            return Err(std::io::ErrorKind::InvalidData.into());
-        }
-        tls.accept(stream).await
-    };
-    // Port scans fail here all day: they are not worth a log line.
-    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await.ok()?.ok()
-}
-
-/// Replies to a client that used http:// that it must use https://.
-async fn refuse_plain_http(stream: &mut TcpStream) -> std::io::Result<()> {
-    const REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
-        Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";
-    // The system drops the reply if a connection closes with unread bytes.
-    let _ = stream.read(&mut [0; 8 << 10]).await?;
-    stream.write_all(REFUSAL).await?;
-    stream.shutdown().await
 }

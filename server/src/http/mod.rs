@@ -6,7 +6,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `listen`, `tls` | connections, time limits, a graceful stop; HTTPS |
+//! | `listen` | connections, time limits, a graceful stop |
 //! | `public`, `admin` | the requests of either address |
 //! | `changes` | IDs that are added or deleted (feature `live`) |
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
@@ -31,21 +31,23 @@ mod public;
 mod query;
 mod reply;
 mod texts;
-mod tls;
 mod traffic_history;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-pub use self::admin::Token;
 pub use self::listen::Server;
 pub use self::texts::serve_texts;
-pub use self::tls::Tls;
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
+pub use crate::tls::Tls;
+pub use crate::token::Token;
 
 /// Opens both addresses and serves until the returned [`Server`] is stopped. With `tls`, both
 /// addresses speak only HTTPS.
+///
+/// `token` is for the admin address. IDs of live filters are added and deleted at the public address
+/// with the token of the live layer, and without one only if that address is loopback.
 ///
 /// # Errors
 /// [`Error::OpenAdmin`] for an admin address that other machines can reach and that has no token;
@@ -76,7 +78,9 @@ pub async fn serve(
         return Err(Error::OpenAdmin { address: admin });
     }
     let page = Arc::new(page::Page::new(bloomsday.clone()));
-    let public_service = Arc::new(public::Public::new(bloomsday.clone(), page.clone()));
+    let is_loopback = public.ip().is_loopback();
+    let public_service = public::Public::new(bloomsday.clone(), page.clone(), is_loopback);
+    let public_service = Arc::new(public_service);
     let admin_service = Arc::new(admin::Admin { bloomsday, token, page });
     let public = listen::bind(public).await?;
     let admin = listen::bind(admin).await?;

@@ -24,6 +24,9 @@ pub(super) struct Public {
     blocks: Blocks,
     started: Instant,
     page: Arc<Page>,
+    /// Whether only this machine reaches the address.
+    #[cfg(feature = "live")]
+    is_loopback: bool,
 }
 
 impl Service for Public {
@@ -36,8 +39,16 @@ impl Service for Public {
 }
 
 impl Public {
-    pub(super) fn new(bloomsday: Bloomsday, page: Arc<Page>) -> Public {
-        Public { bloomsday, blocks: query::blocks(), started: Instant::now(), page }
+    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "nothing is changed here"))]
+    pub(super) fn new(bloomsday: Bloomsday, page: Arc<Page>, is_loopback: bool) -> Public {
+        Public {
+            bloomsday,
+            blocks: query::blocks(),
+            started: Instant::now(),
+            page,
+            #[cfg(feature = "live")]
+            is_loopback,
+        }
     }
 
     async fn route(&self, request: Request<Incoming>) -> Reply {
@@ -67,12 +78,12 @@ impl Public {
                 query::many(&self.bloomsday, &self.blocks, filter, request).await
             }
             #[cfg(feature = "live")]
-            (&Method::POST, ["v1", "filters", filter, "add"]) => {
-                changes::change(&self.bloomsday, &self.blocks, filter, Change::Add, request).await
-            }
-            #[cfg(feature = "live")]
-            (&Method::POST, ["v1", "filters", filter, "forget"]) => {
-                let change = Change::Forget;
+            (&Method::POST, ["v1", "filters", filter, change @ ("add" | "forget")]) => {
+                let change = if *change == "add" { Change::Add } else { Change::Forget };
+                if let Some(refused) = changes::refused(&self.bloomsday, self.is_loopback, &request)
+                {
+                    return refused;
+                }
                 changes::change(&self.bloomsday, &self.blocks, filter, change, request).await
             }
             #[cfg(feature = "live")]

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json as json_value};
@@ -51,6 +52,13 @@ pub(super) fn only(methods: &'static str) -> Reply {
     let mut reply =
         error(StatusCode::METHOD_NOT_ALLOWED, &format!("only {methods} is allowed here"));
     reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    reply
+}
+
+pub(super) fn unauthorized() -> Reply {
+    let why = "send the token as Authorization: Bearer TOKEN";
+    let mut reply = error(StatusCode::UNAUTHORIZED, why);
+    reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     reply
 }
 

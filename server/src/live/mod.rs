@@ -59,12 +59,13 @@ use self::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::random::random;
+use crate::token::Token;
 
 /// The memory of all tables, if nothing else is said.
 pub const DEFAULT_MEMORY: u64 = 1 << 30;
 /// How often sets whose time has come are dropped, and windows move on without an add.
 const TICK: Duration = Duration::from_millis(500);
-/// The most sets of a process.
+/// The most sets of a process, whatever its settings say.
 pub const MAX_SETS: usize = 512;
 
 /// The settings of the live layer.
@@ -77,6 +78,14 @@ pub struct LiveConfig {
     pub ack: Ack,
     /// The most bytes of all tables; adds beyond it are refused.
     pub memory: u64,
+    /// The most filters, those of the configuration included; at most [`MAX_SETS`]. Those that the
+    /// logs have are all read.
+    pub max_filters: usize,
+    /// Whether clients may make filters that the configuration does not name.
+    pub create: bool,
+    /// What clients present to add and delete IDs. Without one, only addresses that no other machine
+    /// reaches take changes.
+    pub token: Option<Token>,
     /// The name of this server in what it writes to the store, for people.
     pub name: String,
 }
@@ -85,7 +94,9 @@ impl LiveConfig {
     /// The default settings, with the logs in this folder.
     pub fn new(data_dir: Option<PathBuf>) -> LiveConfig {
         let ack = if data_dir.is_some() { Ack::Synced } else { Ack::Memory };
-        LiveConfig { data_dir, ack, memory: DEFAULT_MEMORY, name: String::new() }
+        let (max_filters, create, token) = (MAX_SETS, true, None);
+        let memory = DEFAULT_MEMORY;
+        LiveConfig { data_dir, ack, memory, max_filters, create, token, name: String::new() }
     }
 }
 
@@ -98,6 +109,9 @@ struct Inner {
     budget: Arc<Budget>,
     disk: Option<Disk>,
     ack: Ack,
+    max_filters: usize,
+    create: bool,
+    token: Option<Token>,
     name: String,
     clock: Clock,
     /// Increased whenever a name gets another set, or none.
@@ -122,8 +136,10 @@ pub(crate) enum NotMade {
     Exists,
     /// The limit on memory is reached.
     Memory,
-    /// There are [`MAX_SETS`].
+    /// There are as many as there may be.
     TooMany,
+    /// Clients may not make any.
+    Closed,
 }
 
 impl Live {
@@ -146,8 +162,20 @@ impl Live {
             _ => None,
         };
         let (sets, changes) = (RwLock::new(sets), AtomicU64::new(0));
-        let LiveConfig { ack, name, .. } = config;
-        let live = Live(Arc::new(Inner { sets, budget, disk, ack, name, clock, changes }));
+        let LiveConfig { ack, create, token, name, .. } = config;
+        let max_filters = config.max_filters.min(MAX_SETS);
+        let live = Live(Arc::new(Inner {
+            sets,
+            budget,
+            disk,
+            ack,
+            max_filters,
+            create,
+            token,
+            name,
+            clock,
+            changes,
+        }));
         let weak = Arc::downgrade(&live.0);
         let thread = std::thread::Builder::new().name("live-tick".into());
         let ticking = thread.spawn(move || {
@@ -172,10 +200,10 @@ impl Live {
         let (now, options) = (self.now(), Options::over_day(days));
         let set = match self.get(&key, now) {
             Some(set) => set,
-            None => self.make(&key, options.clone(), now).map_err(|why| Error::Setting {
+            None => self.make_any(&key, options.clone(), now).map_err(|why| Error::Setting {
                 name: "live",
                 value: format!("{name}: {why:?}"),
-                allowed: format!("more memory, or fewer than {MAX_SETS} live filters"),
+                allowed: format!("more memory, or at most {} live filters", self.max_filters()),
             })?,
         };
         if *set.options() != options {
@@ -209,13 +237,22 @@ impl Live {
         Some(set)
     }
 
-    /// Makes a set.
+    /// Makes a set for a client.
     pub(crate) fn make(
         &self,
         key: &Key,
         options: Options,
         now: u64,
     ) -> Result<Arc<LiveSet>, NotMade> {
+        if self.0.create { self.make_any(key, options, now) } else { self.refuse(key, now) }
+    }
+
+    /// Why a client that may not make sets makes none of this name.
+    fn refuse(&self, key: &Key, now: u64) -> Result<Arc<LiveSet>, NotMade> {
+        Err(if self.get(key, now).is_some() { NotMade::Exists } else { NotMade::Closed })
+    }
+
+    fn make_any(&self, key: &Key, options: Options, now: u64) -> Result<Arc<LiveSet>, NotMade> {
         // Drops one whose time has come.
         if self.get(key, now).is_some() {
             return Err(NotMade::Exists);
@@ -224,7 +261,7 @@ impl Live {
         if sets.contains_key(key) {
             return Err(NotMade::Exists);
         }
-        if sets.len() >= MAX_SETS {
+        if sets.len() >= self.0.max_filters {
             return Err(NotMade::TooMany);
         }
         let mut writer =
@@ -310,6 +347,16 @@ impl Live {
     /// The bytes of all tables, and their limit.
     pub(crate) fn memory(&self) -> (u64, u64) {
         (self.0.budget.taken(), self.0.budget.limit())
+    }
+
+    /// The most filters.
+    pub(crate) fn max_filters(&self) -> usize {
+        self.0.max_filters
+    }
+
+    /// What clients present to add and delete IDs.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        self.0.token.as_ref()
     }
 
     /// The name of this server.

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use super::dispatch::{self, Next};
 use super::reply::{Fault, error};
@@ -22,6 +23,7 @@ use super::session::{Awaited, Session};
 use super::shared::{MAX_CONNECTIONS, Shared};
 use crate::error::Error;
 use crate::live::Live;
+use crate::tls::{self, Tls};
 
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -34,22 +36,26 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 /// How long running batches may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The settings of the protocol's address.
+/// What a client that does not speak TLS gets from an address that does.
+const PLAIN: &[u8] = b"-ERR this address speaks TLS only\r\n";
+
+/// The settings of the protocol's address. Who may connect is the token of the
+/// [`LiveConfig`](crate::live::LiveConfig).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RespConfig {
     /// Where to listen.
     pub address: SocketAddr,
-    /// What a client must present; required unless the address is loopback.
-    pub password: Option<String>,
+    /// The certificate with which the address speaks only TLS.
+    pub tls: Option<Tls>,
     /// Whether FLUSHDB and FLUSHALL delete every filter.
     pub allow_flush: bool,
 }
 
 impl RespConfig {
-    /// Without a password, and without FLUSHALL.
+    /// Without TLS, and without FLUSHALL.
     pub fn new(address: SocketAddr) -> RespConfig {
-        RespConfig { address, password: None, allow_flush: false }
+        RespConfig { address, tls: None, allow_flush: false }
     }
 }
 
@@ -71,14 +77,14 @@ pub struct Resp {
 /// Opens the address and serves until the returned [`Resp`] is stopped.
 ///
 /// # Errors
-/// [`Error::Setting`] for an address that other machines can reach without a password;
+/// [`Error::Setting`] for an address that other machines can reach without a token;
 /// [`Error::System`] when it cannot be opened.
 pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
-    if !config.address.ip().is_loopback() && config.password.is_none() {
+    if !config.address.ip().is_loopback() && live.token().is_none() {
         return Err(Error::Setting {
             name: "the address for Redis clients",
             value: config.address.to_string(),
-            allowed: "a password, or a loopback address".into(),
+            allowed: "a token, or a loopback address".into(),
         });
     }
     let doing = format!("listen on {} (does another server run there?)", config.address);
@@ -88,7 +94,6 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
     let shared = Arc::new(Shared {
         live,
         address,
-        password: config.password.map(|password| blake3::hash(password.as_bytes())),
         allow_flush: config.allow_flush,
         started: Instant::now(),
         connections: AtomicUsize::new(0),
@@ -96,7 +101,8 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
         commands: AtomicU64::new(0),
     });
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(accept(listener, shared, stopped));
+    let tls = config.tls.map(|tls| tls.acceptor(None));
+    let task = tokio::spawn(accept(listener, tls, shared, stopped));
     Ok(Resp { address, stop, task })
 }
 
@@ -110,7 +116,12 @@ impl Resp {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
     // Dropped by each connection: when all are gone, this ends.
     let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     loop {
@@ -138,9 +149,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Session::new(shared.clone(), id, client.to_string());
         let (running, mut stopped, shared) = (running.clone(), stopped.clone(), shared.clone());
+        let tls = tls.clone();
         tokio::spawn(async move {
             // A client may close its connection at any time; that is no error.
-            let _ = converse(stream, session, &mut stopped).await;
+            let _ = match tls {
+                None => converse(stream, session, &mut stopped).await,
+                Some(tls) => {
+                    let handshake = tokio::select! {
+                        stream = tls::accept(&tls, stream, PLAIN) => stream,
+                        _ = stopped.wait_for(|stop| *stop) => None,
+                    };
+                    match handshake {
+                        Some(stream) => converse(stream, session, &mut stopped).await,
+                        None => Ok(()),
+                    }
+                }
+            };
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             drop(running);
         });
@@ -154,7 +178,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
 
 /// Reads, runs and answers until either side closes the connection.
 async fn converse(
-    mut stream: TcpStream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
     mut session: Session,
     stopped: &mut watch::Receiver<bool>,
 ) -> std::io::Result<()> {
@@ -199,7 +223,7 @@ fn reserve(buffer: &mut BytesMut) {
 /// Runs the complete requests at the beginning of `bytes`, and answers them. Returns how many bytes
 /// they have, or `None` when the connection is to be closed.
 async fn batch(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncWrite + Unpin),
     session: &mut Session,
     scanner: &mut Scanner,
     bytes: &[u8],
@@ -249,7 +273,7 @@ async fn batch(
 
 /// Runs requests, and sends their replies. Returns whether the connection stays open.
 async fn run(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncWrite + Unpin),
     session: &mut Session,
     arguments: &[&[u8]],
     ends: &[usize],
@@ -299,9 +323,14 @@ async fn wait_synced(session: &mut Session, awaited: Awaited, out: &mut Vec<u8>)
     });
 }
 
-async fn send(stream: &mut TcpStream, out: &mut Vec<u8>) -> std::io::Result<()> {
+async fn send(stream: &mut (impl AsyncWrite + Unpin), out: &mut Vec<u8>) -> std::io::Result<()> {
     if !out.is_empty() {
-        tokio::time::timeout(WRITE_DEADLINE, stream.write_all(out)).await??;
+        let write = async {
+            stream.write_all(out).await?;
+            // TLS has a buffer of its own.
+            stream.flush().await
+        };
+        tokio::time::timeout(WRITE_DEADLINE, write).await??;
         out.clear();
         out.shrink_to(READ_BYTES);
     }

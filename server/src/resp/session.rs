@@ -65,7 +65,7 @@ pub(crate) struct Transaction {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, id: u64, address: String) -> Session {
-        let is_known = shared.password.is_none();
+        let is_known = shared.live.token().is_none();
         Session {
             shared,
             id,
@@ -92,7 +92,7 @@ impl Session {
     pub(crate) fn reset(&mut self) {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();
-        self.is_known = self.shared.password.is_none();
+        self.is_known = self.live().token().is_none();
     }
 
     pub(crate) fn live(&self) -> &Live {
@@ -161,7 +161,22 @@ impl Session {
             Ok(set) => Ok(set),
             // Another connection made it meanwhile.
             Err(NotMade::Exists) => self.set_of(name, kind)?.ok_or(SYNTAX),
-            Err(other) => Err(not_made(&other)),
+            Err(other) => Err(self.not_made(&other)),
+        }
+    }
+
+    /// Why a set was not made, as the protocol has it.
+    pub(crate) fn not_made(&self, why: &NotMade) -> Fault {
+        match why {
+            NotMade::Exists => "ERR item exists".into(),
+            NotMade::Memory => "ERR Insufficient memory to create filter".into(),
+            NotMade::TooMany => {
+                let most = self.live().max_filters();
+                format!("ERR there are {most} filters, which is the most: delete one").into()
+            }
+            NotMade::Closed => "ERR there is no filter of this name, and clients may not make one \
+                 on this server"
+                .into(),
         }
     }
 
@@ -229,18 +244,6 @@ pub(crate) fn refused(refusal: Refusal) -> Fault {
         Refusal::Gone => "ERR not found".into(),
         Refusal::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
         Refusal::Log(why) => format!("MISCONF {why}").into(),
-    }
-}
-
-pub(crate) fn not_made(why: &NotMade) -> Fault {
-    match why {
-        NotMade::Exists => "ERR item exists".into(),
-        NotMade::Memory => "ERR Insufficient memory to create filter".into(),
-        NotMade::TooMany => format!(
-            "ERR there are {} filters, which is the most: delete one",
-            crate::live::MAX_SETS
-        )
-        .into(),
     }
 }
 

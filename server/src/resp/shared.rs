@@ -13,7 +13,6 @@ pub(super) const MAX_CONNECTIONS: usize = 1024;
 pub(crate) struct Shared {
     pub(crate) live: Live,
     pub(crate) address: SocketAddr,
-    pub(crate) password: Option<blake3::Hash>,
     pub(crate) allow_flush: bool,
     pub(crate) started: Instant,
     pub(crate) connections: AtomicUsize,

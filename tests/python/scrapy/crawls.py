@@ -267,7 +267,7 @@ def a_password_and_a_database_are_used(case):
     file = os.path.join(case.folder(), "password")
     with open(file, "w") as password:
         password.write("se/cret")
-    server = case.close_later(Bloomsday(PROGRAM, ["--resp-password-file", file]))
+    server = case.close_later(Bloomsday(PROGRAM, ["--live-token-file", file]))
     url = server.url.replace("//", "//:se%2Fcret@") + "/3"
     stats = case.crawl(case.own({"BLOOMSDAY_URL": url})).stats()
     check(filtered_and_downloaded(stats), (10, 100), "filtered, downloaded")

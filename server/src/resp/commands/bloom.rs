@@ -5,7 +5,7 @@ use bloomsday_common::hash::{ID_BYTES, is_valid_len};
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{SYNTAX, Session, not_made, refused, wrong_number};
+use super::super::session::{SYNTAX, Session, refused, wrong_number};
 use crate::live::{Added, IdForm, Kind, Options, Refusal};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -86,7 +86,8 @@ fn capacity(word: &[u8]) -> Result<u64, Fault> {
 /// Makes a set; an error if there is one.
 pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Result<(), Fault> {
     let key = session.key(key)?;
-    let set = session.live().make(&key, options, session.now).map_err(|why| not_made(&why))?;
+    let set = session.live().make(&key, options, session.now);
+    let set = set.map_err(|why| session.not_made(&why))?;
     session.await_later(set.ticket());
     session.changed.push(set);
     Ok(())

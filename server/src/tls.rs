@@ -1,5 +1,5 @@
-//! [`Tls`]: a certificate chain and its key, from PEM files. A reload reads the files again; open
-//! connections go on.
+//! [`Tls`]: a certificate chain and its key, from PEM files, for every address of a server. A reload
+//! reads the files again; open connections go on.
 //!
 //! There are no client certificates, and no file is watched.
 
@@ -7,8 +7,11 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -16,17 +19,22 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
+use tokio_rustls::server::TlsStream;
 
 use crate::error::Error;
 
 /// The largest certificate or key file: a long chain has 20 KB.
 const MAX_PEM_BYTES: u64 = 1 << 20;
+/// How long a handshake may take.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Every TLS connection begins with a record of this type.
+const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// A certificate and its key. Cheap to clone; clones share what [`Tls::reload`] reads.
 ///
 /// ```no_run
 /// use std::path::Path;
-/// use bloomsday_server::http::Tls;
+/// use bloomsday_server::Tls;
 ///
 /// let tls = Tls::open(Path::new("/etc/tls/tls.crt"), Path::new("/etc/tls/tls.key"))?;
 /// // After the files were renewed:
@@ -74,8 +82,7 @@ impl Tls {
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider knows the default versions of TLS");
-        let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = config.with_no_client_auth().with_cert_resolver(current.clone());
         Ok(Tls { files: Arc::new(files), current, config: Arc::new(config) })
     }
 
@@ -89,9 +96,35 @@ impl Tls {
         Ok(())
     }
 
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.config.clone())
+    /// For an address that speaks the protocol of this name in handshakes. Without a name, what a
+    /// client says of its protocol is ignored.
+    pub(crate) fn acceptor(&self, protocol: Option<&[u8]>) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
+        TlsAcceptor::from(Arc::new(config))
     }
+}
+
+/// The TLS handshake of a connection; `None` when it fails or takes too long. A client that does not
+/// speak TLS gets `refusal`.
+pub(crate) async fn accept(
+    tls: &TlsAcceptor,
+    mut stream: TcpStream,
+    refusal: &[u8],
+) -> Option<TlsStream<TcpStream>> {
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 1 && first[0] != HANDSHAKE_RECORD {
+            // The system drops the reply if a connection closes with unread bytes.
+            let _ = stream.read(&mut [0; 8 << 10]).await?;
+            stream.write_all(refusal).await?;
+            stream.shutdown().await?;
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        tls.accept(stream).await
+    };
+    // Port scans fail here all day: they are not worth a log line.
+    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await.ok()?.ok()
 }
 
 impl fmt::Debug for Tls {

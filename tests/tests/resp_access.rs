@@ -1,0 +1,237 @@
+//! Who may connect and change live IDs, and what the configuration says of it: `[resp]` of the file, TLS
+//! with real clients, and the token over both protocols.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::live::{LiveDaemon, Wire};
+use bloomsday_tests::program::bloomsday;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const NO_FILTER: &str =
+    "-ERR there is no filter of this name, and clients may not make one on this server|";
+
+#[test]
+fn the_file_says_what_the_flags_say() {
+    let folder = TempDir::new().unwrap();
+    let (config, data) = (folder.path().join("live.toml"), folder.path().join("data"));
+    let text = format!(
+        "[resp]\nlisten = \"127.0.0.1:0\"\ndata_dir = \"{}\"\nack = \"written\"\n\
+         live_memory = \"4MiB\"\nmax_filters = 2\nallow_flush = true\n",
+        data.display()
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap();
+    let daemon = LiveDaemon::start(&["--config", config]);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call("CONFIG GET maxmemory"), "*2|$9|maxmemory|$7|4194304|");
+    assert_eq!(wire.call("CONFIG GET appendfsync"), "*2|$11|appendfsync|$8|everysec|");
+    assert_eq!(wire.call("BF.ADD a x"), ":1|");
+    assert_eq!(wire.call("SADD b x"), ":1|");
+    let full = "-ERR there are 2 filters, which is the most: delete one|";
+    assert_eq!(
+        (wire.call("SADD c x"), wire.call("BF.RESERVE c 0.1 9")),
+        (full.into(), full.into())
+    );
+    assert_eq!(wire.call("FLUSHALL"), "+OK|");
+    assert_eq!(wire.call("SADD c x"), ":1|");
+    daemon.kill();
+    // A flag beats the file.
+    let daemon = LiveDaemon::start(&["--config", config, "--live-memory", "8MiB"]);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call("CONFIG GET maxmemory"), "*2|$9|maxmemory|$7|8388608|");
+    assert_eq!(wire.call("SISMEMBER c x"), ":1|");
+
+    let check = bloomsday(&["config", "check", "--config", config, "--json"]).run().expect(0);
+    let values: Vec<Value> =
+        check.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| {
+        let value = values.iter().find(|value| value["name"] == name).expect(name);
+        format!("{} ({})", value["value"].as_str().unwrap(), value["from"].as_str().unwrap())
+    };
+    assert_eq!(of("resp.ack"), "written (file)");
+    assert_eq!(of("resp.max_filters"), "2 (file)");
+    assert_eq!(of("resp.create"), "true (default)");
+    assert_eq!(of("resp.token_file"), "none (default)");
+    // What is promised needs a folder.
+    let run = bloomsday(&["serve", "--resp", "127.0.0.1:0", "--ack", "synced"]).run().expect(2);
+    assert!(run.stderr.contains("--data-dir"), "{}", run.stderr);
+}
+
+/// A store with a filter of today.
+fn backend() -> Backend {
+    let backend = Backend::local();
+    let folder = backend.folder.path().join("in");
+    write_users(&folder.join("a.parquet"), 0..5_000);
+    let (day, input) = (today().to_string(), folder.display().to_string());
+    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
+    backend.bloomsday(&words).run().expect(0);
+    backend
+}
+
+/// Writes a file into the backend's folder; its path.
+fn file(backend: &Backend, name: &str, text: &str) -> String {
+    let path = backend.folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn clients_make_no_filters_where_the_file_forbids_it() {
+    let backend = backend();
+    let text =
+        "[resp]\nlisten = \"127.0.0.1:0\"\ncreate = false\n[filters.rt]\nlive = \"decide\"\n";
+    let daemon = Daemon::ready(&backend, &["--config", &file(&backend, "live.toml", text)]);
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    assert_eq!(wire.call("SADD rt new-1"), ":1|");
+    for line in [
+        "BF.ADD other x",
+        "BF.RESERVE other 0.1 9",
+        "CF.ADD other x",
+        "SADD other x",
+        "BLOOM.RESERVE other",
+        "BF.INSERT other ITEMS x",
+    ] {
+        assert_eq!(wire.call(line), NO_FILTER, "{line}");
+    }
+    assert_eq!(wire.call("BF.RESERVE rt 0.1 9"), "-ERR item exists|");
+    assert_eq!(wire.call("BF.EXISTS other x"), ":0|");
+}
+
+/// `POST` to the public address, with a token if any; the status.
+fn post(daemon: &Daemon, act: &str, token: Option<&str>) -> u16 {
+    let url = format!("{}/v1/filters/rt/{act}", daemon.public);
+    let mut request = ureq::post(&url);
+    if let Some(token) = token {
+        request = request.header("Authorization", &format!("Bearer {token}"));
+    }
+    let answer = request.config().http_status_as_error(false).build().send("new-1");
+    answer.unwrap().status().as_u16()
+}
+
+#[test]
+fn strangers_look_up_and_change_nothing() {
+    let backend = backend();
+    let text = "[filters.rt]\nlive = \"decide\"\n";
+    let config = file(&backend, "live.toml", text);
+    let admin = file(&backend, "admin", "the operator's\n");
+    let live = file(&backend, "live", "correct horse\n");
+    let everywhere = ["--config", &config, "--listen", "0.0.0.0:0"];
+    let reachable = |daemon: &mut Daemon| {
+        daemon.public = daemon.public.replace("0.0.0.0", "127.0.0.1");
+        daemon.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
+    };
+    // Without a token, an address that others reach only answers lookups.
+    let mut daemon = Daemon::start(&backend, &everywhere);
+    reachable(&mut daemon);
+    assert_eq!((post(&daemon, "add", None), post(&daemon, "forget", Some("x"))), (403, 403));
+    assert!(!daemon.contains("new-1"));
+    drop(daemon);
+    // Any address with a token wants it, over either protocol; the operator's is another.
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let more = ["--config", &config, "--listen", address, "--resp", address];
+        let tokens = ["--admin-token-file", &admin, "--live-token-file", &live];
+        let mut daemon = Daemon::start(&backend, &[&more[..], &tokens].concat());
+        reachable(&mut daemon);
+        for wrong in [None, Some("the operator's"), Some("correct")] {
+            let both = (post(&daemon, "add", wrong), post(&daemon, "forget", wrong));
+            assert_eq!(both, (401, 401), "{wrong:?}");
+        }
+        assert_eq!(daemon.post("/v1/filters/rt/query", user(1).as_bytes()).body, "1\n");
+        assert!(!daemon.contains("new-1"));
+        assert_eq!(post(&daemon, "add", Some("correct horse")), 200);
+        assert!(daemon.contains("new-1"));
+        let resp = daemon.resp.as_ref().unwrap().replace("0.0.0.0", "127.0.0.1");
+        let mut wire = Wire::connect(&resp);
+        for (words, expected) in [
+            (&["SADD", "rt", "new-2"][..], "-NOAUTH Authentication required.|"),
+            (&["AUTH", "the operator's"], WRONGPASS),
+            (&["AUTH", "default", "correct"], WRONGPASS),
+            (&["AUTH", "root", "correct horse"], WRONGPASS),
+            (&["HELLO", "3", "AUTH", "default", "x"], WRONGPASS),
+            (&["AUTH", "default", "correct horse"], "+OK|"),
+            (&["SADD", "rt", "new-2"], ":1|"),
+        ] {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            wire.send(&bloomsday_tests::live::encode(&words)).unwrap();
+            assert_eq!(wire.reply().unwrap(), expected, "{words:?}");
+        }
+        let mut wire = Wire::connect(&resp);
+        let hello: [&[u8]; 5] = [b"HELLO", b"3", b"AUTH", b"default", b"correct horse"];
+        wire.send(&bloomsday_tests::live::encode(&hello)).unwrap();
+        assert!(wire.reply().unwrap().starts_with("%7|"));
+        assert_eq!(wire.call("BF.EXISTS rt new-2"), "#t|");
+    }
+    // With one token alone it is for both.
+    let more = ["--config", &config, "--resp", "127.0.0.1:0", "--admin-token-file", &admin];
+    let daemon = Daemon::ready(&backend, &more);
+    assert_eq!(
+        (post(&daemon, "add", None), post(&daemon, "add", Some("the operator's"))),
+        (401, 200)
+    );
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    assert_eq!(wire.call("PING"), "-NOAUTH Authentication required.|");
+}
+
+const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
+
+/// Writes an authority, and a certificate for `localhost` with its key.
+fn certificates(folder: &Path) -> [String; 3] {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "an authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let texts = [authority.pem(), certificate.pem(), key.serialize_pem()];
+    let named = ["ca.pem", "cert.pem", "key.pem"].map(|name| folder.join(name));
+    named.iter().zip(texts).for_each(|(path, text)| fs::write(path, text).unwrap());
+    named.map(|path| path.display().to_string())
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn real_clients_speak_tls_with_the_token() {
+    let folder = TempDir::new().unwrap();
+    let [ca, cert, key] = certificates(folder.path());
+    let token = folder.path().join("token");
+    fs::write(&token, "correct horse\n").unwrap();
+    let token = token.to_str().unwrap();
+    let tls = ["--tls-cert", &cert, "--tls-key", &key, "--live-token-file", token];
+    let daemon = LiveDaemon::on(&folder.path().join("data"), &tls);
+    let cli = |more: &[&str], words: &[&str]| {
+        let mut command = Command::new("redis-cli");
+        command.args(["-h", "localhost", "-p", daemon.port(), "--tls", "--cacert", &ca]);
+        let run = command.args(more).args(words).output().expect("redis-cli runs (tests/run.sh)");
+        String::from_utf8_lossy(&run.stdout).trim().to_owned()
+    };
+    let known = ["--no-auth-warning", "-a", "correct horse"];
+    assert_eq!(cli(&known, &["BF.ADD", "bf", "a"]), "1");
+    assert_eq!(cli(&[&known[..], &["-3"]].concat(), &["BF.EXISTS", "bf", "a"]), "(true)");
+    assert_eq!(cli(&[], &["BF.EXISTS", "bf", "a"]), "NOAUTH Authentication required.");
+
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let run = Command::new(format!("{root}/target/test-tools/bin/python"))
+        .arg(format!("{root}/tests/python/resp_tls.py"))
+        .args([daemon.port(), &ca, "correct horse"])
+        .output()
+        .expect("python runs (tests/run.sh)");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert_eq!(said.trim(), "passed", "{}", String::from_utf8_lossy(&run.stderr));
+
+    // A client without TLS reads why.
+    let mut wire = daemon.connect();
+    wire.send(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    assert_eq!(wire.reply().unwrap(), "-ERR this address speaks TLS only|");
+    assert!(wire.is_closed());
+    assert_eq!(daemon.stop(), 0);
+}
