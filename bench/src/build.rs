@@ -236,6 +236,7 @@ async fn whole(input: &Path, store: &Store) -> Report {
         inputs: inputs(input),
         window: Default::default(),
         column: COLUMN.to_owned(),
+        id_form: Default::default(),
         fpp: FPP,
         layout: Layout::Blocked,
         memory: u64::MAX,

@@ -58,6 +58,7 @@ pub(crate) fn filter(first: u64, n: u64) -> (Header, Filter) {
         filter: "rt".parse().expect("a good name"),
         day: day(),
         shape,
+        id_form: Default::default(),
         origin: Origin::Built,
         ids: n,
         fpp_target: FPP,

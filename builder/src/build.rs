@@ -10,9 +10,11 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Spark, Xxh3};
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::{self, Publish, Step};
+use bloomsday_common::redact::single_line;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
@@ -25,6 +27,7 @@ use crate::partition::{Distinct, PartitionWriter, Partitions};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
+use crate::segments::HASH_COLUMN;
 use crate::{deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
@@ -61,6 +64,7 @@ use crate::{deltas, fill, previous_day, publish, quality, segments, source, stab
 ///     inputs: vec![format!("{}/{{day}}.parquet", folder.path().display())],
 ///     window: Window::default(),
 ///     column: "user_id".into(),
+///     id_form: Default::default(),
 ///     fpp: 0.03,
 ///     layout: Layout::Blocked,
 ///     memory: 512 << 20,
@@ -275,7 +279,19 @@ async fn scan_files<H: IdHash>(
     report.read_from(&input);
     let (files, threads) = (input.files, job.threads.max(1));
     let (shared, max_sample) = (partitions.clone(), budget.sample / threads);
+    let form = job.id_form;
+    if job.column == HASH_COLUMN {
+        segments::check_hash_column(job)?;
+        let sink = move |_| HashSink { writer: PartitionWriter::new(shared.clone()), wrong: None };
+        let watch = |scanned| progress(Progress::Scan(scanned));
+        let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
+        let (Totals { rows, nulls, invalid, .. }, finished) = scanned;
+        (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+        finished.into_iter().collect::<Result<(), Error>>()?;
+        return Ok(Vec::new());
+    }
     let sink = move |rows| IdSink {
+        form,
         writer: PartitionWriter::new(shared.clone()),
         sample: Sample::new(max_sample, rows),
     };
@@ -288,6 +304,7 @@ async fn scan_files<H: IdHash>(
 
 /// Hashes and samples the IDs of one decoding thread.
 struct IdSink<H: IdHash> {
+    form: IdForm,
     writer: PartitionWriter<H, Arc<Partitions<H>>>,
     sample: Sample,
 }
@@ -297,7 +314,7 @@ impl<H: IdHash> Sink for IdSink<H> {
 
     #[inline]
     fn push(&mut self, id: &[u8]) {
-        let hash = H::of(id);
+        let hash = self.form.hash::<H>(id);
         self.writer.push(hash);
         self.sample.consider(id, hash);
     }
@@ -307,11 +324,42 @@ impl<H: IdHash> Sink for IdSink<H> {
     }
 }
 
+/// Takes the hashes of one decoding thread, which arrive as decimal numbers.
+struct HashSink<H: IdHash> {
+    writer: PartitionWriter<H, Arc<Partitions<H>>>,
+    /// The first value that is no hash.
+    wrong: Option<String>,
+}
+
+impl<H: IdHash> Sink for HashSink<H> {
+    type Output = Result<(), Error>;
+
+    fn push(&mut self, number: &[u8]) {
+        let hash = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u64>().ok());
+        match hash {
+            // Only the layout `blocked` comes here, whose hash is these 64 bits.
+            Some(hash) => self.writer.push(bytemuck::cast::<u64, H>(hash)),
+            None => {
+                self.wrong.get_or_insert_with(|| single_line(&String::from_utf8_lossy(number), 80));
+            }
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        if let Some(value) = self.wrong {
+            let why = format!("its column {HASH_COLUMN} has a value that is no hash: {value}");
+            return Err(Error::LiveInput { why });
+        }
+        self.writer.finish().map_err(Error::spill)
+    }
+}
+
 fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Header {
     Header {
         filter: job.filter.clone(),
         day: job.day,
         shape: filter.shape(),
+        id_form: job.id_form,
         origin: Origin::Built,
         ids: distinct.n_ids(),
         fpp_target: job.fpp,

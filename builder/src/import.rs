@@ -139,6 +139,7 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         filter: name,
         day,
         shape,
+        id_form: Default::default(),
         origin: Origin::Imported,
         ids: (ids.round() as u64).max(1),
         fpp_target: rate,

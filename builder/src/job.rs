@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
@@ -28,6 +29,7 @@ use crate::source::Window;
 ///     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
 ///     window: Window::default(),
 ///     column: "user_id".into(),
+///     id_form: Default::default(),
 ///     fpp: 0.03,
 ///     layout: Layout::Blocked,
 ///     memory: 4 << 30,
@@ -57,6 +59,8 @@ pub struct Job {
     pub window: Window,
     /// The column with the IDs. A value in nested structs has a dotted name: `user.device.id`.
     pub column: String,
+    /// What is hashed of the IDs. Servers must look them up in the same way: the blob's header says it.
+    pub id_form: IdForm,
     /// The false-positive probability that determines the filter's size.
     pub fpp: f64,
     /// How the filter arranges its bits.

@@ -19,6 +19,7 @@
 //!     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
 //!     window: Window::default(),
 //!     column: "user_id".into(),
+//!     id_form: Default::default(),
 //!     fpp: 0.03,
 //!     layout: Layout::Blocked,
 //!     memory: 4 << 30,
@@ -58,6 +59,7 @@
 //! | `previous_day` | looks the day's IDs up in the newest earlier filter |
 //! | `stable_shape` | chooses the shape that a day's filter needs, or that of the blob before |
 //! | `deltas` | makes the deltas from the blobs of the days before, and uploads them |
+//! | `compact` | the segments of a day → its distinct hashes |
 //! | `report` | [`Report`]: the result of a build |
 //! | [`publish`] | uploads the blob, reads it back, and moves the pointer |
 //! | [`error`] | why a day could not be built |
@@ -69,6 +71,7 @@
 
 pub mod budget;
 mod build;
+mod compact;
 mod deltas;
 pub mod error;
 pub mod fill;
@@ -98,6 +101,7 @@ pub mod fuzzing {
 }
 
 pub use build::build;
+pub use compact::{LiveHashes, compact};
 pub use deltas::PublishedDelta;
 pub use import::{ForeignFormat, Import, import};
 pub use job::{Deltas, Job, MAX_DELTAS, Progress};

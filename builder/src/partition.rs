@@ -23,7 +23,7 @@ mod writer;
 
 pub use self::distinct::Distinct;
 pub use self::partitions::Partitions;
-pub(crate) use self::slab::{sum, sum_of};
+pub(crate) use self::slab::{PARTITIONS, sum, sum_of};
 pub use self::writer::PartitionWriter;
 
 #[cfg(test)]

@@ -108,6 +108,11 @@ pub(crate) async fn compare<H: IdHash>(
             ));
             return compared;
         }
+        if header.id_form != job.id_form {
+            let (theirs, ours) = (header.id_form, job.id_form);
+            skip(format!("{} has IDs of the form `{theirs}`, and this day `{ours}`", pointer.blob));
+            return compared;
+        }
         match verify::overlap(&filter, header.fpp_measured(), distinct, job.threads) {
             Ok(overlap) => compared.overlap = Some(overlap),
             Err(error) => skip(error.to_string()),

@@ -183,6 +183,7 @@ mod tests {
             filter: "rt".parse().unwrap(),
             day: "2026-11-19".parse().unwrap(),
             shape,
+            id_form: Default::default(),
             origin: Origin::Built,
             ids: n_ids,
             fpp_target: fpp,

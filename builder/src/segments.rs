@@ -28,6 +28,9 @@ use crate::scan;
 pub const MAX_SEGMENTS: usize = 4_000_000;
 /// The most deleted IDs of a build: they are kept in memory, 48 bytes each.
 pub const MAX_FORGOTTEN: usize = 16_000_000;
+/// The column of a file with hashes instead of IDs: unsigned integers of 64 bits, as the layout `blocked`
+/// hashes IDs. A build of this column takes them as they are.
+pub const HASH_COLUMN: &str = "bloomsday_hash";
 /// How many segments are fetched at the same time.
 const FETCHES_AT_ONCE: usize = 16;
 /// The most days without segments that an error names.
@@ -95,6 +98,17 @@ fn check(job: &Job) -> Result<(), Error> {
         return wrong("they contain the hashes of the layout `blocked`: build with that layout");
     }
     Ok(())
+}
+
+/// Refuses a job that the column with hashes cannot be the input of.
+pub(crate) fn check_hash_column(job: &Job) -> Result<(), Error> {
+    if job.layout == Layout::Blocked {
+        return Ok(());
+    }
+    let why = format!(
+        "the column {HASH_COLUMN} contains the hashes of the layout `blocked`: build with that layout"
+    );
+    Err(Error::LiveInput { why })
 }
 
 /// The segments of all days of the window, oldest day first.

@@ -14,6 +14,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::filter::{self, Filter, Kernel, Layout, Shape, blocked, classic};
 use crate::hash::{IdHash, Murmur3, Spark, XXH3_SEED, Xxh3, splitmix64};
+use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 use crate::memory::Buffer;
 
@@ -57,6 +58,8 @@ pub struct Header {
     pub day: Day,
     /// Its layout, size and probes.
     pub shape: Shape,
+    /// What is hashed of its IDs.
+    pub id_form: IdForm,
     /// Where it came from.
     pub origin: Origin,
     /// How many distinct IDs it contains.
@@ -119,6 +122,7 @@ pub struct EncodedBlob<'a> {
 ///     filter: "rt".parse()?,
 ///     day: "2026-11-19".parse()?,
 ///     shape,
+///     id_form: Default::default(),
 ///     origin: Origin::Built,
 ///     ids: 2,
 ///     fpp_target: 0.01,
@@ -222,7 +226,7 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
     let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
     let outside = [&memory[..first_bit_byte], &memory[body.end..]];
     let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
-    let filter = Filter::new(header.shape, memory, body);
+    let filter = Filter::new(header.shape, memory, body).with_id_form(header.id_form);
     if ones != header.ones {
         let stated = header.ones;
         return Err(unsound(format!("{ones} bits are set where its header says {stated}")));
@@ -370,7 +374,11 @@ fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
         hash_bits,
         hash_seed,
         key_id: 0,
-        id_encoding: 0,
+        id_encoding: match header.id_form {
+            IdForm::Bytes => 0,
+            // The tests of all readers have 1 as the encoding that none knows.
+            IdForm::Url => 2,
+        },
         origin: match header.origin {
             Origin::Built => 0,
             Origin::Imported => 1,
@@ -438,9 +446,14 @@ fn header_of(record: &RecordV1) -> Result<Header, String> {
     let known = Layout::ALL.into_iter().find(|layout| codes(*layout).0 == record.layout);
     let layout = known.ok_or_else(|| format!("layout {} is unknown", record.layout))?;
     let stated = (record.layout, record.hash, record.hash_bits, record.hash_seed);
-    if stated != codes(layout) || record.key_id != 0 || record.id_encoding != 0 {
+    let id_form = match record.id_encoding {
+        0 => Some(IdForm::Bytes),
+        2 => Some(IdForm::Url),
+        _ => None,
+    };
+    let (true, 0, Some(id_form)) = (stated == codes(layout), record.key_id, id_form) else {
         return Err("its hash or ID encoding is unknown".into());
-    }
+    };
     let shape = Shape::new(layout, record.units, record.probes).map_err(|e| e.to_string())?;
     if record.body_bytes != shape.body_bytes() {
         return Err("its body's length does not fit its shape".into());
@@ -457,6 +470,7 @@ fn header_of(record: &RecordV1) -> Result<Header, String> {
         filter: record.filter.parse().map_err(|e: Error| e.to_string())?,
         day: record.day.parse().map_err(|e: Error| e.to_string())?,
         shape,
+        id_form,
         origin: match record.origin {
             0 => Origin::Built,
             1 => Origin::Imported,

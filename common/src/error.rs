@@ -4,6 +4,7 @@
 
 use crate::digest::Digest;
 use crate::filter::layout::Layout;
+use crate::id_form::IdForm;
 use crate::redact::describe_source;
 use crate::remedy::Remedy;
 
@@ -129,6 +130,19 @@ pub enum Error {
         version: u16,
         /// The newest version that this program reads.
         known: u16,
+    },
+    /// A blob whose IDs are of another form than the lookups.
+    #[error(
+        "{key} has IDs of the form `{got}`, and lookups here are of the form `{expected}`, so that they would \
+         miss: configure the filter with id = \"{got}\", or build the day again with id = \"{expected}\""
+    )]
+    IdForm {
+        /// The blob.
+        key: String,
+        /// That of the lookups.
+        expected: IdForm,
+        /// That of the blob.
+        got: IdForm,
     },
     /// A blob whose header contradicts itself, its name or its body.
     #[error("{key} is not a sound blob: {why}; rebuild that day or repoint")]
@@ -365,6 +379,7 @@ impl Error {
             | Error::TooLarge { .. }
             | Error::FilterName { .. }
             | Error::BlobKey { .. }
+            | Error::IdForm { .. }
             | Error::SeveralBlobs { .. }
             | Error::ReadOnly { .. }
             | Error::OtherPointers { .. }

@@ -12,6 +12,7 @@
 //! | [`delta`] | what changed between two blobs of one shape: made, checked and applied |
 //! | [`key`] | the names of filters and blobs, and where each object is in the store |
 //! | [`mod@simhash`] | 64 bits of a text, of which similar texts have nearly all in common |
+//! | [`id_form`] | what is hashed of an ID |
 //! | [`url_id`] | an ID that is a URL, in one form for URLs that mean the same page |
 //! | [`mod@pointer`] | the pointer, pin and history records |
 //! | [`protocol`] | every decision of publish, repoint, pin, prune and follow, as pure functions |
@@ -45,6 +46,7 @@
 //!     filter: "rt".parse()?,
 //!     day: "2026-11-19".parse()?,
 //!     shape,
+//!     id_form: Default::default(),
 //!     origin: Origin::Built,
 //!     ids: 1,
 //!     fpp_target: 0.01,
@@ -84,6 +86,7 @@ pub mod digest;
 pub mod error;
 pub mod filter;
 pub mod hash;
+pub mod id_form;
 pub mod key;
 pub mod live;
 pub mod memory;

@@ -44,6 +44,39 @@ pub fn normalised(id: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// The host of an ID that is a URL, in lower case and ASCII, without a port; `None` for another ID.
+///
+/// Cost: some nanoseconds for a usual host, which needs no parser.
+///
+/// ```
+/// use bloomsday_common::url_id::domain;
+///
+/// assert_eq!(domain(b"https://user@Example.org:8080/a?b").as_deref(), Some("example.org"));
+/// assert_eq!(domain(b"http://b\xc3\xbccher.example/").as_deref(), Some("xn--bcher-kva.example"));
+/// assert_eq!(domain(b"user-1"), None);
+/// ```
+pub fn domain(id: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(id).ok().filter(|_| is_valid_len(id))?;
+    if let Some(host) = plain_host(text) {
+        return Some(host.into());
+    }
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    url.host_str().map(|host| host.to_owned().into())
+}
+
+/// The host of a URL that is written as usual, with a name that stays as it is.
+fn plain_host(text: &str) -> Option<&str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'.');
+    // A name that ends in a digit may be an address, and one with `xn--` has to be checked.
+    let is_name = host.bytes().all(|byte| is_plain(byte) || byte.is_ascii_digit())
+        && host.bytes().next_back().is_some_and(|byte| byte.is_ascii_lowercase())
+        && !host.contains("--")
+        && !host.contains("..");
+    is_name.then_some(host)
+}
+
 fn form(url: &Url) -> Vec<u8> {
     let mut to = Vec::with_capacity(url.as_str().len());
     // With the user, the password and a port that is not the scheme's own.

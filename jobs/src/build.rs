@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use bloomsday_builder::{Job, MAX_DELTAS, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
 use clap::{Args, ValueEnum};
@@ -35,6 +36,9 @@ pub(crate) struct Build {
     /// The column with the IDs; dotted when nested.
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
+    /// What is hashed of an ID: its bytes, or the normalised form of a URL [default: bytes].
+    #[arg(long, value_name = "bytes|url")]
+    id: Option<IdForm>,
     /// The false-positive probability to size for [default: 0.03].
     #[arg(long, value_name = "RATE")]
     fpp: Option<f64>,
@@ -94,6 +98,7 @@ impl Build {
         let overrides = BuildOverrides {
             inputs: self.input,
             column: self.column,
+            id: self.id,
             fpp: self.fpp,
             layout: self.layout,
             window_days: self.window_days,

@@ -12,6 +12,7 @@ use bloomsday_builder::source::is_live;
 use bloomsday_builder::{Deltas, Job, Window};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
@@ -46,6 +47,7 @@ pub(crate) struct Settings {
 pub(crate) struct BuildOverrides {
     pub(crate) inputs: Vec<String>,
     pub(crate) column: Option<String>,
+    pub(crate) id: Option<IdForm>,
     pub(crate) fpp: Option<f64>,
     pub(crate) layout: Option<Layout>,
     pub(crate) window_days: Option<u32>,
@@ -217,6 +219,7 @@ impl Settings {
             inputs,
             window,
             column,
+            id_form: overrides.id.or(configured.id).unwrap_or_default(),
             fpp: overrides.fpp.or(configured.fpp).unwrap_or(defaults::FPP),
             layout: overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked),
             deltas: Deltas {
@@ -240,6 +243,7 @@ impl Settings {
     pub(crate) fn follow(&self, name: FilterName) -> FilterConfig {
         let file = self.filter(&name);
         let mut filter = FilterConfig::new(name);
+        filter.id_form = file.id.unwrap_or_default();
         filter.max_age_days = file.max_age_days.unwrap_or(filter.max_age_days);
         filter.guard = file.guard.unwrap_or(filter.guard);
         filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);

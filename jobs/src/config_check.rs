@@ -8,6 +8,7 @@ use std::time::Duration;
 use bloomsday_builder::gates::{Gates, Limits};
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
@@ -175,6 +176,7 @@ fn add_filter(
         .then(|| filter.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
     rows.add(&key("input"), input, "none (--input)");
     rows.add(&key("column"), filter.column.as_ref(), "none (--column)");
+    rows.add(&key("id"), filter.id, IdForm::default());
     rows.add(&key("fpp"), filter.fpp, defaults::FPP);
     rows.add(&key("layout"), filter.layout, Layout::Blocked);
     let window = config::window(filter, None, None);

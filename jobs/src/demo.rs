@@ -11,10 +11,13 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
+use bloomsday_server::live::{Live, LiveConfig};
 use bloomsday_server::{Bloomsday, Config, FilterConfig, http, start};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::defaults::{self, FPP};
 use crate::error::Error;
@@ -29,11 +32,17 @@ use crate::serve::Signals;
 const USERS_PER_DAY: u64 = 200_000;
 /// How many of them are new: the others came on the day before too, as in a real app.
 const NEW_PER_DAY: u64 = 20_000;
+/// Whoever comes while the demo runs, and is in no day's data. No false positive of a day.
+const VISITOR: u64 = 1_000_000_007;
+/// For how many days an ID that was added is a hit by itself.
+const LIVE_DAYS: u8 = 3;
+/// The most bytes of the reply to an add that are read: a usual one has some hundred.
+const MAX_REPLY_BYTES: u64 = 4096;
 /// How many rows each user has: people come back within a day.
 const VISITS: u64 = 2;
 
-/// Run every step on sample data: build two days, serve, look up IDs, publish a third day, swap,
-/// roll back; then keep serving.
+/// Run every step on sample data: build two days, serve, look up IDs, add one, publish a third day,
+/// swap, roll back; then keep serving.
 ///
 /// Example: bloomsday demo --dir /tmp/bloomsday-demo --exit
 #[derive(Args)]
@@ -94,6 +103,9 @@ impl Demo {
         demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
         let mut config = Config::new(&demo.address, vec![FilterConfig::new(demo.filter.clone())]);
         config.cache_dir = Some(dir.join("cache"));
+        let live = LiveConfig::new(Some(dir.join("live")));
+        config.live = Some(Live::open(live)?);
+        config.filters[0].live_days = Some(LIVE_DAYS);
         let bloomsday = start(config).await?;
         let port = if self.exit { 0 } else { defaults::ADMIN.port() };
         let admin = SocketAddr::new(defaults::ADMIN.ip(), port);
@@ -109,11 +121,19 @@ impl Demo {
         demo.look_up(&bloomsday, &old)?;
         demo.look_up(&bloomsday, &new)?;
 
+        let visitor = user(VISITOR);
+        demo.step("Somebody comes now. One POST adds the ID: it counts at once, without a build.");
+        demo.look_up(&bloomsday, &visitor)?;
+        demo.add(server.public, &visitor).await?;
+        demo.look_up(&bloomsday, &visitor)?;
+
         demo.step("Publish today. The server follows at its next poll, or at once after a reload.");
         demo.build(days[2]).await?;
         demo.reload(&bloomsday).await?;
         demo.look_up(&bloomsday, &old)?;
         demo.look_up(&bloomsday, &new)?;
+        demo.note("Today's data does not have the ID that was added; it stays, and is counted:");
+        demo.look_up(&bloomsday, &visitor)?;
 
         demo.step("Suppose today's data is bad: point today at yesterday's blob, and reload.");
         demo.roll_back(days[2], days[1]).await?;
@@ -125,6 +145,7 @@ impl Demo {
 
         if self.exit {
             server.stop().await;
+            bloomsday.finish_shipping().await;
             demo.step(&format!(
                 "Done. Everything is in {}; delete it when you like.",
                 dir.display()
@@ -136,6 +157,7 @@ impl Demo {
         let (yesterday, today) = (days[1], days[2]);
         print(&format!(
             "   curl http://{public}/v1/filters/rt/ids/{old}\n   \
+             curl --data-binary any-id http://{public}/v1/filters/rt/add\n   \
              curl http://{public}/status\n   \
              bloomsday status rt --store {store}\n   \
              bloomsday history rt --store {store}\n   \
@@ -146,6 +168,7 @@ impl Demo {
         ));
         Signals::new()?.until_stopped(&bloomsday, None).await;
         server.stop().await;
+        bloomsday.finish_shipping().await;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -172,6 +195,7 @@ impl Demonstration<'_> {
             inputs: vec![self.input.join("dt={day}").display().to_string()],
             window: Default::default(),
             column: COLUMN.into(),
+            id_form: Default::default(),
             fpp: FPP,
             layout: Layout::Blocked,
             memory: 1 << 30,
@@ -209,6 +233,29 @@ impl Demonstration<'_> {
         self.output.show(&json!({ "id": id, "contains": contains, "day": day }), || {
             let result = if contains { "has been here before" } else { "is new" };
             format!("   {id} {result} (in the filter of {})\n", crate::output::or_dash(day))
+        });
+        Ok(())
+    }
+
+    /// Adds an ID over HTTP, as any client does.
+    async fn add(&self, server: SocketAddr, id: &str) -> Result<(), Error> {
+        let failed = |source| Error::System { doing: format!("add an ID at {server}"), source };
+        let mut stream = TcpStream::connect(server).await.map_err(failed)?;
+        let request = format!(
+            "POST /v1/filters/rt/add HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{id}",
+            id.len()
+        );
+        stream.write_all(request.as_bytes()).await.map_err(failed)?;
+        let mut reply = String::new();
+        stream.take(MAX_REPLY_BYTES).read_to_string(&mut reply).await.map_err(failed)?;
+        let is_new = reply.lines().last() == Some("1");
+        self.output.show(&json!({ "id": id, "added": is_new }), || {
+            let answer = reply.lines().last().unwrap_or_default();
+            format!(
+                "   $ curl --data-binary {id} http://{server}/v1/filters/rt/add\n   {answer}    (1: \
+                 new, 0: known)\n"
+            )
         });
         Ok(())
     }

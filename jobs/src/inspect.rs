@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use bloomsday_common::blob::{self, Header, Origin, RawBlob};
 use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::MAX_BLOB_BYTES;
@@ -36,7 +37,7 @@ impl Inspect {
         let shape = header.shape;
         let bytes = filter.memory().len() as u64;
         let version = blob::version(filter.memory()).unwrap_or(blob::VERSION);
-        let report = json!({
+        let mut report = json!({
             "blob": key.to_string(),
             "filter": header.filter,
             "day": header.day,
@@ -59,6 +60,10 @@ impl Inspect {
         });
         let estimated =
             if header.origin == Origin::Imported { " (estimated from the fill)" } else { "" };
+        // Of every other blob they are bytes.
+        if header.id_form != IdForm::Bytes {
+            report["id"] = header.id_form.name().into();
+        }
         output.show(&report, || {
             pairs(&[
                 ("blob", key.to_string()),
@@ -66,6 +71,7 @@ impl Inspect {
                 ("day", header.day.to_string()),
                 ("digest", key.digest.to_string()),
                 ("format", format!("version {version}")),
+                ("ID", header.id_form.to_string()),
                 ("layout", format!("{}, {} probes", shape.layout(), shape.probes())),
                 ("size", format!("{} bytes ({})", thousands(bytes), mebibytes(bytes))),
                 ("IDs", thousands(header.ids) + estimated),

@@ -148,7 +148,7 @@ fn put_live(
             allowed: "the process a live layer (`Config::live`), too".into(),
         })?;
         let below = Arc::downgrade(served);
-        let set = live.declare(&filter.name, days, below)?;
+        let set = live.declare(&filter.name, (days, filter.id_form), below)?;
         served.put_live(set.clone());
         sets.push((filter.name.clone(), set));
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
@@ -75,6 +76,8 @@ pub struct Config {
 pub struct FilterConfig {
     /// The name of the filter.
     pub name: FilterName,
+    /// What is hashed of the IDs. A blob that was built otherwise is refused: lookups would miss.
+    pub id_form: IdForm,
     /// The oldest pointer that is followed, in days before today.
     pub max_age_days: u32,
     /// What happens to a newer day whose hit rate on recent lookups differs too much.
@@ -93,6 +96,7 @@ impl FilterConfig {
         let (max_age_days, guard) = (Retention::DEFAULT.max_age_days, Guard::default());
         FilterConfig {
             name,
+            id_form: IdForm::Bytes,
             max_age_days,
             guard,
             guard_max_hold: GUARD_MAX_HOLD,

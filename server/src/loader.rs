@@ -1,6 +1,7 @@
 //! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta, and checks it, within
 //! limits and a deadline.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::error::{Error, Kind};
+use bloomsday_common::id_form::IdForm;
+use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::Followed;
 use bloomsday_common::remedy::Remedy;
@@ -44,6 +47,8 @@ pub(crate) struct Loader {
     pub(crate) clock: Clock,
     pub(crate) memory_check: MemoryCheck,
     pub(crate) remedy_words: fn(&Remedy) -> String,
+    /// What is hashed of the IDs that are looked up, by filter.
+    pub(crate) id_forms: BTreeMap<FilterName, IdForm>,
 }
 
 /// The error of one attempt.
@@ -161,6 +166,11 @@ impl Loader {
         let fetched = cache.read(copy, spare_buffer.take(), self.deadline / 2).await?;
         match self.open(fetched, followed, Via::Cache, 0) {
             Ok(generation) => Some(generation),
+            // The copy is sound; the configuration may be wrong.
+            Err(error @ Error::IdForm { .. }) => {
+                tracing::warn!("the cached copy is not used: {error}");
+                None
+            }
             Err(error) => {
                 tracing::warn!("the cached copy is dropped: {error}");
                 cache.forget(&followed.blob).await;
@@ -247,6 +257,10 @@ impl Loader {
         let (header, filter) = blob::open(fetched, &followed.blob)?;
         crash_point("opened");
         let key = followed.blob.clone();
+        let expected = self.id_forms.get(&key.filter).copied().unwrap_or_default();
+        if header.id_form != expected {
+            return Err(Error::IdForm { key: key.to_string(), expected, got: header.id_form });
+        }
         let huge_bytes = filter.memory().huge_bytes();
         let loaded_at = self.clock.now();
         Ok(Generation { key, header, filter, bytes, huge_bytes, loaded_at, via, bytes_fetched })

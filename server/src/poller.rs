@@ -217,8 +217,17 @@ impl PollLoops {
         let cache = cache.transpose()?;
         let (deadline, max_blob_bytes) = (config.load_deadline, config.max_blob_bytes);
         let remedy_words = config.remedy_words;
-        let loader =
-            Loader { store, cache, deadline, max_blob_bytes, clock, memory_check, remedy_words };
+        let forms = config.filters.iter().map(|filter| (filter.name.clone(), filter.id_form));
+        let loader = Loader {
+            store,
+            cache,
+            deadline,
+            max_blob_bytes,
+            clock,
+            memory_check,
+            remedy_words,
+            id_forms: forms.collect(),
+        };
         let loader = Arc::new(loader);
         let (readiness, ready) = Readiness::of(served.clone());
         let readiness = Arc::new(readiness);

@@ -48,6 +48,7 @@ impl TestBlob {
             filter: "rt".parse().expect("a name"),
             day,
             shape,
+            id_form: Default::default(),
             origin: Origin::Built,
             ids: n_ids,
             fpp_target: 0.03,

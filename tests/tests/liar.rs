@@ -50,6 +50,7 @@ fn job(input: &Path, day: Day) -> Job {
         inputs: vec![input.display().to_string()],
         window: Default::default(),
         column: "device_id".into(),
+        id_form: Default::default(),
         fpp: 0.03,
         layout: Layout::Blocked,
         memory: 1 << 30,

@@ -138,6 +138,7 @@ fn the_races() {
                         inputs: vec![file.display().to_string()],
                         window: Default::default(),
                         column: "device_id".into(),
+                        id_form: Default::default(),
                         fpp: 0.03,
                         layout: Layout::Blocked,
                         memory: 1 << 30,

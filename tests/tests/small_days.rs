@@ -28,6 +28,7 @@ fn build<H: IdHash>(n_ids: u64, fpp_target: f64, absent: &[H], random: &mut Rand
         filter: "rt".parse().unwrap(),
         day: "2026-11-19".parse().unwrap(),
         shape,
+        id_form: Default::default(),
         origin: Origin::Built,
         ids: n_ids,
         fpp_target,

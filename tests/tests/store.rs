@@ -169,6 +169,7 @@ async fn small_and_large_blobs_come_back_complete(store: &Store) {
             filter: rt(),
             day: day(),
             shape,
+            id_form: Default::default(),
             origin: Origin::Built,
             ids: u64::from(n),
             fpp_target: 0.03,

@@ -193,6 +193,11 @@ impl<H: IdHash> Distinct<H> {
         Ok(())
     }
 
+    /// Calls `visit` with the hashes of one partition, some at a time and in any order.
+    pub(crate) fn visit(&self, index: usize, visit: impl FnMut(&[H])) -> io::Result<()> {
+        self.with(index, visit)
+    }
+
     fn with(&self, index: usize, mut visit: impl FnMut(&[H])) -> io::Result<()> {
         let partition = &self.partitions[index];
         let mut chunks = chunks_of(partition, &self.slabs).peekable();

@@ -13,7 +13,7 @@ use super::spill::Extent;
 /// lines of all partitions together, 512 KiB, fit a second-level cache of 1 MiB next to the
 /// decoder's data.
 pub(super) const PARTITION_BITS: u32 = 12;
-pub(super) const PARTITIONS: usize = 1 << PARTITION_BITS;
+pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// The hashes of a chunk, by which a partition grows. Tests use small chunks, so that few hashes
 /// spill.
 pub(super) const HASHES_PER_CHUNK: usize = if cfg!(test) { 32 } else { 256 };

@@ -1,7 +1,7 @@
 //! A blob is read back exactly, and nothing that is not one passes.
 
 use super::*;
-use crate::filter::FilterMut;
+use crate::filter::{FilterMut, PinnedFilter};
 
 fn rt() -> FilterName {
     "rt".parse().unwrap()
@@ -27,6 +27,7 @@ fn sample(layout: Layout) -> (Header, Filter) {
         filter: rt(),
         day: day(),
         shape,
+        id_form: Default::default(),
         origin: Origin::Built,
         ids: 200,
         fpp_target: 0.03,
@@ -55,6 +56,52 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - Digest::BYTES;
     bytes[end..].copy_from_slice(digest.as_bytes());
     bytes
+}
+
+#[test]
+fn a_blob_of_urls_says_so_and_is_looked_up_by_any_spelling() {
+    // Its normalised form is longer than an ID may be.
+    let long = format!("https://a.example/{}", "\u{e9}".repeat(450));
+    let urls = ["https://A.example:443/x/../b?y=1&x=2#top", &long, "no URL"];
+    let spellings = ["http://a.example/b?x=2&y=1", &long.replace("https", "http"), "no URL"];
+    for layout in Layout::ALL {
+        let shape = Shape::for_ids(layout, 200, 1e-5).unwrap();
+        let mut filter = FilterMut::new(shape).unwrap();
+        for id in urls.map(str::as_bytes) {
+            match layout {
+                Layout::Blocked => filter.insert(IdForm::Url.hash::<Xxh3>(id)),
+                Layout::Guava => filter.insert(IdForm::Url.hash::<Murmur3>(id)),
+                Layout::Spark1 => filter.insert(IdForm::Url.hash::<Spark<1>>(id)),
+                Layout::Spark2 => filter.insert(IdForm::Url.hash::<Spark<2>>(id)),
+            }
+        }
+        let (filter, sample) = (filter.freeze(), sample(layout).0);
+        let ones = filter.count_ones();
+        let header = Header { shape, id_form: IdForm::Url, ids: 3, ones, ..sample };
+        let bytes = bytes_of(&header, &filter);
+        let (read, opened) = open_bytes(&bytes).unwrap();
+        assert_eq!((read, opened.id_form()), (header.clone(), IdForm::Url));
+        let mut hits = [false; 3];
+        assert_eq!(opened.contains_batch(&spellings, &mut hits), 3, "{layout}");
+        assert!(!opened.contains(b"http://a.example/b") && !opened.contains(b""));
+        for kernel in Kernel::all() {
+            let (_, opened) = open_bytes(&bytes).unwrap();
+            let pinned = PinnedFilter::of(std::sync::Arc::new(opened.with_kernel(kernel)), |f| f);
+            let both = urls.iter().chain(&spellings);
+            assert!(
+                both.into_iter().all(|id| pinned.contains(id.as_bytes())),
+                "{layout} {kernel:?}"
+            );
+        }
+        // 1 is the encoding of nothing.
+        let as_bytes = bytes_of(&Header { id_form: IdForm::Bytes, ..header.clone() }, &filter);
+        let differs = |i: &usize| bytes[*i] != as_bytes[*i];
+        let at = (0..bytes.len()).find(differs).unwrap();
+        let mut unknown = bytes.clone();
+        unknown[at] = 1;
+        let why = open_bytes(&resealed(unknown)).unwrap_err().to_string();
+        assert!(why.contains("ID encoding is unknown"), "{why}");
+    }
 }
 
 #[test]

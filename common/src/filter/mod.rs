@@ -15,6 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::hash::IdHash;
+use crate::id_form::IdForm;
 use crate::memory::Buffer;
 pub use fill::{FilterMut, FilterShard, ShardBounds};
 use kernel::FilterBits;
@@ -53,6 +54,17 @@ impl Filter {
     pub(crate) fn new(shape: Shape, memory: Buffer, body: Range<usize>) -> Filter {
         let kernel = Kernel::best();
         Filter { shape, kernel, bits: FilterBits::new(shape, memory, body, kernel) }
+    }
+
+    /// The same filter, for IDs of this form. The hashes in it are of that form already.
+    pub(crate) fn with_id_form(mut self, form: IdForm) -> Filter {
+        self.bits = self.bits.with_id_form(form, self.kernel);
+        self
+    }
+
+    /// What is hashed of the IDs that are looked up.
+    pub fn id_form(&self) -> IdForm {
+        self.bits.id_form()
     }
 
     /// Its size and number of probes.
@@ -112,8 +124,9 @@ impl Filter {
     /// When `ids` and `hits` differ in length.
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
-        match self.shape.layout() {
-            Layout::Blocked => self.contains_batch_by(self.kernel, ids, hits),
+        match (self.shape.layout(), self.id_form()) {
+            (Layout::Blocked, IdForm::Bytes) => self.contains_batch_by(self.kernel, ids, hits),
+            // To normalise a URL takes far longer than to read its block.
             _ => {
                 assert_eq!(ids.len(), hits.len(), "one result for each ID");
                 let each = ids.iter().zip(hits).map(|(id, hit)| {
@@ -197,7 +210,7 @@ impl Filter {
         self
     }
 
-    /// [`Filter::contains_batch`] of a `blocked` filter through another kernel.
+    /// [`Filter::contains_batch`] of a `blocked` filter of bytes through another kernel.
     ///
     /// # Panics
     /// When `ids` and `hits` differ in length, or the filter is not `blocked`.

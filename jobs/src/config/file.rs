@@ -10,6 +10,7 @@ use std::time::Duration;
 use bloomsday_builder::MAX_DELTAS;
 use bloomsday_builder::gates::Gates;
 use bloomsday_common::filter::Layout;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::redact::{redact_urls, single_line};
@@ -75,6 +76,9 @@ pub(crate) struct FilterFile {
     #[serde(default, deserialize_with = "one_or_more")]
     pub(crate) input: Vec<String>,
     pub(crate) column: Option<String>,
+    /// What is hashed of an ID.
+    #[serde(default, deserialize_with = "id_form")]
+    pub(crate) id: Option<IdForm>,
     pub(crate) fpp: Option<f64>,
     #[serde(default, deserialize_with = "layout")]
     pub(crate) layout: Option<Layout>,
@@ -235,6 +239,11 @@ fn max_filters<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::E
     Err(serde::de::Error::custom(format!("{most} filters: choose 1 to at most {MAX_SETS}")))
 }
 
+fn id_form<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IdForm>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
@@ -286,6 +295,7 @@ mod tests {
             ("[filters.RT]", "RT"),
             ("[filters.rt]\nfpp = \"low\"", "fpp"),
             ("[filters.rt]\nlayout = \"cuckoo\"", "cuckoo"),
+            ("[filters.rt]\nid = \"uri\"", "`bytes` or `url`"),
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),

@@ -95,6 +95,7 @@ impl Workload {
             inputs: vec![input.display().to_string()],
             window: Default::default(),
             column: COLUMN.to_owned(),
+            id_form: Default::default(),
             fpp: self.fpp,
             layout: self.shape.layout(),
             memory,

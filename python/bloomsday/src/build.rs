@@ -73,6 +73,7 @@ pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> P
         window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
         deltas: Deltas { bases: input.deltas, ..Deltas::default() },
         column: input.column,
+        id_form: Default::default(),
         fpp: input.fpp,
         layout,
         memory: input.memory.unwrap_or_else(default_memory),

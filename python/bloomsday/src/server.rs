@@ -294,6 +294,11 @@ fn filter_configs(filters: &Bound<'_, PyAny>) -> PyResult<Vec<FilterConfig>> {
             let key: String = key.extract()?;
             match key.as_str() {
                 "max_age_days" => config.max_age_days = value.extract()?,
+                "id" => {
+                    let form = value.extract::<String>()?.parse();
+                    config.id_form =
+                        form.map_err(|why: String| errors::raise(py, "UsageError", &why))?;
+                }
                 "guard" => config.guard = guard(&name, &value)?,
                 "guard_max_hold" => {
                     config.guard_max_hold = seconds_of(py, &key, value.extract()?)?;

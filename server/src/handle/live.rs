@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+use bloomsday_common::hash::is_valid_len;
 
 use super::FilterHandle;
 use crate::error::Error;
-use crate::live::{Added, LiveSet, Refusal, Ticket};
+use crate::live::{Added, LiveSet, Refusal, Ticket, hash_of};
 
 impl FilterHandle {
     /// Adds an ID, and returns whether it is new: exactly one of those who add it hears that. It
@@ -59,7 +59,9 @@ impl FilterHandle {
         ids: &[T],
         is_new: &mut [bool],
     ) -> Result<Ticket, Error> {
-        let (live, hashes) = (self.live()?, self.hashes(ids)?);
+        let live = self.live()?;
+        let hashes = self.hashes(live, ids)?;
+        live.note_added(ids.iter().map(AsRef::as_ref));
         let (ticket, added) = live.add_each(self.served.now_ms(), &hashes, |i, added| {
             is_new[i] = added == Added::New;
         });
@@ -71,7 +73,8 @@ impl FilterHandle {
         ids: &[T],
         was: &mut [bool],
     ) -> Result<Ticket, Error> {
-        let (live, hashes) = (self.live()?, self.hashes(ids)?);
+        let live = self.live()?;
+        let hashes = self.hashes(live, ids)?;
         let (ticket, forgotten) =
             live.forget_each(self.served.now_ms(), &hashes, |i, there| was[i] = there);
         forgotten.map(|_| ticket).map_err(|why| self.refused(text_of(why)))
@@ -82,13 +85,13 @@ impl FilterHandle {
         self.served.live().ok_or_else(|| Error::NotLive { filter: filter() })
     }
 
-    fn hashes<T: AsRef<[u8]>>(&self, ids: &[T]) -> Result<Vec<u64>, Error> {
+    fn hashes<T: AsRef<[u8]>>(&self, live: &LiveSet, ids: &[T]) -> Result<Vec<u64>, Error> {
         let wrong = ids.iter().map(AsRef::as_ref).find(|id| !is_valid_len(id));
         if let Some(id) = wrong {
             let why = format!("an ID has 1 to 1,024 bytes, this one {}", id.len());
             return Err(self.refused(why));
         }
-        Ok(ids.iter().map(|id| Xxh3::of(id.as_ref()).0).collect())
+        Ok(ids.iter().map(|id| hash_of(live.options().ids, id.as_ref())).collect())
     }
 
     fn refused(&self, why: String) -> Error {

@@ -28,6 +28,7 @@ fn with_id(id: &[u8]) -> Arc<Generation> {
         filter: name.clone(),
         day,
         shape,
+        id_form: Default::default(),
         origin: Origin::Built,
         ids: 1,
         fpp_target: 0.01,

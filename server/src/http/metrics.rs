@@ -192,6 +192,18 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
     )?;
     let results = &["filter", "result"];
     let adds = counter(registry, "bloomsday_live_adds_total", "Adds of live IDs.", results)?;
+    let tiers = counter(
+        registry,
+        "bloomsday_live_tier_total",
+        "Adds of live IDs by what knew the ID: the live IDs, the day's filter, or neither.",
+        &["filter", "tier"],
+    )?;
+    let domains = float(
+        registry,
+        "bloomsday_live_domain_share",
+        "Share of the adds since the start that belong to a domain, of the 20 with most.",
+        &["filter", "domain"],
+    )?;
     let deleted =
         counter(registry, "bloomsday_live_deleted_total", "Deleted live IDs.", per_filter)?;
     let lag = float(
@@ -214,6 +226,15 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
         unconfirmed.with_label_values(&[filter]).set(live.unconfirmed as i64);
         for (result, count) in [("new", live.added_new), ("seen", live.added_seen)] {
             adds.with_label_values(&[filter, result]).inc_by(count);
+        }
+        let by_live = live.added_seen.saturating_sub(live.seen_by_day);
+        for (tier, count) in
+            [("live", by_live), ("day", live.seen_by_day), ("none", live.added_new)]
+        {
+            tiers.with_label_values(&[filter, tier]).inc_by(count);
+        }
+        for domain in &live.domains {
+            domains.with_label_values(&[filter, &domain.domain]).set(domain.share);
         }
         deleted.with_label_values(&[filter]).inc_by(live.deleted);
         segments.with_label_values(&[filter]).inc_by(live.segments);

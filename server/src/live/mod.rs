@@ -11,6 +11,7 @@
 //! | `table` | the exact set of live hashes, for lookups without locks |
 //! | `writer` | the one owner of a table's changes |
 //! | `near` | the exact set of fingerprints of a set of that kind, found by similar ones |
+//! | `domains` | which domains the URLs that are added belong to |
 //! | `budget` | how many bytes all tables may take |
 //! | `log`, `syncer` | changes on disk before they are acknowledged |
 //! | `replay` | a set from its log |
@@ -20,6 +21,7 @@
 
 mod ack;
 mod budget;
+mod domains;
 mod log;
 mod near;
 mod options;
@@ -41,15 +43,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::segment::Op;
 
 pub use self::ack::Ack;
 use self::budget::Budget;
+pub use self::domains::{DomainShare, MAX_DOMAINS};
 use self::log::{Identity, Log, sync_folder};
 use self::near::Near;
 pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
-pub(crate) use self::options::{IdForm, Key, Kind, MAX_KEY_BYTES, Options};
+pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
 pub(crate) use self::ship::Shipper;
 pub use self::status::LiveStatus;
@@ -189,15 +193,16 @@ impl Live {
         Ok(live)
     }
 
-    /// The set over a filter of the configuration, which is made if there is none.
+    /// The set over a filter of the configuration, which is made if there is none: for how many days its
+    /// IDs are alive, and what is hashed of them.
     pub(crate) fn declare(
         &self,
         name: &FilterName,
-        days: u8,
+        (days, ids): (u8, IdForm),
         below: Weak<dyn Below>,
     ) -> Result<Arc<LiveSet>, Error> {
         let key = Key { database: 0, name: name.as_str().as_bytes().into() };
-        let (now, options) = (self.now(), Options::over_day(days));
+        let (now, options) = (self.now(), Options::over_day(days, ids));
         let set = match self.get(&key, now) {
             Some(set) => set,
             None => self.make_any(&key, options.clone(), now).map_err(|why| Error::Setting {

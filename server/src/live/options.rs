@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use bloomsday_common::hash::{IdHash, Xxh3};
+use bloomsday_common::hash::Xxh3;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 use bloomsday_common::live::segment::set_number;
-use bloomsday_common::url_id;
 
 /// A day in milliseconds.
 const DAY_MS: NonZeroU64 = NonZeroU64::new(24 * 3_600 * 1_000).expect("a day is not zero");
@@ -39,24 +39,10 @@ pub(crate) enum Kind {
     Near,
 }
 
-/// What is hashed of an ID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IdForm {
-    /// Its bytes.
-    Bytes,
-    /// Those of its normalised form, if it is a URL.
-    Url,
-}
-
-impl IdForm {
-    /// The hash of an ID.
-    #[inline]
-    pub(crate) fn hash(self, id: &[u8]) -> u64 {
-        match self {
-            IdForm::Bytes => Xxh3::of(id).0,
-            IdForm::Url => Xxh3::of(&url_id::normalised(id)).0,
-        }
-    }
+/// The hash of an ID of this form.
+#[inline]
+pub(crate) fn hash_of(form: IdForm, id: &[u8]) -> u64 {
+    form.hash::<Xxh3>(id).0
 }
 
 /// In the first byte of a record: IDs are URLs.
@@ -100,13 +86,13 @@ impl Options {
     }
 
     /// Of a filter of the configuration: IDs are alive for so many days after they were last seen.
-    pub(crate) fn over_day(days: u8) -> Options {
+    pub(crate) fn over_day(days: u8, ids: IdForm) -> Options {
         let window = Window {
             step_ms: DAY_MS,
             steps: Some(days.clamp(1, MAX_WINDOW_STEPS as u8)),
             repeat: Repeat::Renew,
         };
-        Options { window, is_over_day: true, ..Options::of(Kind::Any) }
+        Options { window, is_over_day: true, ids, ..Options::of(Kind::Any) }
     }
 
     /// The record of a set.

@@ -6,20 +6,22 @@
 
 mod absorb;
 mod near;
+mod union;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
-use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+use bloomsday_common::hash::is_valid_len;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
+use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
-use super::options::{Key, Options};
+use super::options::{Key, Options, hash_of};
 use super::ship_status::ShipStatus;
 use super::status::LiveStatus;
 use super::syncer::lock;
@@ -123,8 +125,11 @@ pub(crate) struct LiveSet {
     unconfirmed: AtomicU64,
     /// How many it has.
     confirmed: AtomicU64,
-    /// How many adds were answered "new", and how many "seen".
-    added: [AtomicU64; 2],
+    /// How many adds were answered "new", how many "seen" because of a live ID, and how many because of
+    /// the day's filter.
+    added: [AtomicU64; 3],
+    /// The domains of what was added, if IDs are URLs.
+    domains: Option<Mutex<Domains>>,
 }
 
 struct State {
@@ -148,6 +153,7 @@ impl LiveSet {
         expires_at: Option<u64>,
     ) -> LiveSet {
         let table = writer.table().clone();
+        let domains = (options.ids == IdForm::Url).then(Mutex::default);
         let (is_dropped, deleted, last_ms, changed) = (false, 0, 0, Vec::new());
         LiveSet {
             key,
@@ -161,7 +167,8 @@ impl LiveSet {
             absorbed: Mutex::new(None),
             unconfirmed: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
-            added: [AtomicU64::new(0), AtomicU64::new(0)],
+            added: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+            domains,
         }
     }
 
@@ -196,15 +203,16 @@ impl LiveSet {
             Ok(below) => below,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
-        let (mut all, mut new) = (0, 0);
+        let (mut all, mut new, mut by_day) = (0, 0, 0);
         let answer = |i, added| {
             all += 1;
             new += u64::from(added == Added::New);
             answer(i, added);
         };
-        let changed = self.add_all(now, hashes, below.as_deref(), answer);
-        self.added[0].fetch_add(new, Ordering::Relaxed);
-        self.added[1].fetch_add(all - new, Ordering::Relaxed);
+        let changed = self.add_all(now, hashes, below.as_deref(), &mut by_day, answer);
+        for (count, more) in self.added.iter().zip([new, all - new - by_day, by_day]) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
         changed
     }
 
@@ -213,6 +221,7 @@ impl LiveSet {
         now: u64,
         hashes: &[u64],
         below: Option<&[bool]>,
+        by_day: &mut u64,
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), Refusal>) {
         self.change(now, |state| {
@@ -229,6 +238,7 @@ impl LiveSet {
                         changed.push(*hash);
                     }
                     let was_below = below[i] && before == Seen::Unknown;
+                    *by_day += u64::from(was_below);
                     answer(i, if was_below { Added::Seen } else { added });
                 }
                 return (Op::Seen, Ok(()));
@@ -244,6 +254,14 @@ impl LiveSet {
             });
             (Op::Seen, added.map_err(|(_, refused)| refused.into()))
         })
+    }
+
+    /// Counts the domains of URLs that are about to be added.
+    pub(crate) fn note_added<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>) {
+        if let Some(domains) = &self.domains {
+            let mut domains = lock(domains);
+            ids.into_iter().for_each(|id| domains.add(id));
+        }
     }
 
     fn add_within_capacity(
@@ -395,7 +413,7 @@ impl LiveSet {
     /// Changes the answer of the day's filter for an ID as this set says.
     pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
         // What is no valid ID was never added, whatever its hash.
-        is_valid_len(id) && decided(self.table.seen(Xxh3::of(id).0), hit)
+        is_valid_len(id) && decided(self.table.seen(hash_of(self.options.ids, id)), hit)
     }
 
     /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
@@ -403,7 +421,7 @@ impl LiveSet {
         let (mut hashes, mut all) = ([0; CHUNK], 0);
         for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
             for (hash, id) in hashes.iter_mut().zip(ids) {
-                *hash = Xxh3::of(id.as_ref()).0;
+                *hash = hash_of(self.options.ids, id.as_ref());
             }
             self.table.each(&hashes[..ids.len()], |i, seen| {
                 hits[i] = decided(seen, hits[i]) && is_valid_len(ids[i].as_ref());
@@ -483,7 +501,9 @@ impl LiveSet {
             entries,
             bytes,
             added_new: count(&self.added[0]),
-            added_seen: count(&self.added[1]),
+            added_seen: count(&self.added[1]) + count(&self.added[2]),
+            seen_by_day: count(&self.added[2]),
+            domains: self.domains.as_ref().map_or_else(Vec::new, |domains| lock(domains).top()),
             deleted,
             confirmed: count(&self.confirmed),
             unconfirmed: count(&self.unconfirmed),
@@ -521,59 +541,6 @@ impl LiveSet {
             (Op::Seen, added)
         });
         (ticket, added.map(|()| !is_there))
-    }
-
-    /// Adds what another set has, each in the step in which that saw it; returns how many are new.
-    pub(crate) fn union(
-        &self,
-        now: u64,
-        entries: &BTreeMap<u64, Vec<u64>>,
-    ) -> (Ticket, Result<u64, Refusal>) {
-        let (mut new, mut last) = (0, Ticket::NONE);
-        let mut state = lock(&self.state);
-        if state.is_dropped {
-            return (last, Err(Refusal::Gone));
-        }
-        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
-            return (last, Err(Refusal::Log(why)));
-        }
-        let now = now.max(state.last_ms);
-        state.last_ms = now;
-        let State { writer, log, changed, .. } = &mut *state;
-        writer.tick(now);
-        let mut result = Ok(());
-        for (ms, hashes) in entries {
-            changed.clear();
-            let step = self.table.window().step_at((*ms).min(now));
-            for hash in hashes {
-                match writer.add_at(*hash, step) {
-                    Ok(Added::Seen) => continue,
-                    Ok(added) => new += u64::from(added == Added::New),
-                    Err(refused) => {
-                        result = Err(refused.into());
-                        break;
-                    }
-                }
-                changed.push(*hash);
-            }
-            // With the time of the step: a replay adds them in it.
-            let log = log.as_ref();
-            last = Ticket(log.map(|log| (log.clone(), log.append(*ms, Op::Seen, changed))));
-        }
-        (last, result.map(|()| new))
-    }
-
-    /// What is alive, by the time at which its step began.
-    pub(crate) fn by_time(&self, now: u64) -> BTreeMap<u64, Vec<u64>> {
-        self.tick(now);
-        let (state, step_ms) = (lock(&self.state), self.table.window().step_ms.get());
-        let mut found = BTreeMap::<u64, Vec<u64>>::new();
-        for (hash, step) in state.writer.entries() {
-            if let Some(step) = step {
-                found.entry(step.saturating_mul(step_ms)).or_default().push(hash);
-            }
-        }
-        found
     }
 }
 

@@ -4,6 +4,8 @@
 use bloomsday_common::day::Day;
 use serde::Serialize;
 
+use super::domains::DomainShare;
+
 /// The live IDs over one filter, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -16,6 +18,12 @@ pub struct LiveStatus {
     pub added_new: u64,
     /// Adds since the start that were answered "seen".
     pub added_seen: u64,
+    /// How many of those because of the day's filter: no live ID was there.
+    pub seen_by_day: u64,
+    /// Of a filter whose IDs are URLs, the domains that most adds since the start belong to, and the
+    /// share of each: at most [`MAX_DOMAINS`](crate::live::MAX_DOMAINS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainShare>,
     /// IDs that were deleted since the start.
     pub deleted: u64,
     /// How many IDs the day's filter had, when it was last compared: they were dropped from memory.

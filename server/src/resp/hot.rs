@@ -5,7 +5,7 @@ use bloomsday_common::hash::is_valid_len;
 
 use super::reply::{Fault, Reply, error};
 use super::session::{Session, refused};
-use crate::live::{Added, Kind, Options, Refusal};
+use crate::live::{Added, Kind, Options, Refusal, hash_of};
 
 /// The most requests in one call of a set.
 const MAX_RUN: usize = 16 << 10;
@@ -42,7 +42,7 @@ pub(super) fn run<'a>(
     let [name, key, _] = request(from) else { return 0 };
     let Some(hot) = hot(name) else { return 0 };
     // An error in the name is found again where it is answered.
-    let Ok(ids) = session.ids_of(key) else { return 0 };
+    let Ok(form) = session.ids_of(key) else { return 0 };
     let mut hashes = std::mem::take(&mut session.hashes);
     hashes.clear();
     for number in from..end.min(from + MAX_RUN) {
@@ -50,11 +50,12 @@ pub(super) fn run<'a>(
         if other != name || other_key != key || !is_valid_len(id) {
             break;
         }
-        hashes.push(ids.hash(id));
+        hashes.push(hash_of(form, id));
     }
     let many = hashes.len();
     if many > 0 {
         if hot.adds {
+            session.note_added(key, (from..from + many).map(|number| request(number)[2]));
             add(session, hot, key, &hashes, out);
         } else {
             look_up(session, hot, key, &hashes, out);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use bloomsday_common::id_form::IdForm;
+
 use super::reply::{Fault, error};
 use super::shared::Shared;
-use crate::live::{
-    IdForm, Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket,
-};
+use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
 
 /// How often a set that was dropped at the moment of its use is looked up again.
 const MAX_LOOKUPS: usize = 8;
@@ -131,6 +131,13 @@ impl Session {
     /// same time.
     pub(crate) fn ids_of(&mut self, name: &[u8]) -> Result<IdForm, Fault> {
         Ok(self.set(name)?.map_or(IdForm::Bytes, |set| set.options().ids))
+    }
+
+    /// Counts the domains of URLs that are about to be added.
+    pub(crate) fn note_added<'a>(&mut self, name: &[u8], ids: impl IntoIterator<Item = &'a [u8]>) {
+        if let Ok(Some(set)) = self.set(name) {
+            set.note_added(ids);
+        }
     }
 
     /// The set of a name, for commands of this kind.

@@ -92,8 +92,18 @@ fn make(n: i64, kind: Kind) -> Made {
     let ones = filter.count_ones();
     let (day, origin) = (day(n), Origin::Built);
     let (fpp_target, fpp_hits, fpp_lookups) = (0.03, 29, 1_000);
-    let header =
-        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_lookups, ones };
+    let header = Header {
+        filter: rt(),
+        day,
+        shape,
+        id_form: Default::default(),
+        origin,
+        ids,
+        fpp_target,
+        fpp_hits,
+        fpp_lookups,
+        ones,
+    };
     let encoded = blob::encode(&header, &filter);
     let (key, bytes) = (encoded.key().clone(), Bytes::from(encoded.parts().concat()));
     Made { key, bytes, kind, first_user, filter }

@@ -28,8 +28,18 @@ pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
     let filter = filter.freeze();
     let (day, origin, ones) = (day(0), Origin::Built, filter.count_ones());
     let (fpp_target, fpp_hits, fpp_lookups) = (0.03, 29, 1_000);
-    let header =
-        Header { filter: rt(), day, shape, origin, ids, fpp_target, fpp_hits, fpp_lookups, ones };
+    let header = Header {
+        filter: rt(),
+        day,
+        shape,
+        id_form: Default::default(),
+        origin,
+        ids,
+        fpp_target,
+        fpp_hits,
+        fpp_lookups,
+        ones,
+    };
     let encoded = blob::encode(&header, &filter);
     let store = Arc::new(FlakyStore::new());
     store.write(&encoded.key().to_string(), encoded.parts().concat()).await;

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::prober::{ProbeFn, Prober, Salts};
+use super::prober::{InlineKernel, ProbeFn, Prober, Salts};
 use super::{Isa, Kernel, inline, scalar};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
@@ -12,6 +12,7 @@ use crate::filter::classic;
 use crate::filter::layout::Layout;
 use crate::filter::shape::Shape;
 use crate::hash::{IdHash, Murmur3, Spark, is_valid_len};
+use crate::id_form::IdForm;
 use crate::memory::Buffer;
 
 /// The memory of a filter, and the one function that looks an ID up in it: layout, hash, kernel and
@@ -22,6 +23,7 @@ pub(crate) struct FilterBits {
     /// Owns what `prober` points into. It is never written again, and no `&mut` to it is returned.
     memory: Buffer,
     body: Range<usize>,
+    id_form: IdForm,
 }
 
 // SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to bytes that
@@ -49,14 +51,28 @@ impl FilterBits {
             salts: *Salts::of(shape.probes()),
             inline: inline::choose(shape, kernel),
         };
-        FilterBits { prober, probe_fn: probe_fn(shape.layout(), kernel), memory, body }
+        let probe_fn = probe_fn(shape.layout(), kernel);
+        FilterBits { prober, probe_fn, memory, body, id_form: IdForm::Bytes }
+    }
+
+    /// The same bits, looked up by IDs of this form.
+    pub(crate) fn with_id_form(self, id_form: IdForm, kernel: Kernel) -> FilterBits {
+        FilterBits { id_form, ..self }.with_kernel(kernel)
+    }
+
+    pub(crate) fn id_form(&self) -> IdForm {
+        self.id_form
     }
 
     /// The same bits, looked up through another kernel.
     pub(crate) fn with_kernel(self, kernel: Kernel) -> FilterBits {
         let shape = self.prober.shape;
-        let prober = Prober { inline: inline::choose(shape, kernel), ..self.prober };
-        FilterBits { prober, probe_fn: probe_fn(shape.layout(), kernel), ..self }
+        let (probe_fn, inline) = match (self.id_form, shape.layout()) {
+            (IdForm::Bytes, layout) => (probe_fn(layout, kernel), inline::choose(shape, kernel)),
+            (IdForm::Url, layout) => (probe_url(layout), InlineKernel::NEITHER),
+        };
+        let prober = Prober { inline, ..self.prober };
+        FilterBits { prober, probe_fn, ..self }
     }
 
     #[inline]
@@ -85,9 +101,9 @@ impl FilterBits {
 /// The function that looks up one ID in a layout through a kernel.
 fn probe_fn(layout: Layout, kernel: Kernel) -> ProbeFn {
     match (layout, kernel.0) {
-        (Layout::Guava, _) => probe_classic::<Murmur3>,
-        (Layout::Spark1, _) => probe_classic::<Spark<1>>,
-        (Layout::Spark2, _) => probe_classic::<Spark<2>>,
+        (Layout::Guava, _) => probe_classic::<Murmur3, false>,
+        (Layout::Spark1, _) => probe_classic::<Spark<1>, false>,
+        (Layout::Spark2, _) => probe_classic::<Spark<2>, false>,
         (Layout::Blocked, Isa::Scalar) => scalar::probe,
         #[cfg(target_arch = "x86_64")]
         (Layout::Blocked, Isa::Avx2) => avx2::probe,
@@ -96,15 +112,26 @@ fn probe_fn(layout: Layout, kernel: Kernel) -> ProbeFn {
     }
 }
 
+/// The function that looks up one URL in a layout. It is the same for every kernel.
+fn probe_url(layout: Layout) -> ProbeFn {
+    match layout {
+        Layout::Blocked => scalar::probe_url,
+        Layout::Guava => probe_classic::<Murmur3, true>,
+        Layout::Spark1 => probe_classic::<Spark<1>, true>,
+        Layout::Spark2 => probe_classic::<Spark<2>, true>,
+    }
+}
+
 /// A lookup in a classic filter. It is the same for every kernel.
 ///
 /// # Safety
-/// `prober` is of a filter whose memory is alive.
-unsafe fn probe_classic<H: IdHash>(prober: &Prober, id: &[u8]) -> bool {
+/// `prober` is of a filter of the hash's layout whose memory is alive.
+unsafe fn probe_classic<H: IdHash, const URL: bool>(prober: &Prober, id: &[u8]) -> bool {
+    let form = if URL { IdForm::Url } else { IdForm::Bytes };
     // SAFETY: `shape.body_bytes()` bytes follow `first` (fact 1); they are alive by the caller's promise
     // and are never written (fact 2). Bytes need no alignment.
     let body = unsafe {
         std::slice::from_raw_parts(prober.first.cast::<u8>(), prober.shape.body_bytes() as usize)
     };
-    is_valid_len(id) && classic::contains(body, prober.shape, H::of(id))
+    is_valid_len(id) && classic::contains(body, prober.shape, form.hash::<H>(id))
 }

@@ -3,7 +3,8 @@
 use super::batch;
 use super::prober::Prober;
 use crate::filter::blocked::{Block, bit_of, block_of};
-use crate::hash::IdHash;
+use crate::hash::{IdHash, is_valid_len};
+use crate::url_id::normalised;
 
 /// A lookup.
 ///
@@ -12,6 +13,16 @@ use crate::hash::IdHash;
 pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
     // SAFETY: this function's contract is that of `lookup_any`.
     unsafe { prober.lookup_any(id, |block, hash| test(block, prober.probes(), hash)) }
+}
+
+/// A lookup of a URL, whose normalised form may be longer than an ID.
+///
+/// # Safety
+/// `prober` is of a `blocked` filter whose memory is alive.
+pub(super) unsafe fn probe_url(prober: &Prober, id: &[u8]) -> bool {
+    let test = |block: &Block, hash| test(block, prober.probes(), hash);
+    // SAFETY: this function's contract is that of `lookup_valid`.
+    is_valid_len(id) && unsafe { prober.lookup_valid(&normalised(id), test) }
 }
 
 #[inline]

@@ -22,6 +22,7 @@ class _FilterSettings(TypedDict, total=False):
     max_age_days: int
     guard: Literal["off", "warn", "hold"]
     guard_max_hold: float
+    id: str
 
 @final
 class Answers:

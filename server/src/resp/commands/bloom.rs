@@ -2,11 +2,12 @@
 //! for `BF.INFO`, and the real rate is lower.
 
 use bloomsday_common::hash::{ID_BYTES, is_valid_len};
+use bloomsday_common::id_form::IdForm;
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use crate::live::{Added, IdForm, Kind, Options, Refusal};
+use crate::live::{Added, Kind, Options, Refusal, hash_of};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.reserve", -4, reserve),
@@ -29,9 +30,9 @@ pub(super) fn hash(session: &mut Session, key: &[u8], id: &[u8]) -> Result<u64, 
     hash_in(session.ids_of(key)?, id)
 }
 
-fn hash_in(ids: IdForm, id: &[u8]) -> Result<u64, Fault> {
+fn hash_in(form: IdForm, id: &[u8]) -> Result<u64, Fault> {
     if is_valid_len(id) {
-        return Ok(ids.hash(id));
+        return Ok(hash_of(form, id));
     }
     let (least, most) = (ID_BYTES.start(), ID_BYTES.end());
     Err(format!("ERR an item has {least} to {most} bytes, this one {}", id.len()).into())
@@ -95,6 +96,7 @@ pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Resul
 
 fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hash = hash(session, request[1], request[2])?;
+    session.note_added(request[1], [request[2]]);
     let mut new = false;
     session
         .change(
@@ -120,6 +122,7 @@ fn add_all(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let hashes = hashes(session, key, ids)?;
+    session.note_added(key, ids.iter().copied());
     let mut answers = Vec::with_capacity(hashes.len());
     let result = session.change(
         |session| match create {
@@ -208,7 +211,7 @@ pub(super) fn look_up(
     let mut answers = vec![false; ids.len()];
     if let Some(set) = session.set_of(key, kind)? {
         // An item that cannot be added is not there.
-        let hashes: Vec<u64> = ids.iter().map(|id| set.options().ids.hash(id)).collect();
+        let hashes: Vec<u64> = ids.iter().map(|id| hash_of(set.options().ids, id)).collect();
         let looked = set.each(session.now, &hashes, |i, hit| {
             answers[i] = hit && is_valid_len(ids[i]);
         });

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
 use super::bloom::{hash, make};
-use crate::live::{IdForm, Kind, Options};
+use crate::live::{Kind, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bloom.reserve", -2, reserve),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use bloomsday_common::blob::Origin;
 use bloomsday_common::filter::{FilterMut, Shape};
 use bloomsday_common::hash::mix64;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::absorb::day_number;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -61,6 +62,7 @@ impl Made {
             filter: "rt".parse().unwrap(),
             day: Day::at_unix_ms(day * DAY_MS),
             shape,
+            id_form: Default::default(),
             origin: Origin::Built,
             ids: IDS,
             fpp_target: 0.001,
@@ -106,7 +108,7 @@ proptest! {
         let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
         let current = Arc::new(Current::default());
         let weak = Arc::downgrade(&current);
-        let set = live.declare(&"rt".parse().unwrap(), LIVE_DAYS, weak).unwrap();
+        let set = live.declare(&"rt".parse().unwrap(), (LIVE_DAYS, IdForm::Bytes), weak).unwrap();
         let mut today = FIRST_DAY;
         // The day on which each ID was last seen, and the IDs that are deleted.
         let (mut seen, mut hidden) = (BTreeMap::<u64, u64>::new(), BTreeSet::new());

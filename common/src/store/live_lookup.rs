@@ -1,0 +1,78 @@
+//! What the logs of live IDs in the store say of one ID.
+
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Store;
+use crate::day::Day;
+use crate::error::Error;
+use crate::key::{FilterName, SegmentKey};
+use crate::live::segment::{Frames, Op};
+
+/// How many segments are fetched at the same time.
+const FETCHES_AT_ONCE: usize = 16;
+
+/// The newest change of an ID in the logs of its filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveChange {
+    /// When the ID was added or deleted.
+    pub at: Timestamp,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// The log that says so.
+    pub node: u64,
+}
+
+impl Store {
+    /// The newest change of an ID, by its hash, in the segments of the `n` days up to `today`.
+    ///
+    /// Cost: it fetches all segments of a day, the newest day first, until one of them has the hash.
+    ///
+    /// # Errors
+    /// [`Error::Unsound`] for a damaged segment; the store's.
+    pub async fn live_change(
+        &self,
+        filter: &FilterName,
+        today: Day,
+        n: u32,
+        hash: u64,
+    ) -> Result<Option<LiveChange>, Error> {
+        for back in 0..n {
+            let keys = self.segments(filter, today.minus(back)).await?;
+            let fetching = futures::stream::iter(keys.iter().map(|(key, _)| async move {
+                let bytes = self.segment(key).await?;
+                newest(key, &bytes, hash)
+            }));
+            let mut fetching = fetching.buffered(FETCHES_AT_ONCE);
+            let mut last = None;
+            while let Some(found) = fetching.try_next().await? {
+                last = last.max(found);
+            }
+            if let Some((ms, node, _, _, deleted)) = last {
+                let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+                return Ok(at.map(|at| LiveChange { at, deleted, node }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The place of a change in the order of all logs, and whether it is a deletion.
+type Change = (u64, u64, u32, u64, bool);
+
+fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<Change>, Error> {
+    let (header, frames) = Frames::of_closed(bytes)
+        .map_err(|bad| Error::Unsound { key: key.to_string(), why: bad.to_string() })?;
+    let changes = frames.map_while(Result::ok).filter_map(|frame| {
+        let deleted = match frame.op {
+            Op::Seen => false,
+            Op::Forget => true,
+            Op::Reserve | Op::Drop | Op::Expire => return None,
+        };
+        let mut hashes = frame.hashes();
+        let is_there = hashes.any(|other| other == hash);
+        is_there.then_some((frame.ms, header.node, header.epoch, frame.seq, deleted))
+    });
+    Ok(changes.max())
+}

@@ -1,0 +1,64 @@
+//! Unions: what one set has is added to another, each ID in the step in which it was seen.
+
+use std::collections::BTreeMap;
+
+use bloomsday_common::live::segment::Op;
+
+use super::{LiveSet, Refusal, State, Ticket};
+use crate::live::syncer::lock;
+use crate::live::writer::Added;
+
+impl LiveSet {
+    /// Adds what another set has, each in the step in which that saw it; returns how many are new.
+    pub(crate) fn union(
+        &self,
+        now: u64,
+        entries: &BTreeMap<u64, Vec<u64>>,
+    ) -> (Ticket, Result<u64, Refusal>) {
+        let (mut new, mut last) = (0, Ticket::NONE);
+        let mut state = lock(&self.state);
+        if state.is_dropped {
+            return (last, Err(Refusal::Gone));
+        }
+        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
+            return (last, Err(Refusal::Log(why)));
+        }
+        let now = now.max(state.last_ms);
+        state.last_ms = now;
+        let State { writer, log, changed, .. } = &mut *state;
+        writer.tick(now);
+        let mut result = Ok(());
+        for (ms, hashes) in entries {
+            changed.clear();
+            let step = self.table.window().step_at((*ms).min(now));
+            for hash in hashes {
+                match writer.add_at(*hash, step) {
+                    Ok(Added::Seen) => continue,
+                    Ok(added) => new += u64::from(added == Added::New),
+                    Err(refused) => {
+                        result = Err(refused.into());
+                        break;
+                    }
+                }
+                changed.push(*hash);
+            }
+            // With the time of the step: a replay adds them in it.
+            let log = log.as_ref();
+            last = Ticket(log.map(|log| (log.clone(), log.append(*ms, Op::Seen, changed))));
+        }
+        (last, result.map(|()| new))
+    }
+
+    /// What is alive, by the time at which its step began.
+    pub(crate) fn by_time(&self, now: u64) -> BTreeMap<u64, Vec<u64>> {
+        self.tick(now);
+        let (state, step_ms) = (lock(&self.state), self.table.window().step_ms.get());
+        let mut found = BTreeMap::<u64, Vec<u64>>::new();
+        for (hash, step) in state.writer.entries() {
+            if let Some(step) = step {
+                found.entry(step.saturating_mul(step_ms)).or_default().push(hash);
+            }
+        }
+        found
+    }
+}
