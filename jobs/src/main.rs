@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod compact;
 mod config;
 mod config_check;
 mod defaults;
@@ -96,6 +97,8 @@ enum Job {
     Demo(demo::Demo),
     /// Build one day: read, count, fill, verify, publish, point.
     Build(build::Build),
+    /// Write a day of live IDs as Parquet, from the store.
+    Compact(compact::Compact),
     /// Answer lookups over HTTP, and follow the pointers.
     Serve(serve::Serve),
     /// Show which blobs the store's pointers name, and why.
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
             match cli.job {
                 Job::Demo(job) => job.run(&output).await,
                 Job::Build(job) => job.run(&settings, &output).await,
+                Job::Compact(job) => job.run(&settings, &output).await,
                 Job::Serve(job) => job.run(&settings, &output).await,
                 Job::Status(job) => job.run(&settings, &output).await,
                 Job::History(job) => job.run(&settings, &output).await,

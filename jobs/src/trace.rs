@@ -5,22 +5,28 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::store::{DEFAULT_TRACE_DAYS, DayLookup, TraceSummary};
+use bloomsday_common::store::{DEFAULT_TRACE_DAYS, DayLookup, Store, TraceSummary};
 use clap::Args;
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::config::Settings;
+use crate::defaults;
 use crate::error::{Error, exit};
 use crate::output::{Output, or_dash, table};
 
-/// Show which of the last days contain an ID, and the chance that each hit is a false positive.
+/// Show which of the last days contain an ID, and the chance that each hit is a false positive; and whether
+/// the ID is live.
 ///
 /// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was never
 /// there has some hits. Ends with 3 when no day contains the ID.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
-/// pointer.
+/// pointer. Of a live filter it also reads the segments of its last days, which servers write about every
+/// second: an ID that was added is live until `live_days` are over, confirmed when the newest day's filter
+/// that should have it does, and unconfirmed when that does not.
 ///
 /// Example: bloomsday trace rt 0f8fad5bd9cb469fa16570867728950e --days 7
 #[derive(Args)]
@@ -41,15 +47,110 @@ impl Trace {
         let today = Day::of(Timestamp::now());
         let show = |lookup: &DayLookup| output.show(lookup, String::new);
         let trace = store.trace(&self.filter, today, self.days, &id, show).await?;
-        if trace.days.is_empty() {
+        let live = live(settings, &store, &self.filter, &id, &trace.days).await?;
+        if let Some(live) = &live {
+            output.show(live, String::new);
+        }
+        if trace.days.is_empty() && live.is_none() {
             let (filter, store, days) = (&self.filter, store.name(), self.days);
             return Err(Error::NotFound(format!(
                 "`{filter}` has no blob of the last {days} days in {store}"
             )));
         }
-        output.show(&trace.summary, || describe(&trace.days, &trace.summary));
-        let found = trace.summary.days_found > 0;
+        output.show(&trace.summary, || {
+            let live = live.as_ref().map_or(String::new(), LiveLookup::describe);
+            describe(&trace.days, &trace.summary) + &live
+        });
+        let found = match live.map(|live| live.live) {
+            Some(State::Deleted) => false,
+            Some(State::Confirmed | State::Unconfirmed | State::Waiting) => true,
+            Some(State::No | State::Expired) | None => trace.summary.days_found > 0,
+        };
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+    }
+}
+
+/// What is known of an ID in the logs of live IDs.
+#[derive(Serialize)]
+struct LiveLookup {
+    live: State,
+    /// When it was added or deleted last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// The day of the filter that has it, or lacks it and should have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<Day>,
+}
+
+/// What an ID is to servers with live IDs.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// It was not added in the last days.
+    No,
+    /// It was added, and its `live_days` are over.
+    Expired,
+    /// It was added, and no filter of that day or later is there yet.
+    Waiting,
+    /// It was added, and the newest day's filter that should have it has it.
+    Confirmed,
+    /// It was added, and that filter lacks it: the day's input lost it, or is late.
+    Unconfirmed,
+    /// It was deleted, which hides it also from the day's filters.
+    Deleted,
+}
+
+/// Looks an ID up in the segments; `None` for a filter without any.
+async fn live(
+    settings: &Settings,
+    store: &Store,
+    filter: &FilterName,
+    id: &[u8],
+    days: &[DayLookup],
+) -> Result<Option<LiveLookup>, Error> {
+    if store.segment_days(filter).await?.is_empty() {
+        return Ok(None);
+    }
+    let (file, today) = (settings.filter(filter), Day::of(Timestamp::now()));
+    let hash = file.id.unwrap_or_default().hash::<Xxh3>(id).0;
+    // A deletion hides an ID for longer than an add shows it.
+    let searched = settings.retention(filter).keep_days.max(settings.segment_days(filter));
+    let Some(change) = store.live_change(filter, today, searched, hash).await? else {
+        return Ok(Some(LiveLookup { live: State::No, since: None, day: None }));
+    };
+    let added = Day::of(change.at);
+    let covering = days.iter().find(|lookup| lookup.day >= added && lookup.contains.is_some());
+    let is_over = added < today.minus(file.live_days.unwrap_or(defaults::LIVE_DAYS));
+    let live = match covering.and_then(|lookup| lookup.contains) {
+        _ if change.deleted => State::Deleted,
+        Some(true) => State::Confirmed,
+        _ if is_over => State::Expired,
+        Some(false) => State::Unconfirmed,
+        None => State::Waiting,
+    };
+    let day = covering.map(|lookup| lookup.day).filter(|_| !change.deleted);
+    Ok(Some(LiveLookup { live, since: Some(change.at), day }))
+}
+
+impl LiveLookup {
+    fn describe(&self) -> String {
+        let since = self.since.map_or(String::new(), |at| format!("{at:.0}"));
+        let day = or_dash(self.day);
+        match self.live {
+            State::No => "It was not added to the live filter in these days.\n".into(),
+            State::Expired => format!("Live: no more; it was added last at {since}.\n"),
+            State::Waiting => {
+                format!("Live since {since}: a hit at once; no filter of that day is there yet.\n")
+            }
+            State::Confirmed => {
+                format!("Live since {since}, confirmed: the filter of {day} has it.\n")
+            }
+            State::Unconfirmed => format!(
+                "Live since {since}, unconfirmed: the filter of {day} lacks it. Its input lost it, or is \
+                 late.\n"
+            ),
+            State::Deleted => format!("Deleted at {since}: a miss, whatever the days contain.\n"),
+        }
     }
 }
 
