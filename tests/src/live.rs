@@ -138,7 +138,7 @@ impl Wire {
                 text.push('|');
                 0
             }
-            "*" => length.max(0),
+            "*" | "~" => length.max(0),
             "%" => 2 * length,
             _ => 0,
         };

@@ -5,7 +5,7 @@ use super::command::{Command, is, unknown_subcommand};
 use super::commands::TABLES;
 use super::hot;
 use super::reply::{Fault, Reply, error};
-use super::session::{Session, Transaction, wrong_number};
+use super::session::{SYNTAX, Session, Transaction, wrong_number};
 
 /// When a batch has as many bytes of replies, they are sent before it goes on.
 const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
@@ -143,10 +143,16 @@ fn command(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<
         return Ok(());
     };
     if is(word, "COUNT") {
+        if request.len() > 2 {
+            return Err(wrong_number("command|count"));
+        }
         reply.integer(all().count() as i64);
     } else if is(word, "DOCS") {
         reply.map(0);
     } else if is(word, "LIST") {
+        if request.len() > 2 {
+            return Err(SYNTAX);
+        }
         reply.array(all().count());
         all().for_each(|command| reply.text(command.name));
     } else if is(word, "INFO") && request.len() == 2 {
@@ -157,8 +163,7 @@ fn command(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<
         for name in &request[2..] {
             match find(name) {
                 Some(command) => command.describe(reply),
-                None if reply.is_v3 => reply.null(),
-                None => reply.out.extend_from_slice(b"*-1\r\n"),
+                None => reply.null(),
             }
         }
     } else {

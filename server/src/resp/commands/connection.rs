@@ -132,7 +132,7 @@ fn echo(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn select(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let database = number::<i64>(request[1]).ok_or("ERR invalid DB index")?;
+    let database = number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
     if !(0..DATABASES).contains(&database) {
         return Err("ERR DB index is out of range".into());
     }
@@ -197,7 +197,7 @@ fn client(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         // Of this connection: what others do is in INFO, as numbers.
         reply.verbatim(&description(session));
     } else if is(word, "NO-EVICT") || is(word, "NO-TOUCH") {
-        count(3, "no-evict")?;
+        count(3, if is(word, "NO-EVICT") { "no-evict" } else { "no-touch" })?;
         match request[2] {
             on if is(on, "ON") || is(on, "OFF") => reply.ok(),
             _ => return Err(SYNTAX),
@@ -226,22 +226,28 @@ fn description(session: &Session) -> String {
 }
 
 fn wait(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    number::<u64>(request[1]).ok_or(NOT_AN_INTEGER)?;
-    number::<u64>(request[2]).ok_or("ERR timeout is not an integer or out of range")?;
+    number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
+    timeout(request[2])?;
     // There are no replicas.
     reply.integer(0);
     Ok(())
 }
 
+fn timeout(word: &[u8]) -> Result<u64, Fault> {
+    let timeout = number::<i64>(word).ok_or("ERR timeout is not an integer or out of range")?;
+    u64::try_from(timeout).map_err(|_| "ERR timeout is negative".into())
+}
+
 fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let locals = number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
     let replicas = number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
-    let timeout_ms = number::<i64>(request[3]);
-    let timeout_ms = timeout_ms.ok_or("ERR timeout is not an integer or out of range")?;
-    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| "ERR timeout is negative")?;
-    if !(0..=1).contains(&locals) || replicas < 0 {
+    if !(0..=1).contains(&locals) {
+        return Err("ERR value is out of range, value must between 0 and 1".into());
+    }
+    if replicas < 0 {
         return Err("ERR value is out of range, must be positive".into());
     }
+    let timeout_ms = timeout(request[3])?;
     if locals == 1 && !session.live().is_on_disk() {
         return Err(
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.".into()

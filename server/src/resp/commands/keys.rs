@@ -72,6 +72,7 @@ fn expire(
     unit_ms: i64,
     is_relative: bool,
 ) -> Result<(), Fault> {
+    let conditions = conditions(&request[3..])?;
     let given = number::<i64>(request[2]).ok_or("ERR value is not an integer or out of range")?;
     let now = session.now;
     let begin = if is_relative { now as i64 } else { 0 };
@@ -84,22 +85,15 @@ fn expire(
     };
     let before = set.expires_at();
     let at = u64::try_from(at).unwrap_or(0);
-    for word in &request[3..] {
-        let may = match () {
-            () if is(word, "NX") => before.is_none(),
-            () if is(word, "XX") => before.is_some(),
-            () if is(word, "GT") => before.is_some_and(|before| at > before),
-            () if is(word, "LT") => before.is_none_or(|before| at < before),
-            () => {
-                return Err(
-                    format!("ERR Unsupported option {}", String::from_utf8_lossy(word)).into()
-                );
-            }
-        };
-        if !may {
-            reply.integer(0);
-            return Ok(());
-        }
+    let holds = |condition: &Condition| match condition {
+        Condition::Nx => before.is_none(),
+        Condition::Xx => before.is_some(),
+        Condition::Gt => before.is_some_and(|before| at > before),
+        Condition::Lt => before.is_none_or(|before| at < before),
+    };
+    if !conditions.iter().all(holds) {
+        reply.integer(0);
+        return Ok(());
     }
     if at <= now {
         session.live().remove(set.key(), now);
@@ -109,6 +103,40 @@ fn expire(
     end_at(session, &set, Some(at))?;
     reply.integer(1);
     Ok(())
+}
+
+/// When an end is set only under a condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Nx,
+    Xx,
+    Gt,
+    Lt,
+}
+
+fn conditions(words: &[&[u8]]) -> Result<Vec<Condition>, Fault> {
+    let mut found = Vec::new();
+    for word in words {
+        found.push(match () {
+            () if is(word, "NX") => Condition::Nx,
+            () if is(word, "XX") => Condition::Xx,
+            () if is(word, "GT") => Condition::Gt,
+            () if is(word, "LT") => Condition::Lt,
+            () => {
+                let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
+                return Err(format!("ERR Unsupported option {word}").into());
+            }
+        });
+    }
+    let has = |condition| found.contains(&condition);
+    if has(Condition::Nx) && found.iter().any(|other| *other != Condition::Nx) {
+        let why = "ERR NX and XX, GT or LT options at the same time are not compatible";
+        return Err(why.into());
+    }
+    if has(Condition::Gt) && has(Condition::Lt) {
+        return Err("ERR GT and LT options at the same time are not compatible".into());
+    }
+    Ok(found)
 }
 
 fn end_at(session: &mut Session, set: &LiveSet, at: Option<u64>) -> Result<(), Fault> {
