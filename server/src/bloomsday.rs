@@ -41,7 +41,7 @@ pub struct Bloomsday {
     #[cfg(feature = "live")]
     shipper: Option<Arc<crate::live::Shipper>>,
     /// What clients present to change live IDs.
-    #[cfg(feature = "live")]
+    #[cfg(all(feature = "http", feature = "live"))]
     live_token: Option<crate::token::Token>,
 }
 
@@ -122,12 +122,14 @@ pub fn start_on(
         .collect();
     #[cfg(feature = "live")]
     let shipper = put_live(&config, &served, &store, &clock)?;
-    #[cfg(feature = "live")]
+    #[cfg(all(feature = "http", feature = "live"))]
     let live_token = config.live.as_ref().and_then(|live| live.token().cloned());
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
     let bloomsday = Bloomsday::of(served, poller, store, clock);
     #[cfg(feature = "live")]
-    let bloomsday = Bloomsday { shipper, live_token, ..bloomsday };
+    let bloomsday = Bloomsday { shipper, ..bloomsday };
+    #[cfg(all(feature = "http", feature = "live"))]
+    let bloomsday = Bloomsday { live_token, ..bloomsday };
     Ok(bloomsday)
 }
 
@@ -168,7 +170,7 @@ impl Bloomsday {
             clock,
             #[cfg(feature = "live")]
             shipper: None,
-            #[cfg(feature = "live")]
+            #[cfg(all(feature = "http", feature = "live"))]
             live_token: None,
         }
     }
