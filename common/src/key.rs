@@ -235,6 +235,10 @@ pub(crate) fn head(filter: &FilterName, node: u64) -> String {
     format!("{filter}/live/heads/{node:016x}")
 }
 
+pub(crate) fn lease(filter: &FilterName) -> String {
+    format!("{filter}/live/lease")
+}
+
 /// Names the delta between two blobs of one filter, in either direction: the first 16 digits of both digests,
 /// the smaller first.
 ///

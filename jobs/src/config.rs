@@ -247,9 +247,12 @@ impl Settings {
         filter.max_age_days = file.max_age_days.unwrap_or(filter.max_age_days);
         filter.guard = file.guard.unwrap_or(filter.guard);
         filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);
-        filter.live_days = file.live.map(|LiveRole::Decide| {
-            u8::try_from(file.live_days.unwrap_or(defaults::LIVE_DAYS)).unwrap_or(u8::MAX)
-        });
+        if let Some(role) = file.live.and_then(LiveRole::role) {
+            let days = file.live_days.unwrap_or(defaults::LIVE_DAYS);
+            filter.live_days = Some(u8::try_from(days).unwrap_or(u8::MAX));
+            filter.live_role = role;
+            filter.live_lease = file.live_lease.unwrap_or(defaults::LIVE_LEASE);
+        }
         filter
     }
 }

@@ -207,9 +207,11 @@ fn add_filter(
     let guard = |guard| format!("{guard:?}").to_lowercase();
     rows.add(&key("guard"), filter.guard.map(guard), guard(default.guard));
     rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
-    rows.add(&key("live"), filter.live.map(|LiveRole::Decide| "decide"), "no");
+    rows.add(&key("live"), filter.live.map(LiveRole::name), LiveRole::Off.name());
     let days = |days: u32| format!("{days} days");
     rows.add(&key("live_days"), filter.live_days.map(days), days(defaults::LIVE_DAYS));
+    let lease = filter.live_lease.map(time);
+    rows.add(&key("live_lease"), lease, time(defaults::LIVE_LEASE));
     // Some layouts cannot reach some rates, whatever the number of IDs.
     let (layout, fpp) =
         (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(defaults::FPP));

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 use bloomsday_server::http;
+use bloomsday_server::live::LiveRole;
 use bloomsday_server::{Bloomsday, Config, Tls, Token, start_on};
 use clap::Args;
 use serde_json::json;
@@ -84,7 +85,7 @@ impl Serve {
         if names.is_empty()
             && live.has_clients()
             && let Some(resp) =
-                live.listen(live.open(live_token.clone()).await?, tls.clone()).await?
+                live.listen(live.open(live_token.clone(), true).await?, tls.clone()).await?
         {
             return self::live::serve_alone(resp, tls, output).await;
         }
@@ -109,15 +110,19 @@ impl Serve {
             )));
         }
 
-        let takes_ids = config.filters.iter().any(|filter| filter.live_days.is_some());
+        let is_live = config.filters.iter().any(|filter| filter.live_days.is_some());
+        let takes_ids = config
+            .filters
+            .iter()
+            .any(|filter| filter.live_days.is_some() && filter.live_role != LiveRole::Follow);
         if takes_ids && live_token.is_none() && !listen.ip().is_loopback() {
             tracing::warn!(
                 "{listen} is not a loopback address, so nobody may add IDs there without a token: give \
                  --live-token-file"
             );
         }
-        if takes_ids || live.has_clients() {
-            config.live = Some(live.open(live_token).await?);
+        if is_live || live.has_clients() {
+            config.live = Some(live.open(live_token, takes_ids || live.has_clients()).await?);
         }
         let sets = config.live.clone();
         let signals = Signals::new()?;

@@ -8,9 +8,13 @@ use bloomsday_common::store::Store;
 
 use crate::clock::Clock;
 use crate::config::Config;
+#[cfg(feature = "live")]
+use crate::config::FilterConfig;
 use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
+#[cfg(feature = "live")]
+use crate::live::{Live, LiveConfig, LiveRole, Shared, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
 
@@ -39,7 +43,10 @@ pub struct Bloomsday {
     clock: Clock,
     /// Ships live IDs, if there are any.
     #[cfg(feature = "live")]
-    shipper: Option<Arc<crate::live::Shipper>>,
+    shipper: Option<Arc<Shipper>>,
+    /// Follows other servers' live IDs, and keeps leases.
+    #[cfg(feature = "live")]
+    sharing: Option<Arc<Sharing>>,
     /// What clients present to change live IDs.
     #[cfg(all(feature = "http", feature = "live"))]
     live_token: Option<crate::token::Token>,
@@ -121,42 +128,55 @@ pub fn start_on(
         .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
         .collect();
     #[cfg(feature = "live")]
-    let shipper = put_live(&config, &served, &store, &clock)?;
+    let (shipper, sharing) = put_live(&config, &served, &store, &clock)?;
     #[cfg(all(feature = "http", feature = "live"))]
     let live_token = config.live.as_ref().and_then(|live| live.token().cloned());
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
     let bloomsday = Bloomsday::of(served, poller, store, clock);
     #[cfg(feature = "live")]
-    let bloomsday = Bloomsday { shipper, ..bloomsday };
+    let bloomsday = Bloomsday { shipper, sharing, ..bloomsday };
     #[cfg(all(feature = "http", feature = "live"))]
     let bloomsday = Bloomsday { live_token, ..bloomsday };
     Ok(bloomsday)
 }
 
-/// Puts live IDs over the filters that take them, and ships them.
+/// Puts live IDs over the filters that have them, ships them, and follows those of other servers.
 #[cfg(feature = "live")]
 fn put_live(
     config: &Config,
     served: &[Arc<ServedFilter>],
     store: &Store,
     clock: &Clock,
-) -> Result<Option<Arc<crate::live::Shipper>>, Error> {
-    let mut sets = Vec::new();
+) -> Result<(Option<Arc<Shipper>>, Option<Arc<Sharing>>), Error> {
+    let only_follows =
+        |filter: &FilterConfig| filter.live_days.is_none() || filter.live_role == LiveRole::Follow;
+    if config.filters.iter().all(|filter| filter.live_days.is_none()) {
+        return Ok((None, None));
+    }
+    let live = match &config.live {
+        None if config.filters.iter().all(only_follows) => Live::open(LiveConfig::new(None))?,
+        None => {
+            return Err(Error::Setting {
+                name: "live_role",
+                value: "to take IDs".into(),
+                allowed: "the process a live layer (`Config::live`), too".into(),
+            });
+        }
+        Some(live) => live.clone(),
+    };
+    let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {
         let Some(days) = filter.live_days else { continue };
-        let live = config.live.as_ref().ok_or_else(|| Error::Setting {
-            name: "live_days",
-            value: days.to_string(),
-            allowed: "the process a live layer (`Config::live`), too".into(),
-        })?;
-        let below = Arc::downgrade(served);
-        let set = live.declare(&filter.name, (days, filter.id_form), below)?;
+        let (name, role, lease) = (filter.name.clone(), filter.live_role, filter.live_lease);
+        let below = Arc::downgrade(served) as _;
+        let set = live.declare(&name, (days, filter.id_form), role, below)?;
         served.put_live(set.clone());
-        sets.push((filter.name.clone(), set));
+        shipped.push((name.clone(), set.clone()));
+        shared.push(Shared { filter: name, set, role, days, lease });
     }
-    let Some(live) = config.live.as_ref().filter(|_| !sets.is_empty()) else { return Ok(None) };
-    let shipper = crate::live::Shipper::start(store, sets, live.name(), clock)?;
-    Ok(Some(Arc::new(shipper)))
+    let shipper = Shipper::start(store, shipped, live.name(), clock)?;
+    let sharing = Sharing::start(store, shared, live.name(), clock)?;
+    Ok((Some(Arc::new(shipper)), Some(Arc::new(sharing))))
 }
 
 impl Bloomsday {
@@ -170,6 +190,8 @@ impl Bloomsday {
             clock,
             #[cfg(feature = "live")]
             shipper: None,
+            #[cfg(feature = "live")]
+            sharing: None,
             #[cfg(all(feature = "http", feature = "live"))]
             live_token: None,
         }
@@ -251,12 +273,16 @@ impl Bloomsday {
         std::future::pending().await
     }
 
-    /// Ships what was added to live filters, and ships no more after that. For the end of a process; waits at
+    /// Ships what was added to live filters, ships no more after that, and lets another server decide. For the end of a process; waits at
     /// most a few seconds for the store. What is not shipped then is shipped by the next start.
     #[cfg(feature = "live")]
     pub async fn finish_shipping(&self) {
         if let Some(shipper) = &self.shipper {
             shipper.finish().await;
+        }
+        // After it: a successor finds all that was added.
+        if let Some(sharing) = &self.sharing {
+            sharing.finish().await;
         }
     }
 
@@ -278,9 +304,11 @@ impl Bloomsday {
         &self.store
     }
 
-    /// Whether every filter is loaded and followed. A stale filter counts as ready.
+    /// Whether every filter is loaded and followed, and so are the live IDs of other servers. A stale filter
+    /// counts as ready.
     pub fn is_ready(&self) -> bool {
-        self.is_followed() && self.served.iter().all(|served| served.is_loaded())
+        let is_ready = |served: &Arc<ServedFilter>| served.is_loaded() && served.is_followed();
+        self.is_followed() && self.served.iter().all(is_ready)
     }
 
     /// Whether the polling thread runs.

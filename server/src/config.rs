@@ -17,6 +17,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// For a load, and for a start.
 const DEADLINE: Duration = Duration::from_secs(300);
 const GUARD_MAX_HOLD: Duration = Duration::from_secs(6 * 3600);
+/// A successor waits as long after a crash, and a store that is away as long stops adds.
+#[cfg(feature = "live")]
+const LEASE: Duration = Duration::from_secs(10);
 /// The one that answers, one that idle readers keep, and the next.
 const GENERATIONS: usize = 3;
 
@@ -56,7 +59,8 @@ pub struct Config {
     /// How errors of the store say what to do, in the status and in the answers to a reload. The
     /// default is the text of [`Remedy`]; a program may name its own commands.
     pub remedy_words: fn(&Remedy) -> String,
-    /// The live sets of this process, for filters with `live_days`.
+    /// The live sets of this process, for filters with `live_days`. Without them, those that are only followed
+    /// are in memory, with the default limit.
     #[cfg(feature = "live")]
     pub live: Option<crate::live::Live>,
 }
@@ -84,10 +88,17 @@ pub struct FilterConfig {
     pub guard: Guard,
     /// The longest time that [`Guard::Hold`] keeps a newer day back.
     pub guard_max_hold: Duration,
-    /// For how many days an ID that is added to this process is a hit, unless the day's filter has
-    /// it by then; `None` for a filter that takes no IDs.
+    /// For how many days an ID that was added is a hit, unless the day's filter has it by then; `None` for a
+    /// filter without live IDs.
     #[cfg(feature = "live")]
     pub live_days: Option<u8>,
+    /// Whether this process takes IDs, or reads from the store what others added.
+    #[cfg(feature = "live")]
+    pub live_role: crate::live::LiveRole,
+    /// The length of the lease of the process that takes IDs; zero for none, and then nothing refuses a
+    /// second one.
+    #[cfg(feature = "live")]
+    pub live_lease: Duration,
 }
 
 impl FilterConfig {
@@ -102,6 +113,10 @@ impl FilterConfig {
             guard_max_hold: GUARD_MAX_HOLD,
             #[cfg(feature = "live")]
             live_days: None,
+            #[cfg(feature = "live")]
+            live_role: crate::live::LiveRole::default(),
+            #[cfg(feature = "live")]
+            live_lease: LEASE,
         }
     }
 }

@@ -95,6 +95,27 @@ pub enum Error {
         /// The name of the filter.
         filter: String,
     },
+    /// Another process decides which IDs are new, so that this one does not take any.
+    #[error("`{filter}` is read-only here: {why}")]
+    ReadOnly {
+        /// The name of the filter.
+        filter: String,
+        /// Who decides, or why nobody knows.
+        why: String,
+    },
+    /// Another process decides, and this one was to.
+    #[error(
+        "`{decider}` decides which live IDs of `{filter}` are new, until {until:.0} or longer: stop it first, or \
+         give this server `live = \"standby\"` or `\"follow\"`"
+    )]
+    OtherDecider {
+        /// The name of the filter.
+        filter: String,
+        /// The server that decides.
+        decider: String,
+        /// When its lease ends unless it is renewed.
+        until: jiff::Timestamp,
+    },
     /// IDs were not added or deleted, or nobody knows.
     #[error("`{filter}` does not take these IDs now: {why}")]
     AddRefused {
@@ -144,9 +165,11 @@ impl Error {
             | Error::Tls { .. }
             | Error::Cache { .. }
             | Error::LiveMemory { .. }
+            | Error::ReadOnly { .. }
             | Error::NotLive { .. }
             | Error::Setting { .. } => Kind::Usage,
             Error::Segment { .. } => Kind::Corrupt,
+            Error::OtherDecider { .. } => Kind::Superseded,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy | Error::AddRefused { .. } => Kind::Transient,
             Error::Stopped | Error::System { .. } => Kind::Failed,

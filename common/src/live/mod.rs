@@ -8,9 +8,11 @@
 //! | [`shipment`] | frames of a log → the segments in the store |
 //! | [`absorb`] | what a day's filter does to a live ID |
 //! | [`head`] | how much of a log is in the store |
+//! | [`lease`] | which server decides what is new |
 
 pub mod absorb;
 pub mod entry;
 pub mod head;
+pub mod lease;
 pub mod segment;
 pub mod shipment;

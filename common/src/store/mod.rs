@@ -15,6 +15,7 @@ mod deltas;
 mod fetch;
 pub mod heartbeat;
 mod history;
+mod lease;
 mod live_lookup;
 mod local;
 mod marker;
@@ -52,7 +53,7 @@ pub use record::{Precondition, Versioned};
 use records::RecordStore;
 #[cfg(feature = "redis")]
 pub use redis::DEFAULT_TEMPLATE;
-pub use segments::{MAX_HEADS, MAX_SEGMENT_BYTES, PutSegment};
+pub use segments::{HeadNow, MAX_HEADS, MAX_SEGMENT_BYTES, PutSegment};
 
 /// The place where blobs and pointers live. Cheap to clone.
 ///

@@ -180,10 +180,15 @@ impl Objects {
         Ok(self.list(folder).await?.into_iter().map(|object| object.name).collect())
     }
 
+    /// The path of a folder that is listed.
+    pub(super) fn listed(&self, folder: &str) -> Result<Path, Error> {
+        self.ensure_writable("list", folder)?;
+        Ok(self.path(folder))
+    }
+
     /// The objects directly in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
-        self.ensure_writable("list", folder)?;
-        let path = self.path(folder);
+        let path = self.listed(folder)?;
         let depth = path.parts().count() + 1;
         let listed = self.backend.list(Some(&path));
         let here = listed.try_filter_map(|object| async move {

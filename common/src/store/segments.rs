@@ -1,13 +1,15 @@
 //! Segments of live filters in a [`Store`]: written once, listed by day, read whole; and the heads of their logs.
 
 use bytes::Bytes;
-use object_store::ObjectStoreExt;
+use futures::StreamExt;
+use object_store::{GetOptions, ObjectStoreExt};
 
 use super::{Store, records};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName, SegmentKey};
 use crate::live::head::Head;
+use crate::pointer::MAX_RECORD_BYTES;
 
 /// The longest segment that is read: twice what is written.
 pub const MAX_SEGMENT_BYTES: u64 = 16 << 20;
@@ -23,6 +25,19 @@ pub enum PutSegment {
     Written,
     /// Something else, which was there before and stays.
     Other(Bytes),
+}
+
+/// What a look at a head found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadNow {
+    /// It is still the same.
+    Same,
+    /// There is none.
+    Absent,
+    /// This one, with its tag in the store.
+    Found(Head, Option<String>),
+    /// What is there is no head, for this reason.
+    Unreadable(String),
 }
 
 impl Store {
@@ -87,6 +102,49 @@ impl Store {
         Ok(keys)
     }
 
+    /// The segments of one log and day with their sizes, in the order in which they were written; with `after`
+    /// only those after that one.
+    ///
+    /// Cost: of a store that lists in order, what is after that one in the listing; else the whole day.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn segments_of(
+        &self,
+        filter: &FilterName,
+        day: Day,
+        node: u64,
+        after: Option<&SegmentKey>,
+    ) -> Result<Vec<(SegmentKey, u64)>, Error> {
+        let folder = key::segments(filter, day);
+        let first = SegmentKey { filter: filter.clone(), day, node, epoch: 0, first_seq: 0 };
+        let after = after.filter(|after| after.day == day).unwrap_or(&first);
+        let path = self.objects.listed(&folder)?;
+        let from = self.objects.path(&after.to_string());
+        let mut listed = self.objects.backend().list_with_offset(Some(&path), &from);
+        let mut keys = Vec::new();
+        while let Some(object) = listed.next().await {
+            let object = match object.map_err(|e| self.objects.error("list", &folder, e)) {
+                Err(Error::NotFound { .. }) => break,
+                other => other?,
+            };
+            let name = object.location.filename().unwrap_or_default();
+            let Some(key) = SegmentKey::from_name(filter, day, name) else { continue };
+            if key.node == node {
+                keys.push((key, object.size));
+            } else if key.node > node && self.folder.is_none() && !self.is_unordered() {
+                break;
+            }
+        }
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// Whether listings are in no order. Those of local folders are, too.
+    fn is_unordered(&self) -> bool {
+        self.name().starts_with("hdfs")
+    }
+
     /// The days that have segments, oldest first.
     ///
     /// # Errors
@@ -116,6 +174,59 @@ impl Store {
         Ok(records::read(&*self.records, &key, Head::parse).await?.state.found().cloned())
     }
 
+    /// The head of a log, unless it is still the one that had the tag `known`.
+    ///
+    /// Cost: one request; a head that is the same is not transferred.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn head_now(
+        &self,
+        filter: &FilterName,
+        node: u64,
+        known: Option<&str>,
+    ) -> Result<HeadNow, Error> {
+        let key = key::head(filter, node);
+        let options =
+            GetOptions { if_none_match: known.map(str::to_owned), ..GetOptions::default() };
+        let got = self.objects.backend().get_opts(&self.objects.path(&key), options).await;
+        let got = match got {
+            Err(object_store::Error::NotModified { .. }) => return Ok(HeadNow::Same),
+            got => got.map_err(|e| self.objects.error("read", &key, e)),
+        };
+        let got = match got {
+            Err(Error::NotFound { .. }) => return Ok(HeadNow::Absent),
+            got => got?,
+        };
+        let (bytes, limit) = (got.meta.size, MAX_RECORD_BYTES);
+        if bytes > limit {
+            return Err(Error::TooManyBytes { key, bytes, limit });
+        }
+        let tag = got.meta.e_tag.clone();
+        if tag.is_some() && tag.as_deref() == known {
+            // A store without conditional reads.
+            return Ok(HeadNow::Same);
+        }
+        let bytes = got.bytes().await.map_err(|e| self.objects.error("read", &key, e))?;
+        Ok(match Head::parse(&bytes) {
+            Ok(head) => HeadNow::Found(head, tag),
+            Err(why) => HeadNow::Unreadable(format!("{key} cannot be read: {why}")),
+        })
+    }
+
+    /// The numbers of the logs that have a head: at most [`MAX_HEADS`].
+    ///
+    /// Cost: a listing.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn head_nodes(&self, filter: &FilterName) -> Result<Vec<u64>, Error> {
+        let mut names = self.objects.names(&key::heads(filter)).await?;
+        names.sort_unstable();
+        let names = names.iter().filter(|name| name.len() == 16).take(MAX_HEADS);
+        Ok(names.filter_map(|name| u64::from_str_radix(name, 16).ok()).collect())
+    }
+
     /// The heads of a filter's logs, by node: at most [`MAX_HEADS`].
     ///
     /// Cost: a listing, and a read for each.
@@ -123,11 +234,8 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn heads(&self, filter: &FilterName) -> Result<Vec<(u64, Head)>, Error> {
-        let mut names = self.objects.names(&key::heads(filter)).await?;
-        names.sort_unstable();
         let mut heads = Vec::new();
-        for name in names.iter().filter(|name| name.len() == 16).take(MAX_HEADS) {
-            let Ok(node) = u64::from_str_radix(name, 16) else { continue };
+        for node in self.head_nodes(filter).await? {
             heads.extend(self.head_of(filter, node).await?.map(|head| (node, head)));
         }
         Ok(heads)

@@ -22,6 +22,9 @@ use crate::scheduling::cron::Expression;
 
 /// The largest `live_days`.
 const MAX_LIVE_DAYS: u32 = 250;
+/// The shortest `live_lease`, which is renewed thrice in its length, and the longest.
+const MIN_LEASE: Duration = Duration::from_secs(1);
+const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The largest `catch_up_days`.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
 /// The largest `day_offset`: how many days before its own date a run may build.
@@ -113,6 +116,9 @@ pub(crate) struct FilterFile {
     /// For how many days an ID that was added is a hit by itself.
     #[serde(default, deserialize_with = "days::<1, MAX_LIVE_DAYS, _>")]
     pub(crate) live_days: Option<u32>,
+    /// The length of the lease of the server that decides; zero for none.
+    #[serde(default, deserialize_with = "lease")]
+    pub(crate) live_lease: Option<Duration>,
     /// The name of the success marker: input without it is incomplete.
     pub(crate) marker: Option<String>,
 }
@@ -123,6 +129,33 @@ pub(crate) struct FilterFile {
 pub(crate) enum LiveRole {
     /// It decides which are new. One server for each filter.
     Decide,
+    /// It follows until no other server decides, and then decides.
+    Standby,
+    /// It reads from the store what others added, and takes none.
+    Follow,
+    /// It has no live IDs.
+    Off,
+}
+
+impl LiveRole {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LiveRole::Decide => "decide",
+            LiveRole::Standby => "standby",
+            LiveRole::Follow => "follow",
+            LiveRole::Off => "off",
+        }
+    }
+
+    /// What the library calls it.
+    pub(crate) fn role(self) -> Option<bloomsday_server::live::LiveRole> {
+        match self {
+            LiveRole::Decide => Some(bloomsday_server::live::LiveRole::Decide),
+            LiveRole::Standby => Some(bloomsday_server::live::LiveRole::Standby),
+            LiveRole::Follow => Some(bloomsday_server::live::LiveRole::Follow),
+            LiveRole::Off => None,
+        }
+    }
 }
 
 /// What a build does when days of its window have no input.
@@ -203,6 +236,15 @@ pub(crate) fn poll_interval(text: &str) -> Result<Duration, String> {
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     time_up_to(&text, MAX_DURATION).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    let length = time_up_to(&text, MAX_LEASE).map_err(serde::de::Error::custom)?;
+    if !length.is_zero() && length < MIN_LEASE {
+        return Err(serde::de::Error::custom("it is 0s for none, or at least 1s"));
+    }
+    Ok(Some(length))
 }
 
 fn hold<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -299,7 +341,9 @@ mod tests {
             ("[filters.rt]\nguard = \"maybe\"", "maybe"),
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
-            ("[filters.rt]\nlive = \"follow\"", "live"),
+            ("[filters.rt]\nlive = \"lead\"", "live"),
+            ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
+            ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),
             ("[filters.rt]\nlive_days = 251", "1 to at most 250"),
             ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),

@@ -87,14 +87,14 @@ impl LiveSettings {
         self.listen.is_some()
     }
 
-    /// Reads what was added before.
-    pub(super) async fn open(&self, token: Option<Token>) -> Result<Live, Error> {
+    /// Reads what was added before. Warns if IDs are taken that end with the process.
+    pub(super) async fn open(&self, token: Option<Token>, takes_ids: bool) -> Result<Live, Error> {
         let mut config = LiveConfig::new(self.data_dir.clone());
         config.ack = self.ack.unwrap_or(config.ack);
         config.memory = self.memory;
         (config.max_filters, config.create) = (self.max_filters, self.create);
         (config.token, config.name) = (token, host());
-        if config.ack == Ack::Memory {
+        if takes_ids && config.ack == Ack::Memory {
             tracing::warn!("what is added ends with this process: give --data-dir DIR");
         }
         let opening = tokio::task::spawn_blocking(move || Live::open(config));

@@ -13,7 +13,8 @@ impl FilterHandle {
     /// counts from now on, and is as safe as [`Ack`](crate::live::Ack) promises when this returns.
     ///
     /// # Errors
-    /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::AddRefused`].
+    /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::ReadOnly`] where another process decides which
+    /// are new; [`Error::AddRefused`].
     pub async fn add(&self, id: &[u8]) -> Result<bool, Error> {
         let mut is_new = [false];
         self.add_batch(&[id], &mut is_new).await?;
@@ -65,7 +66,7 @@ impl FilterHandle {
         let (ticket, added) = live.add_each(self.served.now_ms(), &hashes, |i, added| {
             is_new[i] = added == Added::New;
         });
-        added.map(|()| ticket).map_err(|why| self.refused(text_of(why)))
+        added.map(|()| ticket).map_err(|why| self.not_made(why))
     }
 
     pub(crate) fn forget_now<T: AsRef<[u8]>>(
@@ -77,7 +78,7 @@ impl FilterHandle {
         let hashes = self.hashes(live, ids)?;
         let (ticket, forgotten) =
             live.forget_each(self.served.now_ms(), &hashes, |i, there| was[i] = there);
-        forgotten.map(|_| ticket).map_err(|why| self.refused(text_of(why)))
+        forgotten.map(|_| ticket).map_err(|why| self.not_made(why))
     }
 
     fn live(&self) -> Result<&Arc<LiveSet>, Error> {
@@ -94,6 +95,15 @@ impl FilterHandle {
         Ok(ids.iter().map(|id| hash_of(live.options().ids, id.as_ref())).collect())
     }
 
+    fn not_made(&self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::ReadOnly(why) => {
+                Error::ReadOnly { filter: self.name().to_string(), why: why.to_string() }
+            }
+            other => self.refused(text_of(other)),
+        }
+    }
+
     fn refused(&self, why: String) -> Error {
         Error::AddRefused { filter: self.name().to_string(), why }
     }
@@ -105,6 +115,6 @@ fn text_of(refusal: Refusal) -> String {
         Refusal::Copies | Refusal::Full => "it is full".into(),
         Refusal::Layout => "the day's filter is not of the layout `blocked`".into(),
         Refusal::Gone => "it was dropped".into(),
-        Refusal::Log(why) => why.to_string(),
+        Refusal::Log(why) | Refusal::ReadOnly(why) => why.to_string(),
     }
 }

@@ -263,6 +263,14 @@ impl ServedFilter {
         }
     }
 
+    /// Whether the live IDs that others added before the start are here, or cannot be read now.
+    pub(crate) fn is_followed(&self) -> bool {
+        #[cfg(feature = "live")]
+        return self.live.get().is_none_or(|live| live.is_followed());
+        #[cfg(not(feature = "live"))]
+        true
+    }
+
     #[cfg(feature = "live")]
     pub(crate) fn is_live(&self) -> bool {
         self.live.get().is_some()

@@ -75,7 +75,7 @@ pub(super) async fn change(
 
 fn refusal(why: &Error) -> Reply {
     let status = match why {
-        Error::NotLive { .. } => StatusCode::CONFLICT,
+        Error::NotLive { .. } | Error::ReadOnly { .. } => StatusCode::CONFLICT,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     error(status, &why.to_string())

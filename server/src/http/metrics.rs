@@ -209,13 +209,27 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
     let lag = float(
         registry,
         "bloomsday_live_lag_seconds",
-        "Seconds since everything that had been added until then was in the store.",
+        "Seconds since everything that had been added until then was in the store; on a follower, was here.",
         per_filter,
     )?;
     let segments = counter(
         registry,
         "bloomsday_live_segments_total",
         "Segments of live IDs that were written to the store.",
+        per_filter,
+    )?;
+    let decides = gauge(
+        "bloomsday_live_decides",
+        "1 where this server takes live IDs and decides which are new, 0 where another one does.",
+    )?;
+    let epoch = gauge(
+        "bloomsday_live_lease_epoch",
+        "The epoch of the lease of the server that decides, as far as this one knows.",
+    )?;
+    let followed = counter(
+        registry,
+        "bloomsday_live_followed_segments_total",
+        "Segments of other servers' live IDs that were read from the store.",
         per_filter,
     )?;
     for status in filters {
@@ -238,6 +252,13 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
         }
         deleted.with_label_values(&[filter]).inc_by(live.deleted);
         segments.with_label_values(&[filter]).inc_by(live.segments);
+        if let Some(share) = &live.share {
+            decides.with_label_values(&[filter]).set(i64::from(share.decides));
+            followed.with_label_values(&[filter]).inc_by(share.followed_segments);
+            if let Some(lease) = &share.lease {
+                epoch.with_label_values(&[filter]).set(lease.epoch as i64);
+            }
+        }
         if let Some(seconds) = live.lag_seconds {
             lag.with_label_values(&[filter]).set(seconds);
         }

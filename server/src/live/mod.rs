@@ -17,16 +17,25 @@
 //! | `replay` | a set from its log |
 //! | `ship`, `ship_status` | the log of a set → segments in the store |
 //! | `tail` | the frames of a log that follow a number, while its writer appends |
+//! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
+//! | `lease` | which server decides what is new: the lease in the store |
+//! | `role` | whether this process may change a set, and why not |
+//! | `sharing` | the thread that follows and keeps leases |
 //! | `status` | what is known of a set, for people and metrics |
 
 mod ack;
 mod budget;
 mod domains;
+mod follow;
+mod lease;
 mod log;
 mod near;
 mod options;
+mod others;
 mod replay;
+mod role;
 mod set;
+mod sharing;
 mod ship;
 mod ship_status;
 mod status;
@@ -54,9 +63,12 @@ use self::log::{Identity, Log, sync_folder};
 use self::near::Near;
 pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
+pub use self::role::LiveRole;
+use self::set::Deletions;
 pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
+pub(crate) use self::sharing::{Shared, Sharing};
 pub(crate) use self::ship::Shipper;
-pub use self::status::LiveStatus;
+pub use self::status::{LiveStatus, ShareStatus};
 use self::syncer::Syncer;
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
@@ -194,21 +206,33 @@ impl Live {
     }
 
     /// The set over a filter of the configuration, which is made if there is none: for how many days its
-    /// IDs are alive, and what is hashed of them.
+    /// IDs are alive, and what is hashed of them. One that only follows has no log.
     pub(crate) fn declare(
         &self,
         name: &FilterName,
         (days, ids): (u8, IdForm),
+        role: LiveRole,
         below: Weak<dyn Below>,
     ) -> Result<Arc<LiveSet>, Error> {
         let key = Key { database: 0, name: name.as_str().as_bytes().into() };
         let (now, options) = (self.now(), Options::over_day(days, ids));
+        let has_log = role != LiveRole::Follow;
         let set = match self.get(&key, now) {
+            Some(_) if !has_log => {
+                return Err(Error::Setting {
+                    name: "live",
+                    value: format!("`follow` for `{name}`, whose IDs this data folder has"),
+                    allowed: "another data folder, or `standby`, which ships what is in this one"
+                        .into(),
+                });
+            }
             Some(set) => set,
-            None => self.make_any(&key, options.clone(), now).map_err(|why| Error::Setting {
-                name: "live",
-                value: format!("{name}: {why:?}"),
-                allowed: format!("more memory, or at most {} live filters", self.max_filters()),
+            None => self.make_with(&key, options.clone(), now, has_log).map_err(|why| {
+                Error::Setting {
+                    name: "live",
+                    value: format!("{name}: {why:?}"),
+                    allowed: format!("more memory, or at most {} live filters", self.max_filters()),
+                }
             })?,
         };
         if *set.options() != options {
@@ -217,6 +241,10 @@ impl Live {
                 value: format!("`{name}`, which was made otherwise before"),
                 allowed: "the settings that it was made with, or another data folder".into(),
             });
+        }
+        if let Some(log) = set.log() {
+            // With its number, so that a killed process finds its lease again.
+            let _ = log.write();
         }
         set.put_over(below);
         Ok(set)
@@ -249,7 +277,10 @@ impl Live {
         options: Options,
         now: u64,
     ) -> Result<Arc<LiveSet>, NotMade> {
-        if self.0.create { self.make_any(key, options, now) } else { self.refuse(key, now) }
+        match self.0.create {
+            true => self.make_with(key, options, now, true),
+            false => self.refuse(key, now),
+        }
     }
 
     /// Why a client that may not make sets makes none of this name.
@@ -257,7 +288,13 @@ impl Live {
         Err(if self.get(key, now).is_some() { NotMade::Exists } else { NotMade::Closed })
     }
 
-    fn make_any(&self, key: &Key, options: Options, now: u64) -> Result<Arc<LiveSet>, NotMade> {
+    fn make_with(
+        &self,
+        key: &Key,
+        options: Options,
+        now: u64,
+        has_log: bool,
+    ) -> Result<Arc<LiveSet>, NotMade> {
         // Drops one whose time has come.
         if self.get(key, now).is_some() {
             return Err(NotMade::Exists);
@@ -279,11 +316,13 @@ impl Live {
             writer.reserve(options.capacity);
         }
         writer.tick(now);
-        let log = self.0.disk.as_ref().map(|disk| disk.log(key));
+        let log = self.0.disk.as_ref().filter(|_| has_log).map(|disk| disk.log(key));
         if let Some(log) = &log {
             log.append_record(now, Op::Reserve, &options.record(key));
         }
-        let set = Arc::new(LiveSet::new(key.clone(), options, writer, near, log, None));
+        let before = (0, Deletions::default());
+        let set = LiveSet::new(key.clone(), options, writer, near, log, None, before);
+        let set = Arc::new(set);
         sets.insert(key.clone(), set.clone());
         self.0.changes.fetch_add(1, Ordering::Release);
         Ok(set)
@@ -447,7 +486,9 @@ impl Disk {
             let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
             let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
-            let set = LiveSet::new(key.clone(), options, writer, near, log, replayed.expires_at);
+            let before = (replayed.last_ms, replayed.deletions);
+            let ends = replayed.expires_at;
+            let set = LiveSet::new(key.clone(), options, writer, near, log, ends, before);
             sets.insert(key, Arc::new(set));
         }
         Ok(Disk { folder: folder.to_owned(), syncer, epoch, opened_ms, next_folder, _lock: lock })

@@ -15,6 +15,7 @@ use super::budget::Budget;
 use super::log::close;
 use super::near::Near;
 use super::options::{Key, Kind, Options};
+use super::set::Deletions;
 use super::writer::Writer;
 use crate::error::Error;
 
@@ -35,6 +36,9 @@ pub(super) struct Replayed {
     pub(super) epoch: u32,
     /// The number of the log, if its segments have one.
     pub(super) node: Option<u64>,
+    /// The time of the last change.
+    pub(super) last_ms: u64,
+    pub(super) deletions: Deletions,
 }
 
 /// Reads the log in a folder. `None` when it has no set: it was dropped, or never began.
@@ -185,12 +189,20 @@ impl Replaying {
                 next_seq,
                 epoch,
                 node: None,
+                last_ms: frame.ms,
+                deletions: Deletions::default(),
             });
             return Ok(());
         }
-        let Some(Replayed { options, writer, near, expires_at, .. }) = &mut self.set else {
+        let Some(Replayed { options, writer, near, expires_at, last_ms, deletions, .. }) =
+            &mut self.set
+        else {
             return Err(Unfit::Corrupt("it does not begin with a record of options"));
         };
+        *last_ms = frame.ms.max(*last_ms);
+        if options.is_over_day {
+            deletions.note(frame.op, frame.ms, frame.hashes());
+        }
         match frame.op {
             Op::Seen => {
                 writer.tick(frame.ms);

@@ -5,6 +5,7 @@
 //! for an ID whose only record was lost.
 
 mod absorb;
+mod follow;
 mod near;
 mod union;
 
@@ -18,12 +19,14 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
+pub(crate) use self::follow::{Deletions, LateDeletions};
 use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
 use super::options::{Key, Options, hash_of};
+use super::role::Gate;
 use super::ship_status::ShipStatus;
-use super::status::LiveStatus;
+use super::status::{LiveStatus, ShareStatus};
 use super::syncer::lock;
 use super::table::{Seen, Table};
 use super::writer::{Added, Refused, Writer};
@@ -48,6 +51,8 @@ pub(crate) enum Refusal {
     Layout,
     /// The log cannot be written.
     Log(Arc<str>),
+    /// Another server decides, or nobody knows whether this one does.
+    ReadOnly(Arc<str>),
 }
 
 /// What answers for an ID that a set does not know: the day's filter.
@@ -55,6 +60,16 @@ pub(crate) trait Below: Send + Sync {
     /// Looks hashes up; `false` when it cannot tell.
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
 }
+
+/// Who can read again what other servers added.
+pub(crate) trait Others: Send + Sync {
+    /// Visits all sightings that may still count, with their times. Waits for the store. An error of `see`
+    /// ends it.
+    fn read_again(&self, see: See<'_>) -> Result<(), String>;
+}
+
+/// What is done with sightings of one time.
+pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
 
 impl From<Full> for Refusal {
     fn from(_: Full) -> Refusal {
@@ -117,6 +132,10 @@ pub(crate) struct LiveSet {
     state: Mutex<State>,
     /// In milliseconds since 1970.
     expires_at: AtomicU64,
+    /// Whether this process may change it; a set that is not shared has none.
+    gate: OnceLock<Arc<Gate>>,
+    /// The logs of other servers, of a set that is shared.
+    others: OnceLock<Arc<dyn Others>>,
     /// Whether and how its log is shipped.
     shipping: OnceLock<Arc<ShipStatus>>,
     /// The day's filter that this set was compared with last.
@@ -141,6 +160,7 @@ struct State {
     last_ms: u64,
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
+    deletions: Deletions,
 }
 
 impl LiveSet {
@@ -151,18 +171,29 @@ impl LiveSet {
         near: Option<Near>,
         log: Option<Arc<Log>>,
         expires_at: Option<u64>,
+        (last_ms, deletions): (u64, Deletions),
     ) -> LiveSet {
         let table = writer.table().clone();
         let domains = (options.ids == IdForm::Url).then(Mutex::default);
-        let (is_dropped, deleted, last_ms, changed) = (false, 0, 0, Vec::new());
+        let (is_dropped, deleted, changed) = (false, 0, Vec::new());
         LiveSet {
             key,
             options,
             table,
             near: RwLock::new(near),
             below: OnceLock::new(),
-            state: Mutex::new(State { writer, log, is_dropped, deleted, last_ms, changed }),
+            state: Mutex::new(State {
+                writer,
+                log,
+                is_dropped,
+                deleted,
+                last_ms,
+                changed,
+                deletions,
+            }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
+            gate: OnceLock::new(),
+            others: OnceLock::new(),
             shipping: OnceLock::new(),
             absorbed: Mutex::new(None),
             unconfirmed: AtomicU64::new(0),
@@ -355,11 +386,8 @@ impl LiveSet {
         change: impl FnOnce(&mut State) -> (Op, Result<T, Refusal>),
     ) -> (Ticket, Result<T, Refusal>) {
         let mut state = lock(&self.state);
-        if state.is_dropped {
-            return (Ticket::NONE, Err(Refusal::Gone));
-        }
-        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
-            return (Ticket::NONE, Err(Refusal::Log(why)));
+        if let Err(refusal) = self.check(&state) {
+            return (Ticket::NONE, Err(refusal));
         }
         // The time of the table, which a clock that goes back does not take back.
         let now = now.max(state.last_ms);
@@ -367,22 +395,33 @@ impl LiveSet {
         state.writer.tick(now);
         state.changed.clear();
         let (op, result) = change(&mut state);
-        let State { log, changed, .. } = &*state;
+        let State { log, changed, deletions, .. } = &mut *state;
+        if self.options.is_over_day {
+            deletions.note(op, now, changed.iter().copied());
+        }
         let ticket = log.as_ref().map(|log| (log.clone(), log.append(now, op, changed)));
         (Ticket(ticket), result)
+    }
+
+    /// Whether a change can be made now.
+    fn check(&self, state: &State) -> Result<(), Refusal> {
+        if state.is_dropped {
+            return Err(Refusal::Gone);
+        }
+        if let Some(gate) = self.gate.get() {
+            gate.check().map_err(Refusal::ReadOnly)?;
+        }
+        state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(Refusal::Log)
     }
 
     /// Sets when the set ends, or that it does not.
     pub(crate) fn expire_at(&self, now: u64, at: Option<u64>) -> (Ticket, Result<(), Refusal>) {
         let state = lock(&self.state);
-        if state.is_dropped {
-            return (Ticket::NONE, Err(Refusal::Gone));
+        if let Err(refusal) = self.check(&state) {
+            return (Ticket::NONE, Err(refusal));
         }
         let at = at.unwrap_or(NEVER);
         let log = state.log.as_ref();
-        if let Some(Err(why)) = log.map(|log| log.check()) {
-            return (Ticket::NONE, Err(Refusal::Log(why)));
-        }
         self.expires_at.store(at, Ordering::Release);
         let record = at.to_le_bytes();
         let ticket = log.map(|log| (log.clone(), log.append_record(now, Op::Expire, &record)));
@@ -493,10 +532,30 @@ impl LiveSet {
         let _ = self.shipping.set(status);
     }
 
+    /// Changes are taken only if this gate is open; `others` has what is not in its own log.
+    pub(super) fn share(&self, gate: Arc<Gate>, others: Arc<dyn Others>) {
+        // A set is shared by one filter.
+        let _ = (self.gate.set(gate), self.others.set(others));
+    }
+
+    fn others(&self) -> Option<&Arc<dyn Others>> {
+        self.others.get()
+    }
+
+    /// Whether what others added before the start has been read, or cannot be now.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.gate.get().is_none_or(|gate| gate.is_round_done())
+    }
+
     pub(crate) fn status(&self, now: u64) -> LiveStatus {
         let Size { entries, bytes, deleted } = self.size(now);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shipping = self.shipping.get();
+        let gate = self.gate.get().map(|gate| gate.status());
+        let lag = match &gate {
+            Some(gate) if gate.is_following() => gate.lag_seconds(now),
+            _ => shipping.map(|shipping| shipping.lag_seconds(now)),
+        };
         LiveStatus {
             entries,
             bytes,
@@ -508,7 +567,8 @@ impl LiveSet {
             confirmed: count(&self.confirmed),
             unconfirmed: count(&self.unconfirmed),
             absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
-            lag_seconds: shipping.map(|shipping| shipping.lag_seconds(now)),
+            lag_seconds: lag,
+            share: gate.map(ShareStatus::of),
             segments: shipping.map_or(0, |shipping| shipping.segments()),
             ship_error: shipping.and_then(|shipping| shipping.error()),
         }

@@ -2,9 +2,11 @@
 //! of it.
 
 use bloomsday_common::day::Day;
+use bloomsday_common::live::lease::Lease;
 use serde::Serialize;
 
 use super::domains::DomainShare;
+use super::role::{GateStatus, LiveRole};
 
 /// The live IDs over one filter, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -32,10 +34,64 @@ pub struct LiveStatus {
     pub unconfirmed: u64,
     /// The day of the filter that they were last compared with.
     pub absorbed_day: Option<Day>,
-    /// Seconds since everything that was changed until then has been in the store; absent when nothing is shipped.
+    /// Seconds since everything that was changed until then has been in the store; where another server decides,
+    /// here. Absent when nothing is shared.
     pub lag_seconds: Option<f64>,
     /// How many segments this process wrote to the store.
     pub segments: u64,
     /// Why the last segment could not be written; absent when it was.
     pub ship_error: Option<String>,
+    /// What this server does with the IDs of others, and who decides.
+    #[serde(flatten)]
+    pub share: Option<ShareStatus>,
+}
+
+/// How this server shares the live IDs of one filter with others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ShareStatus {
+    /// What it is configured to do.
+    pub role: LiveRole,
+    /// Whether it takes IDs now, and so decides which are new.
+    pub decides: bool,
+    /// Which server decides, and until when, as far as this one knows. Around a change two may decide, for at
+    /// most the length of the lease.
+    pub lease: Option<Lease>,
+    /// Why the lease could not be read, taken or renewed; absent when it could.
+    pub lease_error: Option<String>,
+    /// How many logs of other servers are followed.
+    pub followed_logs: usize,
+    /// How many of their segments were read since the start.
+    pub followed_segments: u64,
+    /// Why not all that others added is here; absent when all is.
+    pub follow_error: Option<String>,
+}
+
+impl ShareStatus {
+    pub(super) fn of(gate: GateStatus) -> ShareStatus {
+        let GateStatus { role, decides, lease, lease_error, follow_error, segments, logs, .. } =
+            gate;
+        ShareStatus {
+            role,
+            decides,
+            lease,
+            lease_error,
+            followed_logs: logs,
+            followed_segments: segments,
+            follow_error,
+        }
+    }
+}
+
+impl GateStatus {
+    /// Whether what is here comes from other servers.
+    pub(super) fn is_following(&self) -> bool {
+        self.role == LiveRole::Follow || (self.role == LiveRole::Standby && !self.decides)
+    }
+
+    /// Seconds since all that others changed until then has been here; unknown before the first of it.
+    pub(super) fn lag_seconds(&self, now_ms: u64) -> Option<f64> {
+        let through = Some(self.through_ms).filter(|through| *through > 0)?;
+        Some(now_ms.saturating_sub(through) as f64 / 1e3)
+    }
 }

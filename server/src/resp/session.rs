@@ -251,6 +251,8 @@ pub(crate) fn refused(refusal: Refusal) -> Fault {
         Refusal::Gone => "ERR not found".into(),
         Refusal::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
         Refusal::Log(why) => format!("MISCONF {why}").into(),
+        // Clients know this text, and look for another server; /status says more.
+        Refusal::ReadOnly(_) => "READONLY You can't write against a read only replica.".into(),
     }
 }
 

@@ -48,11 +48,23 @@ impl LiveSet {
         let before = *lock(&self.absorbed);
         let is_back =
             before.is_some_and(|(day, digest)| next.day() <= day && next.digest != digest);
-        let Some(log) = self.log().filter(|_| is_back && next.can_absorb()) else { return };
+        if !is_back || !next.can_absorb() {
+            return;
+        }
         let failed = |why: &dyn std::fmt::Display| {
             let filter = String::from_utf8_lossy(&self.key.name);
             tracing::error!(%filter, "not all live IDs came back for an earlier day's filter: {why}");
         };
+        if let Some(others) = self.others() {
+            let mut see = |ms: u64, hashes: &[u64]| {
+                let seen = self.see_again(now, ms, hashes.iter().copied(), next);
+                seen.map(drop).map_err(str::to_owned)
+            };
+            if let Err(why) = others.read_again(&mut see) {
+                failed(&why);
+            }
+        }
+        let Some(log) = self.log() else { return };
         let through = log.last_seq();
         if let Err(why) = log.write() {
             failed(&why);
@@ -117,7 +129,7 @@ impl LiveSet {
         if !live.can_absorb() {
             return;
         }
-        let can_return = self.log().is_some();
+        let can_return = self.log().is_some() || self.others().is_some();
         let (mut confirmed, mut unconfirmed) = (0, 0);
         for shard in 0..SHARDS {
             let entries = {

@@ -1,4 +1,4 @@
-//! Unions: what one set has is added to another, each ID in the step in which it was seen.
+//! What a set has, and one set added to another.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,8 @@ impl LiveSet {
     ) -> (Ticket, Result<u64, Refusal>) {
         let (mut new, mut last) = (0, Ticket::NONE);
         let mut state = lock(&self.state);
-        if state.is_dropped {
-            return (last, Err(Refusal::Gone));
-        }
-        if let Some(Err(why)) = state.log.as_ref().map(|log| log.check()) {
-            return (last, Err(Refusal::Log(why)));
+        if let Err(refusal) = self.check(&state) {
+            return (last, Err(refusal));
         }
         let now = now.max(state.last_ms);
         state.last_ms = now;

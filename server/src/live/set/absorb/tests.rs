@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::live::LiveRole;
 use crate::live::set::Below;
 use crate::live::{Live, LiveConfig};
 
@@ -108,7 +109,8 @@ proptest! {
         let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
         let current = Arc::new(Current::default());
         let weak = Arc::downgrade(&current);
-        let set = live.declare(&"rt".parse().unwrap(), (LIVE_DAYS, IdForm::Bytes), weak).unwrap();
+        let name = "rt".parse().unwrap();
+        let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
         let mut today = FIRST_DAY;
         // The day on which each ID was last seen, and the IDs that are deleted.
         let (mut seen, mut hidden) = (BTreeMap::<u64, u64>::new(), BTreeSet::new());

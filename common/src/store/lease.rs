@@ -1,0 +1,33 @@
+//! The lease of a live filter in a [`Store`].
+
+use super::record::{Precondition, Versioned};
+use super::{Store, records};
+use crate::error::Error;
+use crate::key::{self, FilterName};
+use crate::live::lease::Lease;
+
+impl Store {
+    /// The lease of a filter.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn lease(&self, filter: &FilterName) -> Result<Versioned<Lease>, Error> {
+        records::read(&*self.records, &key::lease(filter), Lease::parse).await
+    }
+
+    /// Writes a lease if `read` still is what is there.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] when another server wrote it meanwhile; the store's; [`Error::NoStore`] for a local
+    /// store whose folder is not there now.
+    pub async fn put_lease(
+        &self,
+        filter: &FilterName,
+        lease: &Lease,
+        read: &Precondition,
+    ) -> Result<(), Error> {
+        self.ensure_folder().await?;
+        let bytes = lease.to_bytes().into();
+        records::put_if(&*self.records, &key::lease(filter), bytes, read).await
+    }
+}

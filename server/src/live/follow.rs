@@ -1,0 +1,447 @@
+//! [`Following`]: the segments of other servers' logs in the store → one set. A round reads the heads that
+//! changed, and the segments that these say are new.
+//!
+//! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
+//! all the same, because adds are a union. The lag grows until nothing is missing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::{FilterName, SegmentKey};
+use bloomsday_common::live::head::Head;
+use bloomsday_common::live::segment::{Frames, Op};
+use bloomsday_common::store::{HeadNow, Store};
+use bytes::Bytes;
+use futures::StreamExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::role::{Gate, LiveRole};
+use super::set::{LateDeletions, LiveSet, Refusal};
+use crate::clock::Clock;
+
+/// How often the heads are read.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
+/// How often new logs are looked for, and gaps are tried again.
+const LIST_INTERVAL: Duration = Duration::from_secs(5);
+/// The longest pause after failures; it doubles from [`FOLLOW_INTERVAL`].
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// How long one request may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How many segments are fetched at the same time: at most 16 MiB each.
+const MAX_FETCHES: usize = 8;
+/// The most gaps of a filter that are remembered; with more, a log is not read on.
+const MAX_GAPS: usize = 64;
+
+/// What is followed of one set.
+pub(super) struct Following {
+    filter: FilterName,
+    set: Arc<LiveSet>,
+    gate: Arc<Gate>,
+    store: Store,
+    clock: Clock,
+    /// The log of this process, which is not read.
+    own: Option<u64>,
+    /// For how many days before today segments are read.
+    days: u32,
+    /// Whether not all came back after a rollback, so that all is read again.
+    is_incomplete: Arc<AtomicBool>,
+    logs: BTreeMap<u64, Followed>,
+    list_due: Instant,
+}
+
+/// One log.
+#[derive(Default)]
+struct Followed {
+    head: Option<Head>,
+    /// The tag of that head in the store.
+    tag: Option<String>,
+    /// The last segment that was read or named as damaged.
+    last: Option<SegmentKey>,
+    /// The number of the next frame; unknown before the first segment.
+    next: Option<u64>,
+    /// Whether the segment before is damaged, so that nobody knows where it ends.
+    is_end_unknown: bool,
+    /// The time of its newest frame.
+    newest_ms: u64,
+    gaps: Vec<Gap>,
+}
+
+/// Frames that could not be read.
+struct Gap {
+    /// The first number, and the last one if it is known.
+    first: u64,
+    last: u64,
+    /// The days in whose folders they may be.
+    days: (Day, Day),
+    why: String,
+}
+
+/// Why something was not read.
+#[derive(Debug, thiserror::Error)]
+enum NotRead {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("the store does not answer")]
+    Slow,
+    #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
+    Damaged(String, String),
+    #[error("{0}")]
+    Head(String),
+    #[error(
+        "the frames {1} to {2} of the log {0:016x} are not in the store; it is looked at again"
+    )]
+    Missing(u64, u64, u64),
+    #[error("the limit on the memory of live filters is reached: raise it")]
+    Memory,
+}
+
+impl Following {
+    pub(super) fn new(
+        (filter, set, gate): (FilterName, Arc<LiveSet>, Arc<Gate>),
+        (store, clock): (Store, Clock),
+        own: Option<u64>,
+        days: u32,
+        is_incomplete: Arc<AtomicBool>,
+    ) -> Following {
+        let (logs, list_due) = (BTreeMap::new(), Instant::now());
+        Following { filter, set, gate, store, clock, own, days, is_incomplete, logs, list_due }
+    }
+
+    pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        let mut pause = FOLLOW_INTERVAL;
+        loop {
+            let epoch = self.gate.epoch();
+            match self.round().await {
+                Ok(through_ms) => {
+                    self.gate.followed(epoch, through_ms);
+                    pause = FOLLOW_INTERVAL;
+                }
+                Err(error) => {
+                    self.gate.not_followed(error.to_string());
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.gate.woken() => {}
+                _ = stopping.changed() => return,
+            }
+        }
+    }
+
+    /// Reads all that is new. Returns the time before which everything is here.
+    async fn round(&mut self) -> Result<u64, NotRead> {
+        if self.is_incomplete.swap(false, Ordering::Relaxed) {
+            self.logs.clear();
+            self.list_due = Instant::now();
+        }
+        if self.list_due <= Instant::now() {
+            let nodes = in_time(self.store.head_nodes(&self.filter)).await?;
+            for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
+                self.logs.entry(node).or_default();
+            }
+            self.gate.knows_logs(self.logs.len());
+            if self.gate.role() == LiveRole::Follow {
+                let lease = in_time(self.store.lease(&self.filter)).await?;
+                self.gate.saw(lease.state.found().cloned());
+            }
+            self.fill_gaps().await?;
+            self.list_due = Instant::now() + LIST_INTERVAL;
+        }
+        let (nodes, mut failed): (Vec<u64>, _) = (self.logs.keys().copied().collect(), None);
+        for node in nodes {
+            // One log that cannot be read stops no other.
+            if let Err(error) = self.follow(node).await {
+                failed = Some(error);
+            }
+        }
+        let gap = self.logs.values().flat_map(|log| &log.gaps).next();
+        match (failed, gap) {
+            (Some(error), _) => Err(error),
+            (None, Some(gap)) => Err(NotRead::Head(gap.why.clone())),
+            (None, None) => Ok(self.through_ms()),
+        }
+    }
+
+    /// What others changed before this time is here, by the clock of the one that wrote last.
+    fn through_ms(&self) -> u64 {
+        let through = self.logs.values().filter_map(|log| log.head.as_ref());
+        let through = through.map(|head| u64::try_from(head.through.as_millisecond()).unwrap_or(0));
+        through.max().unwrap_or(0)
+    }
+
+    /// Reads what is new of one log.
+    async fn follow(&mut self, node: u64) -> Result<(), NotRead> {
+        let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
+        let known = log.tag.as_deref();
+        match in_time(self.store.head_now(&self.filter, node, known)).await? {
+            HeadNow::Found(head, tag) => (log.head, log.tag) = (Some(head), tag),
+            HeadNow::Unreadable(why) => return Err(NotRead::Head(why)),
+            HeadNow::Same | HeadNow::Absent => {}
+        }
+        loop {
+            let log = &self.logs[&node];
+            let Some(seq) = log.head.as_ref().map(|head| head.seq) else { return Ok(()) };
+            let next = log.next;
+            if next.is_some_and(|next| next > seq) {
+                return Ok(());
+            }
+            // Mostly the next segment is of the same day and process: its name is known.
+            if let (Some(next), Some(last), false) = (next, &log.last, log.is_end_unknown) {
+                let key = SegmentKey { first_seq: next, ..last.clone() };
+                match self.fetch(&key).await {
+                    Ok(bytes) => {
+                        self.take(key, Ok(bytes)).await?;
+                        continue;
+                    }
+                    Err(NotRead::Store(StoreError::NotFound { .. })) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            if self.follow_listed(node).await? > 0 {
+                continue;
+            }
+            let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
+            return match log.next {
+                // All that there is, is older than what is followed.
+                None => Ok(log.next = Some(seq + 1)),
+                Some(_) if log.is_end_unknown => Ok(()),
+                Some(next) => Err(NotRead::Missing(node, next, seq)),
+            };
+        }
+    }
+
+    /// Reads the segments of a log that a listing has after the last one. Returns their number.
+    async fn follow_listed(&mut self, node: u64) -> Result<usize, NotRead> {
+        let last = self.logs[&node].last.clone();
+        let (first, today) = self.days();
+        let mut day = last.as_ref().map_or(first, |last| last.day.max(first));
+        let mut many = 0;
+        // The clock of another server may be ahead.
+        while day <= today.plus(1) {
+            let after = last.as_ref();
+            let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
+            many += keys.len();
+            let store = &self.store;
+            let fetches: Vec<_> = keys
+                .into_iter()
+                .map(|(key, _)| {
+                    let store = store.clone();
+                    async move { (fetch(&store, &key).await, key) }
+                })
+                .collect();
+            let mut fetched = futures::stream::iter(fetches).buffered(MAX_FETCHES);
+            while let Some((bytes, key)) = fetched.next().await {
+                self.take(key, bytes).await?;
+            }
+            day = day.plus(1);
+        }
+        Ok(many)
+    }
+
+    /// The first day whose segments are read, and today.
+    fn days(&self) -> (Day, Day) {
+        let today = Day::of(self.clock.now());
+        (today.minus(self.days), today)
+    }
+
+    /// Applies the next segment of a log, or notes that it cannot be used.
+    async fn take(
+        &mut self,
+        key: SegmentKey,
+        bytes: Result<Bytes, NotRead>,
+    ) -> Result<(), NotRead> {
+        let gaps: usize = self.logs.values().map(|log| log.gaps.len()).sum();
+        let log = &self.logs[&key.node];
+        let begins = log.next.filter(|_| !log.is_end_unknown);
+        let mut new = Vec::new();
+        self.end_gap(&key);
+        let log = &self.logs[&key.node];
+        if let Some(next) = begins.filter(|next| *next < key.first_seq) {
+            let (first, last) = (next, key.first_seq - 1);
+            let days = (log.last.as_ref().map_or(key.day, |last| last.day), key.day);
+            let why = NotRead::Missing(key.node, first, last).to_string();
+            new.push(Gap { first, last, days, why });
+        }
+        let read = match bytes {
+            Ok(bytes) => self.apply(&key, &bytes, begins.unwrap_or(0), false).await,
+            Err(error) => Err(error),
+        };
+        let (next, is_end_unknown, newest_ms) = match read {
+            Ok((last, newest_ms)) => (last + 1, false, newest_ms),
+            Err(why @ (NotRead::Damaged(..) | NotRead::Store(StoreError::NotFound { .. }))) => {
+                let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
+                new.push(Gap { first, last, days, why: why.to_string() });
+                (key.first_seq + 1, true, 0)
+            }
+            Err(other) => return Err(other),
+        };
+        if gaps + new.len() > MAX_GAPS {
+            return Err(NotRead::Head(format!("{gaps} segments cannot be used: see the log")));
+        }
+        new.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
+        if let Some(log) = self.logs.get_mut(&key.node) {
+            log.gaps.extend(new);
+            log.newest_ms = log.newest_ms.max(newest_ms);
+            log.next = Some(log.next.unwrap_or(0).max(next));
+            (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
+        }
+        Ok(())
+    }
+
+    /// Where the gap of a damaged segment ends is known when the next segment is.
+    fn end_gap(&mut self, next: &SegmentKey) {
+        let Some(log) = self.logs.get_mut(&next.node).filter(|log| log.is_end_unknown) else {
+            return;
+        };
+        let first = log.last.as_ref().map(|last| last.first_seq);
+        if let Some(gap) = log.gaps.iter_mut().find(|gap| Some(gap.first) == first) {
+            (gap.last, gap.days.1) = (next.first_seq.saturating_sub(1).max(gap.last), next.day);
+        }
+    }
+
+    /// Looks again for what could not be read.
+    async fn fill_gaps(&mut self) -> Result<(), NotRead> {
+        let (first_day, _) = self.days();
+        let nodes: Vec<u64> = self.logs.keys().copied().collect();
+        for node in nodes {
+            let Some(log) = self.logs.get_mut(&node) else { continue };
+            for gap in std::mem::take(&mut log.gaps) {
+                // What nothing needs any more may be pruned.
+                if gap.days.1 < first_day {
+                    continue;
+                }
+                let left = match self.fill(node, &gap).await {
+                    Ok(next) if next > gap.last => continue,
+                    Ok(next) => {
+                        let why = NotRead::Missing(node, next, gap.last).to_string();
+                        Gap { first: next, why, ..gap }
+                    }
+                    Err(error) => Gap { why: error.to_string(), ..gap },
+                };
+                if let Some(log) = self.logs.get_mut(&node) {
+                    log.gaps.push(left);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the segments that are in a gap. Returns the first number that is missing, or is after it.
+    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, NotRead> {
+        let is_last =
+            |log: &Followed, key: &SegmentKey| log.is_end_unknown && log.last.as_ref() == Some(key);
+        let (mut day, mut next) = (gap.days.0, gap.first);
+        while day <= gap.days.1 {
+            let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
+            let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
+            for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
+                let bytes = self.fetch(&key).await?;
+                let (last, _) = self.apply(&key, &bytes, 0, true).await?;
+                if key.first_seq <= next {
+                    next = next.max(last + 1);
+                }
+                if let Some(log) = self.logs.get_mut(&node).filter(|log| is_last(log, &key)) {
+                    (log.next, log.is_end_unknown) = (Some(last + 1), false);
+                }
+            }
+            day = day.plus(1);
+        }
+        Ok(next)
+    }
+
+    async fn fetch(&self, key: &SegmentKey) -> Result<Bytes, NotRead> {
+        fetch(&self.store, key).await
+    }
+
+    /// Applies a segment's frames from a number on. Returns the number and the time of the last one.
+    async fn apply(
+        &self,
+        key: &SegmentKey,
+        bytes: &[u8],
+        from: u64,
+        is_late: bool,
+    ) -> Result<(u64, u64), NotRead> {
+        let damaged = |why: String| NotRead::Damaged(key.to_string(), why);
+        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
+        let stated = (header.set, header.node, header.epoch, header.first_seq);
+        if stated != (self.set.number(), key.node, key.epoch, key.first_seq) {
+            return Err(damaged("its header does not say what its name says".into()));
+        }
+        let others = self.logs.iter().filter(|(node, _)| **node != key.node);
+        let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
+        let now = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
+        let (mut late, mut last) = (HashMap::new(), (header.first_seq, 0));
+        for frame in frames.map_while(Result::ok) {
+            last = (frame.seq, last.1.max(frame.ms));
+            if frame.seq >= from {
+                let is_late = is_late || frame.ms < newest;
+                self.set.apply(now, &frame, is_late, &mut late).map_err(refused)?;
+            }
+        }
+        if !late.is_empty() {
+            self.drop_seen_later(key, &mut late).await?;
+            self.set.hide(&late).map_err(refused)?;
+        }
+        self.gate.read_segment();
+        Ok(last)
+    }
+
+    /// Drops the deletions of a segment after which somebody saw the ID again, as far as the store knows.
+    ///
+    /// Cost: the segments from that day on are read once more. Rare: it is for deletions that arrive later than
+    /// changes of another log.
+    async fn drop_seen_later(
+        &self,
+        key: &SegmentKey,
+        deleted: &mut LateDeletions,
+    ) -> Result<(), NotRead> {
+        let nodes: Vec<u64> = self.logs.keys().copied().chain(self.own).collect();
+        let mut day = key.day;
+        while day <= self.days().1.plus(1) {
+            for node in &nodes {
+                let listed = self.store.segments_of(&self.filter, day, *node, None);
+                for (other, _) in in_time(listed).await? {
+                    let bytes = self.fetch(&other).await?;
+                    // One that is damaged is named where it is read in its order.
+                    let Ok((_, frames)) = Frames::of_closed(&bytes) else { continue };
+                    let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen);
+                    for frame in seen {
+                        for hash in frame.hashes() {
+                            if deleted.get(&hash).is_some_and(|at| frame.ms > *at) {
+                                deleted.remove(&hash);
+                            }
+                        }
+                    }
+                }
+            }
+            day = day.plus(1);
+        }
+        Ok(())
+    }
+}
+
+fn refused(refusal: Refusal) -> NotRead {
+    match refusal {
+        Refusal::Memory => NotRead::Memory,
+        other => NotRead::Head(format!("{other:?}")),
+    }
+}
+
+async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, NotRead> {
+    match in_time(store.segment(key)).await {
+        Err(NotRead::Store(error @ StoreError::TooManyBytes { .. })) => {
+            Err(NotRead::Damaged(key.to_string(), error.to_string()))
+        }
+        other => other,
+    }
+}
+
+async fn in_time<T>(doing: impl Future<Output = Result<T, StoreError>>) -> Result<T, NotRead> {
+    Ok(tokio::time::timeout(DEADLINE, doing).await.map_err(|_| NotRead::Slow)??)
+}

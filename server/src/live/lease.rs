@@ -1,0 +1,125 @@
+//! [`Keeper`]: takes the lease of one set, renews it, and gives it back at the end. What it decides is
+//! [`claim`]'s; the gate of the set opens and closes by it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::live::lease::{Candidate, Claim, Lease, claim};
+use bloomsday_common::store::{Precondition, Store};
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::role::Gate;
+use crate::clock::Clock;
+
+/// A lease is renewed this many times in its length.
+const RENEWALS: u32 = 3;
+/// After a failure it is tried again this many times in its length.
+const RETRIES: u32 = 10;
+
+/// The keeper of one set's lease.
+pub(super) struct Keeper {
+    filter: FilterName,
+    gate: Arc<Gate>,
+    store: Store,
+    server: String,
+    node: String,
+    length: Duration,
+    clock: Clock,
+    held: Option<u64>,
+    /// What was read last, and since when it has been the same.
+    seen: Option<(Precondition, Instant)>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        (filter, gate): (FilterName, Arc<Gate>),
+        (store, clock): (Store, Clock),
+        (server, node): (String, u64),
+        length: Duration,
+    ) -> Keeper {
+        let node = format!("{node:016x}");
+        Keeper { filter, gate, store, server, node, length, clock, held: None, seen: None }
+    }
+
+    /// Keeps the lease until `stopping`, then gives it back.
+    pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        loop {
+            let turn = tokio::time::timeout(self.length / RENEWALS, self.turn()).await;
+            let failed = match turn {
+                Ok(turn) => turn.err().map(|error| error.to_string()),
+                Err(_) => Some("the store does not answer".to_owned()),
+            };
+            let parts = if failed.is_some() { RETRIES } else { RENEWALS };
+            failed.into_iter().for_each(|why| self.gate.has_failed(why));
+            let pause = self.length / parts;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                changed = stopping.changed() => {
+                    if changed.is_ok() {
+                        let _ = tokio::time::timeout(pause, self.give_back()).await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads the lease, and takes or renews it if that may be.
+    async fn turn(&mut self) -> Result<(), StoreError> {
+        // From before the write: the store may take it at once, and answer late.
+        let began = Instant::now();
+        let there = self.store.lease(&self.filter).await?;
+        let since = match &self.seen {
+            Some((seen, since)) if *seen == there.version => *since,
+            _ => self.seen.insert((there.version.clone(), began)).1,
+        };
+        let now = self.clock.now();
+        let unchanged = began.saturating_duration_since(since);
+        let by = Candidate { node: &self.node, held: self.held, unchanged };
+        let epoch = match claim(&there.state, by, now) {
+            Claim::Write { epoch } => epoch,
+            Claim::Held(lease) => {
+                self.held = None;
+                self.gate.has_not(lease.cloned());
+                return Ok(());
+            }
+        };
+        let lease = self.lease(epoch, now.saturating_add(self.length).unwrap_or(Timestamp::MAX));
+        match self.store.put_lease(&self.filter, &lease, &there.version).await {
+            Ok(()) => {
+                self.held = Some(epoch);
+                self.gate.has(lease, began + self.length);
+                Ok(())
+            }
+            Err(StoreError::Changed { .. }) => {
+                // Another one was faster; the next turn says who.
+                self.held = None;
+                let there = self.store.lease(&self.filter).await?.state;
+                self.gate.has_not(there.found().cloned());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lease(&self, epoch: u64, until: Timestamp) -> Lease {
+        let (decider, node) = (self.server.clone(), self.node.clone());
+        Lease { decider, node, epoch, until, seconds: self.length.as_secs().max(1) }
+    }
+
+    /// Ends the lease now, so that a successor need not wait.
+    async fn give_back(&mut self) -> Result<(), StoreError> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        self.gate.has_not(None);
+        let there = self.store.lease(&self.filter).await?;
+        let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == held;
+        if !there.state.found().is_some_and(is_ours) {
+            return Ok(());
+        }
+        let lease = self.lease(held, self.clock.now());
+        self.store.put_lease(&self.filter, &lease, &there.version).await
+    }
+}

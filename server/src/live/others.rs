@@ -1,0 +1,96 @@
+//! [`Stored`]: the segments of other servers, read once more. After a rollback a set needs again what it dropped
+//! because a later day's filter has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::live::segment::{Frames, Op};
+use bloomsday_common::store::Store;
+use futures::StreamExt;
+
+use super::set::{Others, See};
+use crate::clock::Clock;
+
+/// How long it takes at most: meanwhile no filter of this process is swapped.
+const MAX_TIME: Duration = Duration::from_secs(120);
+/// How many segments are fetched at the same time: at most 16 MiB each.
+const MAX_FETCHES: usize = 8;
+
+/// The segments of one filter in the store.
+pub(super) struct Stored {
+    pub(super) filter: FilterName,
+    pub(super) place: (Store, Clock),
+    /// The log of this process, which it reads itself.
+    pub(super) own: Option<u64>,
+    /// For how many days an ID is a hit.
+    pub(super) days: u8,
+    /// Set when not all could be read: who follows then begins anew.
+    pub(super) is_incomplete: Arc<AtomicBool>,
+}
+
+impl Others for Stored {
+    fn read_again(&self, see: See<'_>) -> Result<(), String> {
+        // The caller is in a runtime already, and waits.
+        let read = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            let read =
+                runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(see)).await });
+            read.map_err(|_| format!("it takes longer than {} s", MAX_TIME.as_secs()))?
+        };
+        let read = std::thread::scope(|scope| scope.spawn(read).join());
+        let read = read.unwrap_or_else(|_| Err("the reading panicked".into()));
+        self.is_incomplete.fetch_or(read.is_err(), Ordering::Relaxed);
+        read
+    }
+}
+
+impl Stored {
+    async fn read(&self, see: See<'_>) -> Result<(), String> {
+        let (store, clock) = &self.place;
+        let text = |error: StoreError| error.to_string();
+        let (today, mut not_read) = (Day::of(clock.now()), None);
+        let nodes = store.head_nodes(&self.filter).await.map_err(text)?;
+        for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
+            let mut day = today.minus(u32::from(self.days));
+            while day <= today.plus(1) {
+                let keys = store.segments_of(&self.filter, day, node, None).await.map_err(text)?;
+                let fetches: Vec<_> = keys
+                    .into_iter()
+                    .map(|(key, _)| {
+                        let store = store.clone();
+                        async move { (store.segment(&key).await, key) }
+                    })
+                    .collect();
+                let mut fetched = futures::stream::iter(fetches).buffered(MAX_FETCHES);
+                while let Some((bytes, key)) = fetched.next().await {
+                    let bytes = match bytes {
+                        Ok(bytes) => bytes,
+                        // What follows it is needed, too.
+                        Err(error) => {
+                            not_read.get_or_insert(error.to_string());
+                            continue;
+                        }
+                    };
+                    let frames = match Frames::of_closed(&bytes) {
+                        Ok((_, frames)) => frames,
+                        Err(bad) => {
+                            not_read.get_or_insert(format!("{key} cannot be used: {bad}"));
+                            continue;
+                        }
+                    };
+                    for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen) {
+                        let hashes: Vec<u64> = frame.hashes().collect();
+                        see(frame.ms, &hashes)?;
+                    }
+                }
+                day = day.plus(1);
+            }
+        }
+        not_read.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,268 @@
+//! [`LiveRole`], and [`Gate`]: whether this process may change a set now, and why not; with what is known of the
+//! lease and of the logs of other servers. Lookups never come here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::live::lease::Lease;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::syncer::lock;
+
+/// What a process does with the live IDs of a filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LiveRole {
+    /// It takes IDs, and decides which are new. Another decider is an error at its start.
+    #[default]
+    Decide,
+    /// It follows until no other process decides, and then decides.
+    Standby,
+    /// It reads from the store what others added, and takes no IDs.
+    Follow,
+}
+
+impl LiveRole {
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            LiveRole::Decide => "decide",
+            LiveRole::Standby => "standby",
+            LiveRole::Follow => "follow",
+        }
+    }
+}
+
+/// Whether a set may be changed now.
+pub(crate) struct Gate {
+    filter: FilterName,
+    role: LiveRole,
+    has_lease: bool,
+    began: Instant,
+    /// Changes are taken before this time, in milliseconds since `began`.
+    open_until: AtomicU64,
+    state: Mutex<State>,
+    /// Tells of the first outcome.
+    decided: Condvar,
+    /// Wakes who follows: there is a lease.
+    taken: Notify,
+}
+
+/// What is known.
+#[derive(Clone, Default)]
+struct State {
+    /// The lease as it was last read or written.
+    lease: Option<Lease>,
+    /// The epoch in which this process has it.
+    held: Option<u64>,
+    /// Until when it has it, in milliseconds since `began`.
+    until: u64,
+    /// In which epoch all that others had added was read.
+    caught_up: Option<u64>,
+    lease_error: Option<String>,
+    is_lease_known: bool,
+    follow_error: Option<String>,
+    is_round_done: bool,
+    segments: u64,
+    logs: usize,
+    /// What others changed before this time is here, in milliseconds since 1970; 0 for unknown.
+    through_ms: u64,
+    was_open: bool,
+}
+
+/// What the status says of a gate.
+pub(crate) struct GateStatus {
+    pub(super) role: LiveRole,
+    pub(super) decides: bool,
+    pub(super) lease: Option<Lease>,
+    pub(super) lease_error: Option<String>,
+    pub(super) follow_error: Option<String>,
+    pub(super) segments: u64,
+    pub(super) logs: usize,
+    pub(super) through_ms: u64,
+}
+
+impl Gate {
+    pub(super) fn new(filter: FilterName, role: LiveRole, has_lease: bool) -> Gate {
+        Gate {
+            filter,
+            role,
+            has_lease: has_lease && role != LiveRole::Follow,
+            began: Instant::now(),
+            open_until: AtomicU64::new(0),
+            state: Mutex::default(),
+            decided: Condvar::new(),
+            taken: Notify::new(),
+        }
+    }
+
+    /// Whether a change is taken now; else why not.
+    pub(super) fn check(&self) -> Result<(), Arc<str>> {
+        match self.is_open() {
+            true => Ok(()),
+            false => Err(self.why().into()),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.ms_at(Instant::now()) < self.open_until.load(Ordering::Acquire)
+    }
+
+    fn ms_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Why no change is taken.
+    fn why(&self) -> String {
+        let state = lock(&self.state);
+        let by = |lease: &Lease| format!("`{}` decides", lease.decider);
+        match (self.role, &state.lease, &state.lease_error) {
+            (LiveRole::Follow, Some(lease), _) => {
+                format!("this server only follows; {}: add there", by(lease))
+            }
+            (LiveRole::Follow, None, _) => {
+                "this server only follows: add at the server with `live = \"decide\"`".into()
+            }
+            _ if state.held.is_some() && self.ms_at(Instant::now()) < state.until => {
+                "this server has just begun to decide, and reads what others added: try again"
+                    .into()
+            }
+            (_, _, Some(error)) => format!("the lease cannot be renewed or taken: {error}"),
+            (_, Some(lease), _) if state.held.is_none() => {
+                format!("{} until {:.0} or longer: add there", by(lease), lease.until)
+            }
+            _ => "this server has no lease yet: try again".into(),
+        }
+    }
+
+    /// This process has the lease from now on, until this moment.
+    pub(super) fn has(&self, lease: Lease, until: Instant) {
+        let mut state = lock(&self.state);
+        if state.held != Some(lease.epoch) {
+            self.taken.notify_one();
+        }
+        (state.held, state.until) = (Some(lease.epoch), self.ms_at(until));
+        (state.lease, state.lease_error) = (Some(lease), None);
+        self.update(&mut state);
+    }
+
+    /// Another one has it.
+    pub(super) fn has_not(&self, lease: Option<Lease>) {
+        let mut state = lock(&self.state);
+        (state.lease, state.held) = (lease, None);
+        (state.lease_error, state.is_lease_known) = (None, true);
+        self.update(&mut state);
+    }
+
+    /// Nobody knows: what this process has, it has until its end.
+    pub(super) fn has_failed(&self, why: String) {
+        let mut state = lock(&self.state);
+        if state.lease_error.as_ref() != Some(&why) {
+            tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
+        }
+        (state.lease_error, state.is_lease_known) = (Some(why), true);
+        self.update(&mut state);
+    }
+
+    /// Waits until this process has taken the lease anew.
+    pub(super) async fn woken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// The lease as a follower reads it.
+    pub(super) fn saw(&self, lease: Option<Lease>) {
+        lock(&self.state).lease = lease;
+    }
+
+    /// The epoch in which this process has the lease, before a round of following.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        if self.has_lease { lock(&self.state).held } else { Some(0) }
+    }
+
+    /// A round of following has ended, which began in this epoch. What was changed before `through_ms` is here.
+    pub(super) fn followed(&self, epoch: Option<u64>, through_ms: u64) {
+        let mut state = lock(&self.state);
+        (state.caught_up, state.is_round_done) = (epoch.or(state.caught_up), true);
+        state.follow_error = None;
+        state.through_ms = state.through_ms.max(through_ms);
+        self.update(&mut state);
+    }
+
+    /// A round has failed, or not all of what others added can be read.
+    pub(super) fn not_followed(&self, why: String) {
+        let mut state = lock(&self.state);
+        if state.follow_error.as_ref() != Some(&why) {
+            tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
+        }
+        (state.follow_error, state.is_round_done) = (Some(why), true);
+        self.update(&mut state);
+    }
+
+    pub(super) fn read_segment(&self) {
+        lock(&self.state).segments += 1;
+    }
+
+    pub(super) fn knows_logs(&self, logs: usize) {
+        lock(&self.state).logs = logs;
+    }
+
+    /// Whether the first round of following has ended, well or not.
+    pub(crate) fn is_round_done(&self) -> bool {
+        lock(&self.state).is_round_done
+    }
+
+    fn update(&self, state: &mut State) {
+        let open_until = match (self.role, self.has_lease) {
+            (LiveRole::Follow, _) => 0,
+            _ if state.caught_up.is_none() => 0,
+            (_, false) => u64::MAX,
+            _ if state.caught_up == state.held => state.until,
+            _ => 0,
+        };
+        self.open_until.store(open_until, Ordering::Release);
+        let is_open = self.is_open();
+        if is_open != state.was_open {
+            state.was_open = is_open;
+            let (filter, by) = (&self.filter, state.lease.as_ref().map(|lease| &lease.decider));
+            match is_open {
+                true => tracing::info!(%filter, "this server decides which live IDs are new"),
+                false => {
+                    tracing::warn!(%filter, ?by, "this server no longer decides: adds are refused")
+                }
+            }
+        }
+        self.decided.notify_all();
+    }
+
+    /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
+    pub(super) fn wait(&self, most: Duration) -> Option<Lease> {
+        let undecided = |state: &mut State| {
+            let is_waiting = state.held.is_some() && state.caught_up != state.held;
+            let is_unknown = self.has_lease && state.held.is_none() && !state.is_lease_known;
+            (is_waiting && state.follow_error.is_none()) || is_unknown || !state.is_round_done
+        };
+        let state = lock(&self.state);
+        let waited = self.decided.wait_timeout_while(state, most, undecided);
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.held.is_none() && state.lease_error.is_none() { state.lease.clone() } else { None }
+    }
+
+    pub(super) fn role(&self) -> LiveRole {
+        self.role
+    }
+
+    pub(super) fn has_lease(&self) -> bool {
+        self.has_lease
+    }
+
+    pub(super) fn status(&self) -> GateStatus {
+        let decides = self.is_open();
+        let state = lock(&self.state).clone();
+        let State { lease, lease_error, follow_error, segments, logs, through_ms, .. } = state;
+        let role = self.role;
+        GateStatus { role, decides, lease, lease_error, follow_error, segments, logs, through_ms }
+    }
+}

@@ -1,0 +1,116 @@
+//! What other servers changed in a set, from their logs. The newest change of an ID counts, whichever log has
+//! it; logs are read one after the other, so a frame may come that is older than what is here.
+
+use std::collections::HashMap;
+
+use bloomsday_common::live::segment::{Frame, Op};
+
+use super::super::syncer::lock;
+use super::{LiveSet, Refusal};
+
+/// The most deletions whose time is remembered; of more, the older half is taken for older than any sighting
+/// that is read later.
+const MAX_DELETIONS: usize = 1 << 20;
+
+/// When hashes that are hidden were deleted, in milliseconds since 1970.
+#[derive(Default)]
+pub(crate) struct Deletions(HashMap<u64, u64>);
+
+impl Deletions {
+    /// Notes what a frame changed. Of one hash, frames come in the order of their log.
+    pub(crate) fn note(&mut self, op: Op, ms: u64, hashes: impl Iterator<Item = u64>) {
+        match op {
+            Op::Forget => hashes.for_each(|hash| self.insert(hash, ms)),
+            Op::Seen if !self.0.is_empty() => hashes.for_each(|hash| _ = self.0.remove(&hash)),
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, hash: u64, ms: u64) {
+        if self.0.len() >= MAX_DELETIONS {
+            let mut times: Vec<u64> = self.0.values().copied().collect();
+            let (_, median, _) = times.select_nth_unstable(MAX_DELETIONS / 2);
+            let median = *median;
+            self.0.retain(|_, at| *at > median);
+        }
+        let at = self.0.entry(hash).or_insert(ms);
+        *at = ms.max(*at);
+    }
+
+    /// Whether a hash was deleted after this time, as far as is known.
+    fn is_after(&self, hash: u64, ms: u64) -> bool {
+        self.0.get(&hash).is_some_and(|at| *at > ms)
+    }
+}
+
+/// Deletions with their times that may be older than a sighting that is here already.
+pub(crate) type LateDeletions = HashMap<u64, u64>;
+
+impl LiveSet {
+    /// Makes the change of a frame of another log. Deletions that are older than what is here of another log are
+    /// not made, and returned in `late`.
+    pub(crate) fn apply(
+        &self,
+        now: u64,
+        frame: &Frame<'_>,
+        is_late: bool,
+        late: &mut LateDeletions,
+    ) -> Result<(), Refusal> {
+        let mut state = lock(&self.state);
+        let now = now.max(state.last_ms);
+        let is_late = is_late || frame.ms < state.last_ms;
+        state.writer.tick(now);
+        let step = self.table.window().step_at(frame.ms);
+        match frame.op {
+            Op::Seen => {
+                for hash in frame.hashes() {
+                    if !late.is_empty() {
+                        // Later in its own log.
+                        late.remove(&hash);
+                    }
+                    if !state.deletions.is_after(hash, frame.ms) {
+                        state.writer.add_at(hash, step)?;
+                        state.deletions.0.remove(&hash);
+                    }
+                }
+            }
+            Op::Forget if is_late => late.extend(frame.hashes().map(|hash| (hash, frame.ms))),
+            Op::Forget => {
+                for hash in frame.hashes() {
+                    state.writer.forget(hash, true)?;
+                    state.deletions.insert(hash, frame.ms);
+                }
+            }
+            // Options and ends of a set: a filter of the configuration has its own.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Hides hashes for which no later sighting was found.
+    pub(crate) fn hide(&self, deleted: &LateDeletions) -> Result<(), Refusal> {
+        let mut state = lock(&self.state);
+        for (hash, ms) in deleted {
+            state.writer.forget(*hash, true)?;
+            state.deletions.insert(*hash, *ms);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletions_are_bounded_and_the_newest_stay() {
+        let mut deletions = Deletions::default();
+        let many = MAX_DELETIONS as u64 + 10;
+        (0..many).for_each(|n| deletions.note(Op::Forget, n, [n].into_iter()));
+        assert!(deletions.0.len() <= MAX_DELETIONS);
+        assert!(deletions.is_after(many - 1, many - 2) && !deletions.is_after(many - 1, many - 1));
+        assert!(!deletions.is_after(0, 0) && deletions.0.len() >= MAX_DELETIONS / 2);
+        deletions.note(Op::Seen, many, [many - 1].into_iter());
+        assert!(!deletions.is_after(many - 1, 0));
+    }
+}

@@ -1,0 +1,114 @@
+//! [`Sharing`]: the thread that follows other servers' logs and keeps leases, for all sets of a process. No
+//! lookup and no add waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::store::Store;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use tokio::sync::watch;
+
+use super::follow::Following;
+use super::lease::Keeper;
+use super::others::Stored;
+use super::role::{Gate, LiveRole};
+use super::set::LiveSet;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::random::random;
+
+/// How long a start waits until it is known which server decides.
+const START_WAIT: Duration = Duration::from_secs(5);
+/// How long the end of a process waits until its leases are given back.
+const MAX_FINISH: Duration = Duration::from_secs(3);
+
+/// A set that is shared.
+pub(crate) struct Shared {
+    pub(crate) filter: FilterName,
+    pub(crate) set: Arc<LiveSet>,
+    pub(crate) role: LiveRole,
+    /// For how many days an ID is a hit.
+    pub(crate) days: u8,
+    /// The length of the lease; zero for none.
+    pub(crate) lease: Duration,
+}
+
+/// The thread. It ends soon after this is dropped.
+pub(crate) struct Sharing {
+    stop: watch::Sender<bool>,
+    /// Closed when the thread has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl Sharing {
+    /// Shares these sets from now on. Waits a few seconds at most until it is known which server decides.
+    ///
+    /// # Errors
+    /// [`Error::OtherDecider`] when another one does, for a set whose role is [`LiveRole::Decide`].
+    pub(crate) fn start(
+        store: &Store,
+        shared: Vec<Shared>,
+        server: &str,
+        clock: &Clock,
+    ) -> Result<Sharing, Error> {
+        let (stop, stopping) = watch::channel(false);
+        let (ending, ended) = watch::channel(());
+        let mut gates = Vec::new();
+        let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
+        for Shared { filter, set, role, days, lease } in shared {
+            let gate = Arc::new(Gate::new(filter.clone(), role, !lease.is_zero()));
+            let own = set.log().map(|log| log.node());
+            let place = (store.clone(), clock.clone());
+            let is_incomplete = Arc::<AtomicBool>::default();
+            let others = Stored {
+                filter: filter.clone(),
+                place: place.clone(),
+                own,
+                days,
+                is_incomplete: is_incomplete.clone(),
+            };
+            set.share(gate.clone(), Arc::new(others));
+            gates.push((filter.clone(), gate.clone()));
+            if gate.has_lease() {
+                let who = (server.to_owned(), own.unwrap_or_else(|| random().max(1)));
+                let of = (filter.clone(), gate.clone());
+                tasks
+                    .push(Keeper::new(of, place.clone(), who, lease).run(stopping.clone()).boxed());
+            }
+            let following =
+                Following::new((filter, set, gate), place, own, u32::from(days), is_incomplete);
+            tasks.push(following.run(stopping.clone()).boxed());
+        }
+        let doing = || "start the thread that shares live IDs".to_owned();
+        let failed = |source| Error::System { doing: doing(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let thread = std::thread::Builder::new().name("live-share".into());
+        let run = move || {
+            let _ending = ending;
+            runtime.block_on(join_all(tasks));
+        };
+        thread.spawn(run).map_err(failed)?;
+        let until = Instant::now() + START_WAIT;
+        for (filter, gate) in gates.iter().filter(|(_, gate)| gate.role() == LiveRole::Decide) {
+            let other = gate.wait(until.saturating_duration_since(Instant::now()));
+            if let Some(lease) = other {
+                let (filter, decider) = (filter.to_string(), lease.decider);
+                return Err(Error::OtherDecider { filter, decider, until: lease.until });
+            }
+        }
+        Ok(Sharing { stop, ended })
+    }
+
+    /// Gives the leases back, and ends; waits at most a few seconds.
+    pub(crate) async fn finish(&self) {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        let wait = async { while ended.changed().await.is_ok() {} };
+        // A lease that is not given back ends by itself.
+        let _ = tokio::time::timeout(MAX_FINISH, wait).await;
+    }
+}
