@@ -251,6 +251,7 @@ impl Settings {
             let days = file.live_days.unwrap_or(defaults::LIVE_DAYS);
             filter.live_days = Some(u8::try_from(days).unwrap_or(u8::MAX));
             filter.live_role = role;
+            (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);
             filter.live_lease = file.live_lease.unwrap_or(defaults::LIVE_LEASE);
         }
         filter

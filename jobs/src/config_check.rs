@@ -13,7 +13,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::Store;
-use bloomsday_server::live::{Ack, DEFAULT_MEMORY, LiveConfig, MAX_SETS};
+use bloomsday_server::live::{Ack, DEFAULT_MEMORY, EngineUrl, FeedUrl, LiveConfig, MAX_SETS};
 use bloomsday_server::{Config, FilterConfig};
 use bytesize::ByteSize;
 use clap::Subcommand;
@@ -211,6 +211,8 @@ fn add_filter(
     let days = |days: u32| format!("{days} days");
     rows.add(&key("live_days"), filter.live_days.map(days), days(defaults::LIVE_DAYS));
     let lease = filter.live_lease.map(time);
+    rows.add(&key("live_engine"), filter.live_engine.as_ref().map(EngineUrl::name), "store");
+    rows.add(&key("live_from"), filter.live_from.as_ref().map(FeedUrl::name), "none");
     rows.add(&key("live_lease"), lease, time(defaults::LIVE_LEASE));
     // Some layouts cannot reach some rates, whatever the number of IDs.
     let (layout, fpp) =

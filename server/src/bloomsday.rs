@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use bloomsday_common::error::Error as StoreError;
+#[cfg(feature = "live")]
+use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 
 use crate::clock::Clock;
@@ -14,7 +16,7 @@ use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
 #[cfg(feature = "live")]
-use crate::live::{Live, LiveConfig, LiveRole, Shared, Sharing, Shipper};
+use crate::live::{Ack, Live, LiveConfig, LiveRole, Shared, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
 
@@ -172,10 +174,16 @@ fn put_live(
         let set = live.declare(&name, (days, filter.id_form), role, below)?;
         served.put_live(set.clone());
         shipped.push((name.clone(), set.clone()));
-        shared.push(Shared { filter: name, set, role, days, lease });
+        let (engine, from) = (filter.live_engine.clone(), filter.live_from.clone());
+        shared.push(Shared { filter: name, set, role, days, lease, engine, from });
     }
-    let shipper = Shipper::start(store, shipped, live.name(), clock)?;
-    let sharing = Sharing::start(store, shared, live.name(), clock)?;
+    // With an engine, what is in that counts as shipped.
+    let has_engine = |filter: &FilterName| {
+        shared.iter().any(|shared| shared.filter == *filter && shared.engine.is_some())
+    };
+    let promised = |filter: &FilterName| live.ack() == Ack::Shipped && !has_engine(filter);
+    let shipper = Shipper::start(store, shipped, live.name(), clock, promised)?;
+    let sharing = Sharing::start(store, shared, &live, clock)?;
     Ok((Some(Arc::new(shipper)), Some(Arc::new(sharing))))
 }
 

@@ -95,6 +95,12 @@ pub struct FilterConfig {
     /// Whether this process takes IDs, or reads from the store what others added.
     #[cfg(feature = "live")]
     pub live_role: crate::live::LiveRole,
+    /// A Redis that tells other processes at once what is added here, besides the store.
+    #[cfg(feature = "live")]
+    pub live_engine: Option<crate::live::EngineUrl>,
+    /// A stream of Redis whose IDs are added while this process takes IDs.
+    #[cfg(feature = "live")]
+    pub live_from: Option<crate::live::FeedUrl>,
     /// The length of the lease of the process that takes IDs; zero for none, and then nothing refuses a
     /// second one.
     #[cfg(feature = "live")]
@@ -115,6 +121,10 @@ impl FilterConfig {
             live_days: None,
             #[cfg(feature = "live")]
             live_role: crate::live::LiveRole::default(),
+            #[cfg(feature = "live")]
+            live_engine: None,
+            #[cfg(feature = "live")]
+            live_from: None,
             #[cfg(feature = "live")]
             live_lease: LEASE,
         }

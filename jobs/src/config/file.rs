@@ -14,7 +14,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::{MAX_KEEP_DAYS, MAX_MAX_AGE_DAYS};
 use bloomsday_common::redact::{redact_urls, single_line};
-use bloomsday_server::live::{Ack, MAX_SETS};
+use bloomsday_server::live::{Ack, EngineUrl, FeedUrl, MAX_SETS};
 use bloomsday_server::{Guard, limits};
 use serde::{Deserialize, Deserializer};
 
@@ -116,6 +116,12 @@ pub(crate) struct FilterFile {
     /// For how many days an ID that was added is a hit by itself.
     #[serde(default, deserialize_with = "days::<1, MAX_LIVE_DAYS, _>")]
     pub(crate) live_days: Option<u32>,
+    /// A Redis that tells other servers at once what is added.
+    #[serde(default, deserialize_with = "engine")]
+    pub(crate) live_engine: Option<EngineUrl>,
+    /// A stream of Redis whose IDs are added.
+    #[serde(default, deserialize_with = "parsed")]
+    pub(crate) live_from: Option<FeedUrl>,
     /// The length of the lease of the server that decides; zero for none.
     #[serde(default, deserialize_with = "lease")]
     pub(crate) live_lease: Option<Duration>,
@@ -238,6 +244,21 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::E
     time_up_to(&text, MAX_DURATION).map(Some).map_err(serde::de::Error::custom)
 }
 
+/// The store is always an engine.
+fn engine<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EngineUrl>, D::Error> {
+    let text = String::deserialize(from)?;
+    let other = (text != "store").then(|| text.parse()).transpose();
+    other.map_err(serde::de::Error::custom)
+}
+
+/// Parses text whose error does not repeat it: an address may have a password.
+fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     let length = time_up_to(&text, MAX_LEASE).map_err(serde::de::Error::custom)?;
@@ -342,6 +363,9 @@ mod tests {
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
             ("[filters.rt]\nlive = \"lead\"", "live"),
+            ("[filters.rt]\nlive_engine = \"kafka://broker/topic\"", "only redis://"),
+            ("[filters.rt]\nlive_engine = \"redis://u:secret@h/x/y\"", "HOST:PORT"),
+            ("[filters.rt]\nlive_from = \"redis://host\"", "STREAM"),
             ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
             ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),

@@ -9,6 +9,9 @@ pub enum Ack {
     /// The system has it: the end of the process does not lose it, and a crash of the machine
     /// loses at most the last second.
     Written,
+    /// It is on the disk, and in the engine or the store, where other servers read it: the loss of the disk
+    /// does not lose it. Of a filter that is not shared: it is on the disk.
+    Shipped,
     /// It is in memory only.
     Memory,
 }
@@ -19,6 +22,7 @@ impl Ack {
         match self {
             Ack::Synced => "synced",
             Ack::Written => "written",
+            Ack::Shipped => "shipped",
             Ack::Memory => "memory",
         }
     }
@@ -28,8 +32,8 @@ impl std::str::FromStr for Ack {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Ack, String> {
-        let known = [Ack::Synced, Ack::Written, Ack::Memory];
+        let known = [Ack::Synced, Ack::Written, Ack::Shipped, Ack::Memory];
         let found = known.into_iter().find(|ack| ack.name() == text);
-        found.ok_or_else(|| "it is `synced`, `written` or `memory`".to_owned())
+        found.ok_or_else(|| "it is `synced`, `written`, `shipped` or `memory`".to_owned())
     }
 }

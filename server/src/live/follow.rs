@@ -13,15 +13,16 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{Frames, Op};
+use bloomsday_common::live::segment::{Frames, Header, Op};
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::role::{Gate, LiveRole};
 use super::set::{LateDeletions, LiveSet, Refusal};
+use super::stream::Entry;
 use crate::clock::Clock;
 
 /// How often the heads are read.
@@ -50,6 +51,8 @@ pub(super) struct Following {
     days: u32,
     /// Whether not all came back after a rollback, so that all is read again.
     is_incomplete: Arc<AtomicBool>,
+    /// Segments that come by an engine.
+    pub(super) entries: Option<mpsc::Receiver<Entry>>,
     logs: BTreeMap<u64, Followed>,
     list_due: Instant,
 }
@@ -109,7 +112,19 @@ impl Following {
         is_incomplete: Arc<AtomicBool>,
     ) -> Following {
         let (logs, list_due) = (BTreeMap::new(), Instant::now());
-        Following { filter, set, gate, store, clock, own, days, is_incomplete, logs, list_due }
+        Following {
+            filter,
+            set,
+            gate,
+            store,
+            clock,
+            own,
+            days,
+            is_incomplete,
+            entries: None,
+            logs,
+            list_due,
+        }
     }
 
     pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
@@ -126,12 +141,50 @@ impl Following {
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.gate.woken() => {}
-                _ = stopping.changed() => return,
+            let due = Instant::now() + pause;
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep_until(due) => break,
+                    () = self.gate.woken() => break,
+                    _ = stopping.changed() => return,
+                    Some(entry) = next_entry(&mut self.entries) => {
+                        // What is not applied now comes by the store.
+                        if let Err(error) = self.receive(&entry).await {
+                            tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
+                        }
+                    }
+                }
             }
         }
+    }
+
+    /// Applies a segment that came by an engine, if it is the next of its log. Others come by the store.
+    async fn receive(&mut self, bytes: &[u8]) -> Result<(), NotRead> {
+        let name = || format!("bloomsday:{}", self.filter);
+        let damaged = |why: String| NotRead::Damaged(name(), why);
+        let (header, _) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
+        if Some(header.node) == self.own {
+            return Ok(());
+        }
+        if header.set != self.set.number() {
+            return Err(damaged("it is of another filter".into()));
+        }
+        let log = self.logs.entry(header.node).or_default();
+        // The first frame of a log is its first sight: nothing was before it.
+        let next = log.next.or((header.first_seq == 1 && log.head.is_none()).then_some(1));
+        let Some(next) = next.filter(|next| header.first_seq <= *next && !log.is_end_unknown)
+        else {
+            return Ok(());
+        };
+        let day = self.days().1;
+        let Header { node, epoch, first_seq, .. } = header;
+        let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
+        let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
+        if let Some(log) = self.logs.get_mut(&header.node) {
+            log.next = Some(next.max(last + 1));
+            log.newest_ms = log.newest_ms.max(newest_ms);
+        }
+        Ok(())
     }
 
     /// Reads all that is new. Returns the time before which everything is here.
@@ -226,6 +279,7 @@ impl Following {
         while day <= today.plus(1) {
             let after = last.as_ref();
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
+            let keys = from_next(keys, self.logs[&node].next.unwrap_or(0));
             many += keys.len();
             let store = &self.store;
             let fetches: Vec<_> = keys
@@ -424,6 +478,21 @@ impl Following {
         }
         Ok(())
     }
+}
+
+/// The next entry of an engine; never without one.
+async fn next_entry(entries: &mut Option<mpsc::Receiver<Entry>>) -> Option<Entry> {
+    match entries {
+        Some(entries) => entries.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Segments without those at the beginning whose frames are all before a number.
+fn from_next(mut keys: Vec<(SegmentKey, u64)>, next: u64) -> Vec<(SegmentKey, u64)> {
+    let after = keys.partition_point(|(key, _)| key.first_seq <= next);
+    keys.drain(..after.saturating_sub(1));
+    keys
 }
 
 fn refused(refusal: Refusal) -> NotRead {

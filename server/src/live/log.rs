@@ -11,7 +11,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
@@ -24,6 +25,8 @@ use super::syncer::{Queued, Syncer, lock};
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// The most bytes that wait for the disk; with more, changes are refused.
 const MAX_PENDING_BYTES: usize = 64 << 20;
+/// How long an acknowledgement waits for the engine or the store.
+const MAX_SHIP_WAIT: Duration = Duration::from_secs(30);
 /// The capacity that a buffer keeps when it is empty again.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
@@ -56,6 +59,8 @@ pub(super) struct Log {
     #[cfg(test)]
     pub(super) failing_syncs: AtomicBool,
     written: AtomicU64,
+    /// The number of the last frame that others can read, if acknowledgements wait for that.
+    shipped: OnceLock<watch::Receiver<u64>>,
 }
 
 /// Frames that are not written yet.
@@ -110,6 +115,7 @@ impl Log {
             #[cfg(test)]
             failing_syncs: AtomicBool::new(false),
             written: AtomicU64::new(next_seq.saturating_sub(1)),
+            shipped: OnceLock::new(),
         }
     }
 
@@ -159,8 +165,34 @@ impl Log {
         self.identity.node
     }
 
+    /// Changes whenever more is synced.
+    pub(super) fn synced(&self) -> watch::Receiver<u64> {
+        self.done.subscribe()
+    }
+
+    /// From now on acknowledgements wait until others can read the frame, too.
+    pub(super) fn promise(&self, shipped: watch::Receiver<u64>) {
+        // A log is shipped in one way that counts.
+        let _ = self.shipped.set(shipped);
+    }
+
     /// Waits until the frame with this number is as safe as promised.
     pub(super) async fn wait(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
+        self.wait_here(seq).await?;
+        let Some(shipped) = self.shipped.get() else { return Ok(()) };
+        let mut shipped = shipped.clone();
+        let there = shipped.wait_for(|last| *last >= seq);
+        match tokio::time::timeout(MAX_SHIP_WAIT, there).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                Err("it is on the disk, and other servers cannot read it yet: see ship_error and \
+                      engine_error in /status"
+                    .into())
+            }
+        }
+    }
+
+    async fn wait_here(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
         match self.identity.ack {
             Ack::Memory => Ok(()),
             Ack::Written => {
@@ -171,7 +203,7 @@ impl Log {
                 self.queue();
                 self.write()
             }
-            Ack::Synced => self.wait_synced(seq).await,
+            Ack::Synced | Ack::Shipped => self.wait_synced(seq).await,
         }
     }
 

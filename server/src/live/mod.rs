@@ -20,6 +20,7 @@
 //! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `lease` | which server decides what is new: the lease in the store |
 //! | `role` | whether this process may change a set, and why not |
+//! | `stream` | Redis Streams: the engine between servers, and feeds |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `status` | what is known of a set, for people and metrics |
 
@@ -39,6 +40,7 @@ mod sharing;
 mod ship;
 mod ship_status;
 mod status;
+mod stream;
 mod syncer;
 mod table;
 mod tail;
@@ -69,6 +71,7 @@ pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
 pub(crate) use self::sharing::{Shared, Sharing};
 pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};
+pub use self::stream::{EngineUrl, FeedUrl};
 use self::syncer::Syncer;
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
@@ -173,7 +176,9 @@ impl Live {
         let disk = match &config.data_dir {
             Some(folder) if config.ack != Ack::Memory => {
                 let opened_ms = now_of(&clock);
-                Some(Disk::open(&folder.join("live"), config.ack, opened_ms, &budget, &mut sets)?)
+                // What is shipped is on the disk first.
+                let ack = if config.ack == Ack::Shipped { Ack::Synced } else { config.ack };
+                Some(Disk::open(&folder.join("live"), ack, opened_ms, &budget, &mut sets)?)
             }
             _ => None,
         };
@@ -401,6 +406,11 @@ impl Live {
     /// What clients present to add and delete IDs.
     pub(crate) fn token(&self) -> Option<&Token> {
         self.0.token.as_ref()
+    }
+
+    /// Where logs are.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.0.disk.as_ref().map(|disk| &*disk.folder)
     }
 
     /// The name of this server.

@@ -1,6 +1,7 @@
 //! [`LiveRole`], and [`Gate`]: whether this process may change a set now, and why not; with what is known of the
 //! lease and of the logs of other servers. Lookups never come here.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +66,8 @@ struct State {
     lease_error: Option<String>,
     is_lease_known: bool,
     follow_error: Option<String>,
+    /// What is wrong with an engine or a feed, by what was tried.
+    engine_errors: BTreeMap<&'static str, String>,
     is_round_done: bool,
     segments: u64,
     logs: usize,
@@ -80,6 +83,7 @@ pub(crate) struct GateStatus {
     pub(super) lease: Option<Lease>,
     pub(super) lease_error: Option<String>,
     pub(super) follow_error: Option<String>,
+    pub(super) engine_error: Option<String>,
     pub(super) segments: u64,
     pub(super) logs: usize,
     pub(super) through_ms: u64,
@@ -201,6 +205,20 @@ impl Gate {
         self.update(&mut state);
     }
 
+    /// An engine or a feed has failed, or works.
+    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "there is no engine"))]
+    pub(super) fn engine_failed(&self, doing: &'static str, why: Option<String>) {
+        let mut state = lock(&self.state);
+        match why {
+            Some(why) if state.engine_errors.get(doing) != Some(&why) => {
+                tracing::warn!(filter = %self.filter, "live IDs: cannot {doing}: {why}");
+                state.engine_errors.insert(doing, why);
+            }
+            Some(_) => {}
+            None => _ = state.engine_errors.remove(doing),
+        }
+    }
+
     pub(super) fn read_segment(&self) {
         lock(&self.state).segments += 1;
     }
@@ -261,8 +279,23 @@ impl Gate {
     pub(super) fn status(&self) -> GateStatus {
         let decides = self.is_open();
         let state = lock(&self.state).clone();
-        let State { lease, lease_error, follow_error, segments, logs, through_ms, .. } = state;
+        let (segments, logs, through_ms) = (state.segments, state.logs, state.through_ms);
+        let (lease, lease_error, follow_error) =
+            (state.lease, state.lease_error, state.follow_error);
         let role = self.role;
-        GateStatus { role, decides, lease, lease_error, follow_error, segments, logs, through_ms }
+        let errors =
+            state.engine_errors.iter().map(|(doing, why)| format!("cannot {doing}: {why}"));
+        let engine_error = errors.reduce(|one, other| format!("{one}; {other}"));
+        GateStatus {
+            role,
+            decides,
+            lease,
+            lease_error,
+            follow_error,
+            engine_error,
+            segments,
+            logs,
+            through_ms,
+        }
     }
 }

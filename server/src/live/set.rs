@@ -19,7 +19,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
-pub(crate) use self::follow::{Deletions, LateDeletions};
+pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
 use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
@@ -60,16 +60,6 @@ pub(crate) trait Below: Send + Sync {
     /// Looks hashes up; `false` when it cannot tell.
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
 }
-
-/// Who can read again what other servers added.
-pub(crate) trait Others: Send + Sync {
-    /// Visits all sightings that may still count, with their times. Waits for the store. An error of `see`
-    /// ends it.
-    fn read_again(&self, see: See<'_>) -> Result<(), String>;
-}
-
-/// What is done with sightings of one time.
-pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
 
 impl From<Full> for Refusal {
     fn from(_: Full) -> Refusal {
@@ -530,16 +520,6 @@ impl LiveSet {
     pub(super) fn ship_with(&self, status: Arc<ShipStatus>) {
         // A set is shipped by one thread.
         let _ = self.shipping.set(status);
-    }
-
-    /// Changes are taken only if this gate is open; `others` has what is not in its own log.
-    pub(super) fn share(&self, gate: Arc<Gate>, others: Arc<dyn Others>) {
-        // A set is shared by one filter.
-        let _ = (self.gate.set(gate), self.others.set(others));
-    }
-
-    fn others(&self) -> Option<&Arc<dyn Others>> {
-        self.others.get()
     }
 
     /// Whether what others added before the start has been read, or cannot be now.

@@ -9,13 +9,21 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
+use super::Live;
+#[cfg(feature = "redis")]
+use super::ack::Ack;
 use super::follow::Following;
 use super::lease::Keeper;
 use super::others::Stored;
 use super::role::{Gate, LiveRole};
 use super::set::LiveSet;
+use super::stream::{EngineUrl, Entry, FeedUrl};
+#[cfg(feature = "redis")]
+use super::stream::{Feeding, Publishing, Reading};
+#[cfg(feature = "redis")]
+use super::tail::Tail;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::random::random;
@@ -24,6 +32,9 @@ use crate::random::random;
 const START_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a process waits until its leases are given back.
 const MAX_FINISH: Duration = Duration::from_secs(3);
+
+/// How many entries of an engine wait to be applied: each has at most 9 MiB.
+const MAX_ENTRIES: usize = 8;
 
 /// A set that is shared.
 pub(crate) struct Shared {
@@ -34,6 +45,10 @@ pub(crate) struct Shared {
     pub(crate) days: u8,
     /// The length of the lease; zero for none.
     pub(crate) lease: Duration,
+    /// What tells others at once, besides the store.
+    pub(crate) engine: Option<EngineUrl>,
+    /// What IDs are added from.
+    pub(crate) from: Option<FeedUrl>,
 }
 
 /// The thread. It ends soon after this is dropped.
@@ -41,6 +56,61 @@ pub(crate) struct Sharing {
     stop: watch::Sender<bool>,
     /// Closed when the thread has ended.
     ended: watch::Receiver<()>,
+}
+
+/// The streams of one set.
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "there are none"))]
+struct Streams {
+    engine: Option<EngineUrl>,
+    from: Option<FeedUrl>,
+    entries: mpsc::Sender<Entry>,
+}
+
+impl Streams {
+    #[cfg(not(feature = "redis"))]
+    fn tasks(
+        self,
+        _: &(FilterName, Arc<LiveSet>, Arc<Gate>),
+        _: &(Store, Clock),
+        _: &Live,
+        _: &watch::Receiver<bool>,
+    ) -> Vec<BoxFuture<'static, ()>> {
+        // No address of one can be made.
+        Vec::new()
+    }
+
+    #[cfg(feature = "redis")]
+    fn tasks(
+        self,
+        (filter, set, gate): &(FilterName, Arc<LiveSet>, Arc<Gate>),
+        (store, clock): &(Store, Clock),
+        live: &Live,
+        stopping: &watch::Receiver<bool>,
+    ) -> Vec<BoxFuture<'static, ()>> {
+        let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
+        let which = || (filter.clone(), gate.clone());
+        if let Some(engine) = self.engine {
+            if let Some(log) = set.log() {
+                let (last, shipped) = watch::channel(0);
+                if live.ack() == Ack::Shipped {
+                    log.promise(shipped);
+                }
+                let ((filter, gate), tail) = (which(), Tail::new(log.folder()));
+                let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
+                let publishing = Publishing { filter, log, gate, store, clock, engine, last, tail };
+                tasks.push(publishing.run(stopping.clone()).boxed());
+            }
+            let ((filter, gate), to) = (which(), self.entries);
+            tasks.push(Reading { filter, gate, engine, to }.run(stopping.clone()).boxed());
+        }
+        if let Some(feed) = self.from {
+            let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
+            let ((filter, gate), set, clock) = (which(), set.clone(), clock.clone());
+            let feeding = Feeding { filter, set, gate, feed, file, clock };
+            tasks.push(feeding.run(stopping.clone()).boxed());
+        }
+        tasks
+    }
 }
 
 impl Sharing {
@@ -51,14 +121,14 @@ impl Sharing {
     pub(crate) fn start(
         store: &Store,
         shared: Vec<Shared>,
-        server: &str,
+        live: &Live,
         clock: &Clock,
     ) -> Result<Sharing, Error> {
         let (stop, stopping) = watch::channel(false);
         let (ending, ended) = watch::channel(());
         let mut gates = Vec::new();
         let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
-        for Shared { filter, set, role, days, lease } in shared {
+        for Shared { filter, set, role, days, lease, engine, from } in shared {
             let gate = Arc::new(Gate::new(filter.clone(), role, !lease.is_zero()));
             let own = set.log().map(|log| log.node());
             let place = (store.clone(), clock.clone());
@@ -73,13 +143,17 @@ impl Sharing {
             set.share(gate.clone(), Arc::new(others));
             gates.push((filter.clone(), gate.clone()));
             if gate.has_lease() {
-                let who = (server.to_owned(), own.unwrap_or_else(|| random().max(1)));
+                let who = (live.name().to_owned(), own.unwrap_or_else(|| random().max(1)));
                 let of = (filter.clone(), gate.clone());
                 tasks
                     .push(Keeper::new(of, place.clone(), who, lease).run(stopping.clone()).boxed());
             }
-            let following =
-                Following::new((filter, set, gate), place, own, u32::from(days), is_incomplete);
+            let (entries, received) = mpsc::channel(MAX_ENTRIES);
+            let streams = Streams { engine, from, entries };
+            let which = (filter.clone(), set.clone(), gate.clone());
+            tasks.extend(streams.tasks(&which, &place, live, &stopping));
+            let mut following = Following::new(which, place, own, u32::from(days), is_incomplete);
+            following.entries = Some(received);
             tasks.push(following.run(stopping.clone()).boxed());
         }
         let doing = || "start the thread that shares live IDs".to_owned();

@@ -46,12 +46,14 @@ pub(crate) struct Shipper {
 }
 
 impl Shipper {
-    /// Ships these sets from now on. A set without a log is left out. `server` is the name in the heads.
+    /// Ships these sets from now on. A set without a log is left out. `server` is the name in the heads. Where it
+    /// is `promised`, acknowledgements wait for the store.
     pub(crate) fn start(
         store: &Store,
         sets: Vec<(FilterName, Arc<LiveSet>)>,
         server: &str,
         clock: &Clock,
+        promised: impl Fn(&FilterName) -> bool,
     ) -> Result<Shipper, Error> {
         let (stop, stopping) = watch::channel(false);
         let (ending, ended) = watch::channel(());
@@ -65,7 +67,22 @@ impl Shipper {
                 let (store, server, clock) = (store.clone(), server.to_owned(), clock.clone());
                 let tail = Tail::new(log.folder());
                 let (next, head_due) = (None, Instant::now());
-                Some(Shipping { filter, log, status, store, server, clock, tail, next, head_due })
+                let (last, shipped) = watch::channel(0);
+                if promised(&filter) {
+                    log.promise(shipped);
+                }
+                Some(Shipping {
+                    filter,
+                    log,
+                    status,
+                    store,
+                    server,
+                    clock,
+                    tail,
+                    next,
+                    last,
+                    head_due,
+                })
             })
             .collect();
         let failed =
@@ -104,6 +121,8 @@ struct Shipping {
     tail: Tail,
     /// The number of the next frame to ship; unknown until the head is read.
     next: Option<u64>,
+    /// Tells the number of the last frame that is in the store.
+    last: watch::Sender<u64>,
     /// When the head is written although nothing was shipped.
     head_due: Instant,
 }
@@ -171,6 +190,7 @@ impl Shipping {
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 next = self.put(&shipment).await? + 1;
                 self.next = Some(next);
+                self.last.send_replace(next - 1);
                 if next <= shipment.last_seq {
                     // A killed process had shipped a part of it.
                     self.tail.restart();
@@ -198,6 +218,7 @@ impl Shipping {
             return Err(NotShipped::Other(head, self.log.folder().display().to_string()));
         }
         self.next = Some(next);
+        self.last.send_replace(next - 1);
         Ok(next)
     }
 

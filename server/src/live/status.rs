@@ -65,12 +65,14 @@ pub struct ShareStatus {
     pub followed_segments: u64,
     /// Why not all that others added is here; absent when all is.
     pub follow_error: Option<String>,
+    /// What is wrong with the engine, or the stream that IDs are added from; absent when nothing is.
+    pub engine_error: Option<String>,
 }
 
 impl ShareStatus {
     pub(super) fn of(gate: GateStatus) -> ShareStatus {
-        let GateStatus { role, decides, lease, lease_error, follow_error, segments, logs, .. } =
-            gate;
+        let GateStatus { role, decides, lease, lease_error, follow_error, engine_error, .. } = gate;
+        let (segments, logs) = (gate.segments, gate.logs);
         ShareStatus {
             role,
             decides,
@@ -79,6 +81,7 @@ impl ShareStatus {
             followed_logs: logs,
             followed_segments: segments,
             follow_error,
+            engine_error,
         }
     }
 }

@@ -129,7 +129,7 @@ impl LiveSet {
         if !live.can_absorb() {
             return;
         }
-        let can_return = self.log().is_some() || self.others().is_some();
+        let can_return = self.log().is_some() || self.only_follows();
         let (mut confirmed, mut unconfirmed) = (0, 0);
         for shard in 0..SHARDS {
             let entries = {

@@ -2,9 +2,11 @@
 //! it; logs are read one after the other, so a frame may come that is older than what is here.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
+use super::super::role::{Gate, LiveRole};
 use super::super::syncer::lock;
 use super::{LiveSet, Refusal};
 
@@ -46,7 +48,27 @@ impl Deletions {
 /// Deletions with their times that may be older than a sighting that is here already.
 pub(crate) type LateDeletions = HashMap<u64, u64>;
 
+/// Who can read again what other servers added.
+pub(crate) trait Others: Send + Sync {
+    /// Visits all sightings that may still count, with their times. Waits for the store. An error of `see`
+    /// ends it.
+    fn read_again(&self, see: See<'_>) -> Result<(), String>;
+}
+
+/// What is done with sightings of one time.
+pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
+
 impl LiveSet {
+    /// Changes are taken only if this gate is open; `others` has what is not in its own log.
+    pub(in crate::live) fn share(&self, gate: Arc<Gate>, others: Arc<dyn Others>) {
+        // A set is shared by one filter.
+        let _ = (self.gate.set(gate), self.others.set(others));
+    }
+
+    pub(super) fn others(&self) -> Option<&Arc<dyn Others>> {
+        self.others.get()
+    }
+
     /// Makes the change of a frame of another log. Deletions that are older than what is here of another log are
     /// not made, and returned in `late`.
     pub(crate) fn apply(
@@ -85,6 +107,11 @@ impl LiveSet {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether all of its IDs are those of other servers.
+    pub(super) fn only_follows(&self) -> bool {
+        self.gate.get().is_some_and(|gate| gate.role() == LiveRole::Follow)
     }
 
     /// Hides hashes for which no later sighting was found.

@@ -1,0 +1,157 @@
+//! [`Publishing`]: the log of one set → the engine, as soon as it is synced. The engine keeps some minutes of it:
+//! what is older is in the store. Whatever the engine loses, the log has, and sends again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::error::Error as StoreError;
+use bloomsday_common::key::FilterName;
+use bloomsday_common::live::shipment::shipments;
+use bloomsday_common::store::Store;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::watch;
+
+use super::address::EngineUrl;
+use super::read::{connect, describe};
+use crate::clock::Clock;
+use crate::live::log::Log;
+use crate::live::role::Gate;
+use crate::live::tail::Tail;
+
+/// For how long the engine keeps what is also in the store.
+const KEPT_MS: i64 = 10 * 60 * 1000;
+/// How often it is checked that the engine still has what it took.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The publishing of one set.
+pub(in crate::live) struct Publishing {
+    pub(in crate::live) filter: FilterName,
+    pub(in crate::live) log: Arc<Log>,
+    pub(in crate::live) gate: Arc<Gate>,
+    pub(in crate::live) store: Store,
+    pub(in crate::live) clock: Clock,
+    pub(in crate::live) engine: EngineUrl,
+    /// Tells the number of the last frame that is in the engine.
+    pub(in crate::live) last: watch::Sender<u64>,
+    pub(in crate::live) tail: Tail,
+}
+
+/// Why something was not published.
+#[derive(Debug, thiserror::Error)]
+enum NotPublished {
+    #[error("{0}")]
+    Redis(String),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("cannot read the log in {0}: {1}")]
+    Log(String, std::io::Error),
+}
+
+impl Publishing {
+    pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+        loop {
+            let ended = tokio::select! {
+                ended = self.session() => ended,
+                _ = stopping.changed() => return,
+            };
+            if let Err(error) = ended {
+                self.gate.engine_failed("publish", Some(error.to_string()));
+                self.tail.restart();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                _ = stopping.changed() => return,
+            }
+        }
+    }
+
+    /// Publishes over one connection, until that fails.
+    async fn session(&mut self) -> Result<(), NotPublished> {
+        let mut redis = connect(&self.engine).await.map_err(|e| self.failed(&e))?;
+        let mut next = self.find_next(&mut redis).await?;
+        let mut synced = self.log.synced();
+        loop {
+            next = self.publish(&mut redis, next).await?;
+            self.gate.engine_failed("publish", None);
+            if tokio::time::timeout(CHECK_INTERVAL, synced.changed()).await.is_err()
+                && self.head(&mut redis).await? != Some(next - 1)
+                && next > 1
+            {
+                tracing::warn!(filter = %self.filter, "the engine has lost live IDs: they are sent again");
+                next = self.find_next(&mut redis).await?.min(next);
+                self.tail.restart();
+            }
+        }
+    }
+
+    /// Publishes all that is synced from this number on. Returns the next one.
+    async fn publish(
+        &mut self,
+        redis: &mut MultiplexedConnection,
+        first: u64,
+    ) -> Result<u64, NotPublished> {
+        let (mut next, synced) = (first, self.log.synced_seq());
+        while next <= synced {
+            let folder = || self.log.folder().display().to_string();
+            let read = self.tail.read(next, synced);
+            let read = read.map_err(|error| NotPublished::Log(folder(), error))?;
+            let Some(piece) = read else { break };
+            for shipment in shipments(&piece.header, piece.frames(), next, synced) {
+                let oldest = self.clock.now().as_millisecond() - KEPT_MS;
+                let mut both = redis::pipe();
+                let add = both.atomic().cmd("XADD").arg(self.stream());
+                let add = add.arg("MINID").arg("~").arg(oldest).arg("*");
+                add.arg("segment").arg(&shipment.bytes).ignore();
+                let head = both.cmd("HSET").arg(self.heads()).arg(self.node());
+                head.arg(shipment.last_seq).ignore();
+                let sent: Result<(), _> = both.query_async(redis).await;
+                sent.map_err(|e| self.failed(&e))?;
+                next = shipment.last_seq + 1;
+                self.last.send_replace(shipment.last_seq);
+            }
+        }
+        Ok(next)
+    }
+
+    /// The number of the first frame that neither the engine nor the store has for certain.
+    async fn find_next(&self, redis: &mut MultiplexedConnection) -> Result<u64, NotPublished> {
+        let next = match self.head(redis).await? {
+            Some(last) => last + 1,
+            None => {
+                let head = self.store.head_of(&self.filter, self.log.node()).await?;
+                head.map_or(1, |head| head.seq.saturating_add(1))
+            }
+        };
+        let next = next.min(self.log.last_seq() + 1);
+        self.last.send_replace(next - 1);
+        Ok(next)
+    }
+
+    /// The number of the last frame in the engine; `None` when it has none, or has lost the stream.
+    async fn head(&self, redis: &mut MultiplexedConnection) -> Result<Option<u64>, NotPublished> {
+        let mut both = redis::pipe();
+        both.cmd("EXISTS").arg(self.stream());
+        both.cmd("HGET").arg(self.heads()).arg(self.node());
+        let got: Result<(bool, Option<u64>), _> = both.query_async(redis).await;
+        let (is_there, last) = got.map_err(|e| self.failed(&e))?;
+        Ok(last.filter(|_| is_there))
+    }
+
+    fn stream(&self) -> String {
+        super::read::stream(&self.filter)
+    }
+
+    fn heads(&self) -> String {
+        format!("{}:heads", self.stream())
+    }
+
+    fn node(&self) -> String {
+        format!("{:016x}", self.log.node())
+    }
+
+    fn failed(&self, error: &redis::RedisError) -> NotPublished {
+        NotPublished::Redis(describe(&self.engine.name(), error))
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Reading`]: the engine → entries for who follows. Entries that are lost on the way are read from the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::redact::describe_source;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisError, Value};
+use tokio::sync::{mpsc, watch};
+
+use super::Entry;
+use super::address::EngineUrl;
+use crate::live::role::Gate;
+
+/// How long connecting, and each response, may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How long a read waits for an entry, in milliseconds.
+const BLOCK_MS: u64 = 1000;
+/// How many entries are read at once: each has at most 9 MiB.
+const MAX_ENTRIES: usize = 16;
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// An entry of a stream: its number, and its fields and values.
+pub(super) type StreamEntry = (String, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// The name of a filter's stream.
+pub(super) fn stream(filter: &FilterName) -> String {
+    format!("bloomsday:{filter}")
+}
+
+/// A new connection.
+pub(super) async fn connect(engine: &EngineUrl) -> Result<MultiplexedConnection, RedisError> {
+    connect_to(engine.secret()).await
+}
+
+pub(super) async fn connect_to(address: &str) -> Result<MultiplexedConnection, RedisError> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(DEADLINE))
+        .set_response_timeout(Some(DEADLINE));
+    Client::open(address)?.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// An error of Redis for people, without the password.
+pub(super) fn describe(name: &str, error: &RedisError) -> String {
+    format!("{name}: {}", describe_source(error))
+}
+
+/// The number of the last entry of a stream; `0-0` for none.
+pub(super) async fn last_of(
+    redis: &mut MultiplexedConnection,
+    stream: &str,
+) -> Result<String, RedisError> {
+    let mut command = redis::cmd("XREVRANGE");
+    command.arg(stream).arg("+").arg("-").arg("COUNT").arg(1);
+    let found: Value = command.query_async(redis).await?;
+    let Value::Array(entries) = found else { return Ok("0-0".into()) };
+    let first = entries.into_iter().next().and_then(entry);
+    Ok(first.map_or("0-0".into(), |(number, _)| number))
+}
+
+/// The entries after a number: waits a second for the first. At most so many.
+pub(super) async fn entries_after(
+    redis: &mut MultiplexedConnection,
+    stream: &str,
+    after: &str,
+    most: usize,
+) -> Result<Vec<StreamEntry>, RedisError> {
+    let mut command = redis::cmd("XREAD");
+    command.arg("COUNT").arg(most).arg("BLOCK").arg(BLOCK_MS);
+    command.arg("STREAMS").arg(stream).arg(after);
+    let found: Value = command.query_async(redis).await?;
+    // An array of pairs: the name of a stream, and its entries.
+    let Value::Array(streams) = found else { return Ok(Vec::new()) };
+    let entries = streams.into_iter().filter_map(|stream| match stream {
+        Value::Array(pair) => pair.into_iter().nth(1),
+        _ => None,
+    });
+    let entries = entries.flat_map(|entries| match entries {
+        Value::Array(entries) => entries,
+        _ => Vec::new(),
+    });
+    Ok(entries.filter_map(entry).collect())
+}
+
+fn entry(value: Value) -> Option<StreamEntry> {
+    let Value::Array(parts) = value else { return None };
+    let mut parts = parts.into_iter();
+    let Some(Value::BulkString(number)) = parts.next() else { return None };
+    let number = String::from_utf8(number).ok()?;
+    let mut words = match parts.next() {
+        Some(Value::Array(words)) => words.into_iter(),
+        // An entry that was deleted meanwhile.
+        _ => return Some((number, Vec::new())),
+    };
+    let mut fields = Vec::new();
+    while let (Some(Value::BulkString(name)), Some(Value::BulkString(value))) =
+        (words.next(), words.next())
+    {
+        fields.push((name, value));
+    }
+    Some((number, fields))
+}
+
+/// Whether the number of an entry is before another one.
+pub(super) fn is_before(number: &str, other: &str) -> bool {
+    let parse = |text: &str| {
+        let (ms, n) = text.split_once('-').unwrap_or((text, "0"));
+        (ms.parse::<u64>().unwrap_or(0), n.parse::<u64>().unwrap_or(0))
+    };
+    parse(number) < parse(other)
+}
+
+/// The reading of one filter's stream.
+pub(in crate::live) struct Reading {
+    pub(in crate::live) filter: FilterName,
+    pub(in crate::live) gate: Arc<Gate>,
+    pub(in crate::live) engine: EngineUrl,
+    /// Where segments go.
+    pub(in crate::live) to: mpsc::Sender<Entry>,
+}
+
+impl Reading {
+    pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
+        let mut after = None;
+        loop {
+            let ended = tokio::select! {
+                ended = self.session(&mut after) => ended,
+                _ = stopping.changed() => return,
+            };
+            if let Err(error) = ended {
+                let why = describe(&self.engine.name(), &error);
+                self.gate.engine_failed("read", Some(why));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                _ = stopping.changed() => return,
+            }
+        }
+    }
+
+    /// Reads over one connection, until that fails.
+    async fn session(&self, after: &mut Option<String>) -> Result<(), RedisError> {
+        let stream = stream(&self.filter);
+        let mut redis = connect(&self.engine).await?;
+        let last = last_of(&mut redis, &stream).await?;
+        let mut at = match after.take() {
+            // What was there before is in the store, or is soon.
+            None => last,
+            // The stream was lost, and began anew.
+            Some(before) if is_before(&last, &before) => "0-0".to_owned(),
+            Some(before) => before,
+        };
+        loop {
+            *after = Some(at.clone());
+            let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
+            self.gate.engine_failed("read", None);
+            if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
+                at = "0-0".to_owned();
+            }
+            for (number, fields) in entries {
+                at = number;
+                for (_, segment) in fields.into_iter().filter(|(name, _)| name == b"segment") {
+                    // Who follows is slower than the engine: wait.
+                    let _ = self.to.send(segment).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_compared_by_time_and_number() {
+        for (one, other) in [("9-1", "10-0"), ("10-0", "10-1"), ("10-9", "10-10"), ("0-0", "1-0")] {
+            assert!(is_before(one, other) && !is_before(other, one), "{one} {other}");
+            assert!(!is_before(one, one));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Redis Streams: an engine tells followers at once, and whatever it loses is sent again; a feed adds the IDs of
+//! a stream, at least once.
+#![cfg(feature = "integration")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::input::user;
+use bloomsday_tests::live::Wire;
+use bloomsday_tests::publisher::Publisher;
+use bloomsday_tests::redis::Redis;
+
+fn serve(backend: &Backend, role: &str, more: &str, flags: &[&str]) -> Daemon {
+    let config = backend.folder.path().join(format!("{role}.toml")).display().to_string();
+    let text = format!("[filters.rt]\nlive = \"{role}\"\n{more}");
+    std::fs::write(&config, text).unwrap();
+    let fixed = ["--config", &config, "--resp", "127.0.0.1:0"];
+    Daemon::ready(backend, &[&fixed, flags].concat())
+}
+
+fn wire(daemon: &Daemon) -> Wire {
+    Wire::connect(daemon.resp.as_ref().unwrap())
+}
+
+fn hits(daemon: &Daemon, ids: &[String]) -> usize {
+    let answer = daemon.post("/v1/filters/rt/query", ids.join("\n").as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body.lines().filter(|line| *line == "1").count()
+}
+
+fn live(daemon: &Daemon, field: &str) -> serde_json::Value {
+    daemon.status()["live"][field].clone()
+}
+
+#[test]
+fn what_was_shipped_to_an_engine_is_never_lost_though_that_is_killed_and_wiped() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let mut redis = Redis::start();
+    let engine = format!("live_engine = \"{}\"\n", redis.address());
+    let data = backend.folder.path().join("data").display().to_string();
+    let shipped = ["--data-dir", &data, "--ack", "shipped"];
+    let decider = serve(&backend, "decide", &engine, &shipped);
+    let follower = serve(&backend, "follow", &engine, &[]);
+    let is_over = AtomicBool::new(false);
+    let acknowledged = std::thread::scope(|scope| {
+        let adding = scope.spawn(|| {
+            let (mut wire, mut all) = (wire(&decider), Vec::new());
+            for n in (100_000..).step_by(20) {
+                let ids: Vec<String> = (n..n + 20).map(user).collect();
+                let reply = wire.call(&format!("SADD rt {}", ids.join(" ")));
+                assert!(reply.starts_with(':'), "{reply}");
+                all.extend(ids);
+                if is_over.load(Ordering::Relaxed) && all.len() > 50 {
+                    break;
+                }
+            }
+            all
+        });
+        let over = Over(&is_over);
+        for _ in 0..3 {
+            let before = redis.command(&["XLEN", "bloomsday:rt"]);
+            let began = Instant::now();
+            while redis.command(&["XLEN", "bloomsday:rt"]) == before {
+                assert!(began.elapsed() < Duration::from_secs(60), "nothing is shipped");
+            }
+            redis.kill();
+            follower.until("it says so", |daemon| live(daemon, "engine_error").is_string());
+            // Without what it had on its disk.
+            redis.again(&["--appendonly", "no"]);
+            follower.until("it is back", |daemon| live(daemon, "engine_error").is_null());
+            // Wiped, but not killed.
+            redis.command(&["FLUSHALL"]);
+        }
+        drop(over);
+        adding.join().unwrap()
+    });
+    println!("{} IDs were acknowledged", acknowledged.len());
+    follower.until("it has all", |daemon| hits(daemon, &acknowledged) == acknowledged.len());
+    let late = serve(&backend, "follow", &engine, &[]);
+    late.until("a new one has all", |daemon| hits(daemon, &acknowledged) == acknowledged.len());
+    // With a quiet engine, what is added is on the follower long before the store has it: once in several tries.
+    let mut fastest = Duration::MAX;
+    let mut client = wire(&decider);
+    for n in 900_000..900_010 {
+        let id = [user(n)];
+        client.call(&format!("SADD rt {}", id[0]));
+        let began = Instant::now();
+        follower.until("it has one", |daemon| hits(daemon, &id) == 1);
+        fastest = fastest.min(began.elapsed());
+    }
+    println!("on the follower {fastest:?} after the answer");
+    assert!(fastest < Duration::from_millis(500), "{fastest:?}");
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn ids_of_a_stream_are_added_at_least_once_and_its_place_is_kept() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let from = format!("live_from = \"{}/0/clicks\"\n", redis.address());
+    let data = backend.folder.path().join("data").display().to_string();
+    let flags = ["--data-dir", &data];
+    let write = |ids: &[String]| {
+        for id in ids {
+            redis.command(&["XADD", "clicks", "*", "campaign", "7", "id", id]);
+        }
+    };
+    let ids: Vec<String> = (100_000..100_300).map(user).collect();
+    write(&ids[..100]);
+    redis.command(&["XADD", "clicks", "*", "other", "1", "fields", "2"]);
+    let decider = serve(&backend, "decide", &from, &flags);
+    decider.until("it has the first", |daemon| hits(daemon, &ids[..100]) == 100);
+    write(&ids[100..200]);
+    decider.until("it has the second", |daemon| hits(daemon, &ids[..200]) == 200);
+    let place = backend.folder.path().join("data/live/rt.from");
+    decider.until("the place is kept", |_| place.exists());
+    decider.signal("KILL");
+    decider.wait();
+    write(&ids[200..]);
+    let decider = serve(&backend, "decide", &from, &flags);
+    decider.until("it has all", |daemon| hits(daemon, &ids) == 300);
+    let adds = live(&decider, "added_new").as_u64().unwrap()
+        + live(&decider, "added_seen").as_u64().unwrap();
+    assert!((100..=200).contains(&adds), "{adds} were read after the start: not the whole stream");
+    // A stream that was lost begins anew.
+    redis.command(&["DEL", "clicks"]);
+    decider.until("it reads it from its beginning", |daemon| {
+        redis.command(&["XADD", "clicks", "1-1", user(777_777).as_str(), "x"]);
+        redis.command(&["DEL", "clicks"]);
+        redis.command(&["XADD", "clicks", "5-1", "id", user(888_888).as_str()]);
+        hits(daemon, &[user(888_888)]) == 1
+    });
+}
