@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::head::Head;
+use bloomsday_common::live::lease::Lease;
 use bloomsday_common::pointer::{HistoryEvent, Pointer};
 use bloomsday_common::protocol::{
     Followed, FollowedBy, Past, RecordState, Retention, days_to_follow,
@@ -49,6 +50,8 @@ struct FilterReport {
     fleet: Servers,
     /// The logs of live IDs in the store.
     live: Vec<LiveLog>,
+    /// Which server decides which live IDs are new, and until when.
+    live_lease: Option<Lease>,
 }
 
 /// How much of a log of live IDs is in the store.
@@ -166,6 +169,7 @@ async fn report(
         pointers,
         fleet: store.servers(filter, now).await?,
         live: live_logs(&store.heads(filter).await?, now),
+        live_lease: store.lease(filter).await?.state.found().cloned(),
     })
 }
 
@@ -221,6 +225,9 @@ fn describe(report: &FilterReport) -> String {
     }
     if let Some(reason) = &report.reason {
         rows.push(("because", reason.clone()));
+    }
+    if let Some(Lease { decider, epoch, until, .. }) = &report.live_lease {
+        rows.push(("live IDs", format!("decided by {decider} until {until:.0}, epoch {epoch}")));
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
     let head = ["pointer", "blob of", "digest", "IDs", "delta", "written", "by", "note"];

@@ -533,7 +533,11 @@ impl LiveSet {
         let shipping = self.shipping.get();
         let gate = self.gate.get().map(|gate| gate.status());
         let lag = match &gate {
-            Some(gate) if gate.is_following() => gate.lag_seconds(now),
+            Some(gate) if !gate.decides => {
+                let own = shipping.map(|shipping| shipping.lag_seconds(now));
+                let others = gate.lag_seconds(now);
+                own.into_iter().chain(others).reduce(f64::max)
+            }
             _ => shipping.map(|shipping| shipping.lag_seconds(now)),
         };
         LiveStatus {

@@ -87,11 +87,6 @@ impl ShareStatus {
 }
 
 impl GateStatus {
-    /// Whether what is here comes from other servers.
-    pub(super) fn is_following(&self) -> bool {
-        self.role == LiveRole::Follow || (self.role == LiveRole::Standby && !self.decides)
-    }
-
     /// Seconds since all that others changed until then has been here; unknown before the first of it.
     pub(super) fn lag_seconds(&self, now_ms: u64) -> Option<f64> {
         let through = Some(self.through_ms).filter(|through| *through > 0)?;
