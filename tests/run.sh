@@ -20,7 +20,7 @@ debian() {
 command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
-# tests use numpy, pyarrow, polars, pandas and DuckDB), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
+# tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
 # systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
@@ -40,13 +40,13 @@ install_tools() {
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
-  local modules='moto, flask, blake3, xxhash, redis, w3lib, maturin, pytest, numpy, pyarrow, polars, pandas, duckdb, mypy'
+  local modules='moto, flask, blake3, xxhash, redis, w3lib, maturin, pytest, numpy, pyarrow, polars, pandas, duckdb, mypy, pyspark, grpc'
   if ! "$tools/bin/python" -c "import $modules" 2>/dev/null; then
     say "installing moto, maturin and columns into $tools"
     python3 -m venv "$tools"
     "$tools/bin/python" -m pip install --quiet --disable-pip-version-check \
       'moto[s3]==5.2.5' flask==3.1.3 flask-cors==6.0.5 blake3==1.0.11 xxhash==4.1.0 redis==8.1.0 w3lib==2.5.0 \
-      maturin==1.16.0 pytest==9.2.0 numpy==2.4.6 pyarrow==26.0.1 polars==2.1.0 pandas==3.1.1 duckdb==2.0.0 mypy==2.4.1
+      maturin==1.16.0 pytest==9.2.0 numpy==2.4.6 pyarrow==26.0.1 polars==2.1.0 pandas==3.1.1 duckdb==2.0.0 mypy==2.4.1 'pyspark[connect]==4.3.0'
   fi
   # Two versions of Scrapy: one that scrapy-redis works with, and the newest.
   if ! "$tools/scrapy-2.12/bin/python" -c 'import scrapy, scrapy_redis_bloomfilter' 2>/dev/null; then

@@ -24,6 +24,8 @@ use crate::error::Error;
 use crate::gates::Baseline;
 use crate::job::{Job, Progress};
 use crate::partition::{Distinct, PartitionWriter, Partitions};
+use crate::previous_day::Comparison;
+use crate::publish::{PointerSnapshot, Uploaded};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, Sink, Totals};
@@ -110,34 +112,10 @@ async fn run<H: IdHash>(
     store: &Store,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, Error> {
-    let began = Instant::now();
-    let mut act = HistoryEvent {
-        day: Some(job.day),
-        reason: job.accept_change.clone(),
-        ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
-    };
-    refuse_the_future(job.day, act.at)?;
-    // An impossible rate is impossible for any number of IDs, so the check comes before hours of
-    // reading.
-    Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
-    // This read comes first, so the build notices each later change by an operator.
-    let read = store.pointer(&job.filter, job.day).await?;
-    let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
-
-    let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
-    report.dry_run = job.dry_run;
-    report.window_days = job.window.days;
-    let gathered = gather::<H>(job, store, &mut report, progress).await?;
-    let Some((distinct, samples)) = gathered else {
-        report.outcome = Outcome::Refused;
-        let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
-        report.reason = Some(format!(
-            "{} {} has no ID: {rows} rows, {nulls} of them null, {invalid} empty or over 1,024 bytes; \
-             nothing was published and the pointer is unchanged",
-            job.filter, job.day
-        ));
-        return finish(store, report, act, began, job.remedy_words).await;
-    };
+    let mut begun = begin(job, store).await?;
+    let report = &mut begun.report;
+    let gathered = gather::<H>(job, store, report, progress).await?;
+    let Some((distinct, samples)) = gathered else { return refuse_empty(job, store, begun).await };
 
     let clock = Instant::now();
     progress(Progress::Fill);
@@ -159,7 +137,7 @@ async fn run<H: IdHash>(
     report.blob = Some(encoded.key().clone());
     report.digest = Some(encoded.key().digest);
     report.bytes = encoded.len();
-    act.blob.clone_from(&report.blob);
+    begun.act.blob.clone_from(&report.blob);
     if !job.dry_run {
         let uploading = |bytes| progress(Progress::Upload(bytes, encoded.len()));
         let uploaded = publish::upload(store, &encoded, &uploading).await?;
@@ -175,12 +153,81 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let mut compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
+    let compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
+    report.seconds.verify += clock.elapsed().as_secs_f64();
+    conclude(job, store, begun, &header, Uploaded::Held(&encoded), compared).await
+}
+
+/// A build that has begun: what it has found out so far.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// The pointer as it was then.
+    start: PointerSnapshot,
+    /// What the history will say.
+    pub(crate) act: HistoryEvent,
+    pub(crate) report: Report,
+    began: Instant,
+}
+
+/// Checks that a job is possible, and reads the pointer.
+///
+/// # Errors
+/// [`Error::FutureDay`], an impossible rate, or the store's.
+pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
+    let began = Instant::now();
+    let act = HistoryEvent {
+        day: Some(job.day),
+        reason: job.accept_change.clone(),
+        ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
+    };
+    refuse_the_future(job.day, act.at)?;
+    // An impossible rate is impossible for any number of IDs, so the check comes before hours of
+    // reading.
+    Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
+    // This read comes first, so the build notices each later change by an operator.
+    let read = store.pointer(&job.filter, job.day).await?;
+    let start = PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
+
+    let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
+    report.dry_run = job.dry_run;
+    report.window_days = job.window.days;
+    Ok(Begun { start, act, report, began })
+}
+
+/// Ends a build that found no ID.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn refuse_empty(job: &Job, store: &Store, begun: Begun) -> Result<Report, Error> {
+    let Begun { act, mut report, began, .. } = begun;
+    report.outcome = Outcome::Refused;
+    let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
+    report.reason = Some(format!(
+        "{} {} has no ID: {rows} rows, {nulls} of them null, {invalid} empty or over 1,024 bytes; \
+         nothing was published and the pointer is unchanged",
+        job.filter, job.day
+    ));
+    finish(store, report, act, began, job.remedy_words).await
+}
+
+/// Evaluates the gates, makes deltas, moves the pointer and records the build, whose blob is uploaded and
+/// verified.
+///
+/// # Errors
+/// The store's. The pointer is then unchanged.
+pub(crate) async fn conclude(
+    job: &Job,
+    store: &Store,
+    begun: Begun,
+    header: &Header,
+    blob: Uploaded<'_>,
+    mut compared: Comparison,
+) -> Result<Report, Error> {
+    let Begun { start, mut act, mut report, began } = begun;
     let earlier = compared.filter.take();
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
-    report.seconds.verify += clock.elapsed().as_secs_f64();
-    let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
+    let decision = publish::decide(store, &start, blob.key(), job.retention).await?;
     if let Publish::Advance { .. } = decision.publish {
         let mut baseline = Baseline::of(job.day, &decision.history);
         if baseline.lacks_ids()
@@ -192,7 +239,7 @@ async fn run<H: IdHash>(
             ));
             baseline = baseline.or_ids(*ids);
         }
-        if report.segments == 0 {
+        if report.files > 0 {
             baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
         }
         let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
@@ -200,25 +247,28 @@ async fn run<H: IdHash>(
             _ if failed.is_empty() => {}
             Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
             None => {
-                report.refuse(&failed, encoded.key());
+                report.refuse(&failed, blob.key());
                 return finish(store, report, act, began, job.remedy_words).await;
             }
         }
     }
     let advances = matches!(decision.publish, Publish::Advance { .. });
-    if advances && job.deltas.bases > 0 && !job.dry_run {
+    if let Uploaded::Held(encoded) = blob
+        && advances
+        && job.deltas.bases > 0
+        && !job.dry_run
+    {
         // Before the pointer moves, so that every server that sees it finds them.
         let clock = Instant::now();
         let warn = |warning| report.warnings.push(warning);
-        let made = deltas::publish(job, store, &encoded, earlier, warn).await;
+        let made = deltas::publish(job, store, encoded, earlier, warn).await;
         (report.deltas, report.seconds.deltas) = (made, clock.elapsed().as_secs_f64());
     }
     let act = report.to_event(act);
     let update = match job.dry_run {
-        true => decision.preview(&start, encoded.key())?,
+        true => decision.preview(&start, blob.key())?,
         false => {
-            publish::advance(store, &start, decision, &header, &encoded, job.retention, &act)
-                .await?
+            publish::advance(store, &start, decision, header, blob, job.retention, &act).await?
         }
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);

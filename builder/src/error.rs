@@ -50,16 +50,35 @@ pub enum Error {
         /// Sampled raw IDs that are a miss.
         lost_samples: u64,
     },
-    /// Hashes that changed in memory or in the temporary file.
+    /// Hashes that changed in memory, in a temporary file, or between machines.
     #[error(
         "the hashes {read} are not those {written}: nothing was pointed at; check this machine's memory \
-         and the disk with the build's temporary file, and build again"
+         and the disk with the build's temporary file (of a build in parts: whether its input changed \
+         meanwhile), and build again"
     )]
     Changed {
         /// The step that wrote them.
         written: &'static str,
         /// The step that read other hashes.
         read: &'static str,
+    },
+    /// A job that cannot be built in parts on several machines.
+    #[error("this job cannot be built in parts: {why}")]
+    NotInParts {
+        /// Why not, and what can be done.
+        why: String,
+    },
+    /// A range with too many hashes, because there are more rows than expected.
+    #[error(
+        "range {range} of {ranges} has more than {} distinct hashes: the day has more rows than expected; \
+         state their number (`rows`), or more `ranges`",
+        crate::parts::MAX_RANGE_HASHES
+    )]
+    RangeFull {
+        /// The number of the range.
+        range: u32,
+        /// How many ranges there are.
+        ranges: u32,
     },
     /// The system has no memory.
     #[error("no memory for {what} of {bytes} bytes: {source}")]
@@ -321,7 +340,9 @@ impl Error {
                 Kind::Corrupt
             }
             Error::TooMany { .. } | Error::OverBudget { .. } => Kind::Failed,
-            Error::FutureDay { .. } => Kind::Usage,
+            Error::FutureDay { .. } | Error::NotInParts { .. } | Error::RangeFull { .. } => {
+                Kind::Usage
+            }
             Error::Foreign { .. } => Kind::Corrupt,
             Error::Unsound { .. } | Error::Lost { .. } => Kind::Failed,
             Error::Changed { .. } | Error::Spill { .. } => Kind::Failed,

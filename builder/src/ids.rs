@@ -3,6 +3,8 @@
 //! Knows Parquet's and Arrow's types; [`scan`](crate::scan) knows Parquet's files and pages. No
 //! I/O, and no hashes.
 
+mod arrays;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -19,6 +21,7 @@ use parquet::schema::types::{
     ColumnDescriptor, SchemaDescPtr, SchemaDescriptor, Type as Schematic, TypePtr,
 };
 
+pub use self::arrays::for_each_id;
 use crate::error::Error;
 
 /// The column that holds the IDs of a file.

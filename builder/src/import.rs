@@ -110,8 +110,9 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         publish::upload(store, &encoded, &|_| {}).await?;
         act = report.to_event(act);
         let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
+        let uploaded = publish::Uploaded::Held(&encoded);
         let update =
-            publish::advance(store, &start, decision, &header, &encoded, job.retention, &act)
+            publish::advance(store, &start, decision, &header, uploaded, job.retention, &act)
                 .await?;
         (report.outcome, report.reason, report.remedy) =
             (update.outcome, update.reason, update.remedy);

@@ -50,6 +50,7 @@
 //! | [`segments`] | a day's live IDs in the store → the same hashes |
 //! | [`ids`] | a Parquet column's types → the bytes of its IDs; knows Parquet and Arrow |
 //! | [`budget`] | divides the memory of a build |
+//! | [`parts`] | the same steps as pure functions, for engines that run on many machines |
 //! | [`partition`] | partitions hashes, removes duplicates and counts, within a memory budget |
 //! | [`sample`] | chooses raw IDs to verify with |
 //! | [`fill`] | distinct hashes → a filter |
@@ -81,6 +82,7 @@ mod import;
 mod job;
 mod parallel;
 pub mod partition;
+pub mod parts;
 mod previous_day;
 pub mod publish;
 pub mod quality;

@@ -15,7 +15,7 @@ use crate::partition::Distinct;
 use crate::verify;
 
 /// The most earlier days that are tried, from the newest, until one has a sound filter.
-const MAX_TRIED: usize = 8;
+pub(crate) const MAX_TRIED: usize = 8;
 /// After this many timeouts of the store no further day is tried: each may take a minute.
 const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bloomsday_common::blob::{EncodedBlob, Header};
+use bloomsday_common::blob::{EncodedBlob, Header, StreamedBlob};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
@@ -86,6 +86,33 @@ pub struct PointerUpdate {
     pub reason: Option<String>,
     /// The latter as data.
     pub remedy: Option<Remedy>,
+}
+
+/// A blob that was uploaded and read back.
+#[derive(Clone, Copy, Debug)]
+pub enum Uploaded<'a> {
+    /// Its bytes are in memory.
+    Held(&'a EncodedBlob<'a>),
+    /// Its bytes were passed on in parts.
+    Streamed(&'a StreamedBlob),
+}
+
+impl Uploaded<'_> {
+    /// The blob's key.
+    pub fn key(&self) -> &BlobKey {
+        match self {
+            Uploaded::Held(blob) => blob.key(),
+            Uploaded::Streamed(blob) => blob.key(),
+        }
+    }
+
+    /// The number of its bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Uploaded::Held(blob) => blob.len(),
+            Uploaded::Streamed(blob) => blob.len(),
+        }
+    }
 }
 
 /// A day's pointer at the start of the build.
@@ -178,7 +205,7 @@ pub async fn advance(
     start: &PointerSnapshot,
     decision: Decision,
     header: &Header,
-    blob: &EncodedBlob<'_>,
+    blob: Uploaded<'_>,
     retention: Retention,
     act: &HistoryEvent,
 ) -> Result<PointerUpdate, Error> {
@@ -204,7 +231,7 @@ pub async fn advance(
     keep_from_prune(store, blob, retention).await?;
     crash_point("recorded");
     let pointer = Pointer {
-        bytes: Some(blob.len()),
+        bytes: Some(blob.bytes()),
         ids: Some(header.ids),
         previous,
         published_at: Some(Timestamp::now()),
@@ -229,13 +256,16 @@ pub async fn advance(
 /// to be deleted within a day, is uploaded again.
 async fn keep_from_prune(
     store: &Store,
-    blob: &EncodedBlob<'_>,
+    blob: Uploaded<'_>,
     retention: Retention,
 ) -> Result<(), Error> {
-    match store.head_blob(blob.key()).await {
-        Ok((_, uploaded)) if !protocol::is_old(uploaded, Timestamp::now(), retention) => Ok(()),
-        Err(error) if error.kind() != Kind::NotFound => Err(error.into()),
-        Ok(_) | Err(_) => Ok(store.put_blob(blob, &|_| {}).await?),
+    match (store.head_blob(blob.key()).await, blob) {
+        (Ok((_, at)), _) if !protocol::is_old(at, Timestamp::now(), retention) => Ok(()),
+        (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
+        (_, Uploaded::Held(blob)) => Ok(store.put_blob(blob, &|_| {}).await?),
+        // It was uploaded by this build, or was not old when it began to be checked.
+        (Err(error), Uploaded::Streamed(_)) => Err(error.into()),
+        (Ok(_), Uploaded::Streamed(_)) => Ok(()),
     }
 }
 

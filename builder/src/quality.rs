@@ -42,18 +42,33 @@ const MAX_REFERENCE_IDS: u64 = 1 << 22;
 /// # Errors
 /// [`Error::Unsound`], with the numbers.
 pub fn check_quality(header: &Header, filter: &Filter) -> Result<Option<String>, Error> {
+    check_numbers(header, &|| filter.fpp_of_bits())
+}
+
+/// As [`check_quality`], for a filter that is not in memory; `of_bits` is its
+/// [`fpp_of_bits`](Filter::fpp_of_bits).
+///
+/// # Errors
+/// As [`check_quality`].
+pub(crate) fn check_numbers(
+    header: &Header,
+    of_bits: &dyn Fn() -> f64,
+) -> Result<Option<String>, Error> {
     blob::check_fill(header).map_err(|why| Error::Unsound { why })?;
     match header.shape.layout() {
-        Layout::Blocked => check_rates::<Xxh3>(header, filter),
-        Layout::Guava => check_rates::<Murmur3>(header, filter),
-        Layout::Spark1 => check_rates::<Spark<1>>(header, filter),
-        Layout::Spark2 => check_rates::<Spark<2>>(header, filter),
+        Layout::Blocked => check_rates::<Xxh3>(header, of_bits),
+        Layout::Guava => check_rates::<Murmur3>(header, of_bits),
+        Layout::Spark1 => check_rates::<Spark<1>>(header, of_bits),
+        Layout::Spark2 => check_rates::<Spark<2>>(header, of_bits),
     }
 }
 
-fn check_rates<H: IdHash>(header: &Header, filter: &Filter) -> Result<Option<String>, Error> {
+fn check_rates<H: IdHash>(
+    header: &Header,
+    of_bits: &dyn Fn() -> f64,
+) -> Result<Option<String>, Error> {
     let target = header.fpp_target;
-    let rates = Rates::of(header, filter);
+    let rates = Rates::of(header, of_bits);
     if rates.explained_by(target, target) {
         return Ok(None);
     }
@@ -86,13 +101,13 @@ struct Rates {
 }
 
 impl Rates {
-    fn of(header: &Header, filter: &Filter) -> Rates {
+    fn of(header: &Header, of_bits: &dyn Fn() -> f64) -> Rates {
         let by_bits = header.fpp_target < TARGET_TOO_LOW_TO_MEASURE
             && header.shape.layout() == Layout::Blocked;
         Rates {
             hits: header.fpp_hits,
             looked_up: header.fpp_lookups,
-            of_bits: if by_bits { filter.fpp_of_bits() } else { 0.0 },
+            of_bits: if by_bits { of_bits() } else { 0.0 },
         }
     }
 

@@ -173,7 +173,8 @@ impl Report {
     ) -> String {
         let Report { rows, nulls, invalid, ids, files, input_bytes, .. } = *self;
         // The number of segments and their size say how long a server ran: `ids` says how much was added.
-        let is_scanned = self.segments == 0;
+        // An engine's own rows come from no files that are known here.
+        let is_scanned = files > 0;
         let files = is_scanned.then_some(files);
         let input_bytes = is_scanned.then_some(input_bytes);
         let counts = Counts { rows, nulls, invalid, ids, overlap, files, input_bytes };

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::build::{finish, refuse_the_future};
 use crate::error::Error;
-use crate::publish;
+use crate::publish::{self, Uploaded};
 use crate::report::Report;
 
 /// What to publish.
@@ -74,7 +74,8 @@ pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Err
         true => decision.preview(&start, encoded.key())?,
         false => {
             let retention = job.retention;
-            publish::advance(store, &start, decision, header, &encoded, retention, &act).await?
+            let blob = Uploaded::Held(&encoded);
+            publish::advance(store, &start, decision, header, blob, retention, &act).await?
         }
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);

@@ -91,13 +91,18 @@ pub fn overlap<H: IdHash>(
     distinct: &Distinct<H>,
     threads: usize,
 ) -> Result<(f64, f64), Error> {
-    let n = distinct.n_ids() as f64;
     let (misses, _) = count_misses(earlier, distinct, threads)?;
+    Ok(overlap_of(misses, distinct.n_ids(), earlier_fpp))
+}
+
+/// The overlap and its standard deviation, if `misses` of `n` IDs are not in a filter with this fpp.
+pub(crate) fn overlap_of(misses: u64, n: u64, earlier_fpp: f64) -> (f64, f64) {
+    let n = n as f64;
     let share = 1.0 - misses as f64 / n;
     let overlap = ((share - earlier_fpp) / (1.0 - earlier_fpp)).clamp(0.0, 1.0);
     // Only absent IDs are hits by chance: n (1 − overlap) tries with probability fpp.
     let deviation = ((1.0 - overlap) * earlier_fpp / (1.0 - earlier_fpp) / n).sqrt();
-    Ok((overlap, deviation))
+    (overlap, deviation)
 }
 
 /// Looks up all hashes. Returns the number of misses, and the sum of the hashes.

@@ -5,7 +5,10 @@
 //!
 //! A blob depends only on the set of its IDs: two builds of the same set write the same bytes.
 
+pub(crate) mod streamed;
 pub(crate) mod sums;
+
+use std::ops::Range;
 
 use bincode::{Decode, Encode, config};
 
@@ -17,6 +20,7 @@ use crate::hash::{IdHash, Murmur3, Spark, XXH3_SEED, Xxh3, splitmix64};
 use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 use crate::memory::Buffer;
+pub use streamed::{PART_BYTES, Places, StreamedBlob, part_value, seal};
 
 /// The first bytes of every blob.
 pub const MAGIC: [u8; 8] = *b"BLOOMSDY";
@@ -141,7 +145,8 @@ pub struct EncodedBlob<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
-    let head = encode_head(header, filter);
+    assert_eq!(filter.shape(), header.shape, "a header describes its own filter");
+    let head = encode_head(header);
     let digest = Digest::of(&head, filter.body());
     let key = BlobKey { filter: header.filter.clone(), day: header.day, digest };
     EncodedBlob { key, head, filter }
@@ -198,42 +203,61 @@ impl RawBlob {
 /// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Unsound`]: rebuild the day.
 pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> {
     let RawBlob { memory, digest, ones } = fetched;
+    let (header, body) = check_all_but_bits(&memory, memory.len() as u64, &memory, digest, key)?;
+    if !memory[body.clone()].starts_with(&classic::header(header.shape)) {
+        let why = "its body is of another shape than its header".to_owned();
+        return Err(Error::Unsound { key: key.to_string(), why });
+    }
+    // The other bytes are the header, what a classic layout puts before its bits, and the trailer.
+    let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
+    let outside = [&memory[..first_bit_byte], &memory[body.end..]];
+    let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
+    check_ones(&header, ones, key)?;
+    let filter = Filter::new(header.shape, memory, body).with_id_form(header.id_form);
+    check_kernel(&filter).map_err(|why| Error::Unsound { key: key.to_string(), why })?;
+    Ok((header, filter))
+}
+
+/// Checks everything about a blob but its bits: its digest, its header, and its length. `first` are its first
+/// bytes with all of its header, and `last` its last ones. Returns its header, and where its body is.
+fn check_all_but_bits(
+    first: &[u8],
+    len: u64,
+    last: &[u8],
+    digest: Digest,
+    key: &BlobKey,
+) -> Result<(Header, Range<usize>), Error> {
     let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
-    let trailer = memory.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
+    let trailer = last.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
     if digest != key.digest || trailer != Some(digest) {
         let got = if digest != key.digest { digest } else { trailer.unwrap_or(digest) };
         return Err(Error::Digest { key: key.to_string(), expected: key.digest, got });
     }
-    let (header, record, start) = parse_head(&memory, key)?;
+    let (header, record, start) = parse_head(first, key)?;
     if (&header.filter, header.day) != (&key.filter, key.day) {
         let (filter, day) = (&header.filter, header.day);
         return Err(unsound(format!("its header says it is `{filter}` of {day}")));
     }
     let end = start as u64 + header.shape.body_bytes();
     let expected = end + Digest::BYTES as u64;
-    if memory.len() as u64 != expected {
-        return Err(Error::Length { key: key.to_string(), expected, got: memory.len() as u64 });
+    if len != expected {
+        return Err(Error::Length { key: key.to_string(), expected, got: len });
     }
     let vector = ProbeVector::of(header.shape);
     if vector.hashes != record.probe_hashes || vector.positions != record.probe_positions {
         return Err(unsound("its probe vector is not what this program computes".into()));
     }
-    let body = start..end as usize;
-    if !memory[body.clone()].starts_with(&classic::header(header.shape)) {
-        return Err(unsound("its body is of another shape than its header".into()));
-    }
-    // The other bytes are the header, what a classic layout puts before its bits, and the trailer.
-    let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
-    let outside = [&memory[..first_bit_byte], &memory[body.end..]];
-    let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
-    let filter = Filter::new(header.shape, memory, body).with_id_form(header.id_form);
+    Ok((header, start..end as usize))
+}
+
+/// Checks that as many bits are set as the header says, and that this fits the number of IDs.
+fn check_ones(header: &Header, ones: u64, key: &BlobKey) -> Result<(), Error> {
+    let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
     if ones != header.ones {
         let stated = header.ones;
         return Err(unsound(format!("{ones} bits are set where its header says {stated}")));
     }
-    check_fill(&header).map_err(unsound)?;
-    check_kernel(&filter).map_err(unsound)?;
-    Ok((header, filter))
+    check_fill(header).map_err(unsound)
 }
 
 /// The key that a blob states itself: filter and day in its header, digest in its last 32 bytes. For a
@@ -358,9 +382,8 @@ fn codes(layout: Layout) -> (u8, u8, u16, u64) {
     }
 }
 
-fn encode_head(header: &Header, filter: &Filter) -> Vec<u8> {
-    let shape = filter.shape();
-    assert_eq!(shape, header.shape, "a header describes its own filter");
+fn encode_head(header: &Header) -> Vec<u8> {
+    let shape = header.shape;
     let (layout, hash, hash_bits, hash_seed) = codes(shape.layout());
     let vector = ProbeVector::of(shape);
     let record = RecordV1 {

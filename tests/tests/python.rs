@@ -52,11 +52,18 @@ fn python() -> &'static Path {
 
 /// Runs a file of the package's tests.
 fn pytest(file: &str, blobs: &Path) {
+    pytest_with(file, blobs, &[], &[]);
+}
+
+/// The same with these arguments and variables.
+fn pytest_with(file: &str, blobs: &Path, words: &[&str], variables: &[(&str, &str)]) {
     let tests = root().join("python/bloomsday/tests");
     run(Command::new("timeout")
         .arg(DEADLINE)
         .arg(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", file])
+        .args(words)
+        .envs(variables.iter().copied())
         .current_dir(&tests)
         // Other processes import the tests by name, and what Python compiles stays out of the sources.
         .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -99,6 +106,31 @@ fn a_server_in_python_follows_the_store_that_the_program_writes() {
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn the_type_stubs_are_what_is_there() {
     pytest("test_types.py", blobs());
+}
+
+/// Runs the tests of builds on Spark, whose executors have the package, too.
+fn spark(master: &str, words: &[&str]) {
+    let python = python().to_str().expect("its path is text");
+    let variables = [("BLOOMSDAY_SPARK", master), ("PYSPARK_PYTHON", python)];
+    pytest_with("test_spark.py", blobs(), words, &variables);
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_build_on_spark_gives_the_programs_blob() {
+    spark("local[2,4]", &[]);
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn an_executor_of_spark_that_is_killed_changes_no_byte() {
+    spark("local-cluster[2,1,1024]", &["-k", "killed"]);
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_build_over_spark_connect_gives_the_programs_blob() {
+    spark("connect", &["-k", "frame or staged"]);
 }
 
 #[test]

@@ -117,19 +117,3 @@ fn insert_each<H: IdHash>(
         }
     }
 }
-
-pub(crate) fn fpp_of_bits(body: &[u8], probes: u32) -> f64 {
-    let (blocks, _) = body.as_chunks::<BLOCK_BYTES>();
-    // A block's share depends only on its count of ones, so count blocks by that and sum few terms
-    // in a fixed order: exact, and the same on every machine.
-    let mut blocks_with = vec![0u64; BLOCK_BITS as usize + 1];
-    for block in blocks {
-        blocks_with[block.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize] += 1;
-    }
-    let sum: f64 = blocks_with
-        .iter()
-        .enumerate()
-        .map(|(ones, n)| *n as f64 * libm::pow(ones as f64 / BLOCK_BITS as f64, f64::from(probes)))
-        .sum();
-    sum / blocks.len() as f64
-}

@@ -9,6 +9,7 @@ mod fill;
 #[allow(unsafe_code)] // instruction sets chosen at run time
 pub(crate) mod kernel;
 pub mod layout;
+mod segment;
 pub mod shape;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use fill::{FilterMut, FilterShard, ShardBounds};
 use kernel::FilterBits;
 pub use kernel::{Kernel, PinnedFilter};
 pub use layout::Layout;
+pub use segment::{OnesHistogram, Segment};
 pub use shape::Shape;
 
 /// An immutable set of IDs. Lookups are cheap, and any number of threads can make them.
@@ -191,7 +193,11 @@ impl Filter {
     /// For a classic layout the array is one block. Cost: one pass over the body.
     pub fn fpp_of_bits(&self) -> f64 {
         match self.shape.layout() {
-            Layout::Blocked => blocked::fpp_of_bits(self.body(), self.shape.probes()),
+            Layout::Blocked => {
+                let mut blocks = OnesHistogram::new();
+                blocks.add(self.body());
+                blocks.fpp(self.shape.probes())
+            }
             _ => {
                 let fill = self.count_ones() as f64 / self.shape.bits() as f64;
                 libm::pow(fill, f64::from(self.shape.probes()))

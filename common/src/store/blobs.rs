@@ -1,12 +1,14 @@
 //! Blobs of a [`Store`]: listed, looked up, and uploaded in parts.
 
+use std::fmt;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use object_store::WriteMultipart;
 
 use super::Store;
-use super::objects::uploaded;
-use crate::blob::EncodedBlob;
+use super::objects::{Objects, uploaded};
+use crate::blob::{EncodedBlob, StreamedBlob};
 use crate::crash_point::crash_point;
 use crate::day::Day;
 use crate::error::Error;
@@ -69,28 +71,110 @@ impl Store {
         pieces: &[&[u8]],
         progress: &dyn Fn(u64),
     ) -> Result<(), Error> {
-        let bytes: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if bytes <= PART_BYTES as u64 {
-            self.objects.put(key, Bytes::from(pieces.concat())).await?;
-            progress(bytes);
-            return Ok(());
-        }
-        let failed = |e| self.objects.error("write", key, e);
-        let upload = self.objects.put_multipart(key).await?;
-        let mut upload = WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes));
-        let mut sent = 0;
-        for chunk in pieces.iter().flat_map(|piece| piece.chunks(PART_BYTES)) {
-            if let Err(e) = upload.wait_for_capacity(MAX_CONCURRENT_PARTS).await {
-                // The upload's own error says more than that of a failed clean-up.
-                let _ = upload.abort().await;
-                return Err(failed(e));
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let mut upload = self.begin_upload(key, bytes).await?;
+        for piece in pieces {
+            if let Err(error) = upload.write(piece, progress).await {
+                upload.abort().await;
+                return Err(error);
             }
-            upload.write(chunk);
-            sent += chunk.len() as u64;
-            crash_point("part-uploaded");
-            progress(sent);
         }
-        upload.finish().await.map(drop).map_err(failed)
+        upload.finish().await?;
+        if bytes <= PART_BYTES as u64 {
+            progress(bytes);
+        }
+        Ok(())
+    }
+
+    /// Begins to upload a blob whose bytes arrive in order, over whatever is there.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn begin_blob(&self, blob: &StreamedBlob) -> Result<Upload, Error> {
+        self.begin_upload(&blob.key().to_string(), blob.len()).await
+    }
+
+    async fn begin_upload(&self, key: &str, bytes: u64) -> Result<Upload, Error> {
+        let way = if bytes <= PART_BYTES as u64 {
+            Way::Whole(Vec::with_capacity(bytes as usize))
+        } else {
+            let upload = self.objects.put_multipart(key).await?;
+            Way::Parts(WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes)))
+        };
+        Ok(Upload { objects: self.objects.clone(), key: key.to_owned(), bytes, sent: 0, way })
+    }
+}
+
+/// An upload under way. If it is dropped before it is finished, there is no object, but a store may keep its
+/// parts for a while.
+pub struct Upload {
+    objects: Objects,
+    key: String,
+    bytes: u64,
+    sent: u64,
+    way: Way,
+}
+
+enum Way {
+    /// A small object, which is uploaded at the end.
+    Whole(Vec<u8>),
+    Parts(WriteMultipart),
+}
+
+impl Upload {
+    /// Sends the next bytes. Waits while too many parts are under way. Calls `progress` with the number of
+    /// bytes sent so far.
+    ///
+    /// # Errors
+    /// The store's; then [`Upload::abort`] removes what was sent.
+    pub async fn write(&mut self, bytes: &[u8], progress: &dyn Fn(u64)) -> Result<(), Error> {
+        for chunk in bytes.chunks(PART_BYTES) {
+            match &mut self.way {
+                Way::Whole(whole) => whole.extend_from_slice(chunk),
+                Way::Parts(upload) => {
+                    let capacity = upload.wait_for_capacity(MAX_CONCURRENT_PARTS).await;
+                    capacity.map_err(|e| self.objects.error("write", &self.key, e))?;
+                    upload.write(chunk);
+                    crash_point("part-uploaded");
+                }
+            }
+            self.sent += chunk.len() as u64;
+            if let Way::Parts(_) = self.way {
+                progress(self.sent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the object.
+    ///
+    /// # Errors
+    /// The store's.
+    ///
+    /// # Panics
+    /// When there are not as many bytes as was said at the beginning.
+    pub async fn finish(self) -> Result<(), Error> {
+        let Upload { objects, key, bytes, sent, way } = self;
+        assert_eq!(sent, bytes, "an upload is complete");
+        match way {
+            Way::Whole(whole) => objects.put(&key, Bytes::from(whole)).await,
+            Way::Parts(upload) => {
+                upload.finish().await.map(drop).map_err(|e| objects.error("write", &key, e))
+            }
+        }
+    }
+
+    /// Gives up, and removes what was sent. An error of that is not worth more than the one before.
+    pub async fn abort(self) {
+        if let Way::Parts(upload) = self.way {
+            let _ = upload.abort().await;
+        }
+    }
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Upload({}, {} of {} bytes)", self.key, self.sent, self.bytes)
     }
 }
 

@@ -2,15 +2,19 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
 use super::{Store, local};
+use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
 use crate::blob::{self, Header, RawBlob};
 use crate::digest::{Digest, Parts};
@@ -38,17 +42,7 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Unsound`], or the store's.
     pub async fn blob_header(&self, blob: &BlobKey) -> Result<Header, Error> {
-        let key = blob.to_string();
-        if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
-        }
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(0..blob::MAX_HEAD_BYTES)),
-            ..GetOptions::default()
-        };
-        let failed = |error| self.objects.error("read", &key, error);
-        let got = self.objects.backend().get_opts(&self.objects.path(&key), options).await;
-        let bytes = got.map_err(failed)?.bytes().await.map_err(failed)?;
+        let bytes = self.blob_bytes(blob, 0..blob::MAX_HEAD_BYTES).await?;
         blob::read_head(&bytes, blob)
     }
 
@@ -135,8 +129,57 @@ impl Store {
             }
             // Reading it as an object fails too, with the same messages as every store.
         }
-        let (digest, ones) = self.read_ranges(backend, &path, &head, &key, &mut memory).await?;
+        let place = &mut |at: usize, bytes: &[u8]| {
+            memory[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        let (digest, ones) = self.read_ranges(backend, &path, &head, &key, place).await?;
         Ok(RawBlob { memory, digest, ones })
+    }
+
+    /// Fetches a `blocked` blob and checks it, but keeps none of it: digest, header, length and set bits.
+    ///
+    /// Memory: a few ranges of 8 MiB. Cost: as [`Store::fetch`].
+    ///
+    /// # Errors
+    /// Those of [`Store::fetch`] and [`blob::open`].
+    pub async fn check_blob(&self, blob: &BlobKey) -> Result<Header, Error> {
+        let key = blob.to_string();
+        let path = self.objects.path(&key);
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, &key)?;
+        }
+        let head = self.objects.head(&key).await?;
+        if head.size > MAX_BLOB_BYTES {
+            return Err(Error::TooManyBytes { key, bytes: head.size, limit: MAX_BLOB_BYTES });
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let keep = &mut |_: usize, bytes: &[u8]| {
+            let missing = (blob::MAX_HEAD_BYTES as usize).saturating_sub(first.len());
+            first.extend_from_slice(&bytes[..missing.min(bytes.len())]);
+            // The last range may be shorter than the digest.
+            last.extend_from_slice(&bytes[bytes.len().saturating_sub(Digest::BYTES)..]);
+            let excess = last.len().saturating_sub(Digest::BYTES);
+            last.drain(..excess);
+        };
+        let backend = self.objects.backend();
+        let (digest, ones) = self.read_ranges(backend, &path, &head, &key, keep).await?;
+        let passed = Passed { first: &first, last: &last, len: head.size, digest, ones };
+        streamed::check(&passed, blob)
+    }
+
+    /// Some bytes of a blob, as they are in the store: nothing about them is checked.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn blob_bytes(&self, blob: &BlobKey, range: Range<u64>) -> Result<Bytes, Error> {
+        let key = blob.to_string();
+        if let Some(folder) = &self.folder {
+            local::refuse_to_leave(folder, &key)?;
+        }
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let failed = |error| self.objects.error("read", &key, error);
+        let got = self.objects.backend().get_opts(&self.objects.path(&key), options).await;
+        got.map_err(failed)?.bytes().await.map_err(failed)
     }
 
     async fn read_ranges(
@@ -145,10 +188,12 @@ impl Store {
         path: &Path,
         head: &ObjectMeta,
         key: &str,
-        memory: &mut [u8],
+        take: &mut (dyn FnMut(usize, &[u8]) + Send),
     ) -> Result<(Digest, u64), Error> {
         let length = |got| Error::Length { key: key.to_owned(), expected: head.size, got };
-        let content = memory.len().saturating_sub(Digest::BYTES);
+        // The size is checked to be one that fits.
+        let size = head.size as usize;
+        let content = size.saturating_sub(Digest::BYTES);
         let mut digests = Parts::new(content);
         let ranges = (0..head.size).step_by(PART_BYTES);
         let mut arriving = futures::stream::iter(ranges)
@@ -173,16 +218,15 @@ impl Store {
             let ((values, more_ones), range) =
                 range.map_err(|e| self.objects.error("read", key, e))?;
             let end = filled + range.len();
-            let Some(place) = memory.get_mut(filled..end) else { return Err(length(end as u64)) };
-            place.copy_from_slice(&range);
-            if end < memory.len() && range.len() != PART_BYTES {
+            if end > size || (end < size && range.len() != PART_BYTES) {
                 return Err(length(end as u64));
             }
+            take(filled, &range);
             values.into_iter().for_each(|(offset, value)| digests.set(offset, value));
             ones += more_ones;
             filled = end;
         }
-        if filled != memory.len() {
+        if filled != size {
             return Err(length(filled as u64));
         }
         Ok((digests.finish(), ones))

@@ -40,7 +40,7 @@ use crate::day::Day;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
 use crate::protocol::Followed;
-pub use blobs::MAX_BLOB_BYTES;
+pub use blobs::{MAX_BLOB_BYTES, Upload};
 pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use deltas::Way;
 pub use fetch::{open_file, read_copy};

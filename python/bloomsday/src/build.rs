@@ -34,7 +34,7 @@ impl Publication {
         Retention { keep_days: self.keep_days, max_age_days: self.max_age_days }
     }
 
-    fn store(&self) -> Result<Store, CommonError> {
+    pub(crate) fn store(&self) -> Result<Store, CommonError> {
         if self.dry_run { Store::preview(&self.store) } else { Store::create(&self.store) }
     }
 }
@@ -60,6 +60,13 @@ pub(crate) struct Input {
 /// Builds and publishes one day. Returns the report as JSON.
 #[pyfunction]
 pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<String> {
+    let job = job(py, input, &publication)?;
+    let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
+    report(py, || bloomsday_builder::build(&job, &store, &|_| ()))
+}
+
+/// What to build, with this package's words.
+pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> PyResult<Job> {
     let common = |error: CommonError| errors::of_common(py, &error);
     let layout = input
         .layout
@@ -87,8 +94,7 @@ pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> P
         dry_run: publication.dry_run,
     };
     job.window.check(&job.inputs).map_err(|error| builder_error(py, &error))?;
-    let store = publication.store().map_err(common)?;
-    report(py, || bloomsday_builder::build(&job, &store, &|_| ()))
+    Ok(job)
 }
 
 /// Publishes a blob that was opened from a file. Returns the report as JSON.
@@ -125,7 +131,7 @@ fn report<W: Future<Output = Result<Report, Error>>>(
 }
 
 /// What is wrong with the input, as opposed to the store, is a class of its own.
-fn builder_error(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn builder_error(py: Python<'_>, error: &Error) -> PyErr {
     use bloomsday_common::error::Kind;
     match (error, error.kind()) {
         (Error::Common(error), _) => errors::of_common(py, error),

@@ -12,7 +12,7 @@
 
 pub(crate) mod arrow;
 #[allow(unsafe_code)] // pointers of Arrow's C interface
-mod capsule;
+pub(crate) mod capsule;
 mod list;
 mod numpy;
 mod single;

@@ -5,6 +5,8 @@
 //! | `filter` | [`Filter`](filter::Filter): a blob file, for lookups |
 //! | `server` | [`Server`](server::Server): the library that follows a store |
 //! | `build` | builds and publications |
+//! | `parts` | the pure functions of a build in parts, Arrow → Arrow |
+//! | `spark` | the steps of such a build that its driver does |
 //! | `ids` | what Python passes as IDs → bytes, and the answers back |
 //! | `errors` | errors of the libraries → Python exceptions by kind |
 //! | `wait` | runs what the libraries do asynchronously |
@@ -18,7 +20,9 @@ mod build;
 mod errors;
 mod filter;
 mod ids;
+mod parts;
 mod server;
+mod spark;
 mod wait;
 
 use pyo3::prelude::*;
@@ -33,5 +37,9 @@ mod _native {
     #[pymodule_export]
     use crate::ids::arrow::Answers;
     #[pymodule_export]
+    use crate::parts::{Batch, PartsCount, PartsFill, PartsGather};
+    #[pymodule_export]
     use crate::server::{ServedFilter, Server};
+    #[pymodule_export]
+    use crate::spark::Coordinator;
 }

@@ -16,13 +16,13 @@ const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
 
 /// A column that came from Python: its type, and its pieces.
-pub(super) struct Column {
-    pub(super) field: Field,
-    pub(super) pieces: Vec<ArrayRef>,
+pub(crate) struct Column {
+    pub(crate) field: Field,
+    pub(crate) pieces: Vec<ArrayRef>,
 }
 
 /// Takes what `__arrow_c_array__` returns.
-pub(super) fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+pub(crate) fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
@@ -43,7 +43,7 @@ pub(super) fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, A
 }
 
 /// Takes all pieces from what `__arrow_c_stream__` returns.
-pub(super) fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+pub(crate) fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let stream: &Bound<'_, PyCapsule> = stream.cast()?;
     let stream = stream.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed capsule,
@@ -58,7 +58,7 @@ pub(super) fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column
 }
 
 /// What `__arrow_c_array__` returns for `array`.
-pub(super) fn export<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
+pub(crate) fn export<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bound<'py, PyTuple>> {
     let (array, schema) = arrow_array::ffi::to_ffi(&array.to_data())
         .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
     let schema = PyCapsule::new_with_value(py, schema, SCHEMA)?;

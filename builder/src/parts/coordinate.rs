@@ -1,0 +1,446 @@
+//! [`Coordinator`]: the steps of a build that one process does, while others gather, count and fill: the shape,
+//! the header, the digest, the upload, the gates and the pointer. It never has the whole filter.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
+use bloomsday_common::digest::Digest;
+use bloomsday_common::error::Kind;
+use bloomsday_common::filter::{Layout, OnesHistogram, Segment, Shape};
+use bloomsday_common::hash::Xxh3;
+use bloomsday_common::id_form::IdForm;
+use bloomsday_common::protocol;
+use bloomsday_common::store::{Store, Upload};
+use jiff::Timestamp;
+
+use super::MAX_PACKAGE_HASHES;
+use super::assemble::{Assembler, Misplaced, Part};
+use super::count::Counted;
+use super::earlier::{self, EARLIER_SAMPLE};
+use super::fill::{Filled, Plan, absent_in};
+use super::ranges::Ranges;
+use super::totals::Totals;
+use crate::build::{self, Begun};
+use crate::error::Error;
+use crate::job::Job;
+use crate::previous_day::Comparison;
+use crate::publish::Uploaded;
+use crate::quality;
+use crate::report::Report;
+use crate::source::Input;
+use crate::verify::ABSENT_LOOKUPS;
+
+/// A build of one day whose ranges other processes gather, count and fill.
+///
+/// The steps are, in this order: [`begin`](Coordinator::begin), [`counted`](Coordinator::counted) for each range,
+/// [`shape`](Coordinator::shape), [`compare`](Coordinator::compare), [`filled`](Coordinator::filled) and
+/// [`piece`](Coordinator::piece) for each range in order, [`seal`](Coordinator::seal), an upload unless
+/// [`is_uploaded`](Coordinator::is_uploaded), [`read_back`](Coordinator::read_back), [`finish`](Coordinator::finish).
+#[derive(Debug)]
+pub struct Coordinator {
+    job: Job,
+    store: Store,
+    begun: Begun,
+    ranges: Ranges,
+    clock: Instant,
+    totals: Totals,
+    compared: Comparison,
+    filling: Option<Filling>,
+    sealed: Option<(Header, StreamedBlob)>,
+}
+
+/// What is known of the filter while its pieces come.
+#[derive(Debug)]
+struct Filling {
+    plan: Plan,
+    assembler: Assembler,
+    shared: Shared,
+    values: Vec<[u8; Digest::BYTES]>,
+    /// The bytes of the first part that are behind the header.
+    first: Vec<u8>,
+}
+
+/// The blocks that two ranges may have in common, which only this process sees complete.
+#[derive(Debug)]
+struct Shared {
+    plan: Plan,
+    edges: BTreeSet<u64>,
+    blocks: OnesHistogram,
+    hits: u64,
+}
+
+impl Coordinator {
+    /// Begins a build: checks the job, and reads the pointer that the build may move.
+    ///
+    /// # Errors
+    /// [`Error::NotInParts`] for a job with another layout than `blocked`, or with deltas; the store's.
+    pub async fn begin(job: Job, store: Store) -> Result<Coordinator, Error> {
+        if job.layout != Layout::Blocked {
+            let why = format!(
+                "the probes of the layout `{}` span the filter, so that no part of it can be filled \
+                 alone: use the layout `blocked`, or build on one machine",
+                job.layout
+            );
+            return Err(Error::NotInParts { why });
+        }
+        if job.id_form != IdForm::Bytes {
+            let why = "it hashes the bytes of IDs only: build a filter of URLs on one machine";
+            return Err(Error::NotInParts { why: why.to_owned() });
+        }
+        if job.deltas.bases > 0 {
+            let why = "it makes no deltas yet: build without, or on one machine".to_owned();
+            return Err(Error::NotInParts { why });
+        }
+        let begun = build::begin(&job, &store).await?;
+        let (clock, ranges) = (Instant::now(), Ranges::new(1));
+        let (totals, compared) = (Totals::default(), Comparison::default());
+        let (filling, sealed) = (None, None);
+        Ok(Coordinator { job, store, begun, ranges, clock, totals, compared, filling, sealed })
+    }
+
+    /// How many rows the newest accepted build of an earlier day read. For the number of ranges.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn expected_rows(&self) -> Result<Option<u64>, Error> {
+        let history = self.store.history(&self.job.filter).await?;
+        let mut builds =
+            history.iter().filter(|act| act.day.is_some_and(|day| day <= self.job.day));
+        Ok(builds.find_map(|act| act.rows.filter(|rows| *rows > 0)))
+    }
+
+    /// Sets the ranges of this build.
+    pub fn set_ranges(&mut self, ranges: Ranges) {
+        self.ranges = ranges;
+    }
+
+    /// Adds the numbers of the files that are read.
+    pub fn read_from(&mut self, input: &Input) {
+        self.begun.report.read_from(input);
+    }
+
+    /// Adds the numbers of a range that was counted.
+    ///
+    /// # Errors
+    /// As [`Totals::add_counted`].
+    pub fn counted(&mut self, range: u32, counted: &Counted) -> Result<(), Error> {
+        self.totals.add_counted(range, counted)
+    }
+
+    /// Chooses the shape, once all ranges are counted. `None` if there is no ID: then
+    /// [`finish`](Coordinator::finish) is the next step.
+    ///
+    /// # Errors
+    /// [`Error::Changed`]: hashes were lost or changed. No shape meets the target.
+    pub fn shape(&mut self) -> Result<Option<Plan>, Error> {
+        let counted = *self.totals.counted()?;
+        let report = &mut self.begun.report;
+        (report.rows, report.nulls) = (counted.gathered.rows, counted.gathered.nulls);
+        (report.invalid, report.ids) = (counted.gathered.invalid, counted.ids);
+        report.seconds.scan = self.clock.elapsed().as_secs_f64();
+        self.clock = Instant::now();
+        if counted.ids == 0 {
+            return Ok(None);
+        }
+        let shape = Shape::for_ids(self.job.layout, counted.ids, self.job.fpp)?;
+        report.bits_per_id = shape.bits() as f64 / counted.ids as f64;
+        let plan = Plan::new(&self.job.filter, self.job.day, shape, self.ranges);
+        self.filling = Some(Filling::new(plan));
+        Ok(Some(plan))
+    }
+
+    /// The hashes that [`compare`](Coordinator::compare) needs: those of the ranges up to this one, of each so
+    /// many packages.
+    pub fn sample(&self) -> (u32, u64) {
+        let mut ids = 0;
+        for (range, more) in self.totals.ids_of_each() {
+            ids += more;
+            if ids >= EARLIER_SAMPLE {
+                // A first range of more than enough is not read to its end.
+                let packages = EARLIER_SAMPLE / MAX_PACKAGE_HASHES as u64;
+                return (range, if ids == more { packages } else { u64::MAX });
+            }
+        }
+        (self.ranges.count() - 1, u64::MAX)
+    }
+
+    /// Looks up the day's lowest hashes in the newest earlier filter, for the gate `overlap`.
+    pub async fn compare(&mut self, hashes: &[Xxh3]) {
+        self.compared = earlier::compare(&self.job, &self.store, hashes).await;
+    }
+
+    /// Adds the numbers of a range that was filled.
+    ///
+    /// # Errors
+    /// As [`Totals::add_filled`].
+    pub fn filled(&mut self, range: u32, filled: &Filled) -> Result<(), Error> {
+        self.totals.add_filled(range, filled)
+    }
+
+    /// Adds a piece of the blob; pieces come in order. A part with a `value` needs no bytes.
+    ///
+    /// # Errors
+    /// [`Error::Changed`]: it is not of this blob, or not in order.
+    ///
+    /// # Panics
+    /// Before there is a shape.
+    pub fn piece(
+        &mut self,
+        part: u64,
+        offset: u64,
+        value: Option<[u8; Digest::BYTES]>,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let filling = self.filling.as_mut().expect("the shape comes before the pieces");
+        filling.piece(part, offset, value, bytes).map_err(misplaced)
+    }
+
+    /// Computes header, digest and key from the pieces, and checks the filter's quality.
+    ///
+    /// # Errors
+    /// [`Error::Changed`], [`Error::Lost`]: a range is missing, or lacks an ID. [`Error::Unsound`]: the filter's
+    /// rate or bits are not what its IDs explain.
+    ///
+    /// # Panics
+    /// Before there is a shape.
+    pub fn seal(&mut self) -> Result<Plan, Error> {
+        let filled = self.totals.filled()?;
+        let (hits, sampled) = (filled.hits, filled.sampled);
+        let filling = self.filling.take().expect("the shape comes before the seal");
+        let (plan, first, values, shared) = filling.finish();
+        let mut blocks = self.totals.blocks().clone();
+        blocks.merge(&shared.blocks);
+        // Ranges without an ID have no pieces.
+        blocks.add_empty(plan.shape.units().saturating_sub(blocks.blocks()));
+        let header = Header {
+            id_form: IdForm::Bytes,
+            filter: self.job.filter.clone(),
+            day: self.job.day,
+            shape: plan.shape,
+            origin: Origin::Built,
+            ids: self.begun.report.ids,
+            fpp_target: self.job.fpp,
+            fpp_hits: hits + shared.hits,
+            fpp_lookups: ABSENT_LOOKUPS,
+            ones: blocks.ones(),
+        };
+        let of_bits = || blocks.fpp(plan.shape.probes());
+        if let Some(warning) = quality::check_numbers(&header, &of_bits)? {
+            self.begun.report.warn(warning);
+        }
+        let blob = seal(&header, &first, &values);
+        let report = &mut self.begun.report;
+        report.fpp_measured = header.fpp_measured();
+        report.sampled_ids = sampled;
+        (report.blob, report.digest) = (Some(blob.key().clone()), Some(blob.key().digest));
+        report.bytes = blob.len();
+        self.begun.act.blob.clone_from(&report.blob);
+        report.seconds.fill = self.clock.elapsed().as_secs_f64();
+        self.clock = Instant::now();
+        self.sealed = Some((header, blob));
+        Ok(plan)
+    }
+
+    fn sealed(&self) -> &(Header, StreamedBlob) {
+        self.sealed.as_ref().expect("the blob is sealed before")
+    }
+
+    /// Whether nothing needs to be uploaded: this is a dry run, or the store has the blob, sound and not so old
+    /// that prune may delete it.
+    ///
+    /// # Errors
+    /// The store's.
+    ///
+    /// # Panics
+    /// Before the blob is sealed.
+    pub async fn is_uploaded(&self) -> Result<bool, Error> {
+        let key = self.sealed().1.key();
+        if self.job.dry_run {
+            return Ok(true);
+        }
+        match self.store.head_blob(key).await {
+            Ok((_, at)) if protocol::is_old(at, Timestamp::now(), self.job.retention) => {
+                return Ok(false);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == Kind::NotFound => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        match self.store.check_blob(key).await {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+                tracing::warn!("{error}; uploading it again");
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins to upload the blob.
+    ///
+    /// # Errors
+    /// The store's.
+    ///
+    /// # Panics
+    /// Before the blob is sealed.
+    pub async fn upload(&self, plan: Plan) -> Result<Uploading, Error> {
+        let (_, blob) = self.sealed();
+        let mut upload = self.store.begin_blob(blob).await?;
+        upload.write(blob.head(), &|_| {}).await?;
+        Ok(Uploading { upload, assembler: Assembler::new(plan), trailer: blob.trailer().to_vec() })
+    }
+
+    /// Reads the blob back and checks it: its digest is that of the bytes in which all IDs were looked up.
+    ///
+    /// # Errors
+    /// The store's, and those of a damaged blob.
+    ///
+    /// # Panics
+    /// Before the blob is sealed.
+    pub async fn read_back(&mut self) -> Result<(), Error> {
+        self.begun.report.seconds.publish = self.clock.elapsed().as_secs_f64();
+        self.clock = Instant::now();
+        if !self.job.dry_run {
+            self.store.check_blob(self.sealed().1.key()).await?;
+        }
+        self.begun.report.seconds.verify = self.clock.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Evaluates the gates, moves the pointer if they and the protocol permit it, and records the build.
+    ///
+    /// # Errors
+    /// The store's. The pointer is then unchanged.
+    pub async fn finish(self) -> Result<Report, Error> {
+        let Coordinator { job, store, begun, compared, sealed, .. } = self;
+        match sealed {
+            None => build::refuse_empty(&job, &store, begun).await,
+            Some((header, blob)) => {
+                let uploaded = Uploaded::Streamed(&blob);
+                build::conclude(&job, &store, begun, &header, uploaded, compared).await
+            }
+        }
+    }
+}
+
+impl Filling {
+    fn new(plan: Plan) -> Filling {
+        let ranges = 0..plan.ranges.count();
+        let blocks = ranges.map(|range| plan.blocks(range));
+        let edges = blocks.flat_map(|blocks| [blocks.start, blocks.end - 1]).collect();
+        let (blocks, hits) = (OnesHistogram::new(), 0);
+        let values = vec![[0; Digest::BYTES]; plan.places.parts() as usize];
+        let (assembler, shared) = (Assembler::new(plan), Shared { plan, edges, blocks, hits });
+        Filling { plan, assembler, shared, values, first: Vec::new() }
+    }
+
+    fn piece(
+        &mut self,
+        part: u64,
+        offset: u64,
+        value: Option<[u8; Digest::BYTES]>,
+        bytes: &[u8],
+    ) -> Result<(), Misplaced> {
+        let Filling { plan, assembler, shared, values, first } = self;
+        let done = &mut |part: Part<'_>| complete(*plan, part, shared, values, first);
+        let Some(value) = value else { return assembler.add(part, offset, bytes, done) };
+        assembler.pass(part, done)?;
+        self.values[part as usize] = value;
+        Ok(())
+    }
+
+    fn finish(self) -> (Plan, Vec<u8>, Vec<[u8; Digest::BYTES]>, Shared) {
+        let Filling { plan, assembler, mut shared, mut values, mut first } = self;
+        assembler.finish(&mut |part| complete(plan, part, &mut shared, &mut values, &mut first));
+        (plan, first, values, shared)
+    }
+}
+
+/// A part that was put together here: its value, and what its shared blocks add to the filter's numbers.
+fn complete(
+    plan: Plan,
+    part: Part<'_>,
+    shared: &mut Shared,
+    values: &mut [[u8; Digest::BYTES]],
+    first: &mut Vec<u8>,
+) {
+    shared.add(part);
+    match part.number {
+        // Its value needs the header, which has numbers of the whole filter.
+        0 => first.extend_from_slice(part.bytes),
+        n => {
+            let content = plan.places.content();
+            values[n as usize] =
+                bloomsday_common::blob::part_value(content, part.offset, part.bytes);
+        }
+    }
+}
+
+impl Shared {
+    fn add(&mut self, part: Part<'_>) {
+        let block = Segment::BLOCK_BYTES as u64;
+        let body = part.offset - self.plan.places.head;
+        // The head is a multiple of a block, so a part has whole blocks.
+        let (start, end) = (body / block, (body + part.bytes.len() as u64) / block);
+        for edge in self.edges.range(start..end) {
+            let at = ((edge - start) * block) as usize;
+            let bytes = &part.bytes[at..at + block as usize];
+            self.blocks.add(bytes);
+            let segment = Segment::of_bytes(self.plan.shape, *edge, bytes);
+            self.hits += segment.count(absent_in(self.plan.shape, *edge..edge + 1)) as u64;
+        }
+    }
+}
+
+/// An upload of the blob's pieces, in order.
+#[derive(Debug)]
+pub struct Uploading {
+    upload: Upload,
+    assembler: Assembler,
+    trailer: Vec<u8>,
+}
+
+impl Uploading {
+    /// Sends a piece; pieces come in order.
+    ///
+    /// # Errors
+    /// [`Error::Changed`]: it is not of this blob, or not in order. The store's. Then nothing more can be sent:
+    /// [`Uploading::abort`].
+    pub async fn piece(&mut self, part: u64, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let mut done = Vec::new();
+        let keep = &mut |part: Part<'_>| done.push(part.bytes.to_vec());
+        self.assembler.add(part, offset, bytes, keep).map_err(misplaced)?;
+        for part in done {
+            self.upload.write(&part, &|_| {}).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is left, and completes the blob.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn finish(self) -> Result<(), Error> {
+        let Uploading { mut upload, assembler, trailer } = self;
+        let mut done = Vec::new();
+        assembler.finish(&mut |part| done.push(part.bytes.to_vec()));
+        done.push(trailer);
+        for part in done {
+            if let Err(error) = upload.write(&part, &|_| {}).await {
+                upload.abort().await;
+                return Err(error.into());
+            }
+        }
+        Ok(upload.finish().await?)
+    }
+
+    /// Gives up, and removes what was sent.
+    pub async fn abort(self) {
+        self.upload.abort().await;
+    }
+}
+
+fn misplaced(Misplaced: Misplaced) -> Error {
+    Error::Changed { written: "whose bits were set", read: "of the parts that arrived" }
+}

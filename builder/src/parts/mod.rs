@@ -1,0 +1,45 @@
+//! A build in parts, for an engine that runs pure functions on many machines, such as Spark.
+//!
+//! ```text
+//! IDs ─ Gather ─► packed hashes of a range ─ Count ─► distinct hashes of a range ─ Fill ─► parts of the blob
+//! coordinator: sums of the counts → shape;  sums of the fills → header, digest, key;  parts → upload, gates, pointer
+//! ```
+//!
+//! A range is an interval of hashes, and therefore of blocks. `Gather`, `Count` and `Fill` do no I/O and depend
+//! only on what they are given: an engine may run each as often as it likes. Sums go along with the hashes, so
+//! that each step detects hashes that were lost, doubled or changed since the step before.
+//!
+//! | module | does |
+//! |---|---|
+//! | `ranges` | [`Ranges`]: hashes → ranges |
+//! | `gather` | [`Gather`]: IDs → distinct hashes, in packages of one range |
+//! | `count` | [`Count`]: all packages of a range → its distinct hashes |
+//! | `fill` | [`Fill`]: a range's distinct hashes → its pieces of the blob, with the IDs looked up in them |
+//! | `assemble` | [`Assembler`]: the pieces, in order → the parts of the blob |
+//! | `totals` | [`Totals`]: sums of what all ranges counted and filled |
+//! | `coordinate` | [`Coordinator`]: the steps of a build that one process does |
+//! | `earlier` | compares some of the IDs with the newest earlier filter |
+
+mod assemble;
+mod coordinate;
+mod count;
+mod earlier;
+mod fill;
+mod gather;
+mod ranges;
+mod totals;
+
+pub use self::assemble::Assembler;
+pub use self::coordinate::{Coordinator, Uploading};
+pub use self::count::{Count, Counted, MAX_RANGE_HASHES};
+pub use self::earlier::EARLIER_SAMPLE;
+pub use self::fill::{Fill, Filled, Piece, Plan};
+pub use self::gather::{Gather, Gathered, Package};
+pub use self::ranges::{MAX_RANGES, Ranges};
+pub use self::totals::Totals;
+
+/// At most so many hashes are in one package or row: 1 MiB.
+pub const MAX_PACKAGE_HASHES: usize = 1 << 17;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+"""Builds a day's filter on Spark: the same blob as `bloomsday.build`, for any number of IDs. docs/spark.md."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bloomsday import _native, parts
+from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _Fields, _judged, _publication
+from bloomsday.errors import (
+    BloomsdayError,
+    BuildError,
+    IdTypeError,
+    NotFoundError,
+    StoreError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The oldest version of Spark that has what this module needs.
+OLDEST_SPARK = (4, 0)
+#: The driver takes so many bytes of the filter at a time.
+GROUP_BYTES = 128 << 20
+#: A Python worker gets batches of at most so many bytes.
+BATCH_BYTES = 64 << 20
+#: At most so many tasks read files.
+MAX_FILE_TASKS = 10_000
+#: No more executors' tasks than this are begun for few rows: one for each so many.
+ROWS_PER_TASK = 1 << 20
+
+
+def build(
+    df: DataFrame | None = None,
+    column: str | None = None,
+    *,
+    filter: str,
+    day: datetime.date | str,
+    store: str | os.PathLike[str],
+    input: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    spark: SparkSession | None = None,
+    fpp: float = 0.03,
+    layout: str = "blocked",
+    staging: str | None = None,
+    rows: int | None = None,
+    ranges: int | None = None,
+    window_days: int = 1,
+    window_missing: str = "error",
+    accept_change: str | None = None,
+    by: str | None = None,
+    dry_run: bool = False,
+    keep_days: int = KEEP_DAYS,
+    max_age_days: int = MAX_AGE_DAYS,
+) -> dict[str, Any]:
+    """Builds one day from a column of a DataFrame, or from Parquet files that the executors read (`input`).
+
+    The blob depends only on the set of IDs: it is byte for byte that of `bloomsday build`. Executors need this
+    package and nothing else: no store, no network. With `input` they read the files themselves. This process
+    uploads the blob, evaluates the gates and moves the pointer; it needs about 1 GiB beside Spark.
+
+    `staging` is a path or URL that Spark can write to; what it wrote there is removed at the end. Without it the
+    steps in between are persisted on the executors' disks. `rows` is about how many rows there are: without it
+    that of the last build counts, or they are counted first.
+
+    Returns the report that `bloomsday build --json` prints; raises as `bloomsday.build`.
+    """
+    if (df is None) == (input is None):
+        raise UsageError("a build reads a DataFrame or an input: pass `df` and `column`, or `input` and `column`")
+    if column is None:
+        raise UsageError("a build needs the name of the column with the IDs: pass `column`")
+    if window_missing not in ("error", "allow"):
+        raise UsageError(f"window_missing is 'error' or 'allow', not {window_missing!r}")
+    if input is None and window_days != 1:
+        raise UsageError("the window of a DataFrame is what it selects: leave `window_days` out")
+    session = df.sparkSession if df is not None else _session(spark)
+    _check_version(session)
+    inputs = [] if input is None else [input] if isinstance(input, (str, os.PathLike)) else list(input)
+    description = _Fields(
+        filter=filter,
+        day=str(day),
+        inputs=[os.fspath(path) for path in inputs],
+        column=column,
+        fpp=fpp,
+        layout=layout,
+        window_days=window_days,
+        window_may_lack_days=window_missing == "allow",
+        deltas=0,
+        memory=None,
+        threads=None,
+        spill_folder=None,
+        accept_change=accept_change,
+    )
+    publication = _publication(store, by, dry_run, keep_days, max_age_days)
+    build = _native.Coordinator(description, publication)
+    if input is None:
+        assert df is not None
+        ids = df.select(df[column].alias("id") if column in df.columns else column)
+        rows = rows or build.expected_rows() or max(ids.count(), 1)
+        n_ranges = build.set_ranges(rows, ranges or _least_ranges(rows))
+        gather = functools.partial(parts.gather, ranges=n_ranges, rows=rows)
+        gathered = ids.mapInArrow(gather, parts.GATHERED)
+    else:
+        files = build.files()
+        # Some 16 bytes a row, of one column among a few.
+        rows = rows or build.expected_rows() or max(sum(bytes for _, bytes in files) // 16, 1)
+        n_ranges = build.set_ranges(rows, ranges or _least_ranges(rows))
+        gather = functools.partial(parts.gather_files, column=column, ranges=n_ranges, rows=rows)
+        numbered = [(n, file, bytes) for n, (file, bytes) in enumerate(files)]
+        listed = session.createDataFrame(numbered, "range int, file string, bytes bigint")
+        # A task for each file, up to so many.
+        spread = _by_range(listed, min(len(files), MAX_FILE_TASKS)).select("file", "bytes")
+        gathered = spread.mapInArrow(gather, parts.GATHERED)
+    with _batches_of(session, BATCH_BYTES), _Stages(session, staging, filter, str(day)) as stages:
+        try:
+            report = _run(build, stages, gathered, n_ranges)
+        except BloomsdayError:
+            raise
+        except Exception as error:
+            raise _explained(error) from error
+    return _judged(report)
+
+
+def _run(build: _native.Coordinator, stages: _Stages, gathered: DataFrame, ranges: int) -> str:
+    from pyspark.sql import functions as F
+
+    count = functools.partial(parts.count, ranges=ranges)
+    counted = _by_range(gathered, ranges).mapInArrow(count, parts.COUNTED)
+    counted = stages.keep(counted, "counted")
+    numbers = counted.where(F.col("ids").isNotNull()).drop("hashes", "samples")
+    for batch in _collected(numbers):
+        build.counted(batch)
+    plan = build.shape()
+    if plan is None:
+        return build.finish()
+    last, packages = build.sample()
+    sample = counted.where((F.col("range") <= last) & (F.col("seq") < packages)).select("hashes")
+    build.compare(_collected(sample))
+
+    fill = functools.partial(parts.fill, plan=plan)
+    # Where a stage is persisted, each range is in one partition already.
+    grouped = _by_range(counted, ranges) if stages.splits else counted
+    filled = stages.keep(grouped.mapInArrow(fill, parts.FILLED), "filled")
+    per_group = max(1, GROUP_BYTES * ranges // max(plan["body"], 1))
+    groups = [(first, first + per_group - 1) for first in range(0, ranges, per_group)]
+    for first, last in groups:
+        for batch in _in_order(filled.where(F.col("range").between(first, last)).drop("bytes")):
+            build.filled(batch)
+    build.seal()
+    if not build.is_uploaded():
+        build.begin_upload()
+        try:
+            for first, last in groups:
+                pieces = filled.where(F.col("range").between(first, last))
+                for batch in _in_order(pieces.select("range", "part", "offset", "edge", "bytes")):
+                    build.upload(batch)
+        except BaseException:
+            build.abort_upload()
+            raise
+        build.end_upload()
+    return build.finish()
+
+
+class _Stages:
+    """Keeps what the executors made: in a folder that Spark writes to, or persisted on their disks."""
+
+    def __init__(self, session: SparkSession, staging: str | None, filter: str, day: str) -> None:
+        self.session = session
+        # The same folder for the same day, so that the next run removes what a killed one left.
+        self.folder = None if staging is None else f"{staging.rstrip('/')}/bloomsday-{filter}-{day}"
+        self.persisted: list[DataFrame] = []
+        self.written: list[tuple[str, DataFrame]] = []
+        self.splits = staging is not None
+
+    def __enter__(self) -> _Stages:
+        return self
+
+    def keep(self, df: DataFrame, name: str) -> DataFrame:
+        if self.folder is not None:
+            path = f"{self.folder}/{name}"
+            empty = self.session.createDataFrame([], df.schema)
+            self.written.append((path, empty))
+            # Hashes and bits do not compress.
+            writer = df.write.mode("overwrite").option("compression", "none")
+            writer.parquet(path)
+            return self.session.read.schema(df.schema).parquet(path)
+        from pyspark import StorageLevel
+
+        try:
+            df = df.persist(StorageLevel.DISK_ONLY)
+        except Exception as error:
+            raise UsageError(
+                f"this Spark cannot persist ({type(error).__name__}), as serverless ones cannot: pass "
+                "staging=, a folder or URL that Spark can write to"
+            ) from error
+        self.persisted.append(df)
+        return df
+
+    def __exit__(self, *_: object) -> None:
+        for df in self.persisted:
+            _quietly(df.unpersist)
+        for path, empty in self.written:
+            # Works wherever Spark could write, also over Spark Connect: an empty table in place of the full one.
+            _quietly(functools.partial(empty.write.mode("overwrite").parquet, path))
+
+
+def _explained(error: Exception) -> Exception:
+    """What the executors' trouble means. Other errors of Spark stay as they are."""
+    text = str(error)
+    if "No module named 'bloomsday'" in text:
+        return BuildError(
+            "the Python of the executors has no package bloomsday: install the wheel on the cluster, or send an "
+            "environment with it (spark.archives, PYSPARK_PYTHON)",
+            remedy="install the wheel of bloomsday on the cluster",
+        )
+    for kind in (IdTypeError, UsageError, NotFoundError, BuildError, StoreError):
+        name = f"bloomsday.errors.{kind.__name__}: "
+        if name in text:
+            return kind(text.split(name, 1)[1].split("\n")[0])
+    return error
+
+
+def _quietly(clean: Any) -> None:
+    try:
+        clean()
+    except Exception:  # noqa: BLE001 - cleaning up must not hide what happened before
+        pass
+
+
+def _by_range(df: DataFrame, n: int) -> DataFrame:
+    """One partition for each range where Spark can do that; otherwise one may have several."""
+    if hasattr(df, "repartitionById"):
+        from pyspark.sql import functions as F
+
+        return df.repartitionById(n, F.col("range"))
+    return df.repartition(n, "range")
+
+
+def _collected(df: DataFrame) -> list[Any]:
+    return [batch for batch in df.toArrow().to_batches() if batch.num_rows]
+
+
+def _in_order(df: DataFrame) -> list[Any]:
+    """Pieces in the order of the blob, a few of them in a batch."""
+    table = df.toArrow().sort_by([("range", "ascending"), ("offset", "ascending")])
+    return [batch for batch in table.to_batches(max_chunksize=8) if batch.num_rows]
+
+
+def _least_ranges(rows: int) -> int:
+    """So many that a day of a million rows keeps more than one task busy."""
+    return max(1, min(8, rows // ROWS_PER_TASK))
+
+
+@contextmanager
+def _batches_of(session: SparkSession, most: int) -> Iterator[None]:
+    """Limits the bytes of a batch that a Python worker gets, while the build runs."""
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    try:
+        before = session.conf.get(name, None)
+        change = before is None or int("".join(filter(str.isdigit, before)) or 0) > most
+        if change:
+            session.conf.set(name, str(most))
+    except Exception:  # noqa: BLE001 - a cluster may forbid settings; its own limit then holds
+        change = False
+    try:
+        yield
+    finally:
+        if change:
+            _quietly(lambda: session.conf.unset(name) if before is None else session.conf.set(name, before))
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    if spark is not None:
+        return spark
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None:
+        raise UsageError("there is no active session of Spark: pass spark=")
+    return active
+
+
+def _check_version(session: SparkSession) -> None:
+    version = session.version
+    parsed = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if parsed < OLDEST_SPARK:
+        oldest = ".".join(map(str, OLDEST_SPARK))
+        raise UsageError(
+            f"this is Spark {version}, and bloomsday.spark needs {oldest} or newer: write the IDs as Parquet, and "
+            "build with `bloomsday build`"
+        )
+
+
+__all__ = ["build"]
