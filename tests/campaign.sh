@@ -27,6 +27,7 @@ campaigns=(
   "swaps      | tests/tests/swaps.rs      | $release swaps $alone"
   "months     | server/src/simulation/months.rs | cargo test --locked --release -p bloomsday-server --lib months $alone"
   "model      | tests/tests/model.rs      | $release model $alone --include-ignored"
+  "spark      | python/bloomsday/tests/test_spark.py | $debug python $alone spark"
   "fuzz       | fuzz/run.sh               | fuzz/run.sh $BLOOMSDAY_CAMPAIGN"
 )
 

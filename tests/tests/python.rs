@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use bloomsday_tests::campaign::{self, Campaign};
 use bloomsday_tests::program;
 use bloomsday_tests::sources::{other_versions, root};
 use bloomsday_tests::vectors::{blobs, run};
 
 /// How many seconds a file of tests may take.
 const DEADLINE: &str = "300";
+/// The same for a campaign at full size.
+const FULL_DEADLINE: &str = "3600";
 
 /// A Python in which the package is installed from its wheel.
 ///
@@ -59,7 +62,7 @@ fn pytest(file: &str, blobs: &Path) {
 fn pytest_with(file: &str, blobs: &Path, words: &[&str], variables: &[(&str, &str)]) {
     let tests = root().join("python/bloomsday/tests");
     run(Command::new("timeout")
-        .arg(DEADLINE)
+        .arg(if campaign::full() { FULL_DEADLINE } else { DEADLINE })
         .arg(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", file])
         .args(words)
@@ -112,7 +115,10 @@ fn the_type_stubs_are_what_is_there() {
 fn spark(master: &str, words: &[&str]) {
     let python = python().to_str().expect("its path is text");
     let variables = [("BLOOMSDAY_SPARK", master), ("PYSPARK_PYTHON", python)];
+    let campaign = Campaign::new(&format!("builds on Spark, {master}"));
     pytest_with("test_spark.py", blobs(), words, &variables);
+    let size = if campaign::full() { "20 seeds, a fault in each step" } else { "1 seed" };
+    campaign.passed(size, "the program's digest, or the pointer as it was");
 }
 
 #[test]
@@ -124,7 +130,9 @@ fn a_build_on_spark_gives_the_programs_blob() {
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn an_executor_of_spark_that_is_killed_changes_no_byte() {
-    spark("local-cluster[2,1,1024]", &["-k", "killed"]);
+    // At full size everything runs on two executors.
+    let words: &[&str] = if campaign::full() { &[] } else { &["-k", "killed"] };
+    spark("local-cluster[2,1,1024]", words);
 }
 
 #[test]

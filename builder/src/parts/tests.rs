@@ -1,7 +1,5 @@
 //! A build in parts gives the blob of a build in one piece, and notices what was lost on the way.
 
-use std::sync::Arc;
-
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, SplitMix64, Xxh3};
@@ -10,9 +8,9 @@ use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
-use object_store::memory::InMemory;
 
 use super::*;
+use crate::error::Error;
 use crate::gates::Gates;
 use crate::job::{Deltas, Job};
 use crate::source::Window;
@@ -162,10 +160,10 @@ async fn in_parts(
     coordinator.finish().await
 }
 
-use crate::error::Error;
-
-fn memory() -> Store {
-    Store::over(Arc::new(InMemory::new()), "memory")
+fn folder() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().to_str().unwrap()).unwrap();
+    (folder, store)
 }
 
 #[tokio::test]
@@ -184,7 +182,7 @@ async fn any_ranges_tasks_and_orders_give_the_blob_of_one_piece() {
     for (seed, (n, ranges, fpp)) in cases.into_iter().enumerate() {
         // So few rows without an ID are many of one.
         let job = Job { accept_change: Some("a test".into()), ..job(fpp) };
-        let store = memory();
+        let (_folder, store) = folder();
         let report = in_parts(&job, &store, n, ranges, seed as u64, Fault::None).await;
         let report = report.unwrap_or_else(|e| panic!("{n} IDs in {ranges} ranges: {e}"));
         let digest = report.digest.unwrap().to_string();
@@ -213,7 +211,7 @@ async fn whatever_is_lost_or_changed_between_the_steps_moves_no_pointer() {
         Fault::PieceLost,
     ];
     for fault in faults {
-        let (job, store) = (job(0.03), memory());
+        let (job, (_folder, store)) = (job(0.03), folder());
         let error = in_parts(&job, &store, 20_000, 5, 7, fault).await.unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error}");
         assert!(store.pointer_days(&job.filter).await.unwrap().is_empty());
@@ -222,7 +220,7 @@ async fn whatever_is_lost_or_changed_between_the_steps_moves_no_pointer() {
 
 #[tokio::test]
 async fn gates_overlap_and_empty_days_are_as_in_one_piece() {
-    let store = memory();
+    let (_folder, store) = folder();
     let today = job(0.03);
     for back in (1..=3).rev() {
         let before = Job { day: today.day.minus(back), ..today.clone() };

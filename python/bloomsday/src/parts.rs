@@ -1,404 +1,22 @@
 //! The pure functions of a build in parts, Arrow → Arrow: what `bloomsday.parts` runs in the executors of an
 //! engine. Each takes batches and returns batches; nothing here does I/O, except the scan of one file.
 
-use std::collections::VecDeque;
-use std::mem::size_of;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+mod batch;
+mod gather;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BinaryArray, Int32Array, Int64Array, StructArray};
-use arrow_schema::{DataType, Field, Fields};
-use bloomsday_builder::error::Error;
-use bloomsday_builder::parts::{
-    Count, Counted, Fill, Filled, Gather, Gathered, MAX_PACKAGE_HASHES, Package, Plan, Ranges,
-};
-use bloomsday_builder::scan::{ScanBudget, Sink, scan};
-use bloomsday_builder::{ids, source};
+use std::collections::{BTreeMap, VecDeque};
+
+use bloomsday_builder::parts::{Count, Counted, Fill, Filled, MAX_PACKAGE_HASHES, Plan, Ranges};
 use bloomsday_common::blob::Places;
-use bloomsday_common::filter::{Layout, OnesHistogram, Shape};
+use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use tokio::runtime::Builder;
 
+pub(crate) use self::batch::{Batch, Rows, unreadable};
+use self::batch::{Table, packed};
+pub(crate) use self::gather::PartsGather;
 use crate::build::builder_error;
 use crate::errors;
-use crate::ids::capsule;
-
-/// A batch that is returned has about this many bytes.
-const BATCH_BYTES: usize = 8 << 20;
-/// What the scan of one file may take in an executor.
-const FILE_BUDGET: ScanBudget =
-    ScanBudget { in_flight: 32 << 20, unpacked: 64 << 20, footers: 128 << 20 };
-
-/// A batch for any library that reads `__arrow_c_array__`.
-#[pyclass(frozen, module = "bloomsday")]
-#[derive(Debug)]
-pub(crate) struct Batch {
-    rows: StructArray,
-}
-
-#[pymethods]
-impl Batch {
-    /// Arrow's PyCapsule interface.
-    #[pyo3(signature = (requested_schema=None))]
-    fn __arrow_c_array__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        drop(requested_schema);
-        capsule::export(py, &self.rows)
-    }
-}
-
-/// The columns of a batch by name.
-pub(crate) struct Rows(StructArray);
-
-impl Rows {
-    /// Takes a record batch of any library.
-    pub(crate) fn of(batch: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        let column = capsule::import_array(&batch.call_method0("__arrow_c_array__")?)?;
-        let rows = column.ok().and_then(|column| column.pieces.into_iter().next());
-        let rows = rows.and_then(|rows| rows.as_struct_opt().cloned());
-        rows.map(Rows).ok_or_else(|| unreadable(batch.py(), "a batch is no record batch"))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn column(&self, name: &str) -> Result<&ArrayRef, String> {
-        self.0.column_by_name(name).ok_or_else(|| format!("a batch lacks the column `{name}`"))
-    }
-
-    /// An integer, or `None` for a null.
-    pub(crate) fn number(&self, name: &str, row: usize) -> Result<Option<i64>, String> {
-        let column = self.column(name)?;
-        if column.is_null(row) {
-            return Ok(None);
-        }
-        match column.data_type() {
-            DataType::Int64 => Ok(Some(column.as_primitive::<Int64Type>().value(row))),
-            DataType::Int32 => Ok(Some(column.as_primitive::<Int32Type>().value(row).into())),
-            other => Err(format!("the column `{name}` is of type {other}, not an integer")),
-        }
-    }
-
-    /// A number that the other side wrote as [`signed`].
-    pub(crate) fn unsigned(&self, name: &str, row: usize) -> Result<u64, String> {
-        Ok(self.number(name, row)?.unwrap_or_default().cast_unsigned())
-    }
-
-    /// Bytes; none for a null.
-    pub(crate) fn bytes(&self, name: &str, row: usize) -> Result<Option<&[u8]>, String> {
-        let column = self.column(name)?;
-        if column.is_null(row) {
-            return Ok(None);
-        }
-        match column.data_type() {
-            DataType::Binary => Ok(Some(column.as_binary::<i32>().value(row))),
-            DataType::LargeBinary => Ok(Some(column.as_binary::<i64>().value(row))),
-            other => Err(format!("the column `{name}` is of type {other}, not binary")),
-        }
-    }
-
-    pub(crate) fn range(&self, row: usize) -> Result<u32, String> {
-        let range = self.number("range", row)?.and_then(|range| u32::try_from(range).ok());
-        range.ok_or_else(|| "a row has no range".to_owned())
-    }
-
-    /// The numbers of a range that was counted, if this row has them.
-    pub(crate) fn counted(&self, row: usize) -> Result<Option<Counted>, String> {
-        if self.number("ids", row)?.is_none() {
-            return Ok(None);
-        }
-        let number = |name| self.unsigned(name, row);
-        let gathered = self.gathered(row)?;
-        Ok(Some(Counted {
-            ids: number("ids")?,
-            sum: number("sum")?,
-            received: number("received")?,
-            received_sum: number("received_sum")?,
-            gathered: gathered.unwrap_or_default(),
-        }))
-    }
-
-    fn gathered(&self, row: usize) -> Result<Option<Gathered>, String> {
-        if self.number("rows", row)?.is_none() {
-            return Ok(None);
-        }
-        let number = |name| self.unsigned(name, row);
-        Ok(Some(Gathered {
-            rows: number("rows")?,
-            nulls: number("nulls")?,
-            invalid: number("invalid")?,
-            sent: number("sent")?,
-            sent_sum: number("sent_sum")?,
-        }))
-    }
-
-    /// The numbers of a range that was filled, if this row has them.
-    pub(crate) fn filled(&self, row: usize) -> Result<Option<Filled>, String> {
-        let Some(blocks) = self.bytes("blocks", row)? else { return Ok(None) };
-        let blocks = blocks.as_chunks::<8>().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
-        let blocks = OnesHistogram::of_numbers(blocks).ok_or("a row has no histogram")?;
-        let number = |name| self.unsigned(name, row);
-        Ok(Some(Filled {
-            ids: number("ids")?,
-            sum: number("sum")?,
-            lost: number("lost")?,
-            sampled: number("sampled")?,
-            lost_samples: number("lost_samples")?,
-            hits: number("hits")?,
-            blocks,
-        }))
-    }
-}
-
-/// What an engine gave us cannot be what the step before returned.
-pub(crate) fn unreadable(py: Python<'_>, why: &str) -> PyErr {
-    errors::raise(py, "BuildError", &format!("the batches of this build cannot be read: {why}"))
-}
-
-/// A column that is being made.
-enum Making {
-    Range(Vec<i32>),
-    Numbers(Vec<Option<i64>>),
-    Bytes(Vec<Option<Vec<u8>>>),
-}
-
-/// Rows that are being made.
-struct Table {
-    columns: Vec<(&'static str, Making)>,
-    bytes: usize,
-}
-
-impl Table {
-    fn new(numbers: &[&'static str], bytes: &[&'static str]) -> Table {
-        let range = ("range", Making::Range(Vec::new()));
-        let numbers = numbers.iter().map(|name| (*name, Making::Numbers(Vec::new())));
-        let bytes = bytes.iter().map(|name| (*name, Making::Bytes(Vec::new())));
-        Table { columns: [range].into_iter().chain(numbers).chain(bytes).collect(), bytes: 0 }
-    }
-
-    /// Adds a row: its range, its numbers or none, and its bytes, in the order of the columns.
-    fn add<const N: usize, const B: usize>(
-        &mut self,
-        range: u32,
-        numbers: [Option<u64>; N],
-        values: [Option<Vec<u8>>; B],
-    ) {
-        let (mut numbers, mut values) = (numbers.into_iter(), values.into_iter());
-        self.bytes += size_of::<u64>() * N;
-        for (_, column) in &mut self.columns {
-            match column {
-                // There are fewer than 2^31 ranges.
-                Making::Range(column) => column.push(range.cast_signed()),
-                Making::Numbers(column) => {
-                    column.push(numbers.next().flatten().map(u64::cast_signed));
-                }
-                Making::Bytes(column) => {
-                    let value = values.next().flatten();
-                    self.bytes += value.as_ref().map_or(0, Vec::len);
-                    column.push(value);
-                }
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes >= BATCH_BYTES
-    }
-
-    /// All rows as a batch; `None` without rows.
-    fn take(&mut self) -> Option<Batch> {
-        self.bytes = 0;
-        let columns: Vec<(Field, ArrayRef)> = self
-            .columns
-            .iter_mut()
-            .map(|(name, column)| {
-                let array: ArrayRef = match column {
-                    Making::Range(column) => Arc::new(Int32Array::from(std::mem::take(column))),
-                    Making::Numbers(column) => Arc::new(Int64Array::from(std::mem::take(column))),
-                    Making::Bytes(column) => {
-                        Arc::new(std::mem::take(column).into_iter().collect::<BinaryArray>())
-                    }
-                };
-                (Field::new(*name, array.data_type().clone(), true), array)
-            })
-            .collect();
-        if columns[0].1.is_empty() {
-            return None;
-        }
-        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
-        Some(Batch { rows: StructArray::new(Fields::from(fields), arrays, None) })
-    }
-}
-
-/// Little-endian bytes of hashes.
-fn packed(hashes: &[Xxh3]) -> Vec<u8> {
-    hashes.iter().flat_map(|hash| hash.0.to_le_bytes()).collect()
-}
-
-/// IDs → packed hashes. See `bloomsday.parts.gather`.
-#[pyclass(module = "bloomsday")]
-pub(crate) struct PartsGather {
-    gather: Gather,
-    packages: VecDeque<Package>,
-    scanning: Option<Scanning>,
-}
-
-/// A file that is being scanned: its packages, few at a time, and at the end what gathers the next one.
-struct Scanning {
-    packages: Mutex<Receiver<Vec<Package>>>,
-    thread: JoinHandle<Result<Gather, Error>>,
-}
-
-#[pymethods]
-impl PartsGather {
-    #[new]
-    fn new(ranges: u32, rows: u64) -> PartsGather {
-        let gather = Gather::new(Ranges::new(ranges), rows);
-        PartsGather { gather, packages: VecDeque::new(), scanning: None }
-    }
-
-    /// Takes the first column of a batch.
-    fn push(&mut self, py: Python<'_>, batch: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Rows(rows) = Rows::of(batch)?;
-        let field = rows.fields().first().cloned();
-        let field = field.ok_or_else(|| unreadable(py, "a batch has no column"))?;
-        let is_uuid =
-            field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
-        let PartsGather { gather, packages, .. } = self;
-        let taken = py.detach(|| {
-            let counts = ids::for_each_id(rows.column(0), is_uuid, &mut |id| gather.push(id))?;
-            gather.count(counts);
-            if gather.is_full() {
-                packages.extend(gather.packages());
-            }
-            Ok::<_, String>(())
-        });
-        taken.map_err(|why| {
-            let message = format!(
-                "column `{}` cannot be used as an ID: {why}; an ID is a string, binary, an integer or a UUID",
-                field.name()
-            );
-            errors::raise(py, "IdTypeError", &message)
-        })
-    }
-
-    /// Begins to read one Parquet file, which must have `bytes` bytes. It is read when `next` has returned
-    /// `None`.
-    fn scan(&mut self, file: String, bytes: u64, column: String) {
-        let gather = std::mem::replace(&mut self.gather, Gather::new(Ranges::new(1), 0));
-        // While one lot waits, the next one is made.
-        let (sender, received) = sync_channel(1);
-        let thread = std::thread::spawn(move || scan_file(file, bytes, &column, gather, sender));
-        self.scanning = Some(Scanning { packages: Mutex::new(received), thread });
-    }
-
-    /// The next batch. With `last`, also of what is not a full batch yet.
-    fn next(&mut self, py: Python<'_>, last: bool) -> PyResult<Option<Batch>> {
-        py.detach(|| {
-            if self.packages.is_empty()
-                && let Some(scanning) = &self.scanning
-            {
-                let lot = scanning.packages.lock().expect("receiving does not panic").recv();
-                match lot {
-                    Ok(lot) => self.packages.extend(lot),
-                    Err(_) => {
-                        let done = self.scanning.take().expect("it is there").thread.join();
-                        self.gather = done.expect("a scan does not panic")?;
-                    }
-                }
-            }
-            if last {
-                self.packages.extend(self.gather.packages());
-            }
-            let numbers = ["rows", "nulls", "invalid", "sent", "sent_sum"];
-            let mut table = Table::new(&numbers, &["hashes", "samples"]);
-            while !table.is_full()
-                && let Some(Package { range, gathered, hashes, samples }) =
-                    self.packages.pop_front()
-            {
-                let numbers = gathered.map(|g| [g.rows, g.nulls, g.invalid, g.sent, g.sent_sum]);
-                let numbers = numbers.map_or([None; 5], |numbers| numbers.map(Some));
-                let samples = (!samples.is_empty()).then_some(samples);
-                table.add(range, numbers, [Some(packed(&hashes)), samples]);
-            }
-            Ok(table.take())
-        })
-        .map_err(|error: Error| builder_error(py, &error))
-    }
-}
-
-struct GatherSink {
-    gather: Gather,
-    sender: SyncSender<Vec<Package>>,
-}
-
-impl Sink for GatherSink {
-    type Output = GatherSink;
-
-    #[inline]
-    fn push(&mut self, id: &[u8]) {
-        self.gather.push(id);
-        if self.gather.is_full() {
-            // Nobody takes it if the task was cancelled; then nobody takes the rest either.
-            let _ = self.sender.send(self.gather.packages());
-        }
-    }
-
-    fn finish(self) -> GatherSink {
-        self
-    }
-}
-
-fn scan_file(
-    file: String,
-    bytes: u64,
-    column: &str,
-    gather: Gather,
-    sender: SyncSender<Vec<Package>>,
-) -> Result<Gather, Error> {
-    // A worker of its own for the object store, while this thread waits.
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|source| Error::Thread { source })?;
-    runtime.block_on(async {
-        let day = "2000-01-01".parse().expect("it is a day");
-        let files = source::find(&[escaped(&file)], day).await?;
-        if files.len() != 1 || files[0].meta.size != bytes {
-            return Err(Error::Replaced { file });
-        }
-        // One thread scans, so one sink is made; none if there is no row.
-        let first = Arc::new(Mutex::new(Some(GatherSink { gather, sender })));
-        let take =
-            |first: &Mutex<Option<GatherSink>>| first.lock().expect("taking does not panic").take();
-        let of_thread = first.clone();
-        let sink = move |_| take(&of_thread).expect("one thread");
-        let (totals, sinks) = scan(files, column, FILE_BUDGET, 1, sink, &|_| ()).await?;
-        let sink = sinks.into_iter().next().or_else(|| take(&first));
-        let GatherSink { mut gather, .. } = sink.expect("it was made or is still there");
-        let (rows, nulls, invalid) = (totals.rows, totals.nulls, totals.invalid);
-        gather.count(ids::Counts { rows, nulls, invalid });
-        Ok(gather)
-    })
-}
-
-/// The name of a file as an input that matches this file only.
-pub(crate) fn escaped(name: &str) -> String {
-    let escape = |letter: char| match letter {
-        '[' => "[[]".to_owned(),
-        '*' => "[*]".to_owned(),
-        '?' => "[?]".to_owned(),
-        other => other.to_string(),
-    };
-    name.chars().map(escape).collect()
-}
 
 /// Packed hashes → distinct hashes. See `bloomsday.parts.count`.
 #[pyclass(module = "bloomsday")]
@@ -513,14 +131,44 @@ impl From<Plan> for PlanNumbers {
 pub(crate) struct PartsFill {
     plan: Plan,
     /// Hashes and samples of the ranges, by their packages.
-    ranges: std::collections::BTreeMap<u32, Collected>,
+    ranges: BTreeMap<u32, Collected>,
     made: VecDeque<Batch>,
 }
 
+/// The rows of a range so far.
 #[derive(Default)]
 struct Collected {
-    packages: std::collections::BTreeMap<u64, Vec<Xxh3>>,
+    /// The hashes of the first rows, in order.
+    hashes: Vec<Xxh3>,
+    /// How many rows these are.
+    rows: u64,
+    /// Rows that came before those in front of them.
+    early: BTreeMap<u64, Vec<Xxh3>>,
     samples: Vec<u8>,
+}
+
+impl Collected {
+    /// Takes a row. Without a copy of all hashes at the end, which would double the memory.
+    ///
+    /// # Errors
+    /// The row came before.
+    fn push(&mut self, seq: u64, hashes: &[u8], samples: &[u8]) -> Result<(), String> {
+        let hashes = hashes.as_chunks::<8>().0.iter().map(|n| Xxh3(u64::from_le_bytes(*n)));
+        self.samples.extend_from_slice(samples);
+        if seq == self.rows {
+            self.hashes.extend(hashes);
+            self.rows += 1;
+            while let Some(next) = self.early.remove(&self.rows) {
+                self.hashes.extend(next);
+                self.rows += 1;
+            }
+            return Ok(());
+        }
+        match seq > self.rows && self.early.insert(seq, hashes.collect()).is_none() {
+            true => Ok(()),
+            false => Err("a row came twice".to_owned()),
+        }
+    }
 }
 
 #[pymethods]
@@ -550,16 +198,12 @@ impl PartsFill {
         let ranges = &mut self.ranges;
         let taken = py.detach(|| {
             for row in 0..rows.len() {
-                let of_range = ranges.entry(rows.range(row)?).or_default();
                 let hashes = rows.bytes("hashes", row)?.unwrap_or_default();
-                let hashes = hashes.as_chunks::<8>().0.iter().map(|n| Xxh3(u64::from_le_bytes(*n)));
-                let there = of_range.packages.insert(rows.unsigned("seq", row)?, hashes.collect());
-                if there.is_some() {
-                    return Err("a row came twice".to_owned());
-                }
-                of_range.samples.extend_from_slice(rows.bytes("samples", row)?.unwrap_or_default());
+                let samples = rows.bytes("samples", row)?.unwrap_or_default();
+                let of_range = ranges.entry(rows.range(row)?).or_default();
+                of_range.push(rows.unsigned("seq", row)?, hashes, samples)?;
             }
-            Ok(())
+            Ok::<_, String>(())
         });
         taken.map_err(|why| unreadable(py, &why))
     }
@@ -569,15 +213,15 @@ impl PartsFill {
         if let Some(batch) = self.made.pop_front() {
             return Ok(Some(batch));
         }
-        let Some((range, Collected { packages, samples })) = self.ranges.pop_first() else {
+        let Some((range, Collected { hashes, samples, early, .. })) = self.ranges.pop_first()
+        else {
             return Ok(None);
         };
+        if !early.is_empty() {
+            return Err(unreadable(py, "a row of a range is missing"));
+        }
         let plan = self.plan;
-        let filled = py.detach(|| {
-            let mut hashes = Vec::with_capacity(packages.values().map(Vec::len).sum());
-            packages.into_values().for_each(|package| hashes.extend(package));
-            Fill::range(plan, range, &hashes, &samples)
-        });
+        let filled = py.detach(|| Fill::range(plan, range, &hashes, &samples));
         let fill = filled.map_err(|error| builder_error(py, &error))?;
         py.detach(|| {
             let numbers =

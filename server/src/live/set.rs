@@ -5,6 +5,7 @@
 //! for an ID whose only record was lost.
 
 mod absorb;
+mod counts;
 mod follow;
 mod near;
 mod union;
@@ -26,7 +27,6 @@ use super::near::{Full, Near};
 use super::options::{Key, Options, hash_of};
 use super::role::Gate;
 use super::ship_status::ShipStatus;
-use super::status::{LiveStatus, ShareStatus};
 use super::syncer::lock;
 use super::table::{Seen, Table};
 use super::writer::{Added, Refused, Writer};
@@ -496,15 +496,6 @@ impl LiveSet {
         }
     }
 
-    /// How many IDs are alive, the bytes of the table, and how many were deleted.
-    pub(crate) fn size(&self, now: u64) -> Size {
-        self.tick(now);
-        let State { writer, deleted, .. } = &*lock(&self.state);
-        let near = self.near(|near| (near.len(), near.bytes()));
-        let (entries, bytes) = near.unwrap_or((writer.len(), 0));
-        Size { entries, bytes: writer.bytes() + bytes, deleted: *deleted }
-    }
-
     /// Waits for all changes so far.
     pub(crate) fn ticket(&self) -> Ticket {
         let log = lock(&self.state).log.clone();
@@ -525,37 +516,6 @@ impl LiveSet {
     /// Whether what others added before the start has been read, or cannot be now.
     pub(crate) fn is_followed(&self) -> bool {
         self.gate.get().is_none_or(|gate| gate.is_round_done())
-    }
-
-    pub(crate) fn status(&self, now: u64) -> LiveStatus {
-        let Size { entries, bytes, deleted } = self.size(now);
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let shipping = self.shipping.get();
-        let gate = self.gate.get().map(|gate| gate.status());
-        let lag = match &gate {
-            Some(gate) if !gate.decides => {
-                let own = shipping.map(|shipping| shipping.lag_seconds(now));
-                let others = gate.lag_seconds(now);
-                own.into_iter().chain(others).reduce(f64::max)
-            }
-            _ => shipping.map(|shipping| shipping.lag_seconds(now)),
-        };
-        LiveStatus {
-            entries,
-            bytes,
-            added_new: count(&self.added[0]),
-            added_seen: count(&self.added[1]) + count(&self.added[2]),
-            seen_by_day: count(&self.added[2]),
-            domains: self.domains.as_ref().map_or_else(Vec::new, |domains| lock(domains).top()),
-            deleted,
-            confirmed: count(&self.confirmed),
-            unconfirmed: count(&self.unconfirmed),
-            absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
-            lag_seconds: lag,
-            share: gate.map(ShareStatus::of),
-            segments: shipping.map_or(0, |shipping| shipping.segments()),
-            ship_error: shipping.and_then(|shipping| shipping.error()),
-        }
     }
 
     /// Whether the set was dropped.
@@ -594,12 +554,4 @@ fn decided(seen: Seen, hit: bool) -> bool {
         Seen::Hidden => false,
         Seen::Unknown => hit,
     }
-}
-
-/// What a set takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-    pub(crate) deleted: u64,
 }

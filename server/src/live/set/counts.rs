@@ -1,0 +1,58 @@
+//! How much a set has, and what is known about it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{LiveSet, State};
+use crate::live::status::{LiveStatus, ShareStatus};
+use crate::live::syncer::lock;
+
+/// What a set takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) deleted: u64,
+}
+
+impl LiveSet {
+    /// How many IDs are alive, the bytes of the table, and how many were deleted.
+    pub(crate) fn size(&self, now: u64) -> Size {
+        self.tick(now);
+        let State { writer, deleted, .. } = &*lock(&self.state);
+        let near = self.near(|near| (near.len(), near.bytes()));
+        let (entries, bytes) = near.unwrap_or((writer.len(), 0));
+        Size { entries, bytes: writer.bytes() + bytes, deleted: *deleted }
+    }
+
+    /// For `/status`, metrics and page.
+    pub(crate) fn status(&self, now: u64) -> LiveStatus {
+        let Size { entries, bytes, deleted } = self.size(now);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let shipping = self.shipping.get();
+        let gate = self.gate.get().map(|gate| gate.status());
+        let lag = match &gate {
+            Some(gate) if !gate.decides => {
+                let own = shipping.map(|shipping| shipping.lag_seconds(now));
+                let others = gate.lag_seconds(now);
+                own.into_iter().chain(others).reduce(f64::max)
+            }
+            _ => shipping.map(|shipping| shipping.lag_seconds(now)),
+        };
+        LiveStatus {
+            entries,
+            bytes,
+            added_new: count(&self.added[0]),
+            added_seen: count(&self.added[1]) + count(&self.added[2]),
+            seen_by_day: count(&self.added[2]),
+            domains: self.domains.as_ref().map_or_else(Vec::new, |domains| lock(domains).top()),
+            deleted,
+            confirmed: count(&self.confirmed),
+            unconfirmed: count(&self.unconfirmed),
+            absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
+            lag_seconds: lag,
+            share: gate.map(ShareStatus::of),
+            segments: shipping.map_or(0, |shipping| shipping.segments()),
+            ship_error: shipping.and_then(|shipping| shipping.error()),
+        }
+    }
+}
