@@ -142,6 +142,10 @@ pub fn start_on(
     Ok(bloomsday)
 }
 
+/// What ships live IDs, and what follows those of other servers.
+#[cfg(feature = "live")]
+type LiveThreads = (Option<Arc<Shipper>>, Option<Arc<Sharing>>);
+
 /// Puts live IDs over the filters that have them, ships them, and follows those of other servers.
 #[cfg(feature = "live")]
 fn put_live(
@@ -149,7 +153,7 @@ fn put_live(
     served: &[Arc<ServedFilter>],
     store: &Store,
     clock: &Clock,
-) -> Result<(Option<Arc<Shipper>>, Option<Arc<Sharing>>), Error> {
+) -> Result<LiveThreads, Error> {
     let only_follows =
         |filter: &FilterConfig| filter.live_days.is_none() || filter.live_role == LiveRole::Follow;
     if config.filters.iter().all(|filter| filter.live_days.is_none()) {

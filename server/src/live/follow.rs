@@ -262,7 +262,10 @@ impl Following {
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
             return match log.next {
                 // All that there is, is older than what is followed.
-                None => Ok(log.next = Some(seq + 1)),
+                None => {
+                    log.next = Some(seq + 1);
+                    Ok(())
+                }
                 Some(_) if log.is_end_unknown => Ok(()),
                 Some(next) => Err(NotRead::Missing(node, next, seq)),
             };
