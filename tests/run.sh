@@ -98,7 +98,7 @@ alone() {
 }
 alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
-alone bloomsday-server http live resp aws azure gcp hdfs
+alone bloomsday-server http live resp redis aws azure gcp hdfs
 alone bloomsday-jobs aws azure gcp http-store redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"

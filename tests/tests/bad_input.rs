@@ -218,7 +218,7 @@ fn a_wrong_flag_is_refused_with_what_would_be_right() {
         (&["--day", "yesterday"][..], &["`yesterday` is not a day", "YYYY-MM-DD"][..]),
         (&["--day", "2026-02-30"], &["`2026-02-30` is not a day"]),
         (&["--day", "2999-01-01"], &["2999-01-01 is in the future", &tomorrow]),
-        (&["--day", today, "--layout", "cuckoo"], &["layout `cuckoo`", "`blocked` or `guava`"]),
+        (&["--day", today, "--layout", "cuckoo"], &["layout `cuckoo`", "`blocked`, `guava`"]),
         (&["--day", today, "--fpp", "0"], &["fpp of 0", "between 1e-9 and 0.5"]),
         (&["--day", today, "--fpp", "1"], &["fpp of 1", "between 1e-9 and 0.5"]),
         (&["--day", today, "--fpp", "nan"], &["fpp of NaN", "between 1e-9 and 0.5"]),
@@ -280,7 +280,7 @@ fn a_wrong_configuration_is_refused_by_every_job_before_it_does_anything() {
         ("[filters.rt]\ncolunm = \"x\"", "unknown field `colunm`"),
         ("[filters.RT]", "`RT` is not a filter name"),
         ("[filters.rt]\nfpp = \"low\"", "fpp"),
-        ("[filters.rt]\nlayout = \"cuckoo\"", "choose `blocked` or `guava`"),
+        ("[filters.rt]\nlayout = \"cuckoo\"", "choose `blocked`, `guava`"),
         ("poll_interval = \"soon\"", "poll_interval"),
         ("store = ", "line 1"),
     ] {

@@ -381,7 +381,7 @@ mod tests {
             ("[filters.rt]\nwindow_missing = \"ignore\"", "window_missing"),
             ("[filters.rt.gates]\nids = 7", "ids"),
             ("[resp]\nlisten = \"everywhere\"", "listen"),
-            ("[resp]\nack = \"soon\"", "`synced`, `written` or `memory`"),
+            ("[resp]\nack = \"soon\"", "`synced`, `written`, `shipped` or `memory`"),
             ("[resp]\nmax_filters = 513", "1 to at most 512"),
             ("[resp]\nmax_filters = 0", "1 to at most 512"),
             ("[resp]\ncreate = \"maybe\"", "create"),
