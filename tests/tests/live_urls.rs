@@ -101,7 +101,9 @@ fn two_spellings_of_a_page_are_one_id_however_it_is_built_added_and_looked_up() 
         assert!(metrics.contains(line), "no {line} in {metrics}");
     }
     assert!(!metrics.contains("/page/"), "an ID is in the metrics");
-    drop(daemon);
+    // It gives its lease back.
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
 
     // The library.
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -138,7 +140,9 @@ fn a_server_says_that_a_blob_has_other_ids() {
         let says = [format!("form `{built}`"), format!("form `{configured_as}`"), "id = ".into()];
         assert!(says.iter().all(|part| why.contains(part)), "{why}");
         assert_eq!(daemon.get("/readyz").status, 503);
-        drop(daemon);
+        // It gives its lease back.
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(), 0);
         std::fs::remove_dir_all(&data).unwrap();
     }
     backend.bloomsday(&["build", "rt", "--day", "2026-01-01", "--id", "uri"]).run().expect(2);

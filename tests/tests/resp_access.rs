@@ -132,7 +132,7 @@ fn strangers_look_up_and_change_nothing() {
     reachable(&mut daemon);
     assert_eq!((post(&daemon, "add", None), post(&daemon, "forget", Some("x"))), (403, 403));
     assert!(!daemon.contains("new-1"));
-    drop(daemon);
+    end(daemon);
     // Any address with a token wants it, over either protocol; the operator's is another.
     for address in ["127.0.0.1:0", "0.0.0.0:0"] {
         let more = ["--config", &config, "--listen", address, "--resp", address];
@@ -167,6 +167,7 @@ fn strangers_look_up_and_change_nothing() {
         wire.send(&bloomsday_tests::live::encode(&hello)).unwrap();
         assert!(wire.reply().unwrap().starts_with("%7|"));
         assert_eq!(wire.call("BF.EXISTS rt new-2"), "#t|");
+        end(daemon);
     }
     // With one token alone it is for both.
     let more = ["--config", &config, "--resp", "127.0.0.1:0", "--admin-token-file", &admin];
@@ -177,6 +178,12 @@ fn strangers_look_up_and_change_nothing() {
     );
     let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
     assert_eq!(wire.call("PING"), "-NOAUTH Authentication required.|");
+}
+
+/// Ends a server, so that it gives its lease back.
+fn end(daemon: Daemon) {
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
 }
 
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";

@@ -52,7 +52,7 @@ impl Assembler {
     /// Passes all parts before `part` to `done`: those without any piece have no bits.
     ///
     /// # Errors
-    /// [`Misplaced`]: the parts from `part` on have been passed on.
+    /// `Misplaced`: the parts from `part` on have been passed on.
     pub fn skip_to(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
         if part < self.part || part > self.plan.places.parts() {
             return Err(Misplaced);
@@ -69,7 +69,7 @@ impl Assembler {
     /// Adds the bits of a piece. The parts before it go to `done`.
     ///
     /// # Errors
-    /// [`Misplaced`].
+    /// `Misplaced`.
     pub fn add(
         &mut self,
         part: u64,
@@ -88,7 +88,7 @@ impl Assembler {
     /// Goes past a part that is known already, and that no piece belongs to. The parts before it go to `done`.
     ///
     /// # Errors
-    /// [`Misplaced`].
+    /// `Misplaced`.
     pub fn pass(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
         self.skip_to(part, done)?;
         if part >= self.plan.places.parts() || self.bytes.iter().any(|byte| *byte != 0) {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bloomsday import _native
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as _pa  # type: ignore[import-untyped]
 
 #: The columns of each function's rows, as a schema of Spark. `sum`s are 64 bits, of which the sign means nothing.
 GATHERED = (
@@ -33,7 +33,7 @@ FILLED = (
 )
 
 
-def gather(batches: Iterable[pa.RecordBatch], *, ranges: int, rows: int) -> Iterator[pa.RecordBatch]:
+def gather(batches: Iterable[_pa.RecordBatch], *, ranges: int, rows: int) -> Iterator[_pa.RecordBatch]:
     """Hashes the IDs in the first column. `rows` is about how many rows all tasks have together.
 
     A row that comes out has up to 1 MiB of distinct hashes of one range, and some of the IDs themselves.
@@ -47,8 +47,8 @@ def gather(batches: Iterable[pa.RecordBatch], *, ranges: int, rows: int) -> Iter
 
 
 def gather_files(
-    batches: Iterable[pa.RecordBatch], *, column: str, ranges: int, rows: int
-) -> Iterator[pa.RecordBatch]:
+    batches: Iterable[_pa.RecordBatch], *, column: str, ranges: int, rows: int
+) -> Iterator[_pa.RecordBatch]:
     """As `gather`, from Parquet files: a row that comes in is the name (`file`) and the size (`bytes`) of one.
 
     This process must be able to read them. Memory: some 250 MiB.
@@ -61,7 +61,7 @@ def gather_files(
     yield from _batches(lambda: made.next(True))
 
 
-def count(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Iterator[pa.RecordBatch]:
+def count(batches: Iterable[_pa.RecordBatch], *, ranges: int) -> Iterator[_pa.RecordBatch]:
     """Removes the duplicates of each range. The first row of a range has its numbers.
 
     Memory: eight bytes for each hash that arrives.
@@ -72,7 +72,7 @@ def count(batches: Iterable[pa.RecordBatch], *, ranges: int) -> Iterator[pa.Reco
     yield from _batches(made.next)
 
 
-def fill(batches: Iterable[pa.RecordBatch], *, plan: dict[str, int]) -> Iterator[pa.RecordBatch]:
+def fill(batches: Iterable[_pa.RecordBatch], *, plan: dict[str, int]) -> Iterator[_pa.RecordBatch]:
     """Sets the bits of each range, and looks every ID up in them. The first row of a range has its numbers.
 
     A row is a piece of at most 2 MiB of the blob: `bytes` where it is a whole part, whose digest is `value`; else
@@ -84,12 +84,12 @@ def fill(batches: Iterable[pa.RecordBatch], *, plan: dict[str, int]) -> Iterator
     yield from _batches(made.next)
 
 
-def _batches(next_batch: Callable[[], Any]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
+def _batches(next_batch: Callable[[], Any]) -> Iterator[_pa.RecordBatch]:
+    import pyarrow as pa  # type: ignore[import-untyped]
 
     while (batch := next_batch()) is not None:
         yield pa.record_batch(batch)
 
 
-def _scanned(made: _native.PartsGather) -> Iterator[pa.RecordBatch]:
+def _scanned(made: _native.PartsGather) -> Iterator[_pa.RecordBatch]:
     yield from _batches(lambda: made.next(False))
