@@ -105,7 +105,8 @@ cat "$installing_log"
 say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
-"${tests[@]}"
+# Every target, also after one that fails: one run says all there is to mend.
+"${tests[@]}" --no-fail-fast
 # Counted by valgrind, so ignored by a plain `cargo test`.
 "${tests[@]}" --lib -- --ignored instructions
 say "documentation"
