@@ -1,8 +1,10 @@
 //! Compares a day with the newest earlier filter. A failure is a warning in the report; the other
 //! gates still apply.
 
-use bloomsday_common::blob;
-use bloomsday_common::filter::Filter;
+use bloomsday_common::blob::{self, Header};
+use bloomsday_common::day::Day;
+use bloomsday_common::error::Error;
+use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::available;
@@ -15,7 +17,7 @@ use crate::partition::Distinct;
 use crate::verify;
 
 /// The most earlier days that are tried, from the newest, until one has a sound filter.
-pub(crate) const MAX_TRIED: usize = 8;
+const MAX_TRIED: usize = 8;
 /// After this many timeouts of the store no further day is tried: each may take a minute.
 const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have
@@ -37,16 +39,33 @@ pub(crate) struct Comparison {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Looks the day's IDs up in the newest earlier filter that is not older than
-/// [`MAX_BASELINE_AGE_DAYS`].
+impl Comparison {
+    fn warn(&mut self, job: &Job, day: Day, why: String) {
+        self.warnings.push(format!("cannot compare with {} {day}: {why}", job.filter));
+    }
+}
+
+/// Why an earlier day was not compared.
+pub(crate) enum NotCompared {
+    /// Its blob cannot be read: a day before it is tried.
+    Unreadable(Error),
+    /// Its filter is of another kind, as those before it probably are: none is tried.
+    OtherKind(String),
+}
+
+impl From<Error> for NotCompared {
+    fn from(error: Error) -> NotCompared {
+        NotCompared::Unreadable(error)
+    }
+}
+
+/// Compares with the newest earlier day for which `compare` can, not older than [`MAX_BASELINE_AGE_DAYS`].
 ///
-/// `own` is the size of the day's own blob. Cost: a listing of the pointers, a fetch, and a lookup
-/// per ID.
-pub(crate) async fn compare<H: IdHash>(
+/// Cost: a listing of the pointers, and a pointer and a `compare` for each day that is tried.
+pub(crate) async fn with_newest(
     job: &Job,
     store: &Store,
-    distinct: &Distinct<H>,
-    own: u64,
+    mut compare: impl AsyncFnMut(&BlobKey, &mut Comparison) -> Result<(), NotCompared>,
 ) -> Comparison {
     let mut compared = Comparison::default();
     let days = match store.pointer_days(&job.filter).await {
@@ -64,63 +83,76 @@ pub(crate) async fn compare<H: IdHash>(
         if unreachable >= MAX_UNREACHABLE {
             break;
         }
-        let mut skip = |why: String| {
-            let why = format!("cannot compare with {} {day}: {why}", job.filter);
-            compared.warnings.push(why);
-        };
-        let pointer = match store.pointer(&job.filter, day).await.map(|read| read.state) {
-            Ok(RecordState::Found(pointer)) => pointer,
+        let why = match store.pointer(&job.filter, day).await.map(|read| read.state) {
+            Ok(RecordState::Found(pointer)) => match compare(&pointer.blob, &mut compared).await {
+                Ok(()) => return compared,
+                Err(NotCompared::OtherKind(why)) => {
+                    compared.warn(job, day, why);
+                    return compared;
+                }
+                Err(NotCompared::Unreadable(error)) => {
+                    unreachable += usize::from(error.is_transient());
+                    // The pointer has the number of IDs, too.
+                    let ids = pointer.ids.map(|ids| (pointer.blob, ids));
+                    compared.ids = compared.ids.or(ids);
+                    error.to_string()
+                }
+            },
             // Pruned since it was listed.
             Ok(RecordState::Absent) => continue,
-            Ok(RecordState::Unreadable(why)) => {
-                skip(why);
-                continue;
-            }
+            Ok(RecordState::Unreadable(why)) => why,
             Err(error) => {
                 unreachable += usize::from(error.is_transient());
-                skip(error.to_string());
-                continue;
+                error.to_string()
             }
         };
-        let limit = max_fetch_bytes(job.memory, own);
-        let opened = match store.fetch(&pointer.blob, limit).await {
-            Ok(fetched) => blob::open(fetched, &pointer.blob),
-            Err(error) => Err(error),
-        };
-        let (header, filter) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                unreachable += usize::from(error.is_transient());
-                skip(error.to_string());
-                // The pointer has the number of IDs, too.
-                let ids = pointer.ids.map(|ids| (pointer.blob.clone(), ids));
-                compared.ids = compared.ids.or(ids);
-                continue;
-            }
-        };
-        compared.ids = Some((pointer.blob.clone(), header.ids));
-        if header.shape.layout() != H::LAYOUT {
-            let layout = header.shape.layout();
-            skip(format!(
-                "{} is of the layout {layout}, and this day of {}",
-                pointer.blob,
-                H::LAYOUT
-            ));
-            return compared;
-        }
-        if header.id_form != job.id_form {
-            let (theirs, ours) = (header.id_form, job.id_form);
-            skip(format!("{} has IDs of the form `{theirs}`, and this day `{ours}`", pointer.blob));
-            return compared;
-        }
-        match verify::overlap(&filter, header.fpp_measured(), distinct, job.threads) {
-            Ok(overlap) => compared.overlap = Some(overlap),
-            Err(error) => skip(error.to_string()),
-        }
-        compared.filter = (job.deltas.bases > 0).then_some((pointer.blob, filter));
-        return compared;
+        compared.warn(job, day, why);
     }
     compared
+}
+
+/// Refuses to compare a day of this job with the filter of this header if it has another layout or form of IDs.
+pub(crate) fn same_kind(
+    header: &Header,
+    blob: &BlobKey,
+    layout: Layout,
+    job: &Job,
+) -> Result<(), NotCompared> {
+    let theirs = header.shape.layout();
+    if theirs != layout {
+        let why = format!("{blob} is of the layout {theirs}, and this day of {layout}");
+        return Err(NotCompared::OtherKind(why));
+    }
+    let (theirs, ours) = (header.id_form, job.id_form);
+    if theirs != ours {
+        let why = format!("{blob} has IDs of the form `{theirs}`, and this day `{ours}`");
+        return Err(NotCompared::OtherKind(why));
+    }
+    Ok(())
+}
+
+/// Looks the day's IDs up in the newest earlier filter.
+///
+/// `own` is the size of the day's own blob. Cost: a fetch of the earlier one, and a lookup per ID.
+pub(crate) async fn compare<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    distinct: &Distinct<H>,
+    own: u64,
+) -> Comparison {
+    let limit = max_fetch_bytes(job.memory, own);
+    with_newest(job, store, async |key, compared| {
+        let (header, filter) = blob::open(store.fetch(key, limit).await?, key)?;
+        compared.ids = Some((key.clone(), header.ids));
+        same_kind(&header, key, H::LAYOUT, job)?;
+        match verify::overlap(&filter, header.fpp_measured(), distinct, job.threads) {
+            Ok(overlap) => compared.overlap = Some(overlap),
+            Err(error) => compared.warn(job, key.day, error.to_string()),
+        }
+        compared.filter = (job.deltas.bases > 0).then(|| (key.clone(), filter));
+        Ok(())
+    })
+    .await
 }
 
 /// The largest earlier blob that is fetched, in addition to the day's own filter.
