@@ -155,7 +155,7 @@ async fn run<H: IdHash>(
     let clock = Instant::now();
     let compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
     report.seconds.verify += clock.elapsed().as_secs_f64();
-    conclude(job, store, begun, &header, Uploaded::Held(&encoded), compared).await
+    conclude(job, store, begun, &header, Uploaded::InMemory(&encoded), compared).await
 }
 
 /// A build that has begun: what it has found out so far.
@@ -253,7 +253,7 @@ pub(crate) async fn conclude(
         }
     }
     let advances = matches!(decision.publish, Publish::Advance { .. });
-    if let Uploaded::Held(encoded) = blob
+    if let Uploaded::InMemory(encoded) = blob
         && advances
         && job.deltas.bases > 0
         && !job.dry_run

@@ -110,7 +110,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         publish::upload(store, &encoded, &|_| {}).await?;
         act = report.to_event(act);
         let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
-        let uploaded = publish::Uploaded::Held(&encoded);
+        let uploaded = publish::Uploaded::InMemory(&encoded);
         let update =
             publish::advance(store, &start, decision, &header, uploaded, job.retention, &act)
                 .await?;

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use crate::error::Error;
 
 /// The most uploads of one blob: a blob that reads back damaged is uploaded again.
-const MAX_UPLOADS: u32 = 2;
+pub(crate) const MAX_UPLOADS: u32 = 2;
 /// The most attempts to read a blob back while other builds replace it, and the pause between them.
 const MAX_READ_BACKS: u32 = 20;
 const READ_BACK_PAUSE: Duration = Duration::from_millis(50);
@@ -92,7 +92,7 @@ pub struct PointerUpdate {
 #[derive(Clone, Copy, Debug)]
 pub enum Uploaded<'a> {
     /// Its bytes are in memory.
-    Held(&'a EncodedBlob<'a>),
+    InMemory(&'a EncodedBlob<'a>),
     /// Its bytes were passed on in parts.
     Streamed(&'a StreamedBlob),
 }
@@ -101,7 +101,7 @@ impl Uploaded<'_> {
     /// The blob's key.
     pub fn key(&self) -> &BlobKey {
         match self {
-            Uploaded::Held(blob) => blob.key(),
+            Uploaded::InMemory(blob) => blob.key(),
             Uploaded::Streamed(blob) => blob.key(),
         }
     }
@@ -109,7 +109,7 @@ impl Uploaded<'_> {
     /// The number of its bytes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Uploaded::Held(blob) => blob.len(),
+            Uploaded::InMemory(blob) => blob.len(),
             Uploaded::Streamed(blob) => blob.len(),
         }
     }
@@ -262,7 +262,7 @@ async fn keep_from_prune(
     match (store.head_blob(blob.key()).await, blob) {
         (Ok((_, at)), _) if !protocol::is_old(at, Timestamp::now(), retention) => Ok(()),
         (Err(error), _) if error.kind() != Kind::NotFound => Err(error.into()),
-        (_, Uploaded::Held(blob)) => Ok(store.put_blob(blob, &|_| {}).await?),
+        (_, Uploaded::InMemory(blob)) => Ok(store.put_blob(blob, &|_| {}).await?),
         // It was uploaded by this build, or was not old when it began to be checked.
         (Err(error), Uploaded::Streamed(_)) => Err(error.into()),
         (Ok(_), Uploaded::Streamed(_)) => Ok(()),

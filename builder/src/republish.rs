@@ -74,7 +74,7 @@ pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Err
         true => decision.preview(&start, encoded.key())?,
         false => {
             let retention = job.retention;
-            let blob = Uploaded::Held(&encoded);
+            let blob = Uploaded::InMemory(&encoded);
             publish::advance(store, &start, decision, header, blob, retention, &act).await?
         }
     };

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
 use bloomsday_common::digest::Digest;
-use bloomsday_common::error::Kind;
+use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::{Layout, OnesHistogram, Segment, Shape};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::id_form::IdForm;
@@ -25,7 +25,7 @@ use crate::build::{self, Begun};
 use crate::error::Error;
 use crate::job::Job;
 use crate::previous_day::Comparison;
-use crate::publish::Uploaded;
+use crate::publish::{MAX_UPLOADS, Uploaded};
 use crate::quality;
 use crate::report::Report;
 use crate::source::Input;
@@ -35,8 +35,9 @@ use crate::verify::ABSENT_LOOKUPS;
 ///
 /// The steps are, in this order: [`begin`](Coordinator::begin), [`counted`](Coordinator::counted) for each range,
 /// [`shape`](Coordinator::shape), [`compare`](Coordinator::compare), [`filled`](Coordinator::filled) and
-/// [`piece`](Coordinator::piece) for each range in order, [`seal`](Coordinator::seal), an upload unless
-/// [`is_uploaded`](Coordinator::is_uploaded), [`read_back`](Coordinator::read_back), [`finish`](Coordinator::finish).
+/// [`piece`](Coordinator::piece) for each range in order, [`seal`](Coordinator::seal), an
+/// [`upload`](Coordinator::upload) as long as it [`is_uploaded`](Coordinator::is_uploaded) is `false`,
+/// [`finish`](Coordinator::finish).
 #[derive(Debug)]
 pub struct Coordinator {
     job: Job,
@@ -48,6 +49,7 @@ pub struct Coordinator {
     compared: Comparison,
     filling: Option<Filling>,
     sealed: Option<(Header, StreamedBlob)>,
+    uploads: u32,
 }
 
 /// What is known of the filter while its pieces come.
@@ -93,10 +95,19 @@ impl Coordinator {
             return Err(Error::NotInParts { why });
         }
         let begun = build::begin(&job, &store).await?;
-        let (clock, ranges) = (Instant::now(), Ranges::new(1));
-        let (totals, compared) = (Totals::default(), Comparison::default());
-        let (filling, sealed) = (None, None);
-        Ok(Coordinator { job, store, begun, ranges, clock, totals, compared, filling, sealed })
+        let ranges = Ranges::new(1);
+        Ok(Coordinator {
+            job,
+            store,
+            begun,
+            ranges,
+            clock: Instant::now(),
+            totals: Totals::default(),
+            compared: Comparison::default(),
+            filling: None,
+            sealed: None,
+            uploads: 0,
+        })
     }
 
     /// How many rows the newest accepted build of an earlier day read. For the number of ranges.
@@ -246,35 +257,43 @@ impl Coordinator {
         self.sealed.as_ref().expect("the blob is sealed before")
     }
 
-    /// Whether nothing needs to be uploaded: this is a dry run, or the store has the blob, sound and not so old
-    /// that prune may delete it.
+    /// Whether the store has the blob. All of it is read: its digest must be that of the bytes in which all IDs were
+    /// looked up. A damaged one, or one so old that prune may delete it, counts as none, and is uploaded again, but
+    /// not for ever. A dry run needs none.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's. What was uploaded reads back damaged, for the last time.
     ///
     /// # Panics
     /// Before the blob is sealed.
-    pub async fn is_uploaded(&self) -> Result<bool, Error> {
-        let key = self.sealed().1.key();
+    pub async fn is_uploaded(&mut self) -> Result<bool, Error> {
         if self.job.dry_run {
             return Ok(true);
         }
-        match self.store.head_blob(key).await {
-            Ok((_, at)) if protocol::is_old(at, Timestamp::now(), self.job.retention) => {
-                return Ok(false);
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == Kind::NotFound => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        match self.store.check_blob(key).await {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+        let sent = self.clock.elapsed().as_secs_f64();
+        let checked = self.check().await;
+        let seconds = &mut self.begun.report.seconds;
+        seconds.publish += sent;
+        seconds.verify += self.clock.elapsed().as_secs_f64() - sent;
+        self.clock = Instant::now();
+        match checked {
+            Err(error) if error.kind() == Kind::NotFound && self.uploads == 0 => Ok(false),
+            Err(error) if error.kind() == Kind::Corrupt && self.uploads < MAX_UPLOADS => {
                 tracing::warn!("{error}; uploading it again");
                 Ok(false)
             }
-            Err(error) => Err(error.into()),
+            other => Ok(other?),
         }
+    }
+
+    async fn check(&self) -> Result<bool, StoreError> {
+        let key = self.sealed().1.key();
+        let (_, at) = self.store.head_blob(key).await?;
+        if self.uploads == 0 && protocol::is_old(at, Timestamp::now(), self.job.retention) {
+            return Ok(false);
+        }
+        self.store.check_blob(key).await?;
+        Ok(true)
     }
 
     /// Begins to upload the blob.
@@ -284,28 +303,15 @@ impl Coordinator {
     ///
     /// # Panics
     /// Before the blob is sealed.
-    pub async fn upload(&self, plan: Plan) -> Result<Uploading, Error> {
+    pub async fn upload(&mut self, plan: Plan) -> Result<Uploading, Error> {
+        self.uploads += 1;
         let (_, blob) = self.sealed();
         let mut upload = self.store.begin_blob(blob).await?;
-        upload.write(blob.head(), &|_| {}).await?;
-        Ok(Uploading { upload, assembler: Assembler::new(plan), trailer: blob.trailer().to_vec() })
-    }
-
-    /// Reads the blob back and checks it: its digest is that of the bytes in which all IDs were looked up.
-    ///
-    /// # Errors
-    /// The store's, and those of a damaged blob.
-    ///
-    /// # Panics
-    /// Before the blob is sealed.
-    pub async fn read_back(&mut self) -> Result<(), Error> {
-        self.begun.report.seconds.publish = self.clock.elapsed().as_secs_f64();
-        self.clock = Instant::now();
-        if !self.job.dry_run {
-            self.store.check_blob(self.sealed().1.key()).await?;
+        if let Err(error) = upload.write(blob.head(), &|_| {}).await {
+            upload.abort().await;
+            return Err(error.into());
         }
-        self.begun.report.seconds.verify = self.clock.elapsed().as_secs_f64();
-        Ok(())
+        Ok(Uploading { upload, assembler: Assembler::new(plan), trailer: blob.trailer().to_vec() })
     }
 
     /// Evaluates the gates, moves the pointer if they and the protocol permit it, and records the build.

@@ -1,6 +1,7 @@
 //! A build in parts gives the blob of a build in one piece, and notices what was lost on the way.
 
 use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::error::Kind;
 use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, SplitMix64, Xxh3};
 use bloomsday_common::id_form::IdForm;
@@ -75,6 +76,8 @@ enum Fault {
     RangeLost,
     FilledOther,
     PieceLost,
+    StoreDamages,
+    StoreAlwaysDamages,
 }
 
 /// A build of the IDs 0..n, which `tasks` tasks gather in any order, some of them twice.
@@ -149,15 +152,32 @@ async fn in_parts(
         }
     }
     let plan = coordinator.seal()?;
-    if !coordinator.is_uploaded().await? {
+    let mut damages = match fault {
+        Fault::StoreDamages => 1,
+        Fault::StoreAlwaysDamages => u32::MAX,
+        _ => 0,
+    };
+    while !coordinator.is_uploaded().await? {
         let mut upload = coordinator.upload(plan).await?;
         for piece in filled.iter().flat_map(|(_, fill)| fill.pieces()) {
             upload.piece(piece.part, piece.offset, piece.bytes).await?;
         }
         upload.finish().await?;
+        if damages > 0 {
+            damage(store);
+            damages -= 1;
+        }
     }
-    coordinator.read_back().await?;
     coordinator.finish().await
+}
+
+/// Changes a bit of the only blob.
+fn damage(store: &Store) {
+    let blobs = store.folder().unwrap().join("rt/blobs");
+    let blob = std::fs::read_dir(blobs).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&blob).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(blob, bytes).unwrap();
 }
 
 fn folder() -> (tempfile::TempDir, Store) {
@@ -216,6 +236,17 @@ async fn whatever_is_lost_or_changed_between_the_steps_moves_no_pointer() {
         assert!(matches!(error, Error::Changed { .. }), "{error}");
         assert!(store.pointer_days(&job.filter).await.unwrap().is_empty());
     }
+}
+
+#[tokio::test]
+async fn what_reads_back_damaged_is_uploaded_once_more() {
+    let (job, (_folder, store)) = (job(0.03), folder());
+    let damaged = in_parts(&job, &store, 20_000, 5, 7, Fault::StoreAlwaysDamages).await;
+    assert!(matches!(damaged, Err(Error::Common(error)) if error.kind() == Kind::Corrupt));
+    assert!(store.pointer_days(&job.filter).await.unwrap().is_empty());
+    let report = in_parts(&job, &store, 20_000, 5, 7, Fault::StoreDamages).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Published);
+    assert_eq!(report.digest.unwrap().to_string(), digest_of_one_piece(&job, 20_000));
 }
 
 #[tokio::test]

@@ -144,15 +144,15 @@ impl Coordinator {
         py.detach(|| build.seal()).map(drop).map_err(|error| builder_error(py, &error))
     }
 
-    /// Whether nothing needs to be uploaded.
+    /// Whether the store has the blob: all of it is read.
     fn is_uploaded(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let build = self.build.as_ref().expect(ORDER);
+        let build = self.build.as_mut().expect(ORDER);
         done(py, wait(py, &self.runtime, || build.is_uploaded()))
     }
 
     /// Begins to upload.
     fn begin_upload(&mut self, py: Python<'_>) -> PyResult<()> {
-        let (build, plan) = (self.build.as_ref().expect(ORDER), self.plan.expect(ORDER));
+        let (build, plan) = (self.build.as_mut().expect(ORDER), self.plan.expect(ORDER));
         let upload = done(py, wait(py, &self.runtime, || build.upload(plan)))?;
         *unlocked(&mut self.upload) = Some(upload);
         Ok(())
@@ -190,17 +190,10 @@ impl Coordinator {
         }
     }
 
-    /// Reads the blob back, evaluates the gates and moves the pointer. Returns the report as JSON.
+    /// Evaluates the gates and moves the pointer. Returns the report as JSON.
     fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
-        let mut build = self.build.take().expect(ORDER);
-        let is_sealed = self.plan.is_some();
-        let report = wait(py, &self.runtime, || async {
-            if is_sealed {
-                build.read_back().await?;
-            }
-            build.finish().await
-        });
-        let report = done(py, report)?;
+        let build = self.build.take().expect(ORDER);
+        let report = done(py, wait(py, &self.runtime, || build.finish()))?;
         Ok(serde_json::to_string(&report).expect("a report has JSON"))
     }
 }

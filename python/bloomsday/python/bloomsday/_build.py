@@ -47,18 +47,15 @@ def build(
     Raises `RefusedError` for a day that is not like those before, `SupersededError` when somebody changed the
     pointer meanwhile (both have the `report`), `BuildError` for input that cannot be read.
     """
-    if window_missing not in ("error", "allow"):
-        raise UsageError(f"window_missing is 'error' or 'allow', not {window_missing!r}")
-    inputs = [input] if isinstance(input, (str, os.PathLike)) else list(input)
-    description = _Fields(
+    description = _description(
         filter=filter,
-        day=str(day),
-        inputs=[os.fspath(path) for path in inputs],
+        day=day,
+        input=input,
         column=column,
         fpp=fpp,
         layout=layout,
         window_days=window_days,
-        window_may_lack_days=window_missing == "allow",
+        window_missing=window_missing,
         deltas=deltas,
         memory=memory,
         threads=threads,
@@ -92,6 +89,33 @@ class _Fields:
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
+
+
+def _description(
+    *,
+    day: datetime.date | str,
+    input: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None,
+    window_missing: str,
+    deltas: int = 0,
+    memory: int | None = None,
+    threads: int | None = None,
+    spill_folder: str | os.PathLike[str] | None = None,
+    **given: Any,
+) -> _Fields:
+    """What to build: one path or several; everything that is not listed here goes on as it is."""
+    if window_missing not in ("error", "allow"):
+        raise UsageError(f"window_missing is 'error' or 'allow', not {window_missing!r}")
+    inputs = [input] if isinstance(input, (str, os.PathLike)) else list(input or [])
+    return _Fields(
+        day=str(day),
+        inputs=[os.fspath(path) for path in inputs],
+        window_may_lack_days=window_missing == "allow",
+        deltas=deltas,
+        memory=memory,
+        threads=threads,
+        spill_folder=spill_folder,
+        **given,
+    )
 
 
 def _publication(

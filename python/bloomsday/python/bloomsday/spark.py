@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import functools
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bloomsday import _native, parts
-from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _Fields, _judged, _publication
+from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _description, _judged, _publication
 from bloomsday.errors import (
     BloomsdayError,
     BuildError,
@@ -73,26 +74,19 @@ def build(
         raise UsageError("a build reads a DataFrame or an input: pass `df` and `column`, or `input` and `column`")
     if column is None:
         raise UsageError("a build needs the name of the column with the IDs: pass `column`")
-    if window_missing not in ("error", "allow"):
-        raise UsageError(f"window_missing is 'error' or 'allow', not {window_missing!r}")
     if input is None and window_days != 1:
         raise UsageError("the window of a DataFrame is what it selects: leave `window_days` out")
     session = df.sparkSession if df is not None else _session(spark)
     _check_version(session)
-    inputs = [] if input is None else [input] if isinstance(input, (str, os.PathLike)) else list(input)
-    description = _Fields(
+    description = _description(
         filter=filter,
-        day=str(day),
-        inputs=[os.fspath(path) for path in inputs],
+        day=day,
+        input=input,
         column=column,
         fpp=fpp,
         layout=layout,
         window_days=window_days,
-        window_may_lack_days=window_missing == "allow",
-        deltas=0,
-        memory=None,
-        threads=None,
-        spill_folder=None,
+        window_missing=window_missing,
         accept_change=accept_change,
     )
     publication = _publication(store, by, dry_run, keep_days, max_age_days)
@@ -151,7 +145,8 @@ def _run(build: _native.Coordinator, stages: _Stages, gathered: DataFrame, range
         for batch in _in_order(filled.where(F.col("range").between(first, last)).drop("bytes")):
             build.filled(batch)
     build.seal()
-    if not build.is_uploaded():
+    # At most twice: what reads back damaged a second time is an error.
+    while not build.is_uploaded():
         build.begin_upload()
         try:
             for first, last in groups:
@@ -202,10 +197,10 @@ class _Stages:
 
     def __exit__(self, *_: object) -> None:
         for df in self.persisted:
-            _quietly(df.unpersist)
+            _warned("releasing what the executors persisted", df.unpersist)
         for path, empty in self.written:
             # Works wherever Spark could write, also over Spark Connect: an empty table in place of the full one.
-            _quietly(functools.partial(empty.write.mode("overwrite").parquet, path))
+            _warned(f"emptying {path}", functools.partial(empty.write.mode("overwrite").parquet, path))
 
 
 def _explained(error: Exception) -> Exception:
@@ -224,11 +219,12 @@ def _explained(error: Exception) -> Exception:
     return error
 
 
-def _quietly(clean: Any) -> None:
+def _warned(what: str, clean: Any) -> None:
+    """Cleans up. A failure must not hide what happened before, so it is a warning."""
     try:
         clean()
-    except Exception:  # noqa: BLE001 - cleaning up must not hide what happened before
-        pass
+    except Exception as error:  # noqa: BLE001
+        warnings.warn(f"{what} failed ({type(error).__name__}: {error})", RuntimeWarning, stacklevel=2)
 
 
 def _by_range(df: DataFrame, n: int) -> DataFrame:
@@ -270,7 +266,10 @@ def _batches_of(session: SparkSession, most: int) -> Iterator[None]:
         yield
     finally:
         if change:
-            _quietly(lambda: session.conf.unset(name) if before is None else session.conf.set(name, before))
+            _warned(
+                f"setting {name} back",
+                lambda: session.conf.unset(name) if before is None else session.conf.set(name, before),
+            )
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
