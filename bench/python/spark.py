@@ -51,4 +51,5 @@ def main():
         print(*answer, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

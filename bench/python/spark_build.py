@@ -28,14 +28,12 @@ import time
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 import bloomsday.parts
 import bloomsday.spark
+from spark import session
 
 DAY = datetime.datetime.now(datetime.timezone.utc).date()
-# Spark would make a filter of no more bits than these, whatever the size, and fill it up.
-ANY_NUMBER = str(2**36)
 
 
 def write(folder, rows, files):
@@ -97,16 +95,7 @@ def main():
     millions, files, rounds, threads = given + [20, 8, 3, 2][len(given):]
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bloomsday-spark-"))
     write(folder, millions * 1_000_000, files)
-    spark = (
-        SparkSession.builder.master(f"local[{threads}]")
-        .config("spark.driver.memory", "6g")
-        .config("spark.driver.maxResultSize", "0")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.optimizer.runtime.bloomFilter.maxNumBits", ANY_NUMBER)
-        .config("spark.sql.optimizer.runtime.bloomFilter.maxNumItems", ANY_NUMBER)
-        .getOrCreate()
-    )
+    spark = session(threads)
     spark.sparkContext.setLogLevel("ERROR")
     frame = spark.read.parquet(*(str(folder / f"{file}.parquet") for file in range(files)))
     numbers = itertools.count()

@@ -79,12 +79,7 @@ pub(super) fn contains<'py>(
 /// Looks up a column.
 pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<Answers> {
     let py = ids.py();
-    let column = if ids.hasattr(intern!(py, "__arrow_c_array__"))? {
-        capsule::import_array(&ids.call_method0(intern!(py, "__arrow_c_array__"))?)?
-    } else {
-        capsule::import_stream(&ids.call_method0(intern!(py, "__arrow_c_stream__"))?)?
-    };
-    let Column { field, pieces } = column.map_err(|error| {
+    let Column { field, pieces } = capsule::import(ids)?.map_err(|error| {
         errors::raise(py, "IdTypeError", &format!("the Arrow column cannot be read: {error}"))
     })?;
     let is_uuid = field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");

@@ -8,6 +8,7 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Array, ArrayReader, ArrayRef, make_array};
 use arrow_schema::{ArrowError, Field};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods, PyTuple};
 
@@ -21,8 +22,17 @@ pub(crate) struct Column {
     pub(crate) pieces: Vec<ArrayRef>,
 }
 
+/// Takes a column or a record batch of any library that has `__arrow_c_array__` or `__arrow_c_stream__`.
+pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+    let py = object.py();
+    if object.hasattr(intern!(py, "__arrow_c_array__"))? {
+        return import_array(&object.call_method0(intern!(py, "__arrow_c_array__"))?);
+    }
+    import_stream(&object.call_method0(intern!(py, "__arrow_c_stream__"))?)
+}
+
 /// Takes what `__arrow_c_array__` returns.
-pub(crate) fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
@@ -43,7 +53,7 @@ pub(crate) fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, A
 }
 
 /// Takes all pieces from what `__arrow_c_stream__` returns.
-pub(crate) fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let stream: &Bound<'_, PyCapsule> = stream.cast()?;
     let stream = stream.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed capsule,
