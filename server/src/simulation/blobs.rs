@@ -89,22 +89,24 @@ fn make(n: i64, kind: Kind) -> Made {
     let mut filter = FilterMut::new(shape).unwrap();
     (first_user..first_user + ids).for_each(|n| filter.insert(Xxh3::of(&user(n))));
     let filter = filter.freeze();
-    let ones = filter.count_ones();
-    let (day, origin) = (day(n), Origin::Built);
-    let (fpp_target, fpp_hits, fpp_lookups) = (0.03, 29, 1_000);
+    let (key, bytes) = encoded(day(n), ids, &filter);
+    Made { key, bytes, kind, first_user, filter }
+}
+
+/// The blob of this filter, and its name.
+pub(super) fn encoded(day: Day, ids: u64, filter: &Filter) -> (BlobKey, Bytes) {
     let header = Header {
         filter: rt(),
         day,
-        shape,
+        shape: filter.shape(),
         id_form: Default::default(),
-        origin,
+        origin: Origin::Built,
         ids,
-        fpp_target,
-        fpp_hits,
-        fpp_lookups,
-        ones,
+        fpp_target: 0.03,
+        fpp_hits: 29,
+        fpp_lookups: 1_000,
+        ones: filter.count_ones(),
     };
-    let encoded = blob::encode(&header, &filter);
-    let (key, bytes) = (encoded.key().clone(), Bytes::from(encoded.parts().concat()));
-    Made { key, bytes, kind, first_user, filter }
+    let encoded = blob::encode(&header, filter);
+    (encoded.key().clone(), Bytes::from(encoded.parts().concat()))
 }

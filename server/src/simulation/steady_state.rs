@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use bloomsday_common::pointer::Pointer;
 
-use super::blobs::{FIRST_DAY, day, rt, user};
+use super::blobs::{FIRST_DAY, day, encoded, rt, user};
 use super::flaky_store::FlakyStore;
 use super::process::{FakeClock, Process};
 use crate::{Config, FilterConfig, Guard};
@@ -26,25 +25,10 @@ pub(super) async fn serve(ids: u64, guard: Guard) -> Process {
     let mut filter = FilterMut::new(shape).unwrap();
     (0..ids).for_each(|n| filter.insert(Xxh3::of(&id(n))));
     let filter = filter.freeze();
-    let (day, origin, ones) = (day(0), Origin::Built, filter.count_ones());
-    let (fpp_target, fpp_hits, fpp_lookups) = (0.03, 29, 1_000);
-    let header = Header {
-        filter: rt(),
-        day,
-        shape,
-        id_form: Default::default(),
-        origin,
-        ids,
-        fpp_target,
-        fpp_hits,
-        fpp_lookups,
-        ones,
-    };
-    let encoded = blob::encode(&header, &filter);
-    let store = Arc::new(FlakyStore::new());
-    store.write(&encoded.key().to_string(), encoded.parts().concat()).await;
-    let pointer = Pointer::to(encoded.key().clone()).to_bytes();
-    store.write(&format!("rt/pointers/{day}"), pointer).await;
+    let (day, store) = (day(0), Arc::new(FlakyStore::new()));
+    let (key, bytes) = encoded(day, ids, &filter);
+    store.write(&key.to_string(), bytes).await;
+    store.write(&format!("rt/pointers/{day}"), Pointer::to(key).to_bytes()).await;
     let clock = FakeClock::new(format!("{FIRST_DAY}T12:00:00Z").parse().unwrap());
     let filter = FilterConfig { guard, ..FilterConfig::new(rt()) };
     let process = Process::start(&store, &clock, &Config::new("", vec![filter]));
