@@ -1,6 +1,8 @@
-//! [`absorb`]: what happens to a live ID when a day's filter goes live. A pure decision.
+//! [`absorb`]: what happens to a live ID when a day's filter goes live; [`comes_back`]: when what was dropped has to
+//! come back. Pure decisions.
 
 use crate::day::Day;
+use crate::digest::Digest;
 
 /// A day in milliseconds.
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
@@ -39,9 +41,33 @@ pub fn absorb(seen: u64, day: Day, is_in_filter: bool) -> Absorbed {
     }
 }
 
+/// Whether IDs that were dropped for one filter, `before`, may be missing when `next` goes live, so that they have to
+/// come back before: it is of an earlier day, or another filter of the same day.
+///
+/// ```
+/// use bloomsday_common::digest::Digest;
+/// use bloomsday_common::live::absorb::comes_back;
+///
+/// let [first, second] = [1, 2].map(|n| Digest::new([n; 32]));
+/// let (saturday, sunday) = ("2026-11-21".parse()?, "2026-11-22".parse()?);
+/// assert!(comes_back(Some((sunday, first)), (saturday, second)));
+/// assert!(comes_back(Some((sunday, first)), (sunday, second)));
+/// assert!(!comes_back(Some((sunday, first)), (sunday, first)));
+/// assert!(!comes_back(Some((saturday, first)), (sunday, second)));
+/// # Ok::<(), bloomsday_common::error::Error>(())
+/// ```
+pub fn comes_back(before: Option<(Day, Digest)>, next: (Day, Digest)) -> bool {
+    before.is_some_and(|(day, digest)| next.0 <= day && next.1 != digest)
+}
+
 /// How many days after 1970-01-01 a day is; 0 for an earlier one.
 pub fn day_number(day: Day) -> u64 {
     u64::try_from(day.end().as_millisecond() / DAY_MS - 1).unwrap_or(0)
+}
+
+/// When the day of this number ends, in milliseconds since 1970.
+pub fn day_end_ms(number: u64) -> u64 {
+    number.saturating_add(1).saturating_mul(DAY_MS.cast_unsigned())
 }
 
 #[cfg(test)]
@@ -54,6 +80,7 @@ mod tests {
         for (at, days) in [(ms - 1, 20_779), (ms, 20_780), (ms + DAY_MS as u64 - 1, 20_780)] {
             assert_eq!(day_number(Day::at_unix_ms(at)), days);
             assert_eq!(at / DAY_MS as u64, days);
+            assert!((at + 1..=at + DAY_MS as u64).contains(&day_end_ms(days)));
         }
     }
 }

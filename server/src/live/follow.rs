@@ -4,6 +4,7 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
+use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +55,17 @@ pub(super) struct Following {
     /// Segments that come by an engine.
     pub(super) entries: Option<mpsc::Receiver<Entry>>,
     logs: BTreeMap<u64, Followed>,
+    /// By log, what came by an engine and is not in the store yet.
+    ahead: BTreeMap<u64, Ahead>,
     list_due: Instant,
+}
+
+/// Frames that came by an engine before they were in the store.
+struct Ahead {
+    /// The number of the last one.
+    last: u64,
+    /// The time of the first one, or a later time up to which all are in the store.
+    from_ms: u64,
 }
 
 /// One log.
@@ -123,6 +134,7 @@ impl Following {
             is_incomplete,
             entries: None,
             logs,
+            ahead: BTreeMap::new(),
             list_due,
         }
     }
@@ -162,7 +174,7 @@ impl Following {
     async fn receive(&mut self, bytes: &[u8]) -> Result<(), NotRead> {
         let name = || format!("bloomsday:{}", self.filter);
         let damaged = |why: String| NotRead::Damaged(name(), why);
-        let (header, _) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
+        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
             return Ok(());
         }
@@ -179,12 +191,26 @@ impl Following {
         let day = self.days().1;
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
+        if let Some(first) = frames.map_while(Result::ok).find(|frame| frame.seq >= next) {
+            let ahead = Ahead { last: first.seq, from_ms: first.ms };
+            self.ahead.entry(node).or_insert(ahead);
+            self.note_what_is_stored();
+        }
         let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
+        if let Some(ahead) = self.ahead.get_mut(&node) {
+            ahead.last = ahead.last.max(last);
+        }
         if let Some(log) = self.logs.get_mut(&header.node) {
             log.next = Some(next.max(last + 1));
             log.newest_ms = log.newest_ms.max(newest_ms);
         }
         Ok(())
+    }
+
+    /// What is dropped from memory must be in the store, to come back from there.
+    fn note_what_is_stored(&self) {
+        let ahead = self.ahead.values().map(|ahead| ahead.from_ms).min();
+        self.set.is_stored_before(ahead.unwrap_or(u64::MAX));
     }
 
     /// Reads all that is new. Returns the time before which everything is here.
@@ -233,7 +259,18 @@ impl Following {
         let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
         let known = log.tag.as_deref();
         match in_time(self.store.head_now(&self.filter, node, known)).await? {
-            HeadNow::Found(head, tag) => (log.head, log.tag) = (Some(head), tag),
+            HeadNow::Found(head, tag) => {
+                let through = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
+                if let MapEntry::Occupied(mut ahead) = self.ahead.entry(node) {
+                    if head.seq >= ahead.get().last {
+                        ahead.remove();
+                    } else {
+                        ahead.get_mut().from_ms = ahead.get().from_ms.max(through);
+                    }
+                }
+                (log.head, log.tag) = (Some(head), tag);
+                self.note_what_is_stored();
+            }
             HeadNow::Unreadable(why) => return Err(NotRead::Head(why)),
             HeadNow::Same | HeadNow::Absent => {}
         }

@@ -132,6 +132,8 @@ pub(crate) struct LiveSet {
     absorbed: Mutex<Option<(Day, Digest)>>,
     /// How many IDs that lacks and should have.
     unconfirmed: AtomicU64,
+    /// All that is here and was changed before this time, in milliseconds since 1970, can be read again.
+    stored_before: AtomicU64,
     /// How many it has.
     confirmed: AtomicU64,
     /// How many adds were answered "new", how many "seen" because of a live ID, and how many because of
@@ -187,6 +189,7 @@ impl LiveSet {
             shipping: OnceLock::new(),
             absorbed: Mutex::new(None),
             unconfirmed: AtomicU64::new(0),
+            stored_before: AtomicU64::new(u64::MAX),
             confirmed: AtomicU64::new(0),
             added: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
             domains,

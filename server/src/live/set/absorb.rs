@@ -6,7 +6,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::hash::Xxh3;
-use bloomsday_common::live::absorb::{Absorbed, absorb};
+use bloomsday_common::live::absorb::{Absorbed, absorb, comes_back, day_end_ms};
 use bloomsday_common::live::entry::SHARDS;
 use bloomsday_common::live::segment::Op;
 
@@ -46,8 +46,7 @@ impl LiveSet {
     /// Cost: the log is read; some 100 ns for each ID in it. Lookups go on.
     pub(crate) fn bring_back(&self, now: u64, next: DayFilter<'_>) {
         let before = *lock(&self.absorbed);
-        let is_back =
-            before.is_some_and(|(day, digest)| next.day() <= day && next.digest != digest);
+        let is_back = comes_back(before, (next.day(), next.digest));
         if !is_back || !next.can_absorb() {
             return;
         }
@@ -138,9 +137,12 @@ impl LiveSet {
                 state.writer.tick(now);
                 state.writer.entries_of(shard)
             };
+            // What could not be read again stays: it came by an engine, and the store lacks it yet.
+            let stored_before = self.stored_before.load(Ordering::Relaxed);
             let mut dropped = Vec::new();
             for (hash, seen) in entries {
                 match live.absorbs(hash, seen) {
+                    Absorbed::Dropped if day_end_ms(seen) > stored_before => confirmed += 1,
                     Absorbed::Dropped => dropped.push((hash, seen)),
                     Absorbed::Unconfirmed => unconfirmed += 1,
                     Absorbed::Newer => {}

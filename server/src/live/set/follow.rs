@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
@@ -107,6 +108,11 @@ impl LiveSet {
             _ => {}
         }
         Ok(())
+    }
+
+    /// States that all changes of other servers that are here are in the store, if they are of before this time.
+    pub(in crate::live) fn is_stored_before(&self, ms: u64) {
+        self.stored_before.store(ms, Ordering::Relaxed);
     }
 
     /// Whether all of its IDs are those of other servers.

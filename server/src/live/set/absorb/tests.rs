@@ -171,3 +171,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_store_lacks_is_not_dropped() {
+    let folder = TempDir::new().unwrap();
+    let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+    let current = Arc::new(Current::default());
+    let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
+    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    let now = FIRST_DAY * DAY_MS + 5;
+    set.add_each(now, &[hash(1)], |_, _| ()).1.unwrap();
+    let day = Made::new(FIRST_DAY, 0b10);
+    for (stored_before, then) in [(now, Seen::Alive), (now + DAY_MS, Seen::Unknown)] {
+        set.is_stored_before(stored_before);
+        set.absorb(now, day.view());
+        assert!(set.table.seen(hash(1)) == then);
+        assert_eq!(set.status(now).unconfirmed, 0);
+    }
+}
