@@ -67,6 +67,14 @@ impl Backend {
         all.extend(["--store", &self.store, "--json"]);
         bloomsday(&all).envs(&self.env)
     }
+
+    /// What `bloomsday query` answers for each of some IDs, of which LF ends each.
+    pub fn answers(&self, ids: &[u8]) -> Vec<bool> {
+        let query = bloomsday(&["query", "rt", "--store", &self.store]).envs(&self.env);
+        // The IDs themselves may contain anything but a newline.
+        let answers = query.stdin(ids).run().expect(0).stdout;
+        answers.lines().map(|line| line.starts_with("1 ")).collect()
+    }
 }
 
 /// Objects in a local store or in S3 without the program, as with `cp` or the bucket's own tools.

@@ -4,14 +4,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::backend::Backend;
-
-/// How long an event may take before the test fails: long, because machines are slow at times.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::wait::DEADLINE;
 
 /// A running daemon. A drop kills it.
 pub struct Daemon {

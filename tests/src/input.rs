@@ -21,6 +21,11 @@ pub fn user(n: u64) -> String {
     format!("{mixed:016x}{n:016x}")
 }
 
+/// IDs as standard input has them: LF ends each.
+pub fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
+    ids.map(|id| id + "\n").collect::<String>().into_bytes()
+}
+
 /// Writes the users of a range to `file`, one row each, in the column `device_id`.
 pub fn write_users(file: &Path, users: Range<u64>) {
     write_rows(file, users.map(|n| Some(user(n))));

@@ -17,9 +17,11 @@
 //! | [`kill_point`] | runs that are killed at a named place |
 //! | [`live`] | runs `bloomsday serve --resp` and talks to it over Redis's protocol |
 //! | [`nginx`] | a folder served over plain HTTP |
+//! | [`other_programs`] | runs compilers, and readers in other languages |
 //! | [`redis`] | a real Redis, started and killed as a test likes |
 //! | [`sources`] | the files of this project, for tests that read them |
 //! | [`vectors`] | blobs with the answers of the program, for readers in other languages |
+//! | [`wait`] | waits for events |
 //! | [`wire`] | HTTP as no proper client sends it |
 //!
 //! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
@@ -45,9 +47,11 @@ pub mod kill_point;
 pub mod live;
 pub mod measured;
 pub mod nginx;
+pub mod other_programs;
 pub mod program;
 pub mod publisher;
 pub mod redis;
 pub mod sources;
 pub mod vectors;
+pub mod wait;
 pub mod wire;

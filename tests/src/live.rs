@@ -4,14 +4,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::program::bloomsday;
-
-/// How long an answer may take: long, because machines are slow at times.
-const DEADLINE: Duration = Duration::from_secs(60);
+use crate::wait::DEADLINE;
 
 /// A running daemon with live filters; dropped, it is killed with SIGKILL.
 pub struct LiveDaemon {

@@ -2,31 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use crate::backend::Backend;
-use crate::input::{today, user, write_rows};
+use crate::input::{lines, today, user, write_rows};
 use crate::program::bloomsday;
 use crate::publisher::Publisher;
 
 /// Layouts and fpp targets.
 const SHAPES: [(&str, &str); 4] =
     [("blocked", "0.5"), ("blocked", "0.03"), ("blocked", "1e-6"), ("guava", "0.03")];
-
-/// Runs a program to its end, which must be a success.
-#[track_caller]
-pub fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}\n--- stdout\n{out}--- stderr\n{err}");
-    output
-}
-
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
-}
 
 /// Publishes a blob of each shape. A folder for each has the blob `rt.bloom`, what `inspect --json` says about
 /// it, and the program's answers, 1 or 0 a line, for `ids`, of which LF ends each.
@@ -53,10 +38,9 @@ pub fn blobs() -> &'static Path {
             fs::write(place.join("ids"), &ids).unwrap();
             let inspected = bloomsday(&["inspect", blob.to_str().unwrap(), "--json"]).run();
             fs::write(place.join("inspect.json"), inspected.expect(0).stdout).unwrap();
-            let query = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
-            let answers = query.expect(0).stdout;
-            let answers: String = answers.lines().map(|line| format!("{}\n", &line[..1])).collect();
-            fs::write(place.join("answers"), answers).unwrap();
+            let answers =
+                backend.answers(&ids).into_iter().map(|yes| if yes { "1\n" } else { "0\n" });
+            fs::write(place.join("answers"), answers.collect::<String>()).unwrap();
         }
         folder
     });

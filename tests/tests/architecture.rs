@@ -6,19 +6,34 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use bloomsday_tests::other_programs::run;
 use bloomsday_tests::sources::{root, rust_files};
+
+/// What `cargo tree` prints, one crate a line.
+fn cargo_tree(words: &[&str]) -> String {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(root()).args(["tree", "--offline", "--prefix", "none"]).args(words);
+    String::from_utf8(run(&mut cargo).stdout).unwrap()
+}
 
 /// The names of all crates that `package` links with these features.
 fn tree(package: &str, features: &str) -> BTreeSet<String> {
-    let tree = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-        .current_dir(root())
-        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
-        .args(["--package", package, "--features", features])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(tree.stdout).unwrap();
-    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let words = ["--edges", "normal", "--format", "{p}", "--package", package];
+    let text = cargo_tree(&[&words[..], &["--features", features]].concat());
     text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// Otherwise a run of the tests compiles libraries twice: for the tests, and for the program that they drive.
+#[test]
+fn the_program_is_built_with_the_features_that_all_tests_have() {
+    let crates = |edges: &str| -> BTreeSet<String> {
+        let of = ["--workspace", "--exclude", "bloomsday-bench", "--edges", edges];
+        let text = cargo_tree(&[&of[..], &["--format", "{p} {f}"]].concat());
+        text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+    };
+    let (program, tests) = (crates("normal,build"), crates("normal,build,dev"));
+    let only: Vec<_> = program.difference(&tests).collect();
+    assert!(only.is_empty(), "name who enables more in tests/Cargo.toml: {only:?}");
 }
 
 #[test]

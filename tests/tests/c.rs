@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user};
+use bloomsday_tests::other_programs::{run, run_on};
 use bloomsday_tests::program;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::sources::{other_versions, root, rust_files};
-use bloomsday_tests::vectors::{blobs, run};
+use bloomsday_tests::vectors::blobs;
 use serde_json::Value;
 
 /// The library, with header and pkg-config file.
@@ -59,18 +60,8 @@ fn answers(name: &str, before: &[&str]) -> PathBuf {
 /// What a program prints for this input, which must be a success.
 #[track_caller]
 fn output(program: &mut Command, stdin: &[u8]) -> String {
-    let mut child = program
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut pipe, stdin) = (child.stdin.take().unwrap(), stdin.to_vec());
-    let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
-    let done = child.wait_with_output().unwrap();
-    writer.join().unwrap();
+    let done = run_on(program, stdin);
     let error = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{program:?}: {error}");
     assert_eq!(error, "", "{program:?}");
     String::from_utf8(done.stdout).unwrap()
 }
@@ -209,6 +200,26 @@ fn the_first_program_runs_as_the_page_says() {
     let header = installed().join("include/bloomsday.h");
     let words = ["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
     run(Command::new("g++").args(words).arg(header));
+}
+
+/// The same in Go, which calls C.
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_program_in_go_calls_the_library_as_the_page_says() {
+    let (program, source) = (installed().join("first-go"), root().join("c/examples/first.go"));
+    let library = installed().join("lib");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).args([&program, &source]);
+    go.env("PKG_CONFIG_PATH", library.join("pkgconfig"));
+    run(&mut go);
+    let id = "0123456789abcdef0000000000000000";
+    let blob = root().join("tests/golden/v1-blocked.bloom");
+    let words = [blob.to_str().unwrap(), id, "nobody"];
+    let said = output(Command::new(&program).args(words).env("LD_LIBRARY_PATH", &library), b"");
+    assert_eq!(said, format!("true {id}\nfalse nobody\n"));
+    let none = Command::new(&program).arg(source).env("LD_LIBRARY_PATH", library).output().unwrap();
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8(none.stderr).unwrap().contains("first.go is not a sound blob"));
 }
 
 /// Every function that C calls catches panics, but for those that do no more than return or free a text.

@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 use bloomsday_common::blob::digest_of;
 use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user};
+use bloomsday_tests::input::{lines, today, user};
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
@@ -75,13 +75,6 @@ fn python_refuses(blob: &Path) -> String {
     said
 }
 
-/// What `query` answers for each ID.
-fn program_answers(backend: &Backend, ids: &[u8]) -> Vec<bool> {
-    let said = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(ids).run().expect(0);
-    // The IDs themselves may hold anything but a newline.
-    said.stdout.lines().map(|line| line.starts_with("1 ")).collect()
-}
-
 /// Builds a day of `rt` from the first users. Returns the blob's file in the local store.
 fn build(backend: &Backend, day: &str, users: u64, more: &[&str]) -> PathBuf {
     let blob = Publisher::day(backend, day).users(0..users).with(more).blob();
@@ -100,10 +93,6 @@ fn assert_same_header(blob: &Path, python: &Value) {
         assert_eq!(*value, ours[name], "{name} of {}", blob.display());
     }
     assert_eq!(python.as_object().unwrap().len() + 1, ours.as_object().unwrap().len(), "{ours}");
-}
-
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
 }
 
 #[test]
@@ -132,7 +121,7 @@ fn a_reader_written_from_the_page_agrees_on_headers_and_answers() {
         assert!(answers.len() == 5_000 && answers.iter().all(|yes| *yes), "{layout} at {fpp}");
 
         let (_, answers) = python_reads(&blob, &absent);
-        let ours = program_answers(&backend, &absent);
+        let ours = backend.answers(&absent);
         assert_eq!(answers.len(), 6_103);
         assert_eq!(answers, ours, "{layout} at {fpp}");
         let yes = ours.iter().filter(|yes| **yes).count() as f64 / ours.len() as f64;
@@ -161,7 +150,7 @@ fn the_bytes_of_an_id_are_those_of_the_page() {
         input.push(b'\n');
         let (_, answers) = python_reads(&blob, &input);
         assert_eq!(answers, vec![true; lines.len()], "{name}");
-        assert_eq!(answers, program_answers(&backend, &input), "{name}");
+        assert_eq!(answers, backend.answers(&input), "{name}");
     }
 }
 
@@ -295,11 +284,11 @@ fn golden_blobs_still_contain_every_id() {
         }
         fs::copy(golden(name), &path).unwrap();
         fs::write(pointer, blob).unwrap();
-        assert!(program_answers(&backend, &present).iter().all(|yes| *yes), "{name}");
+        assert!(backend.answers(&present).iter().all(|yes| *yes), "{name}");
         if INTEGRATION {
             let (header, answers) = python_reads(&golden(name), &absent);
             assert_same_header(&golden(name), &header);
-            assert_eq!(answers, program_answers(&backend, &absent), "{name}");
+            assert_eq!(answers, backend.answers(&absent), "{name}");
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
+use bloomsday_tests::other_programs::run;
 use bloomsday_tests::sources::root;
-use bloomsday_tests::vectors::{blobs, run};
+use bloomsday_tests::vectors::blobs;
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]

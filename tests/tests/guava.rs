@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user};
+use bloomsday_tests::input::{lines, today, user};
+use bloomsday_tests::other_programs::{answers, run_on};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
@@ -18,8 +18,8 @@ use serde_json::Value;
 /// Where Debian's package libguava-java puts it.
 const GUAVA: &str = "/usr/share/java/guava.jar";
 
-/// Runs the program around real Guava on some IDs; what it printed.
-fn guava(words: &[&str], ids: &[u8]) -> Vec<u8> {
+/// The program around real Guava.
+fn command(words: &[&str]) -> Command {
     static CLASSES: OnceLock<PathBuf> = OnceLock::new();
     let classes = CLASSES.get_or_init(|| {
         let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guava-classes");
@@ -30,31 +30,19 @@ fn guava(words: &[&str], ids: &[u8]) -> Vec<u8> {
         assert!(done.success(), "Guava.java does not compile");
         classes
     });
-    let mut child = Command::new("java")
-        .args(["-cp", &format!("{}:{GUAVA}", classes.display()), "Guava"])
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("java runs");
-    let (mut pipe, ids) = (child.stdin.take().unwrap(), ids.to_vec());
-    let writer = std::thread::spawn(move || pipe.write_all(&ids));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "Guava {words:?}");
-    output.stdout
+    let mut java = Command::new("java");
+    java.args(["-cp", &format!("{}:{GUAVA}", classes.display()), "Guava"]).args(words);
+    java
+}
+
+/// What the program around real Guava prints for some IDs.
+fn guava(words: &[&str], ids: &[u8]) -> Vec<u8> {
+    run_on(&mut command(words), ids).stdout
 }
 
 /// What real Guava answers.
 fn guava_answers(file: &Path, ids: &[u8]) -> Vec<bool> {
-    let said = String::from_utf8(guava(&["query", file.to_str().unwrap()], ids)).unwrap();
-    said.lines().map(|line| line == "1").collect()
-}
-
-/// What `query` answers.
-fn our_answers(backend: &Backend, ids: &[u8]) -> Vec<bool> {
-    let said = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(ids).run().expect(0);
-    said.stdout.lines().map(|line| line.starts_with("1 ")).collect()
+    answers(&mut command(&["query", file.to_str().unwrap()]), ids)
 }
 
 /// Builds today from the first users in the layout `guava`.
@@ -66,10 +54,6 @@ fn build(backend: &Backend, users: u64, fpp: &str) -> Run {
 fn import(backend: &Backend, file: &Path) -> Run {
     let (day, file) = (today().to_string(), file.display().to_string());
     backend.bloomsday(&["import", "rt", "--day", &day, "--format", "guava", &file]).run()
-}
-
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
 }
 
 /// The key of the blob that a report names, and its file in a local store.
@@ -120,7 +104,7 @@ fn an_exported_day_is_byte_for_byte_what_guava_writes_and_answers_the_same() {
         let theirs = guava_answers(&file, &absent);
         assert_eq!(theirs.len(), 5_000);
         assert!(theirs.contains(&false));
-        assert_eq!(theirs, our_answers(&backend, &absent), "{fpp}");
+        assert_eq!(theirs, backend.answers(&absent), "{fpp}");
     }
 }
 
@@ -140,9 +124,9 @@ fn an_imported_day_answers_as_guava_does_and_says_that_its_ids_are_estimated() {
     assert_eq!((&report["outcome"], &report["layout"]), (&"published".into(), &"guava".into()));
     let ids = report["ids"].as_f64().unwrap();
     assert!((ids / 5_006.0 - 1.0).abs() < 0.02, "{ids} IDs estimated");
-    assert_eq!(our_answers(&backend, &present), [true; 5_006]);
+    assert_eq!(backend.answers(&present), [true; 5_006]);
     let theirs = guava_answers(&file, &absent);
-    assert_eq!(theirs, our_answers(&backend, &absent));
+    assert_eq!(theirs, backend.answers(&absent));
 
     let (key, path) = blob(&backend, &report);
     let status = backend.bloomsday(&["status", "rt"]).run().expect(0).json();

@@ -3,13 +3,13 @@
 //! `BloomsdayFilterTest.java` is compiled here with the reader, as for Java 11 and without a warning.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user, write_rows};
+use bloomsday_tests::input::{lines, today, user, write_rows};
+use bloomsday_tests::other_programs::run_on;
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::sources::root;
@@ -45,20 +45,9 @@ fn classes() -> &'static Path {
 /// Runs the reader's test program, which must end with 0; what it printed.
 fn java(words: &[&str], stdin: &[u8]) -> String {
     let golden = format!("-Dgolden={}", root().join("tests/golden").display());
-    let mut child = Command::new("java")
-        .args(["-ea", "-Xmx256m", &golden, "-cp"])
-        .arg(classes())
-        .arg("bloomsday.BloomsdayFilterTest")
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("java runs");
-    let (mut pipe, stdin) = (child.stdin.take().unwrap(), stdin.to_vec());
-    let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success(), "BloomsdayFilterTest {words:?}");
+    let mut java = Command::new("java");
+    java.args(["-ea", "-Xmx256m", &golden, "-cp"]).arg(classes());
+    let output = run_on(java.arg("bloomsday.BloomsdayFilterTest").args(words), stdin);
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -71,10 +60,6 @@ fn of_every_length() -> Vec<String> {
     });
     let special = ["Zoë", "Νίκος", "秋", "🦀🦀", " blank ", "cr\r"].map(String::from);
     one.chain(other).chain(special).collect()
-}
-
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
 }
 
 /// Builds today in this layout from 3,000 users and the IDs of every length; the blob's file.
@@ -114,10 +99,7 @@ fn the_java_reader_states_and_answers_what_the_program_does() {
         }
 
         let theirs: Vec<bool> = answers.lines().map(|line| line == "1").collect();
-        let native = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(&ids).run();
-        let ours: Vec<bool> =
-            native.expect(0).stdout.lines().map(|line| line.starts_with("1 ")).collect();
-        assert_eq!(theirs, ours, "{layout} at {fpp}");
+        assert_eq!(theirs, backend.answers(&ids), "{layout} at {fpp}");
         assert!(theirs[..n_present].iter().all(|yes| *yes), "{layout} at {fpp}");
         assert!(theirs[n_present..].contains(&false), "{layout} at {fpp}");
     }

@@ -5,17 +5,14 @@ use bloomsday_server::live::{Live, LiveConfig};
 use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::live::Wire;
+use bloomsday_tests::publisher::Publisher;
 
 /// A store with a filter of today, and a configuration in which it takes IDs.
 fn backend() -> Backend {
     let backend = Backend::local();
-    let folder = backend.folder.path().join("in");
-    write_users(&folder.join("a.parquet"), 0..5_000);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::day(&backend, today()).users(0..5_000).publish();
     let config = "[filters.rt]\nlive = \"decide\"\n";
     std::fs::write(backend.folder.path().join("live.toml"), config).unwrap();
     backend

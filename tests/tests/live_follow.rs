@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_rows};
 use bloomsday_tests::live::Wire;
 use bloomsday_tests::publisher::Publisher;
+use bloomsday_tests::wait::until;
 
 const READONLY: &str = "-READONLY You can't write against a read only replica.|";
 /// What the day has.
@@ -66,15 +66,6 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<_> = all.filter(|p| p.extension().is_some_and(|e| e == "seg")).collect();
     found.sort();
     found
-}
-
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -138,7 +129,7 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let ids = strangers(&decider, 100_000, 400);
     for (i, some) in ids.chunks(100).enumerate() {
         add(&decider, some);
-        until("it is in a segment of its own", || segments(&folder).len() > i);
+        until("it is in a segment of its own", || (segments(&folder).len() > i).then_some(()));
     }
     decider.signal("TERM");
     assert_eq!(decider.wait(), 0);

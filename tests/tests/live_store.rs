@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use bloomsday_common::crash_point::SHIP;
 use bloomsday_common::hash::{IdHash, Xxh3};
@@ -11,23 +10,17 @@ use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::{Frames, Op};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::live::Wire;
 use bloomsday_tests::program::Run;
 use bloomsday_tests::publisher::Publisher;
-
-/// How long an event may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+use bloomsday_tests::wait::until;
 
 /// A store with a filter of today, and a configuration in which it takes IDs.
 fn backend() -> Backend {
     let backend = Backend::local();
-    let folder = backend.folder.path().join("in");
-    write_users(&folder.join("a.parquet"), 0..5_000);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::day(&backend, today()).users(0..5_000).publish();
     std::fs::write(path(&backend, "live.toml"), "[filters.rt]\nlive = \"decide\"\n").unwrap();
     backend
 }
@@ -77,18 +70,6 @@ fn head(backend: &Backend) -> Option<Head> {
     heads.retain(|path| !path.to_string_lossy().contains('#'));
     assert!(heads.len() < 2, "a log has one head: {heads:?}");
     Head::parse(&std::fs::read(heads.first()?).ok()?).ok()
-}
-
-#[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < DEADLINE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn hash(id: &str) -> u64 {

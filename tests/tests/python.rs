@@ -7,9 +7,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use bloomsday_tests::campaign::{self, Campaign};
+use bloomsday_tests::other_programs::run;
 use bloomsday_tests::program;
 use bloomsday_tests::sources::{other_versions, root};
-use bloomsday_tests::vectors::{blobs, run};
+use bloomsday_tests::vectors::blobs;
 
 /// How many seconds a file of tests may take.
 const DEADLINE: &str = "300";

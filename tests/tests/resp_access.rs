@@ -7,9 +7,10 @@ use std::process::Command;
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user, write_users};
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::live::{LiveDaemon, Wire};
 use bloomsday_tests::program::bloomsday;
+use bloomsday_tests::publisher::Publisher;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -67,11 +68,7 @@ fn the_file_says_what_the_flags_say() {
 /// A store with a filter of today.
 fn backend() -> Backend {
     let backend = Backend::local();
-    let folder = backend.folder.path().join("in");
-    write_users(&folder.join("a.parquet"), 0..5_000);
-    let (day, input) = (today().to_string(), folder.display().to_string());
-    let words = ["build", "rt", "--day", &day, "--input", &input, "--column", "device_id"];
-    backend.bloomsday(&words).run().expect(0);
+    Publisher::day(&backend, today()).users(0..5_000).publish();
     backend
 }
 

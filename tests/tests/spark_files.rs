@@ -3,13 +3,13 @@
 //! The jars are those that pyspark brings. `tests/spark/Sketch.java` is compiled here.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use bloomsday_tests::backend::Backend;
-use bloomsday_tests::input::{today, user};
+use bloomsday_tests::input::{lines, today, user};
+use bloomsday_tests::other_programs::{answers, run_on};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::sources::root;
@@ -22,8 +22,8 @@ fn jars() -> PathBuf {
     jars.into_iter().find(|jars| jars.exists()).expect("tests/run.sh installs pyspark")
 }
 
-/// Runs a Java program of this folder with these jars on some IDs; what it printed.
-fn java(source: &str, words: &[&str], ids: &[u8]) -> Vec<u8> {
+/// A Java program of this folder with these jars.
+fn command(source: &str, words: &[&str]) -> Command {
     static CLASSES: OnceLock<PathBuf> = OnceLock::new();
     let classes = CLASSES.get_or_init(|| {
         let classes = Path::new(env!("CARGO_TARGET_TMPDIR")).join("spark-classes");
@@ -39,33 +39,19 @@ fn java(source: &str, words: &[&str], ids: &[u8]) -> Vec<u8> {
         assert!(done.success(), "Sketch.java or Guava.java does not compile");
         classes
     });
-    let mut child = Command::new("java")
-        .args(["-cp", &format!("{}:{}/*", classes.display(), jars().display()), source])
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("java runs");
-    let (mut pipe, ids) = (child.stdin.take().unwrap(), ids.to_vec());
-    let writer = std::thread::spawn(move || pipe.write_all(&ids));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success(), "{source} {words:?}");
-    output.stdout
+    let mut java = Command::new("java");
+    let classes = format!("{}:{}/*", classes.display(), jars().display());
+    java.args(["-cp", &classes, source]).args(words);
+    java
+}
+
+/// What such a program prints for some IDs.
+fn java(source: &str, words: &[&str], ids: &[u8]) -> Vec<u8> {
+    run_on(&mut command(source, words), ids).stdout
 }
 
 fn their_answers(file: &Path, ids: &[u8]) -> Vec<bool> {
-    let said = String::from_utf8(java("Sketch", &["query", file.to_str().unwrap()], ids)).unwrap();
-    said.lines().map(|line| line == "1").collect()
-}
-
-fn our_answers(backend: &Backend, ids: &[u8]) -> Vec<bool> {
-    let said = bloomsday(&["query", "rt", "--store", &backend.store]).stdin(ids).run().expect(0);
-    said.stdout.lines().map(|line| line.starts_with("1 ")).collect()
-}
-
-fn lines(ids: impl Iterator<Item = String>) -> Vec<u8> {
-    ids.map(|id| id + "\n").collect::<String>().into_bytes()
+    answers(&mut command("Sketch", &["query", file.to_str().unwrap()]), ids)
 }
 
 fn import(backend: &Backend, format: &str, file: &Path) -> Run {
@@ -98,7 +84,7 @@ fn an_exported_day_is_byte_for_byte_what_spark_writes_and_answers_the_same() {
             assert_eq!(their_answers(&file, &present), [true; 5_000], "{layout}, {fpp}");
             let theirs = their_answers(&file, &absent);
             assert!(theirs.contains(&false));
-            assert_eq!(theirs, our_answers(&backend, &absent), "{layout}, {fpp}");
+            assert_eq!(theirs, backend.answers(&absent), "{layout}, {fpp}");
         }
     }
 }
@@ -118,8 +104,8 @@ fn an_imported_day_answers_as_spark_does() {
         assert_eq!((&report["outcome"], &report["layout"]), (&"published".into(), &layout.into()));
         let ids = report["ids"].as_f64().unwrap();
         assert!((ids / 5_009.0 - 1.0).abs() < 0.02, "{ids} IDs estimated");
-        assert_eq!(our_answers(&backend, &present), [true; 5_009]);
-        assert_eq!(our_answers(&backend, &absent), their_answers(&file, &absent));
+        assert_eq!(backend.answers(&present), [true; 5_009]);
+        assert_eq!(backend.answers(&absent), their_answers(&file, &absent));
         // Out again: the same file.
         let out = backend.folder.path().join("out.spark");
         let key = report["blob"].as_str().unwrap();
