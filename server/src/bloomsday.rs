@@ -319,8 +319,14 @@ impl Bloomsday {
     /// Whether every filter is loaded and followed, and so are the live IDs of other servers. A stale filter
     /// counts as ready.
     pub fn is_ready(&self) -> bool {
-        let is_ready = |served: &Arc<ServedFilter>| served.is_loaded() && served.is_followed();
-        self.is_followed() && self.served.iter().all(is_ready)
+        let is_ready = |served: &ServedFilter| served.is_loaded() && served.is_followed();
+        self.is_followed() && self.waiting(is_ready).is_empty()
+    }
+
+    /// The names of the filters that are not so.
+    pub(crate) fn waiting(&self, is_so: impl Fn(&ServedFilter) -> bool) -> Vec<String> {
+        let waiting = self.served.iter().filter(|served| !is_so(served));
+        waiting.map(|served| served.name().to_string()).collect()
     }
 
     /// Whether the polling thread runs.

@@ -121,6 +121,25 @@ fn a_follower_answers_for_what_the_decider_added_and_deleted_and_takes_no_ids() 
 }
 
 #[test]
+fn a_follower_is_not_ready_before_it_has_read_what_others_added() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    // A round of following hangs at it.
+    let lease = Path::new(&backend.store).join("rt/live/lease");
+    std::fs::create_dir_all(lease.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(&lease).status().unwrap().success());
+    let flags = flags(&backend, "follow", "");
+    let words: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let follower = Daemon::start(&backend, &words);
+    follower.until("the day is loaded", |daemon| !daemon.status()["day"].is_null());
+    let answer = follower.get("/readyz");
+    let waits = "not ready: rt without others' live IDs yet\n";
+    assert_eq!((answer.status, &*answer.body), (503, waits));
+    drop(std::fs::File::options().write(true).open(&lease).unwrap());
+    follower.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
+}
+
+#[test]
 fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(OLD).publish();

@@ -18,6 +18,7 @@ use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply, text};
 use super::{headers, metrics, query};
 use crate::bloomsday::Bloomsday;
+use crate::handle::ServedFilter;
 
 pub(super) struct Public {
     bloomsday: Bloomsday,
@@ -96,21 +97,22 @@ impl Public {
     }
 
     fn readiness(&self) -> Reply {
-        let waiting: Vec<String> = self
-            .bloomsday
-            .status()
-            .iter()
-            .filter(|status| status.digest.is_none())
-            .map(|status| status.filter.to_string())
-            .collect();
         if !self.bloomsday.is_followed() {
             let ended = "not ready: the polling thread has ended; restart this process\n";
             return text(StatusCode::SERVICE_UNAVAILABLE, ended);
         }
+        let waiting: Vec<String> = [
+            (self.bloomsday.waiting(ServedFilter::is_loaded), "not loaded yet"),
+            (self.bloomsday.waiting(ServedFilter::is_followed), "without others' live IDs yet"),
+        ]
+        .into_iter()
+        .filter(|(filters, _)| !filters.is_empty())
+        .map(|(filters, why)| format!("{} {why}", filters.join(", ")))
+        .collect();
         if waiting.is_empty() {
             return text(StatusCode::OK, "ready\n");
         }
-        let waiting = format!("not ready: {} not loaded yet\n", waiting.join(", "));
+        let waiting = format!("not ready: {}\n", waiting.join("; "));
         text(StatusCode::SERVICE_UNAVAILABLE, &waiting)
     }
 
