@@ -5,6 +5,7 @@
 #   fuzz/run.sh                  a short run: 10 seconds a target
 #   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan
 #   fuzz/run.sh full header      one target of it
+#   fuzz/run.sh build            compiles what a short run needs, and no more
 #
 # Needs a Rust toolchain, stable will do, and g++, which it installs on Debian or Ubuntu. An input that
 # breaks a target is kept in fuzz/artifacts/TARGET; what was learnt, in fuzz/target/corpus/TARGET.
@@ -17,6 +18,11 @@ short_seconds=10
 long_runs=100000000
 long_scan_runs=10000000
 
+build_only=
+if [ "${1:-}" = build ]; then
+  build_only=1
+  shift
+fi
 size=short limit=(-max_total_time=$short_seconds)
 if [ "${1:-}" = full ]; then
   size=full limit=(-runs=$long_runs)
@@ -47,6 +53,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # shellcheck disable=SC2086
 RUSTFLAGS="--cfg fuzzing $(echo $coverage)" \
   cargo build --locked --quiet --release --target "$host" --target-dir "$folder"
+[ -z "$build_only" ] || exit 0
 
 # Leaves target/TARGET.log, and its line of the table in target/TARGET.row.
 fuzz() {

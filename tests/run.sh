@@ -71,7 +71,7 @@ install_tools() {
   fi
 }
 installing_log=$(mktemp)
-trap 'rm -f "$installing_log"' EXIT
+trap 'rm -f "$installing_log"; kill $(jobs -rp) 2>/dev/null || true' EXIT
 install_tools >"$installing_log" 2>&1 &
 installing=$!
 
@@ -102,6 +102,9 @@ alone bloomsday-server http live resp redis aws azure gcp hdfs
 alone bloomsday-jobs aws azure gcp http-store redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
+# Tests often wait, for servers and timers: what they leave of the processors compiles the fuzz targets.
+nice -n 19 fuzz/run.sh build &
+fuzz_build=$!
 say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
@@ -116,5 +119,6 @@ say "packages"
 cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --no-verify \
   --allow-dirty --quiet
 say "a short run of every fuzz target"
+wait "$fuzz_build"
 fuzz/run.sh
 say "everything holds"
