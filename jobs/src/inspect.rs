@@ -163,7 +163,8 @@ pub(crate) async fn open(
     settings: &Settings,
 ) -> Result<(BlobKey, Header, Filter), Error> {
     let path = Path::new(text);
-    if path.is_file() {
+    // A key of the store has its folder in it.
+    if path.is_file() || !text.contains("blobs/") {
         return open_blob_file(path);
     }
     let store = settings.open_store()?;

@@ -404,6 +404,8 @@ fn a_pointer_to_a_blob_that_is_not_there_is_not_found_and_the_blob_is_named() {
         backend.bloomsday(&["query", "rt", &user(1)]).run().expect(4).complains(&[&blob]);
         backend.bloomsday(&["inspect", &blob]).run().expect(4).complains(&[&blob]);
         good.reload_fails(&[&blob]);
+        // A mistyped file needs no store.
+        bloomsday(&["inspect", "x.bloom"]).run().expect(4).complains(&["no file x.bloom"]);
         // Nor can an operator make one.
         let words = ["repoint", "rt", &good.before, "--to", &blob];
         backend.bloomsday(&words).run().expect(4).complains(&[&blob]);

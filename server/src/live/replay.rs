@@ -130,9 +130,10 @@ fn system(doing: &str, path: &Path, source: std::io::Error) -> Error {
 /// have it for a moment: waits at most [`MAX_LOCK_WAIT`].
 pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
-    let open = || {
-        fs::create_dir_all(folder)?;
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+    fs::create_dir_all(folder).map_err(|source| system("create", folder, source))?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|source| system("write", &path, source))?;
+    let lock = || {
         let began = Instant::now();
         loop {
             match file.try_lock() {
@@ -141,15 +142,16 @@ pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
                 }
                 locked => {
                     locked?;
-                    return Ok(file);
+                    return Ok(());
                 }
             }
         }
     };
-    open().map_err(|source| Error::System {
+    lock().map_err(|source| Error::System {
         doing: format!("lock {} (does another server use this folder?)", path.display()),
         source,
-    })
+    })?;
+    Ok(file)
 }
 
 struct Replaying {

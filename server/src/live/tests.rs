@@ -81,6 +81,11 @@ async fn a_folder_has_one_process() {
     let _live = open(folder.path(), Ack::Synced);
     let why = Live::open(config(folder.path(), Ack::Synced)).unwrap_err().to_string();
     assert!(why.contains("does another server use this folder?"), "{why}");
+    // Not to be taken for that.
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let why = Live::open(config(&file, Ack::Synced)).unwrap_err().to_string();
+    assert!(why.contains("cannot create") && why.contains("file/live"), "{why}");
 }
 
 #[tokio::test]
