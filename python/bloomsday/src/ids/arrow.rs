@@ -8,7 +8,6 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
 use arrow_schema::DataType;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
