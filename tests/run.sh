@@ -21,7 +21,8 @@ command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-de
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
 # tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
-# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis. Fetched while the lints compile.
+# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis; Kafka comes from Maven Central.
+# Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -61,6 +62,7 @@ install_tools() {
     "$tools/scrapy-2.19/bin/python" -m pip install --quiet --disable-pip-version-check Scrapy==2.19.0 \
       Twisted==26.10.0 w3lib==2.5.0 setuptools==84.2.1
   fi
+  tests/kafka/fetch.sh "$tools/kafka"
   if ! [ -x "$tools/node_modules/.bin/azurite-blob" ]; then
     say "installing azurite into $tools"
     npm install --silent --no-audit --no-fund --prefix "$tools" azurite@3.37.0
@@ -98,8 +100,8 @@ alone() {
 }
 alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
-alone bloomsday-server http live resp redis aws azure gcp hdfs
-alone bloomsday-jobs aws azure gcp http-store redis
+alone bloomsday-server http live resp redis kafka aws azure gcp hdfs
+alone bloomsday-jobs aws azure gcp http-store kafka redis
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 # Tests often wait, for servers and timers: what they leave of the processors compiles the fuzz targets.

@@ -179,6 +179,14 @@ fn put_live(
         served.put_live(set.clone());
         shipped.push((name.clone(), set.clone()));
         let (engine, from) = (filter.live_engine.clone(), filter.live_from.clone());
+        if engine.is_some() && role != LiveRole::Follow && !live.is_on_disk() {
+            return Err(Error::Setting {
+                name: "live_engine",
+                value: format!("for `{name}`, which takes IDs and has no log to send"),
+                allowed: "a folder for the log (`data_dir`; `ack` is not `memory`), or no engine"
+                    .into(),
+            });
+        }
         shared.push(Shared { filter: name, set, role, days, lease, engine, from });
     }
     // With an engine, what is in that counts as shipped.

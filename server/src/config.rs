@@ -98,7 +98,7 @@ pub struct FilterConfig {
     /// A Redis that tells other processes at once what is added here, besides the store.
     #[cfg(feature = "live")]
     pub live_engine: Option<crate::live::EngineUrl>,
-    /// A stream of Redis whose IDs are added while this process takes IDs.
+    /// A stream of Redis, or a topic of Kafka, whose IDs are added while this process takes IDs.
     #[cfg(feature = "live")]
     pub live_from: Option<crate::live::FeedUrl>,
     /// The length of the lease of the process that takes IDs; zero for none, and then nothing refuses a

@@ -14,6 +14,7 @@
 //! | [`campaign`] | sizes, seeds and results of campaigns |
 //! | [`damage`] | damages bytes as disks, networks and attackers do |
 //! | [`faulty_store`] | a store that fails in a chosen way |
+//! | [`kafka`] | a real Kafka, started and killed as a test likes |
 //! | [`kill_point`] | runs that are killed at a named place |
 //! | [`live`] | runs `bloomsday serve --resp` and talks to it over Redis's protocol |
 //! | [`nginx`] | a folder served over plain HTTP |
@@ -43,6 +44,7 @@ pub mod daemon;
 pub mod damage;
 pub mod faulty_store;
 pub mod input;
+pub mod kafka;
 pub mod kill_point;
 pub mod live;
 pub mod measured;

@@ -67,7 +67,8 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
     std::fs::write(folder.join(format!("in/dt={}/_SUCCESS", today().minus(1))), b"").unwrap();
     let config = format!(
         "[filters.rt]\ninput = \"{}/in/dt={{day}}\"\ncolumn = \"device_id\"\n\
-         schedule = \"0 0 * * *\"\ncatch_up_days = 0\nlive = \"decide\"\n",
+         schedule = \"0 0 * * *\"\ncatch_up_days = 0\nlive = \"decide\"\n\
+         live_from = \"redis://127.0.0.1:1/x\"\n",
         folder.display()
     );
     std::fs::write(folder.join("bloomsday.toml"), config).unwrap();

@@ -142,3 +142,32 @@ fn ids_of_a_stream_are_added_at_least_once_and_its_place_is_kept() {
         hits(daemon, &[user(888_888)]) == 1
     });
 }
+
+#[test]
+fn ids_of_a_stream_that_are_urls_are_normalised_as_lookups_are() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).with(&["--id", "url"]).users(0..5_000).publish();
+    let redis = Redis::start();
+    redis.command(&["XADD", "pages", "*", "id", "http://Example.org:80/./a?y=2&x=1"]);
+    let from = format!("id = \"url\"\nlive_from = \"{}/pages\"\n", redis.address());
+    let decider = serve(&backend, "decide", &from, &[]);
+    decider.until("it is read", |daemon| live(daemon, "feed")["read"] == 1);
+    let reply = wire(&decider).call("BF.EXISTS rt https://example.org/a?x=1&y=2#top");
+    assert_eq!(reply, ":1|");
+}
+
+#[test]
+fn a_server_that_takes_ids_and_has_no_log_is_refused_with_an_engine() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let config = backend.folder.path().join("bloomsday.toml");
+    for role in ["decide", "standby"] {
+        let text =
+            format!("[filters.rt]\nlive = \"{role}\"\nlive_engine = \"redis://127.0.0.1:1\"\n");
+        std::fs::write(&config, text).unwrap();
+        let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--config"];
+        let refused = backend.bloomsday(&[&words[..], &[config.to_str().unwrap()]].concat()).run();
+        let refused = refused.expect(2);
+        assert!(refused.stderr.contains("no log to send: give it a folder"), "{}", refused.stderr);
+    }
+}

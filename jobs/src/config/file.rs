@@ -119,7 +119,7 @@ pub(crate) struct FilterFile {
     /// A Redis that tells other servers at once what is added.
     #[serde(default, deserialize_with = "engine")]
     pub(crate) live_engine: Option<EngineUrl>,
-    /// A stream of Redis whose IDs are added.
+    /// A stream of Redis, or a topic of Kafka, whose IDs are added.
     #[serde(default, deserialize_with = "parsed")]
     pub(crate) live_from: Option<FeedUrl>,
     /// The length of the lease of the server that decides; zero for none.
@@ -366,6 +366,8 @@ mod tests {
             ("[filters.rt]\nlive_engine = \"kafka://broker/topic\"", "only redis://"),
             ("[filters.rt]\nlive_engine = \"redis://u:secret@h/x/y\"", "HOST:PORT"),
             ("[filters.rt]\nlive_from = \"redis://host\"", "STREAM"),
+            ("[filters.rt]\nlive_from = \"amqp://host/x\"", "/v1/filters/NAME/add"),
+            ("[filters.rt]\nlive_from = \"kafka://host/topic?group=x\"", "its options are"),
             ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
             ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),

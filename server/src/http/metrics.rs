@@ -232,6 +232,22 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
         "Segments of other servers' live IDs that were read from the store.",
         per_filter,
     )?;
+    let feed_messages = counter(
+        registry,
+        "bloomsday_live_feed_messages_total",
+        "Messages of the stream that IDs are added from: read, skipped (without an ID), or lost (dropped unread).",
+        results,
+    )?;
+    let feed_behind = gauge(
+        "bloomsday_live_feed_behind",
+        "Messages of the Kafka topic that IDs are added from, which are still to be read.",
+    )?;
+    let feed_lag = float(
+        registry,
+        "bloomsday_live_feed_lag_seconds",
+        "Seconds since all of the stream that IDs are added from had been read, where it is read.",
+        per_filter,
+    )?;
     for status in filters {
         let (filter, Some(live)) = (status.filter.as_str(), &status.live) else { continue };
         entries.with_label_values(&[filter]).set(live.entries as i64);
@@ -255,6 +271,19 @@ fn live(registry: &Registry, filters: &[FilterStatus]) -> prometheus::Result<()>
         if let Some(share) = &live.share {
             decides.with_label_values(&[filter]).set(i64::from(share.decides));
             followed.with_label_values(&[filter]).inc_by(share.followed_segments);
+            if let Some(feed) = &share.feed {
+                for (result, count) in
+                    [("read", feed.read), ("skipped", feed.skipped), ("lost", feed.lost)]
+                {
+                    feed_messages.with_label_values(&[filter, result]).inc_by(count);
+                }
+                if let Some(behind) = feed.behind {
+                    feed_behind.with_label_values(&[filter]).set(behind as i64);
+                }
+                if let Some(seconds) = feed.lag_seconds {
+                    feed_lag.with_label_values(&[filter]).set(seconds);
+                }
+            }
             if let Some(lease) = &share.lease {
                 epoch.with_label_values(&[filter]).set(lease.epoch as i64);
             }

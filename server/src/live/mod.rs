@@ -20,14 +20,18 @@
 //! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `lease` | which server decides what is new: the lease in the store |
 //! | `role` | whether this process may change a set, and why not |
-//! | `stream` | Redis Streams: the engine between servers, and feeds |
+//! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
+//! | `kafka` | a consumer of Kafka |
 //! | `sharing` | the thread that follows and keeps leases |
-//! | `status` | what is known of a set, for people and metrics |
+//! | `status`, `feed_status` | what is known of a set and of its feed, for people and metrics |
 
 mod ack;
 mod budget;
 mod domains;
+mod feed_status;
 mod follow;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod lease;
 mod log;
 mod near;
@@ -61,6 +65,7 @@ use bloomsday_common::live::segment::Op;
 pub use self::ack::Ack;
 use self::budget::Budget;
 pub use self::domains::{DomainShare, MAX_DOMAINS};
+pub use self::feed_status::FeedStatus;
 use self::log::{Identity, Log, sync_folder};
 use self::near::Near;
 pub(crate) use self::near::{MAX_DISTANCE, Neighbour};

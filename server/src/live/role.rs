@@ -11,6 +11,7 @@ use bloomsday_common::live::lease::Lease;
 use serde::Serialize;
 use tokio::sync::Notify;
 
+use super::feed_status::{FeedState, FeedStatus};
 use super::syncer::lock;
 
 /// What a process does with the live IDs of a filter.
@@ -68,6 +69,7 @@ struct State {
     follow_error: Option<String>,
     /// What is wrong with an engine or a feed, by what was tried.
     engine_errors: BTreeMap<&'static str, String>,
+    feed: Option<FeedState>,
     is_round_done: bool,
     segments: u64,
     logs: usize,
@@ -84,6 +86,7 @@ pub(crate) struct GateStatus {
     pub(super) lease_error: Option<String>,
     pub(super) follow_error: Option<String>,
     pub(super) engine_error: Option<String>,
+    pub(super) feed: Option<FeedStatus>,
     pub(super) segments: u64,
     pub(super) logs: usize,
     pub(super) through_ms: u64,
@@ -205,20 +208,6 @@ impl Gate {
         self.update(&mut state);
     }
 
-    /// An engine or a feed has failed, or works.
-    #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "there is no engine"))]
-    pub(super) fn engine_failed(&self, doing: &'static str, why: Option<String>) {
-        let mut state = lock(&self.state);
-        match why {
-            Some(why) if state.engine_errors.get(doing) != Some(&why) => {
-                tracing::warn!(filter = %self.filter, "live IDs: cannot {doing}: {why}");
-                state.engine_errors.insert(doing, why);
-            }
-            Some(_) => {}
-            None => _ = state.engine_errors.remove(doing),
-        }
-    }
-
     pub(super) fn read_segment(&self) {
         lock(&self.state).segments += 1;
     }
@@ -286,6 +275,7 @@ impl Gate {
         let errors =
             state.engine_errors.iter().map(|(doing, why)| format!("cannot {doing}: {why}"));
         let engine_error = errors.reduce(|one, other| format!("{one}; {other}"));
+        let feed = state.feed.as_ref().map(|feed| feed.status(decides));
         GateStatus {
             role,
             decides,
@@ -293,9 +283,65 @@ impl Gate {
             lease_error,
             follow_error,
             engine_error,
+            feed,
             segments,
             logs,
             through_ms,
         }
+    }
+}
+
+#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(dead_code))] // of what is left out
+impl Gate {
+    /// An engine or a feed has failed, or works.
+    pub(super) fn engine_failed(&self, doing: &'static str, why: Option<String>) {
+        let mut state = lock(&self.state);
+        match why {
+            Some(why) if state.engine_errors.get(doing) != Some(&why) => {
+                tracing::warn!(filter = %self.filter, "live IDs: cannot {doing}: {why}");
+                state.engine_errors.insert(doing, why);
+            }
+            Some(_) => {}
+            None => _ = state.engine_errors.remove(doing),
+        }
+    }
+
+    /// A feed is read from now on.
+    pub(super) fn feeds(&self, name: String) {
+        lock(&self.state).feed = Some(FeedState::new(name));
+    }
+
+    fn update_feed(&self, update: impl FnOnce(&mut FeedState)) {
+        if let Some(feed) = &mut lock(&self.state).feed {
+            update(feed);
+        }
+    }
+
+    /// So many IDs of a feed were added, and so many messages had none.
+    pub(super) fn fed(&self, read: u64, skipped: u64) {
+        self.update_feed(|feed| {
+            feed.read += read;
+            feed.skipped += skipped;
+        });
+    }
+
+    /// So many messages of a feed were dropped before they were read.
+    pub(super) fn feed_lost(&self, messages: u64) {
+        self.update_feed(|feed| feed.lost += messages);
+    }
+
+    /// So many messages of a feed are to be read.
+    pub(super) fn feed_is_behind(&self, messages: u64) {
+        self.update_feed(|feed| {
+            feed.behind = Some(messages);
+            if messages == 0 {
+                feed.at_end = Instant::now();
+            }
+        });
+    }
+
+    /// All of a feed has been read.
+    pub(super) fn feed_is_at_end(&self) {
+        self.update_feed(|feed| feed.at_end = Instant::now());
     }
 }

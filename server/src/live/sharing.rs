@@ -19,9 +19,11 @@ use super::lease::Keeper;
 use super::others::Stored;
 use super::role::{Gate, LiveRole};
 use super::set::LiveSet;
+#[cfg(any(feature = "redis", feature = "kafka"))]
+use super::stream::Feeding;
 use super::stream::{EngineUrl, Entry, FeedUrl};
 #[cfg(feature = "redis")]
-use super::stream::{Feeding, Publishing, Reading};
+use super::stream::{Publishing, Reading};
 #[cfg(feature = "redis")]
 use super::tail::Tail;
 use crate::clock::Clock;
@@ -59,55 +61,54 @@ pub(crate) struct Sharing {
 }
 
 /// The streams of one set.
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "there are none"))]
+#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(dead_code))] // of what is left out
 struct Streams {
     engine: Option<EngineUrl>,
     from: Option<FeedUrl>,
     entries: mpsc::Sender<Entry>,
 }
 
-impl Streams {
-    #[cfg(not(feature = "redis"))]
-    fn tasks(
-        self,
-        _: &(FilterName, Arc<LiveSet>, Arc<Gate>),
-        _: &(Store, Clock),
-        _: &Live,
-        _: &watch::Receiver<bool>,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        // No address of one can be made.
-        Vec::new()
-    }
+/// Which set, and whether it may be changed.
+type Which = (FilterName, Arc<LiveSet>, Arc<Gate>);
 
-    #[cfg(feature = "redis")]
+/// What is done for as long as a process runs.
+type Tasks = Vec<BoxFuture<'static, ()>>;
+
+// No address of what is left out can be made.
+#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(unused_variables, unused_mut))]
+impl Streams {
     fn tasks(
         self,
-        (filter, set, gate): &(FilterName, Arc<LiveSet>, Arc<Gate>),
+        which: &Which,
         (store, clock): &(Store, Clock),
         live: &Live,
         stopping: &watch::Receiver<bool>,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
-        let which = || (filter.clone(), gate.clone());
+    ) -> Tasks {
+        let mut tasks = Tasks::new();
+        #[cfg(any(feature = "redis", feature = "kafka"))]
+        if let Some(feed) = self.from {
+            let (filter, set, gate) = which.clone();
+            let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
+            let (clock, warned) = (clock.clone(), Default::default());
+            let feeding = Feeding { filter, set, gate, feed, file, clock, warned };
+            tasks.push(feeding.run(stopping.clone()).boxed());
+        }
+        #[cfg(feature = "redis")]
         if let Some(engine) = self.engine {
+            let (filter, set, gate) = which.clone();
             if let Some(log) = set.log() {
                 let (last, shipped) = watch::channel(0);
                 if live.ack() == Ack::Shipped {
                     log.promise(shipped);
                 }
-                let ((filter, gate), tail) = (which(), Tail::new(log.folder()));
+                let ((filter, gate), tail) =
+                    ((filter.clone(), gate.clone()), Tail::new(log.folder()));
                 let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
                 let publishing = Publishing { filter, log, gate, store, clock, engine, last, tail };
                 tasks.push(publishing.run(stopping.clone()).boxed());
             }
-            let ((filter, gate), to) = (which(), self.entries);
+            let to = self.entries;
             tasks.push(Reading { filter, gate, engine, to }.run(stopping.clone()).boxed());
-        }
-        if let Some(feed) = self.from {
-            let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
-            let ((filter, gate), set, clock) = (which(), set.clone(), clock.clone());
-            let feeding = Feeding { filter, set, gate, feed, file, clock };
-            tasks.push(feeding.run(stopping.clone()).boxed());
         }
         tasks
     }
@@ -127,7 +128,7 @@ impl Sharing {
         let (stop, stopping) = watch::channel(false);
         let (ending, ended) = watch::channel(());
         let mut gates = Vec::new();
-        let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
+        let mut tasks = Tasks::new();
         for Shared { filter, set, role, days, lease, engine, from } in shared {
             let gate = Arc::new(Gate::new(filter.clone(), role, !lease.is_zero()));
             let own = set.log().map(|log| log.node());

@@ -6,6 +6,7 @@ use bloomsday_common::live::lease::Lease;
 use serde::Serialize;
 
 use super::domains::DomainShare;
+use super::feed_status::FeedStatus;
 use super::role::{GateStatus, LiveRole};
 
 /// The live IDs over one filter, in this process.
@@ -67,12 +68,15 @@ pub struct ShareStatus {
     pub follow_error: Option<String>,
     /// What is wrong with the engine, or the stream that IDs are added from; absent when nothing is.
     pub engine_error: Option<String>,
+    /// The stream that IDs are added from; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed: Option<FeedStatus>,
 }
 
 impl ShareStatus {
     pub(super) fn of(gate: GateStatus) -> ShareStatus {
         let GateStatus { role, decides, lease, lease_error, follow_error, engine_error, .. } = gate;
-        let (segments, logs) = (gate.segments, gate.logs);
+        let (segments, logs, feed) = (gate.segments, gate.logs, gate.feed);
         ShareStatus {
             role,
             decides,
@@ -82,6 +86,7 @@ impl ShareStatus {
             followed_segments: segments,
             follow_error,
             engine_error,
+            feed,
         }
     }
 }

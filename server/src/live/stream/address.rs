@@ -20,22 +20,45 @@ use bloomsday_common::redact::redact_url;
 #[derive(Clone, PartialEq, Eq)]
 pub struct EngineUrl(String);
 
-/// A stream of Redis whose IDs are added: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]/STREAM`. The ID of an
-/// entry is its field `id`, or its only field.
+/// A stream whose IDs are added.
+///
+/// - `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]/STREAM`, a stream of Redis: the ID of an entry is its field
+///   `id`, or its only field.
+/// - `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST…]/TOPIC[?OPTION=VALUE&…]`, a topic of Kafka: the ID of a message is
+///   its value; with `id=key` its key; with `id=json:FIELD` that field of its value, a JSON object.
 ///
 /// ```
 /// use bloomsday_server::live::FeedUrl;
 ///
 /// # if cfg!(feature = "redis") {
 /// let feed: FeedUrl = "redis://redis/0/clicks".parse()?;
-/// assert!(format!("{feed:?}").contains("clicks"));
+/// assert_eq!(feed.name(), "redis://redis/0/clicks");
+/// # }
+/// # if cfg!(feature = "kafka") {
+/// let feed: FeedUrl = "kafka://me:secret@kafka-1,kafka-2/clicks?id=json:user&tls=true".parse()?;
+/// assert_eq!(feed.name(), "kafka://kafka-1:9092,kafka-2:9092/clicks");
 /// # }
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct FeedUrl {
-    server: String,
-    stream: String,
+pub struct FeedUrl(pub(super) Feed);
+
+/// What is read.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Feed {
+    #[cfg(feature = "redis")]
+    Redis(RedisStream),
+    #[cfg(feature = "kafka")]
+    Kafka(crate::live::kafka::KafkaUrl),
+}
+
+/// A stream of Redis.
+#[cfg(feature = "redis")]
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct RedisStream {
+    /// The address of the server, with its password.
+    pub(super) server: String,
+    pub(super) stream: String,
 }
 
 impl EngineUrl {
@@ -52,19 +75,16 @@ impl EngineUrl {
 }
 
 impl FeedUrl {
-    #[cfg(feature = "redis")]
-    pub(super) fn secret(&self) -> &str {
-        &self.server
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn stream(&self) -> &str {
-        &self.stream
-    }
-
-    /// The address without user and password.
+    /// The address without user, password and options.
     pub fn name(&self) -> String {
-        format!("{}/{}", redact_url(&self.server).trim_end_matches('/'), self.stream)
+        match self.0 {
+            #[cfg(feature = "redis")]
+            Feed::Redis(RedisStream { ref server, ref stream }) => {
+                format!("{}/{stream}", redact_url(server).trim_end_matches('/'))
+            }
+            #[cfg(feature = "kafka")]
+            Feed::Kafka(ref topic) => topic.name(),
+        }
     }
 }
 
@@ -97,16 +117,38 @@ impl FromStr for FeedUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<FeedUrl, String> {
-        let (server, path) = split(text)?;
-        let wrong =
-            || "it is redis://HOST:PORT/STREAM, or redis://HOST:PORT/DATABASE/STREAM".to_owned();
-        let (server, stream) = match *path {
-            [stream] => (server, stream),
-            [database, stream] if is_number(database) => (format!("{server}/{database}"), stream),
-            _ => return Err(wrong()),
-        };
-        Ok(FeedUrl { server, stream: stream.to_owned() })
+        #[cfg(feature = "kafka")]
+        if text.starts_with("kafka://") {
+            return text.parse().map(|topic| FeedUrl(Feed::Kafka(topic)));
+        }
+        #[cfg(feature = "redis")]
+        if text.starts_with("redis://") {
+            return redis_stream(text).map(|stream| FeedUrl(Feed::Redis(stream)));
+        }
+        Err(match text.split_once("://") {
+            Some((scheme @ ("kafka" | "redis"), _)) => without(scheme),
+            _ => "it is redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC: of other brokers, read into one of \
+                  these, or POST to /v1/filters/NAME/add"
+                .into(),
+        })
     }
+}
+
+#[cfg(feature = "redis")]
+fn redis_stream(text: &str) -> Result<RedisStream, String> {
+    let (server, path) = split(text)?;
+    let wrong =
+        || "it is redis://HOST:PORT/STREAM, or redis://HOST:PORT/DATABASE/STREAM".to_owned();
+    let (server, stream) = match *path {
+        [stream] => (server, stream),
+        [database, stream] if is_number(database) => (format!("{server}/{database}"), stream),
+        _ => return Err(wrong()),
+    };
+    Ok(RedisStream { server, stream: stream.to_owned() })
+}
+
+fn without(feature: &str) -> String {
+    format!("this program was compiled without the feature `{feature}`")
 }
 
 fn is_number(text: &str) -> bool {
@@ -116,14 +158,10 @@ fn is_number(text: &str) -> bool {
 /// The address up to its path, and the parts of that. No error repeats the text: it may have a password.
 fn split(text: &str) -> Result<(String, Vec<&str>), String> {
     if !cfg!(feature = "redis") {
-        return Err("this program was compiled without the feature `redis`".into());
+        return Err(without("redis"));
     }
     let Some(rest) = text.strip_prefix("redis://") else {
-        return Err(
-            "only redis:// is supported: of other brokers, read into a stream of Redis, or \
-                    POST to /v1/filters/NAME/add"
-                .into(),
-        );
+        return Err("only redis:// is supported".into());
     };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if host.rsplit('@').next().is_none_or(str::is_empty) {

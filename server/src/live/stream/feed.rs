@@ -1,29 +1,37 @@
-//! [`Feeding`]: a stream of others in Redis → adds, while this process decides. At least once: the place in the
-//! stream is kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
+//! [`Feeding`]: a stream of others → adds, while this process decides. At least once: the place in the stream is
+//! kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
+//!
+//! Here is what all feeds share. How a stream is read is in `feed_redis` and `feed_kafka`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bloomsday_common::atomic_file;
-use bloomsday_common::hash::{IdHash, Xxh3, is_valid_len};
+use bloomsday_common::hash::is_valid_len;
+use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
-use redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::address::FeedUrl;
-use super::read::{StreamEntry, connect_to, describe, entries_after, is_before, last_of};
+use super::address::{Feed, FeedUrl};
 use crate::clock::Clock;
+use crate::live::options::hash_of;
 use crate::live::role::Gate;
 use crate::live::set::{LiveSet, Refusal};
+use crate::live::syncer::lock;
+use crate::random::{part, random};
 
-/// How many entries are read at once.
-const MAX_ENTRIES: usize = 1000;
-/// The pause after a failure, and while another server decides.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How many IDs are added at once: others may add in between.
+const MAX_ADDED: usize = 1000;
+/// The pause after a first failure, and while another server decides.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause after a failure: each is twice as long as the one before.
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// How often the place is kept.
-const KEEP_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const KEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// How often it is said in the log that messages have no ID.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The feed of one set.
 pub(in crate::live) struct Feeding {
@@ -34,13 +42,21 @@ pub(in crate::live) struct Feeding {
     /// The file with the place; without a data folder a start reads the stream from its beginning.
     pub(in crate::live) file: Option<PathBuf>,
     pub(in crate::live) clock: Clock,
+    pub(in crate::live) warned: Mutex<Warned>,
+}
+
+/// What is said once in a while.
+#[derive(Default)]
+pub(in crate::live) struct Warned {
+    at: Option<Instant>,
+    skipped: u64,
 }
 
 /// Why nothing is read.
 #[derive(Debug, thiserror::Error)]
-enum NotFed {
+pub(super) enum NotFed {
     #[error("{0}")]
-    Redis(String),
+    Stream(String),
     #[error("{0}")]
     Refused(String),
     #[error("cannot keep the place in {0}: {1}")]
@@ -50,96 +66,147 @@ enum NotFed {
     NotNow,
 }
 
+/// The IDs of some messages, hashed.
+pub(super) struct Ids {
+    form: IdForm,
+    hashes: Vec<u64>,
+    skipped: u64,
+}
+
+impl Ids {
+    /// Adds the ID of a message; `None` for one that has none.
+    pub(super) fn push(&mut self, id: Option<&[u8]>) {
+        match id.filter(|id| is_valid_len(id)) {
+            Some(id) => self.hashes.push(hash_of(self.form, id)),
+            None => self.skipped += 1,
+        }
+    }
+
+    /// Messages that cannot be read.
+    #[cfg(feature = "kafka")]
+    pub(super) fn skip(&mut self, messages: u64) {
+        self.skipped += messages;
+    }
+}
+
+/// A pause after each failure, longer each time.
+pub(super) struct Pause(Duration);
+
+impl Pause {
+    pub(super) const FIRST: Pause = Pause(PAUSE);
+
+    /// How long to wait: between a half and all of it, so that servers do not come back together.
+    pub(super) fn next(&mut self) -> Duration {
+        let whole = self.0;
+        self.0 = (whole * 2).min(MAX_PAUSE);
+        whole / 2 + part(whole / 2, random())
+    }
+}
+
 impl Feeding {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
-        let mut at = self.place();
+        self.gate.feeds(self.feed.name());
+        let mut pause = Pause::FIRST;
+        let mut at = None;
         loop {
             let ended = tokio::select! {
-                ended = self.session(&mut at) => ended,
+                ended = self.session(&mut at, &mut pause) => ended,
                 // What was added since the place was kept last is read again by the next start.
                 _ = stopping.changed() => return,
             };
-            match ended {
-                Ok(()) | Err(NotFed::NotNow) => {}
-                Err(error) => self.gate.engine_failed("feed", Some(error.to_string())),
-            }
+            let wait = match ended {
+                Ok(()) | Err(NotFed::NotNow) => PAUSE,
+                Err(error) => {
+                    self.gate.engine_failed("feed", Some(error.to_string()));
+                    pause.next()
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(wait) => {}
                 _ = stopping.changed() => return,
             }
         }
     }
 
-    /// Reads over one connection, until that fails, or another server decides.
-    async fn session(&self, at: &mut String) -> Result<(), NotFed> {
-        if self.gate.check().is_err() {
-            return Err(NotFed::NotNow);
-        }
-        let stream = self.feed.stream();
-        let mut redis = connect_to(self.feed.secret()).await.map_err(|e| self.failed(&e))?;
-        let (mut kept, mut keep_due) = (at.clone(), Instant::now());
-        loop {
-            let entries = entries_after(&mut redis, stream, at, MAX_ENTRIES).await;
-            let entries = entries.map_err(|e| self.failed(&e))?;
-            if entries.is_empty() {
-                let last = last_of(&mut redis, stream).await.map_err(|e| self.failed(&e))?;
-                if is_before(&last, at) {
-                    tracing::warn!(filter = %self.filter, "{} began anew: so does its reading", self.feed.name());
-                    *at = "0-0".into();
-                }
-            }
-            if let Some((last, _)) = entries.last() {
-                self.add(&entries).await?;
-                last.clone_into(at);
-            }
-            self.gate.engine_failed("feed", None);
-            if *at != kept && keep_due <= Instant::now() {
-                self.keep(at)?;
-                (kept, keep_due) = (at.clone(), Instant::now() + KEEP_INTERVAL);
-            }
+    /// Reads until that fails, or another server decides. `at` is the place, if it is known.
+    async fn session(&self, at: &mut Option<String>, pause: &mut Pause) -> Result<(), NotFed> {
+        match self.feed.0 {
+            #[cfg(feature = "redis")]
+            Feed::Redis(ref stream) => super::feed_redis::session(self, stream, at, pause).await,
+            #[cfg(feature = "kafka")]
+            Feed::Kafka(ref topic) => super::feed_kafka::session(self, topic, at, pause).await,
         }
     }
 
-    /// Adds the IDs of entries, and returns when they are as safe as promised.
-    async fn add(&self, entries: &[StreamEntry]) -> Result<(), NotFed> {
-        let (mut hashes, mut skipped) = (Vec::new(), 0);
-        for (_, fields) in entries {
-            let named = fields.iter().find(|(name, _)| name == b"id");
-            let id = named.or(fields.first().filter(|_| fields.len() == 1));
-            match id.filter(|(_, id)| is_valid_len(id)) {
-                Some((_, id)) => hashes.push(Xxh3::of(id).0),
-                None => skipped += 1,
-            }
-        }
-        if skipped > 0 {
-            let (filter, stream) = (&self.filter, self.feed.name());
-            tracing::warn!(%filter, "{skipped} entries of {stream} have no field `id` of 1 to 1,024 bytes");
-        }
+    /// Whether this server decides.
+    pub(super) fn check(&self) -> Result<(), NotFed> {
+        self.gate.check().map_err(|_| NotFed::NotNow)
+    }
+
+    /// No IDs yet.
+    pub(super) fn ids(&self) -> Ids {
+        Ids { form: self.set.options().ids, hashes: Vec::new(), skipped: 0 }
+    }
+
+    /// Adds IDs, and returns when they are as safe as promised.
+    pub(super) async fn add(&self, ids: Ids) -> Result<(), NotFed> {
         let now = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
-        let (ticket, added) = self.set.add_each(now, &hashes, |_, _| ());
-        added.map_err(|refusal| match refusal {
-            Refusal::ReadOnly(_) => NotFed::NotNow,
-            other => NotFed::Refused(format!("IDs of {} are refused: {other:?}", self.feed.name())),
-        })?;
-        ticket.wait().await.map_err(|why| NotFed::Refused(why.to_string()))
+        let mut last = None;
+        for hashes in ids.hashes.chunks(MAX_ADDED) {
+            let (ticket, added) = self.set.add_each(now, hashes, |_, _| ());
+            added.map_err(|refusal| match refusal {
+                Refusal::ReadOnly(_) => NotFed::NotNow,
+                Refusal::Memory => NotFed::Refused(
+                    "the limit on the memory of live IDs is reached: raise it".into(),
+                ),
+                other => NotFed::Refused(format!("the IDs are refused: {other:?}")),
+            })?;
+            last = Some(ticket);
+        }
+        // It waits for those before it, too.
+        if let Some(ticket) = last {
+            ticket.wait().await.map_err(|why| NotFed::Refused(why.to_string()))?;
+        }
+        self.gate.fed(ids.hashes.len() as u64, ids.skipped);
+        self.warn(ids.skipped);
+        Ok(())
     }
 
-    /// The place that was kept for this stream; its beginning if there is none.
-    fn place(&self) -> String {
-        let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
-        let kept = text.as_deref().and_then(|text| text.trim().split_once(' '));
-        let kept = kept.filter(|(_, feed)| *feed == self.feed.name());
-        kept.map_or("0-0".to_owned(), |(at, _)| at.to_owned())
+    /// Says once a minute that messages have no ID.
+    fn warn(&self, skipped: u64) {
+        let mut warned = lock(&self.warned);
+        warned.skipped += skipped;
+        let is_due = warned.at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        if warned.skipped > 0 && is_due {
+            let (filter, name, skipped) = (&self.filter, self.feed.name(), warned.skipped);
+            tracing::warn!(%filter, "{skipped} messages of {name} have no ID of 1 to 1,024 bytes where it should be");
+            *warned = Warned { at: Some(Instant::now()), skipped: 0 };
+        }
     }
 
-    fn keep(&self, at: &str) -> Result<(), NotFed> {
+    /// The place that was kept for the stream of this name.
+    pub(super) fn place(&self, name: &str) -> Option<String> {
+        let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok())?;
+        let (at, of) = text.trim().split_once(' ')?;
+        (of == name).then(|| at.to_owned())
+    }
+
+    pub(super) fn keep(&self, name: &str, at: &str) -> Result<(), NotFed> {
         let Some(file) = &self.file else { return Ok(()) };
-        let text = format!("{at} {}\n", self.feed.name());
-        let written = atomic_file::write(file, text.as_bytes(), |_| ());
+        let written = atomic_file::write(file, format!("{at} {name}\n").as_bytes(), |_| ());
         written.map_err(|error| NotFed::Place(file.display().to_string(), error))
     }
+}
 
-    fn failed(&self, error: &RedisError) -> NotFed {
-        NotFed::Redis(describe(&self.feed.name(), error))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_are_never_short() {
+        let mut pause = Pause::FIRST;
+        let all: Vec<Duration> = (0..10).map(|_| pause.next()).collect();
+        assert!(all[0] >= PAUSE / 2 && all[0] <= PAUSE, "{all:?}");
+        assert!(all[9] >= MAX_PAUSE / 2 && all.iter().all(|pause| *pause <= MAX_PAUSE), "{all:?}");
     }
 }

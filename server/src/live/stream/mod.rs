@@ -1,23 +1,28 @@
-//! Redis Streams: the engine, which tells other servers at once what one adds, and feeds, from which IDs are
-//! added. Without the feature `redis` only the addresses, which are then refused.
+//! Streams: the engine in Redis, which tells other servers at once what one adds; and feeds, streams of others
+//! from which IDs are added. Without the features `redis` and `kafka` only the addresses, which are then refused.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `address` | where an engine or a feed is |
 //! | `publish` | a log → the engine |
 //! | `read` | the engine → entries for who follows |
-//! | `feed` | a stream of others → adds |
+//! | `feed` | a stream of others → adds: what feeds have in common |
+//! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
 
 mod address;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "kafka"))]
 mod feed;
+#[cfg(feature = "kafka")]
+mod feed_kafka;
+#[cfg(feature = "redis")]
+mod feed_redis;
 #[cfg(feature = "redis")]
 mod publish;
 #[cfg(feature = "redis")]
 mod read;
 
 pub use self::address::{EngineUrl, FeedUrl};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "kafka"))]
 pub(super) use self::feed::Feeding;
 #[cfg(feature = "redis")]
 pub(super) use self::publish::Publishing;

@@ -1,0 +1,62 @@
+//! A stream of Redis as a feed: its entries in order, over one connection.
+
+use redis::RedisError;
+use tokio::time::Instant;
+
+use super::address::RedisStream;
+use super::feed::{Feeding, KEEP_INTERVAL, NotFed, Pause};
+use super::read::{StreamEntry, connect_to, describe, entries_after, is_before, last_of};
+
+/// How many entries are read at once.
+const MAX_ENTRIES: usize = 1000;
+/// The place before the first entry.
+const BEGINNING: &str = "0-0";
+
+/// Reads over one connection, until that fails, or another server decides.
+pub(super) async fn session(
+    feeding: &Feeding,
+    from: &RedisStream,
+    place: &mut Option<String>,
+    pause: &mut Pause,
+) -> Result<(), NotFed> {
+    feeding.check()?;
+    let name = feeding.feed.name();
+    let at = place.get_or_insert_with(|| feeding.place(&name).unwrap_or(BEGINNING.into()));
+    let failed = |error: RedisError| NotFed::Stream(describe(&name, &error));
+    let mut redis = connect_to(&from.server).await.map_err(failed)?;
+    let (mut kept, mut keep_due) = (at.clone(), Instant::now());
+    loop {
+        let entries = entries_after(&mut redis, &from.stream, at, MAX_ENTRIES).await;
+        let entries = entries.map_err(failed)?;
+        if entries.is_empty() {
+            let last = last_of(&mut redis, &from.stream).await.map_err(failed)?;
+            if is_before(&last, at) {
+                tracing::warn!(filter = %feeding.filter, "{name} began anew: so does its reading");
+                *at = BEGINNING.into();
+            } else {
+                feeding.gate.feed_is_at_end();
+            }
+        }
+        if let Some((last, _)) = entries.last() {
+            add(feeding, &entries).await?;
+            last.clone_into(at);
+        }
+        feeding.gate.engine_failed("feed", None);
+        *pause = Pause::FIRST;
+        if *at != kept && keep_due <= Instant::now() {
+            feeding.keep(&name, at)?;
+            (kept, keep_due) = (at.clone(), Instant::now() + KEEP_INTERVAL);
+        }
+        feeding.check()?;
+    }
+}
+
+async fn add(feeding: &Feeding, entries: &[StreamEntry]) -> Result<(), NotFed> {
+    let mut ids = feeding.ids();
+    for (_, fields) in entries {
+        let named = fields.iter().find(|(name, _)| name == b"id");
+        let id = named.or(fields.first().filter(|_| fields.len() == 1));
+        ids.push(id.map(|(_, id)| &**id));
+    }
+    feeding.add(ids).await
+}
