@@ -18,7 +18,7 @@ use crate::live::kafka::{
 use crate::live::syncer::lock;
 
 /// How often new partitions and new leaders are looked for.
-const REFRESH: Duration = Duration::from_secs(10);
+const REFRESH: Duration = Duration::from_secs(5);
 /// The error of a broker for an offset that a partition does not have.
 const OUT_OF_RANGE: i16 = 1;
 
