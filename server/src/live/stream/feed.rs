@@ -1,7 +1,8 @@
 //! [`Feeding`]: a stream of others → adds, while this process decides. At least once: the place in the stream is
 //! kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
 //!
-//! Here is what all feeds share. How a stream is read is in `feed_redis` and `feed_kafka`.
+//! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by `feed_redis` or
+//! `feed_kafka`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -11,10 +12,9 @@ use bloomsday_common::atomic_file;
 use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::address::{Feed, FeedUrl};
+use super::address::FeedUrl;
 use crate::clock::Clock;
 use crate::live::options::hash_of;
 use crate::live::role::Gate;
@@ -104,40 +104,6 @@ impl Pause {
 }
 
 impl Feeding {
-    pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
-        self.gate.feeds(self.feed.name());
-        let mut pause = Pause::FIRST;
-        let mut at = None;
-        loop {
-            let ended = tokio::select! {
-                ended = self.session(&mut at, &mut pause) => ended,
-                // What was added since the place was kept last is read again by the next start.
-                _ = stopping.changed() => return,
-            };
-            let wait = match ended {
-                Ok(()) | Err(NotFed::NotNow) => PAUSE,
-                Err(error) => {
-                    self.gate.engine_failed("feed", Some(error.to_string()));
-                    pause.next()
-                }
-            };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                _ = stopping.changed() => return,
-            }
-        }
-    }
-
-    /// Reads until that fails, or another server decides. `at` is the place, if it is known.
-    async fn session(&self, at: &mut Option<String>, pause: &mut Pause) -> Result<(), NotFed> {
-        match self.feed.0 {
-            #[cfg(feature = "redis")]
-            Feed::Redis(ref stream) => super::feed_redis::session(self, stream, at, pause).await,
-            #[cfg(feature = "kafka")]
-            Feed::Kafka(ref topic) => super::feed_kafka::session(self, topic, at, pause).await,
-        }
-    }
-
     /// Whether this server decides.
     pub(super) fn check(&self) -> Result<(), NotFed> {
         self.gate.check().map_err(|_| NotFed::NotNow)

@@ -7,6 +7,7 @@
 //! | `publish` | a log → the engine |
 //! | `read` | the engine → entries for who follows |
 //! | `feed` | a stream of others → adds: what feeds have in common |
+//! | `feed_run` | reads a stream for as long as a process runs |
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
 
 mod address;
@@ -16,6 +17,8 @@ mod feed;
 mod feed_kafka;
 #[cfg(feature = "redis")]
 mod feed_redis;
+#[cfg(any(feature = "redis", feature = "kafka"))]
+mod feed_run;
 #[cfg(feature = "redis")]
 mod publish;
 #[cfg(feature = "redis")]

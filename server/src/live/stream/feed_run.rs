@@ -1,0 +1,46 @@
+//! [`Feeding::run`]: reads a stream for as long as a process runs, whatever fails.
+
+use tokio::sync::watch;
+
+use super::address::Feed;
+use super::feed::{Feeding, NotFed, PAUSE, Pause};
+#[cfg(feature = "kafka")]
+use super::feed_kafka;
+#[cfg(feature = "redis")]
+use super::feed_redis;
+
+impl Feeding {
+    pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
+        self.gate.feeds(self.feed.name());
+        let mut pause = Pause::FIRST;
+        let mut at = None;
+        loop {
+            let ended = tokio::select! {
+                ended = self.session(&mut at, &mut pause) => ended,
+                // What was added since the place was kept last is read again by the next start.
+                _ = stopping.changed() => return,
+            };
+            let wait = match ended {
+                Ok(()) | Err(NotFed::NotNow) => PAUSE,
+                Err(error) => {
+                    self.gate.engine_failed("feed", Some(error.to_string()));
+                    pause.next()
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = stopping.changed() => return,
+            }
+        }
+    }
+
+    /// Reads until that fails, or another server decides. `at` is the place, if it is known.
+    async fn session(&self, at: &mut Option<String>, pause: &mut Pause) -> Result<(), NotFed> {
+        match self.feed.0 {
+            #[cfg(feature = "redis")]
+            Feed::Redis(ref stream) => feed_redis::session(self, stream, at, pause).await,
+            #[cfg(feature = "kafka")]
+            Feed::Kafka(ref topic) => feed_kafka::session(self, topic, at, pause).await,
+        }
+    }
+}
