@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -27,6 +28,7 @@ import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 public final class Client {
@@ -45,7 +47,7 @@ public final class Client {
         Client client = new Client(args[0]);
         for (String line = IN.readLine(); line != null; line = IN.readLine()) {
             try {
-                client.run(line.split(" "));
+                client.runWhenUnfenced(line.split(" "));
                 System.out.println("ok");
             } catch (Exception e) {
                 System.out.println(e);
@@ -53,6 +55,22 @@ public final class Client {
         }
         // Without waiting for the threads of clients whose broker is gone.
         Runtime.getRuntime().halt(0);
+    }
+
+    /** A busy machine may let the broker's session end: then it has no place for a topic, for a moment. */
+    private void runWhenUnfenced(String[] words) throws Exception {
+        long until = System.nanoTime() + 60_000_000_000L;
+        while (true) {
+            try {
+                run(words);
+                return;
+            } catch (ExecutionException e) {
+                boolean isFenced = e.getCause() instanceof InvalidReplicationFactorException;
+                if (!isFenced || System.nanoTime() > until) {
+                    throw e;
+                }
+            }
+        }
     }
 
     private void run(String[] words) throws Exception {

@@ -8,7 +8,7 @@ mkdir -p "$1"
 cd "$1"
 # A line: the digest, two blanks, the path in the repository.
 check() { awk '{ sub(".*/", "", $2); print $1 "  " $2 }' "$list" | sha256sum --check --quiet --strict; }
-check 2>/dev/null && exit
+check >/dev/null 2>&1 && exit
 echo "fetching Kafka into $1"
 awk '{ print "https://repo1.maven.org/maven2/" $2 }' "$list" | xargs -P 4 -n 1 curl --fail --silent --show-error --retry 3 -O
 check

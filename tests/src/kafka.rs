@@ -63,8 +63,8 @@ impl Kafka {
              listener.name.secure.ssl.keystore.location={}\n\
              log.dirs={}\n\
              auto.create.topics.enable=false\n\
-             broker.heartbeat.interval.ms=200\n\
-             broker.session.timeout.ms=1000\n\
+             broker.heartbeat.interval.ms=500\n\
+             broker.session.timeout.ms=4000\n\
              offsets.topic.replication.factor=1\n\
              transaction.state.log.replication.factor=1\n\
              transaction.state.log.min.isr=1\n\
