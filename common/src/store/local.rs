@@ -31,8 +31,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// The most that is read of a lock file, in which its holder wrote who it is.
 const MAX_HOLDER_BYTES: u64 = 200;
 
-/// No upload takes so long.
-const MAX_UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
+/// No upload takes so long, neither here nor to HDFS.
+pub(super) const MAX_UPLOAD_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// Records in a local folder, read as objects and written as files.
 pub(super) struct LocalRecords {

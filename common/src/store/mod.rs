@@ -13,6 +13,8 @@ mod conditional_writes;
 mod day_lookup;
 mod deltas;
 mod fetch;
+#[cfg(feature = "hdfs")]
+mod hdfs;
 pub mod heartbeat;
 mod history;
 mod lease;
@@ -161,6 +163,10 @@ impl Store {
     /// The place of the pointers, when it is not the store itself, without secrets.
     pub fn pointers_name(&self) -> Option<&str> {
         self.pointers_place.as_ref().map(|place| &*place.address)
+    }
+
+    fn is_hdfs(&self) -> bool {
+        self.name().starts_with("hdfs:")
     }
 
     /// The real path of a local store.

@@ -35,6 +35,13 @@ pub(super) struct Objects {
     read_only: bool,
 }
 
+/// Whether a name is one under which the client of HDFS writes a file before it renames it, `.NAME.tmp.NUMBER`.
+/// Other stores do not list what is unfinished.
+fn is_unfinished(name: &str) -> bool {
+    let number = name.strip_prefix('.').and_then(|name| name.rsplit_once(".tmp."));
+    number.is_some_and(|(_, number)| number.parse::<u64>().is_ok())
+}
+
 /// An object in a listing.
 pub(super) struct Listed {
     pub(super) name: String,
@@ -188,6 +195,20 @@ impl Objects {
 
     /// The objects directly in a folder.
     pub(super) async fn list(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        let mut listed = self.list_all(folder).await?;
+        listed.retain(|object| !is_unfinished(&object.name));
+        Ok(listed)
+    }
+
+    /// The files that uploads to HDFS which were killed have left directly in a folder, and those that are
+    /// being written.
+    pub(super) async fn unfinished(&self, folder: &str) -> Result<Vec<Listed>, Error> {
+        let mut listed = self.list_all(folder).await?;
+        listed.retain(|object| is_unfinished(&object.name));
+        Ok(listed)
+    }
+
+    async fn list_all(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         let path = self.listed(folder)?;
         let depth = path.parts().count() + 1;
         let listed = self.backend.list(Some(&path));

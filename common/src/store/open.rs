@@ -276,11 +276,6 @@ fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn Object
     Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
 }
 
-/// HDFS by its own protocol. Name services and Kerberos come from the Hadoop configuration that
-/// `HADOOP_CONF_DIR` names.
-///
-/// HDFS creates a new object atomically and never overwrites one, but it has no conditional replacement.
-/// So pointers must live in Redis.
 #[cfg(feature = "hdfs")]
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
@@ -291,12 +286,7 @@ fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     }
     let mut base = url.clone();
     base.set_path("");
-    // Its own default is 15, with pauses of up to 15 s: minutes until a dead namenode is an error.
-    let limits = [("dfs.client.failover.max.attempts", MAX_RETRIES.to_string())];
-    let builder = hdfs_native_object_store::HdfsObjectStoreBuilder::new()
-        .with_url(base.as_str())
-        .with_config(limits);
-    Ok(Arc::new(builder.build().map_err(|e| wrong(&location(url), e))?))
+    super::hdfs::open(base.as_str(), MAX_RETRIES).map_err(|e| wrong(&location(url), e))
 }
 
 #[cfg(not(feature = "hdfs"))]

@@ -25,7 +25,7 @@ pub struct Pruned {
     pub blobs: Vec<BlobKey>,
     /// The deltas that were deleted.
     pub deltas: Vec<DeltaKey>,
-    /// Files that killed uploads left in a local folder.
+    /// Files that killed uploads left in a local folder or on HDFS.
     pub abandoned: Vec<String>,
     /// The size of blobs, deltas and files.
     pub bytes: u64,
@@ -82,8 +82,11 @@ impl Store {
             pruned.deltas.push(delta);
         }
         for name in due.abandoned {
-            let Some(folder) = &self.folder else { break };
-            if let Some(bytes) = local::delete_abandoned(folder, &place_of(filter, &name), &name)? {
+            let deleted = match &self.folder {
+                Some(folder) => local::delete_abandoned(folder, &place_of(filter, &name), &name)?,
+                None => self.delete_unfinished(&name).await?,
+            };
+            if let Some(bytes) = deleted {
                 pruned.bytes += bytes;
                 pruned.abandoned.push(name);
             }
@@ -176,7 +179,34 @@ impl Store {
                 }
             }
         }
+        if self.is_hdfs() {
+            for place in [
+                key::blobs(filter),
+                key::deltas(filter),
+                key::histories(filter),
+                key::servers(filter),
+            ] {
+                for object in self.objects.unfinished(&place).await? {
+                    if now.duration_since(object.uploaded).unsigned_abs() > local::MAX_UPLOAD_AGE
+                        && object.uploaded < now
+                    {
+                        due.bytes += object.bytes;
+                        due.abandoned.push(format!("{place}/{}", object.name));
+                    }
+                }
+            }
+        }
         Ok(due)
+    }
+
+    /// Deletes what a killed upload left on HDFS. Returns its size, or `None` if it is not there any more.
+    async fn delete_unfinished(&self, key: &str) -> Result<Option<u64>, Error> {
+        let bytes = match self.objects.head(key).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            head => head?.size,
+        };
+        self.objects.delete(key).await?;
+        Ok(Some(bytes))
     }
 
     /// The deltas that go when the blobs `going` go, with their sizes. A delta is only a saving, so that nothing

@@ -132,17 +132,13 @@ impl Store {
             let Some(key) = SegmentKey::from_name(filter, day, name) else { continue };
             if key.node == node {
                 keys.push((key, object.size));
-            } else if key.node > node && self.folder.is_none() && !self.is_unordered() {
+            } else if key.node > node && self.folder.is_none() && !self.is_hdfs() {
+                // Only listings of local folders and of HDFS are in no order.
                 break;
             }
         }
         keys.sort_unstable();
         Ok(keys)
-    }
-
-    /// Whether listings are in no order. Those of local folders are, too.
-    fn is_unordered(&self) -> bool {
-        self.name().starts_with("hdfs")
     }
 
     /// The days that have segments, oldest first.
