@@ -10,7 +10,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
 use crate::repoint::{mark, record, verified_target};
@@ -63,6 +63,12 @@ impl Pin {
         }
         store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
+        if config::is_hdfs(settings.store()?) && read.state != RecordState::Absent {
+            return Err(Error::Usage(format!(
+                "{filter} is pinned already, and HDFS cannot replace a pin safely: first run `bloomsday unpin \
+                 {filter}`, after which servers that poll follow the pointers"
+            )));
+        }
         let before = read.state.found().map(|pin| pin.blob.clone());
         let retention = settings.retention(filter);
         let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
