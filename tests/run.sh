@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs everything that must hold, and installs what it needs on Debian or Ubuntu: formatting, lints,
-# all tests (with real servers of S3, Azure and Redis, a real browser and real Guava), documentation, licences.
+# all tests (with real servers of S3, Azure, Google Cloud Storage, HDFS and Redis, a real browser and real Guava),
+# documentation, licences.
 #
 # Environment: none needed. As root it installs Debian packages itself; otherwise it uses sudo.
 set -euo pipefail
@@ -21,8 +22,8 @@ command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-de
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
 # tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
-# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis; Kafka comes from Maven Central.
-# Fetched while the lints compile.
+# systemd-analyze, valgrind, Go; npm brings azurite, an Azure Blob server, and node-redis; Maven Central Kafka and HDFS, and
+# the Go proxy fake-gcs-server. Fetched while the lints compile.
 install_tools() {
   local need=() tools=target/test-tools
   python3 -c 'import venv, ensurepip' 2>/dev/null || need+=(python3 python3-venv)
@@ -70,6 +71,21 @@ install_tools() {
   if ! [ -e "$tools/node_modules/redis" ]; then
     say "installing node-redis into $tools"
     npm install --silent --no-audit --no-fund --prefix "$tools" redis@5.12.1
+  fi
+  # Hadoop's cluster for tests. The rest of Hadoop is in pyspark, of the same version.
+  local jar=hadoop-client-minicluster sum=06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
+  if ! [ -e "$tools/hadoop/$jar.jar" ]; then
+    say "installing HDFS into $tools"
+    mkdir -p "$tools/hadoop"
+    curl --fail --silent --show-error --location --retry 3 --output "$tools/hadoop/$jar.part" \
+      "https://repo1.maven.org/maven2/org/apache/hadoop/$jar/3.5.0/$jar-3.5.0.jar"
+    echo "$sum  $tools/hadoop/$jar.part" | sha256sum --check --quiet
+    mv "$tools/hadoop/$jar.part" "$tools/hadoop/$jar.jar"
+  fi
+  # Its version, and those of all it needs, are in go.mod and go.sum.
+  if ! [ "$tools/bin/fake-gcs-server" -nt tests/gcs/main.go ]; then
+    say "building fake-gcs-server into $tools"
+    (cd tests/gcs && go build -buildvcs=false -o "../../$tools/bin/fake-gcs-server" .)
   fi
 }
 installing_log=$(mktemp)

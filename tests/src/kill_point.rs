@@ -1,12 +1,39 @@
 //! [`KillableRun`]: a run of the program that is stopped at a named place, and killed there.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
+use crate::program::Bloomsday;
+
 /// How long a program may take to reach a place.
 const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Runs the program, pauses it at `place`, and calls `fault` with a function that lets it go on. Returns the exit
+/// status and what it wrote to stderr.
+#[track_caller]
+pub fn with_fault_at(
+    place: &str,
+    program: Bloomsday,
+    fault: impl FnOnce(&dyn Fn()),
+) -> (Option<i32>, String) {
+    let folder = TempDir::new().expect("a temporary folder");
+    let file = folder.path().join("go-on");
+    let mut command = program.into_command();
+    command.env("BLOOMSDAY_PAUSE_UNTIL", &file);
+    let mut run = KillableRun::start(command, Some(place));
+    assert!(run.paused(), "it ended before {place}: {}", run.said());
+    let go_on = || fs::write(&file, "").expect("a file is written");
+    fault(&go_on);
+    go_on();
+    run.finish();
+    let said = run.said().to_owned();
+    (run.wait(), said)
+}
 
 /// A running program whose stderr is read.
 pub struct KillableRun {

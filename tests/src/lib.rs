@@ -7,6 +7,8 @@
 //! | [`backend`] | the stores every test runs against: a local folder, and S3 (moto) |
 //! | [`azure`] | an Azure Blob server (azurite) |
 //! | [`browser`] | a real Chromium without a window |
+//! | [`gcs`] | a Google Cloud Storage server (fake-gcs-server), started and killed as a test likes |
+//! | [`hdfs`] | a real HDFS, likewise |
 //! | [`input`] | Parquet and IDs |
 //! | [`publisher`] | builds of days, with their input |
 //! | [`blobs`] | blobs without Parquet |
@@ -43,6 +45,8 @@ pub mod campaign;
 pub mod daemon;
 pub mod damage;
 pub mod faulty_store;
+pub mod gcs;
+pub mod hdfs;
 pub mod input;
 pub mod kafka;
 pub mod kill_point;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::INTEGRATION;
+
 /// How long one run may take, on the busiest machine and at full size.
 const DEADLINE: Duration = Duration::from_secs(600);
 
@@ -32,6 +34,9 @@ pub fn path() -> &'static Path {
             "--bin",
             "bloomsday",
         ]);
+        if INTEGRATION {
+            build.args(["--features", "bloomsday-tests/integration"]);
+        }
         // The folder of this test, even if the environment names another target folder.
         build.arg("--target-dir").arg(folder.parent().expect("it is target/PROFILE"));
         if folder.ends_with("release") {
@@ -68,7 +73,7 @@ pub fn bloomsday<S: AsRef<str>>(words: &[S]) -> Bloomsday {
     command.args(&words);
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if ["AWS_", "AZURE_", "GOOGLE_", "BLOOMSDAY_", "RUST_LOG"]
+        if ["AWS_", "AZURE_", "GOOGLE_", "HADOOP_", "BLOOMSDAY_", "RUST_LOG"]
             .iter()
             .any(|p| name.starts_with(p))
         {

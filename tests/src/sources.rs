@@ -1,4 +1,4 @@
-//! The Rust files of this project, for tests that read them.
+//! The files of this project, for tests that read them, and of its tools.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,6 +7,16 @@ use std::path::{Path, PathBuf};
 /// The root of the project.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// The folder of jars that pyspark brings.
+pub fn spark_jars() -> PathBuf {
+    let lib = root().join("target/test-tools/lib");
+    let pythons = fs::read_dir(lib).expect("tests/run.sh installs Python's packages");
+    let jars = pythons
+        .map(|python| python.expect("a folder").path().join("site-packages/pyspark/jars"))
+        .find(|jars| jars.exists());
+    jars.expect("tests/run.sh installs pyspark")
 }
 
 /// Every Rust file in `folders` and below, in order.

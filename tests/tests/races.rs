@@ -19,6 +19,7 @@ use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::campaign::{Campaign, size};
+use bloomsday_tests::gcs::Gcs;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::program::bloomsday;
@@ -79,6 +80,13 @@ fn one_of_eight_builders_wins_on_s3() {
 fn one_of_eight_builders_wins_on_azure() {
     let azure = Azure::start();
     race_on(&azure.backend("races"), "Azure", 6);
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn one_of_eight_builders_wins_on_google_cloud_storage() {
+    let gcs = Gcs::start();
+    race_on(&gcs.backend("races"), "Google Cloud Storage", 6);
 }
 
 #[test]

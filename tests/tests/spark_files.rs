@@ -12,15 +12,7 @@ use bloomsday_tests::input::{lines, today, user};
 use bloomsday_tests::other_programs::{answers, run_on};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
-use bloomsday_tests::sources::root;
-
-/// The folder of jars in the tests' Python.
-fn jars() -> PathBuf {
-    let lib = root().join("target/test-tools/lib");
-    let pythons = fs::read_dir(lib).expect("tests/run.sh installs Python's packages");
-    let jars = pythons.map(|python| python.unwrap().path().join("site-packages/pyspark/jars"));
-    jars.into_iter().find(|jars| jars.exists()).expect("tests/run.sh installs pyspark")
-}
+use bloomsday_tests::sources::spark_jars;
 
 /// A Java program of this folder with these jars.
 fn command(source: &str, words: &[&str]) -> Command {
@@ -30,7 +22,7 @@ fn command(source: &str, words: &[&str]) -> Command {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let done = Command::new("javac")
             .arg("-cp")
-            .arg(format!("{}/*", jars().display()))
+            .arg(format!("{}/*", spark_jars().display()))
             .arg("-d")
             .arg(&classes)
             .args([here.join("spark/Sketch.java"), here.join("guava/Guava.java")])
@@ -40,7 +32,7 @@ fn command(source: &str, words: &[&str]) -> Command {
         classes
     });
     let mut java = Command::new("java");
-    let classes = format!("{}:{}/*", classes.display(), jars().display());
+    let classes = format!("{}:{}/*", classes.display(), spark_jars().display());
     java.args(["-cp", &classes, source]).args(words);
     java
 }

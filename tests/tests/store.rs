@@ -1,4 +1,4 @@
-//! One suite of promises that every backend must keep, run on each: a local folder and S3.
+//! One suite of promises that every backend must keep, run on each: a local folder, S3 and Google Cloud Storage.
 //!
 //! Credentials are read from the environment, so the suite runs as a process of its own for each
 //! backend: this test program itself, with its ignored test.
@@ -16,6 +16,8 @@ use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::{Following, Store};
 use bloomsday_tests::backend::Backend;
+use bloomsday_tests::gcs::Gcs;
+#[cfg(not(feature = "integration"))]
 use bloomsday_tests::program::bloomsday;
 use jiff::Timestamp;
 
@@ -45,6 +47,14 @@ fn s3_keeps_the_promises_of_a_store() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn google_cloud_storage_keeps_the_promises_of_a_store() {
+    run_on(&Gcs::start().backend("suite"));
+}
+
+/// With the feature `integration` the program has HDFS.
+#[test]
+#[cfg(not(feature = "integration"))]
 fn hdfs_which_is_not_compiled_in_is_refused_by_name() {
     let status = bloomsday(&["status", "rt", "--store", "hdfs://u:secret@namenode:9000/ads"]);
     let status = status.run().expect(2).complains(&["hdfs://namenode:9000/ads", "feature `hdfs`"]);
