@@ -91,15 +91,14 @@ fn days_are_built_from_hdfs_served_rolled_back_explained_and_pruned_on_it() {
     Publisher::days_ago(&other, 1).input(&input).publish();
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "ok");
-    // Until the NameNode has noticed it sends writers there, and the client does not ask for another one.
+    // The NameNode may send a writer there. What such a try leaves hinders no other.
     let build = Publisher::days_ago(&backend, 0).users(0..55_000);
-    loop {
+    for _ in 0..3 {
         let run = build.run();
-        if run.code == 0 {
-            break;
-        }
-        run.expect(75);
+        assert!(run.code == 0 || run.code == 75, "{}: {}", run.code, run.stderr);
     }
+    hdfs.start_datanode();
+    build.publish();
     assert_eq!(daemon.reload("").0, 200);
     assert!(daemon.contains(&user(54_000)));
 }
@@ -139,7 +138,7 @@ fn what_a_killed_upload_left_goes_after_a_day(hdfs: &Hdfs, backend: &Backend) {
     drop(run);
     let unfinished = || {
         let files = hdfs.files("/ads");
-        files.into_iter().filter(|file| file.contains(".tmp.")).collect::<Vec<_>>()
+        files.into_iter().filter(|file| file.contains(".bloom.tmp.")).collect::<Vec<_>>()
     };
     let left = unfinished();
     assert_eq!(left.len(), 1, "{left:?}");

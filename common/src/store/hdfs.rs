@@ -4,6 +4,7 @@
 //! replacement. So pointers must live in another place.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use hdfs_native_object_store::{HdfsObjectStore, HdfsObjectStoreBuilder};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions,
-    Result,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    RenameOptions, RenameTargetMode, Result, UploadPart,
 };
 
 /// How a NameNode refuses for lack of rights.
@@ -30,7 +31,7 @@ pub(super) fn open(address: &str, max_retries: usize) -> Result<Arc<dyn ObjectSt
     Ok(Arc::new(Hdfs(builder.build()?)))
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Hdfs(HdfsObjectStore);
 
 impl fmt::Display for Hdfs {
@@ -51,6 +52,63 @@ fn classify(path: &Path, error: Error) -> Error {
     Error::Generic { store: "HDFS", source: text.into() }
 }
 
+/// A name under which a file is written that will be `path`: another one at each try. The client's own names are
+/// the same again, and the NameNode refuses one of a file that a killed upload has open, for as long as one of its
+/// DataNodes is away.
+fn staging(path: &Path) -> Path {
+    let number = RandomState::new().build_hasher().finish();
+    let mut parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
+    if let Some(name) = parts.last_mut() {
+        *name = format!(".{name}.tmp.{number}");
+    }
+    parts.into_iter().collect()
+}
+
+impl Hdfs {
+    /// Gives a complete file its name.
+    async fn rename_staged(
+        &self,
+        staged: &Path,
+        path: &Path,
+        target: RenameTargetMode,
+    ) -> Result<()> {
+        let options = RenameOptions::new().with_target_mode(target);
+        let renamed = self.0.rename_opts(staged, path, options).await;
+        if renamed.is_err() {
+            // If it stays, prune deletes it after a day.
+            let _ = self.0.delete(staged).await;
+        }
+        renamed.map_err(|e| classify(path, e))
+    }
+}
+
+/// An upload in parts to a staging name.
+#[derive(Debug)]
+struct StagedUpload {
+    hdfs: Hdfs,
+    upload: Box<dyn MultipartUpload>,
+    staged: Path,
+    path: Path,
+}
+
+#[async_trait]
+impl MultipartUpload for StagedUpload {
+    fn put_part(&mut self, bytes: PutPayload) -> UploadPart {
+        let (part, path) = (self.upload.put_part(bytes), self.path.clone());
+        async move { part.await.map_err(|e| classify(&path, e)) }.boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let put = self.upload.complete().await.map_err(|e| classify(&self.path, e))?;
+        self.hdfs.rename_staged(&self.staged, &self.path, RenameTargetMode::Overwrite).await?;
+        Ok(put)
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.upload.abort().await.map_err(|e| classify(&self.path, e))
+    }
+}
+
 #[async_trait]
 impl ObjectStore for Hdfs {
     async fn put_opts(
@@ -59,12 +117,20 @@ impl ObjectStore for Hdfs {
         bytes: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        if let PutMode::Update(_) = options.mode {
-            let source =
-                "HDFS cannot replace a record only if it is still the one that was read".into();
-            return Err(Error::NotSupported { source });
-        }
-        self.0.put_opts(path, bytes, options).await.map_err(|e| classify(path, e))
+        let target = match options.mode {
+            PutMode::Create => RenameTargetMode::Create,
+            PutMode::Overwrite => RenameTargetMode::Overwrite,
+            PutMode::Update(_) => {
+                let source =
+                    "HDFS cannot replace a record only if it is still the one that was read";
+                return Err(Error::NotSupported { source: source.into() });
+            }
+        };
+        let staged = staging(path);
+        let options = PutOptions { mode: PutMode::Overwrite, ..options };
+        let put = self.0.put_opts(&staged, bytes, options).await.map_err(|e| classify(path, e))?;
+        self.rename_staged(&staged, path, target).await?;
+        Ok(put)
     }
 
     async fn put_multipart_opts(
@@ -72,7 +138,10 @@ impl ObjectStore for Hdfs {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(path, options).await.map_err(|e| classify(path, e))
+        let staged = staging(path);
+        let upload = self.0.put_multipart_opts(&staged, options).await;
+        let upload = upload.map_err(|e| classify(path, e))?;
+        Ok(Box::new(StagedUpload { hdfs: self.clone(), upload, staged, path: path.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {

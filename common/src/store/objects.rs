@@ -35,7 +35,7 @@ pub(super) struct Objects {
     read_only: bool,
 }
 
-/// Whether a name is one under which the client of HDFS writes a file before it renames it, `.NAME.tmp.NUMBER`.
+/// Whether a name is one under which a file is written to HDFS before it is renamed, `.NAME.tmp.NUMBER`.
 /// Other stores do not list what is unfinished.
 fn is_unfinished(name: &str) -> bool {
     let number = name.strip_prefix('.').and_then(|name| name.rsplit_once(".tmp."));
