@@ -1,7 +1,8 @@
 //! A model of one ID in a live filter over days, explored exhaustively: it is added and deleted, days are built with or
 //! without it, the pointer moves forward and back, a server swaps filters at its own pace, is killed and starts again. It is
 //! the one that decides, or a follower, which never meet but in the log. What a filter does to the ID, and when it has to come back, is decided by the very
-//! functions of `bloomsday_common::live::absorb` that the program runs.
+//! functions of `bloomsday_common::live::absorb` that the program runs, and which segments prune deletes by that of
+//! `bloomsday_common::protocol`.
 //!
 //! The bounds, stated: one ID, because IDs do not touch each other; a window of two days; two adds, a deletion, two or
 //! three blobs of any day with any content (a build may lose the ID, a false positive may have it), a kill: not all of
@@ -9,7 +10,10 @@
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
 use bloomsday_common::live::absorb::{Absorbed, absorb, comes_back, day_number};
+use bloomsday_common::pointer::Pointer;
+use bloomsday_common::protocol::{RecordState, References, segment_days_to_drop};
 use stateright::{Checker, Model, Property};
 
 /// For how many days a sighting counts.
@@ -41,6 +45,8 @@ struct World {
     log: Vec<Change>,
     /// How much of it is in the store.
     shipped: usize,
+    /// The segments of days before this one are deleted.
+    pruned: u8,
     /// What was built, and pointed at as it was.
     blobs: Vec<Blob>,
     pointer: Option<Blob>,
@@ -101,6 +107,7 @@ enum Step {
     Delete,
     Ship,
     Read,
+    Prune,
     Build { day: u8, has_it: bool },
     Point(Blob),
     Go,
@@ -160,12 +167,25 @@ fn is_in_window(seen: u8, today: u8) -> bool {
 }
 
 impl World {
-    /// What is read again: the decider has its log, a follower has the store.
-    fn readable(&self, role: Role) -> &[Change] {
-        match role {
-            Role::Decider => &self.log,
-            Role::Follower => &self.log[..self.shipped],
-        }
+    /// How much of the log can be read again: the decider has it, a follower has the store.
+    fn stored(&self, role: Role) -> usize {
+        if role == Role::Decider { self.log.len() } else { self.shipped }
+    }
+
+    fn readable(&self, role: Role) -> Vec<Change> {
+        let is_there = |change: &Change| role == Role::Decider || change.day >= self.pruned;
+        self.log[..self.stored(role)].iter().copied().filter(is_there).collect()
+    }
+
+    /// Up to which day prune deletes segments now, that one not included.
+    fn due(&self) -> u8 {
+        let Some(blob) = self.pointer else { return 0 };
+        let ((day, digest), filter) = (blob.name(), "rt".parse().unwrap());
+        let pointer = RecordState::Found(Pointer::to(BlobKey { filter, day, digest }));
+        let references = References::of(&RecordState::Absent, [(day, &pointer)]);
+        let days: Vec<Day> = (0..=self.today).map(date).collect();
+        let (today, keep) = (date(self.today), u32::from(LIVE_DAYS));
+        segment_days_to_drop(&days, today, keep, &references).len() as u8
     }
 
     /// The filter from which the server answers, and the last change that it knows.
@@ -175,10 +195,9 @@ impl World {
     }
 
     fn go(&mut self, role: Role) -> Option<()> {
-        let (changes, today) = (self.readable(role).to_vec(), self.today);
+        let (changes, today) = (self.readable(role), self.today);
         // What came by an engine and is not in the store could not be read again: it is not dropped.
-        let known = &self.log[..self.server.known];
-        let ahead = known.get(changes.len()..).and_then(|ahead| ahead.first()).map(|c| c.day);
+        let ahead = self.log[..self.server.known].get(self.stored(role)).map(|change| change.day);
         let (pointer, server) = (self.pointer, &mut self.server);
         server.phase = match server.phase {
             Phase::Idle => {
@@ -221,9 +240,8 @@ impl World {
 
     /// A server starts: the decider reads its log, a follower what the store has of the last days.
     fn start(&mut self, role: Role) {
-        let changes = self.readable(role).to_vec();
         let mut server = Server::default();
-        for change in changes {
+        for change in self.log[..self.stored(role)].iter().copied() {
             if role == Role::Decider || is_in_window(change.day, self.today) {
                 server.apply(change);
             } else {
@@ -261,6 +279,9 @@ impl Model for Bound {
             if world.server.known < told {
                 steps.push(Step::Read);
             }
+            if world.due() > world.pruned {
+                steps.push(Step::Prune);
+            }
         }
         if world.blobs.len() < self.blobs {
             for day in 0..=world.today {
@@ -287,9 +308,15 @@ impl Model for Bound {
                 }
             }
             Step::Ship => world.shipped += 1,
+            Step::Prune => world.pruned = world.due(),
             Step::Read => {
-                let change = world.log[world.server.known];
-                world.server.apply(change);
+                let known = world.server.known;
+                let change = world.log[known];
+                if known < world.shipped && change.day < world.pruned {
+                    world.server.known += 1;
+                } else {
+                    world.server.apply(change);
+                }
             }
             Step::Build { day, has_it } => {
                 let number = world.blobs.len() as u8;
