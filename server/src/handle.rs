@@ -36,6 +36,7 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::key::FilterName;
 
+use self::counters::SingleCounters;
 use self::current::PinnedGeneration;
 use self::served::ReaderState;
 pub(crate) use self::served::ServedFilter;
@@ -265,35 +266,14 @@ impl Reader {
     /// Cost: one hash and one cache miss.
     #[inline]
     pub fn contains(&mut self, id: &[u8]) -> bool {
-        let state = &*self.state;
+        let Reader { cache, state } = self;
+        let state = &**state;
         let lookups = state.singles.lookups();
         if state.due.is_reached(lookups) {
-            return self.contains_slow(id);
+            return cache.contains_slow(state, id);
         }
-        let hit = self.cache.pinned.filter.contains(id);
-        state.singles.add_exclusive(lookups, 1, u64::from(hit));
-        hit
-    }
-
-    /// One lookup of 128, the first after a swap, and all in a filter with live IDs, where `due` stays
-    /// 0: so the others pay nothing for live IDs.
-    #[cold]
-    #[inline(never)]
-    fn contains_slow(&mut self, id: &[u8]) -> bool {
-        let Reader { cache, state } = self;
-        let lookups = state.singles.lookups();
-        if cache.singles.should_sample(lookups + 1) {
-            cache.sample_single(id, lookups);
-        }
-        if !cache.is_live() {
-            state.due.set(cache.singles.next());
-        }
-        step_done();
-        cache.follow(state);
         let hit = cache.pinned.filter.contains(id);
-        #[cfg(feature = "live")]
-        let hit = cache.live.as_ref().map_or(hit, |live| live.decide(id, hit));
-        state.singles.add_exclusive(lookups, 1, u64::from(hit));
+        state.singles.add_exclusive(lookups, hit);
         hit
     }
 
@@ -324,6 +304,29 @@ impl ReaderCache {
         return self.live.is_some();
         #[cfg(not(feature = "live"))]
         false
+    }
+
+    /// One lookup of 128, the first after a swap, one before the counters must carry, and all in a
+    /// filter with live IDs, where `due` stays 0: so the others pay nothing for live IDs.
+    #[cold]
+    #[inline(never)]
+    fn contains_slow(&mut self, state: &ReaderState, id: &[u8]) -> bool {
+        let lookups = state.singles.lookups();
+        if self.singles.should_sample(lookups + 1) {
+            self.sample_single(id, lookups);
+        }
+        state.singles.carry();
+        if !self.is_live() {
+            let last = lookups + <SingleCounters>::MAX_UNCARRIED;
+            state.due.set(self.singles.next().min(last));
+        }
+        step_done();
+        self.follow(state);
+        let hit = self.pinned.filter.contains(id);
+        #[cfg(feature = "live")]
+        let hit = self.live.as_ref().map_or(hit, |live| live.decide(id, hit));
+        state.singles.add_exclusive(lookups, hit);
+        hit
     }
 
     fn sample_single(&mut self, id: &[u8], lookups: u64) {

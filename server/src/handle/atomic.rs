@@ -1,10 +1,13 @@
-//! [`Atomic`]: the 64-bit atomic that counters and signals are made of. A program has the standard
-//! library's; the test in `orderings` has loom's, which tries every order that the memory model
-//! allows.
+//! [`Atomic`] and [`AtomicByte`]: what counters and signals are made of. A program has the standard
+//! library's atomics; the tests in `orderings` have loom's, which try every order that the memory
+//! model allows.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+/// 64 bits.
 pub(super) trait Atomic {
+    type Byte: AtomicByte;
+
     fn new(value: u64) -> Self;
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
@@ -12,9 +15,18 @@ pub(super) trait Atomic {
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
 }
 
+/// 8 bits.
+pub(super) trait AtomicByte {
+    fn new(value: u8) -> Self;
+    fn load(&self, order: Ordering) -> u8;
+    fn store(&self, value: u8, order: Ordering);
+}
+
 macro_rules! atomic {
-    ($type:ty) => {
+    ($type:ty, $byte:ty) => {
         impl Atomic for $type {
+            type Byte = $byte;
+
             #[inline(always)]
             fn new(value: u64) -> Self {
                 <$type>::new(value)
@@ -40,9 +52,26 @@ macro_rules! atomic {
                 <$type>::fetch_add(self, value, order)
             }
         }
+
+        impl AtomicByte for $byte {
+            #[inline(always)]
+            fn new(value: u8) -> Self {
+                <$byte>::new(value)
+            }
+
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> u8 {
+                <$byte>::load(self, order)
+            }
+
+            #[inline(always)]
+            fn store(&self, value: u8, order: Ordering) {
+                <$byte>::store(self, value, order);
+            }
+        }
     };
 }
 
-atomic!(AtomicU64);
+atomic!(AtomicU64, AtomicU8);
 #[cfg(test)]
-atomic!(loom::sync::atomic::AtomicU64);
+atomic!(loom::sync::atomic::AtomicU64, loom::sync::atomic::AtomicU8);

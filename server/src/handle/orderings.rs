@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-use super::counters::LookupCounters;
+use super::counters::{LookupCounters, SingleCounters};
 use super::swap_signal::{Due, Epoch};
 
 /// A filter with one reader. Generations are numbers here.
@@ -100,5 +100,28 @@ fn a_count_of_misses_is_never_too_high() {
         }
         status.join().unwrap();
         assert_eq!(counters.read(), (2, 0));
+    });
+}
+
+#[test]
+fn hits_of_single_lookups_never_fall_while_they_are_carried() {
+    loom::model(|| {
+        let counters = Arc::new(SingleCounters::<AtomicU64>::about_to_carry());
+        let status = thread::spawn({
+            let counters = counters.clone();
+            move || {
+                let (first, _) = counters.read();
+                let (hits, misses) = counters.read();
+                assert!((255..=257).contains(&first), "{first} hits at first");
+                assert!((first..=257).contains(&hits), "{hits} hits after {first}");
+                assert_eq!(misses, 0, "all were hits");
+            }
+        });
+        for before in 255..257 {
+            counters.carry();
+            counters.add_exclusive(before, true);
+        }
+        status.join().unwrap();
+        assert_eq!(counters.read(), (257, 0));
     });
 }

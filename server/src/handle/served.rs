@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bloomsday_common::key::FilterName;
 
-use super::counters::LookupCounters;
+use super::counters::{LookupCounters, SingleCounters};
 use super::current::Current;
 use super::step::step_done;
 use super::swap_signal::Due;
@@ -49,7 +49,7 @@ pub(crate) struct ServedFilter {
 /// The part of a reader that other threads may read, and may signal through.
 #[derive(Default)]
 pub(super) struct ReaderState {
-    pub(super) singles: LookupCounters,
+    pub(super) singles: SingleCounters,
     pub(super) batched: LookupCounters,
     /// When the reader takes the slow path of a single lookup. In a filter with live IDs: always.
     pub(super) due: Due,
@@ -150,8 +150,7 @@ impl ServedFilter {
     pub(super) fn retire(&self, reader: &ReaderState) {
         // Under the lock: a concurrent sum would otherwise count them twice, or not at all.
         let _readers = self.readers();
-        for counters in [&reader.singles, &reader.batched] {
-            let (hits, misses) = counters.take();
+        for (hits, misses) in [reader.singles.take(), reader.batched.take()] {
             self.retired_counts.add(hits + misses, hits);
         }
     }
@@ -168,12 +167,10 @@ impl ServedFilter {
     pub(crate) fn lookups(&self) -> (u64, u64) {
         let readers = self.readers();
         let states: Vec<_> = readers.iter().filter_map(Weak::upgrade).collect();
-        let of_readers = states.iter().flat_map(|state| [&state.singles, &state.batched]);
-        let counters = of_readers
-            .chain(self.thread_slots.counters())
-            .chain([&self.overflow_counts, &self.retired_counts]);
-        let (hits, misses) = counters
-            .map(LookupCounters::read)
+        let others = [&self.overflow_counts, &self.retired_counts];
+        let (hits, misses) = (states.iter())
+            .flat_map(|state| [state.singles.read(), state.batched.read()])
+            .chain(self.thread_slots.counters().chain(others).map(LookupCounters::read))
             .fold((0, 0), |(hits, misses), (h, m)| (hits + h, misses + m));
         // Hits that came while the counters were read make this sum of misses too low.
         (hits, self.misses_reported.fetch_max(misses, Ordering::Relaxed).max(misses))

@@ -15,6 +15,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::config::FilterConfig;
 use crate::generation::{Generation, Via};
+use crate::guard::Guard;
 
 /// A generation that contains one ID.
 fn with_id(id: &[u8]) -> Arc<Generation> {
@@ -269,6 +270,23 @@ fn counts_of_lookups_never_fall_while_readers_come_and_go() {
         }
     });
     assert_eq!(served.lookups(), (readers * 10, readers));
+}
+
+/// A byte counts the hits since the last carry: without one, 256 of them would count as none.
+#[test]
+fn every_hit_of_a_reader_is_counted_with_and_without_a_sample() {
+    for guard in [Guard::Hold, Guard::Off] {
+        let filter = FilterConfig { guard, ..FilterConfig::new("rt".parse().unwrap()) };
+        let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+        drop(served.swap(with_id(b"known")));
+        let mut reader = FilterHandle::new(served.clone()).reader();
+        for hits in 1..=2_000 {
+            assert!(reader.contains(b"known"));
+            assert_eq!(served.lookups(), (hits, 0), "{guard:?}");
+        }
+        drop(reader);
+        assert_eq!(served.lookups(), (2_000, 0), "{guard:?}, after the reader");
+    }
 }
 
 /// Batches in between change nothing about how often single lookups are sampled.

@@ -414,6 +414,7 @@ impl Live {
     }
 
     /// Where logs are.
+    #[cfg(any(feature = "redis", feature = "kafka"))]
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.0.disk.as_ref().map(|disk| &*disk.folder)
     }
