@@ -35,17 +35,28 @@ const WINDOW: Duration = Duration::from_millis(4_800);
 
 /// The ID of one lookup, of at most [`MAX_ID_BYTES`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(align(64))]
 pub(crate) struct SampledId {
-    len: u8,
     bytes: [u8; MAX_ID_BYTES],
+    len: u8,
 }
 
 impl SampledId {
+    const EMPTY: SampledId = SampledId { bytes: [0; MAX_ID_BYTES], len: 0 };
+
+    /// Copies `id` into this place, or returns `false` for an ID that is not sampled.
+    fn set(&mut self, id: &[u8]) -> bool {
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return false;
+        }
+        *self = SampledId { len: id.len() as u8, ..SampledId::EMPTY };
+        self.bytes[..id.len()].copy_from_slice(id);
+        true
+    }
+
     fn of(id: &[u8]) -> Option<SampledId> {
-        let mut bytes = [0; MAX_ID_BYTES];
-        // An empty ID is not sampled.
-        bytes.get_mut(..id.len()).filter(|place| !place.is_empty())?.copy_from_slice(id);
-        Some(SampledId { len: id.len() as u8, bytes })
+        let mut sampled = SampledId::EMPTY;
+        sampled.set(id).then_some(sampled)
     }
 
     pub(crate) fn id(&self) -> &[u8] {
@@ -153,7 +164,7 @@ impl Reservoir {
                 let place = random as usize % MAX_SAMPLED;
                 self.replaced.push(place as u16);
                 self.ids[place] = id;
-            } else if let Some(place) = self.replaced.get((random % self.offered) as usize) {
+            } else if let Some(place) = self.replaced.get((random * self.offered >> 32) as usize) {
                 self.ids[usize::from(*place)] = id;
             }
         }
@@ -161,8 +172,9 @@ impl Reservoir {
 
     /// Begins another window when this one has ended.
     fn advance_window(&mut self, now: Instant) {
-        let over = now.duration_since(self.began).as_nanos() / WINDOW.as_nanos();
-        if over > 0 {
+        let age = now.duration_since(self.began);
+        if age >= WINDOW {
+            let over = age.as_nanos() / WINDOW.as_nanos();
             let left = self.max_replaced - self.replaced.len();
             self.max_replaced = (over.min(MAX_SAMPLED as u128) as usize * REPLACED_PER_WINDOW
                 + left)
@@ -181,8 +193,7 @@ pub(crate) struct SampleBuffer {
 
 impl SampleBuffer {
     pub(crate) fn new() -> SampleBuffer {
-        let none = SampledId { len: 0, bytes: [0; MAX_ID_BYTES] };
-        SampleBuffer { ids: Box::new([none; MAX_BUFFERED]), len: 0 }
+        SampleBuffer { ids: Box::new([SampledId::EMPTY; MAX_BUFFERED]), len: 0 }
     }
 
     /// Adds the sampled IDs of a batch. `before` is the number of lookups before the batch, in the
@@ -205,9 +216,8 @@ impl SampleBuffer {
     }
 
     fn add(&mut self, id: &[u8], sample: &Sample) {
-        let Some(id) = SampledId::of(id) else { return };
-        self.ids[self.len] = id;
-        self.len += 1;
+        // In its place: a copy from place to place would wait until all its bytes are stored.
+        self.len += usize::from(self.ids[self.len].set(id));
         if self.len == MAX_BUFFERED {
             self.flush(sample);
         }

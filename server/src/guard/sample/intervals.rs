@@ -21,8 +21,8 @@ fn next_interval(random: &mut SplitMix64) -> u64 {
     // Above 0 and up to 1: its logarithm is a number.
     let chance = ((random.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64;
     // The compiler makes it a constant.
-    let not_sampled = (1.0 - 1.0 / SAMPLE_ONE_IN as f64).ln();
-    1 + (chance.ln() / not_sampled) as u64
+    let scale = 1.0 / (1.0 - 1.0 / SAMPLE_ONE_IN as f64).ln();
+    1 + (chance.ln() * scale) as u64
 }
 
 /// The intervals of one owner, in its own count.
