@@ -64,6 +64,12 @@ fn both(daemon: &LiveDaemon, lines: &[(&str, &str, &str)]) {
 const WRONGTYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
 const BF_EXPANSION: &str = "-ERR expansion must be in the range [0, 32768]|";
 const RANGE: &str = "-ERR error rate must be in the range (0.000000, 1.000000)|";
+const INSERT_ARGUMENTS: &str = "-ERR wrong number of arguments for 'bf.insert' command|";
+const CF_CAPACITY: &str = "-Capacity must be in the range [2 * BUCKETSIZE, 1073741824]|";
+const CF_INSERT_CAPACITY: &str = "-Capacity must be in the range [cf-bucket-size * 2, 1073741824]|";
+const CF_BUCKETSIZE: &str = "-BUCKETSIZE: value must be in the range [1, 255]|";
+const CF_MAXITERATIONS: &str = "-MAXITERATIONS: value must be in the range [1, 65535]|";
+const CF_EXPANSION: &str = "-EXPANSION: value must be in the range [0, 32768]|";
 const CAPACITY: &str = "-ERR capacity must be in the range [1, 1073741824]|";
 
 #[test]
@@ -82,6 +88,7 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
         ("BF.RESERVE bf 0.1 9 EXPANSION", "-ERR no expansion|"),
         ("BF.RESERVE bf 0.1 9 EXPANSION x", "-ERR bad expansion|"),
         ("BF.RESERVE bf 0.1 9 EXPANSION 32769", BF_EXPANSION),
+        ("BF.RESERVE bf 0.1 9 EXPANSION -1", BF_EXPANSION),
         ("BF.RESERVE bf 0.1 9 EXPANSION 2 NONSCALING", "-Nonscaling filters cannot expand|"),
         ("BF.RESERVE bf 0.1 9 WHAT", "-ERR syntax error|"),
         ("BF.RESERVE bf 0.1 9", "+OK|"),
@@ -92,20 +99,29 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
         ("BF.INSERT new EXPANSION x ITEMS a", "-Bad expansion|"),
         ("BF.INSERT new WHAT 1 ITEMS a", "-Unknown argument received|"),
         ("BF.INSERT new NONSCALING EXPANSION 2 ITEMS a", "-Nonscaling filters cannot expand|"),
+        ("BF.INSERT new a CAPACITY", "-Unknown argument received|"),
+        ("BF.INSERT new NOCREATE CAPACITY", INSERT_ARGUMENTS),
         ("BF.INSERT new NOCREATE ITEMS a", "-ERR not found|"),
-        ("BF.INSERT new ITEMS", "-ERR wrong number of arguments for 'bf.insert' command|"),
+        ("BF.INSERT new ITEMS", INSERT_ARGUMENTS),
         ("BF.ADD bf a b", "-ERR wrong number of arguments for 'bf.add' command|"),
         ("BF.EXISTS bf", "-ERR wrong number of arguments for 'bf.exists' command|"),
         ("BF.INFO nothing", "-ERR not found|"),
         ("BF.INFO bf WHAT", "-Invalid information value|"),
         ("BF.CARD nothing", ":0|"),
         ("CF.RESERVE cf x", "-Bad capacity|"),
-        ("CF.RESERVE cf 0", "-Bad capacity|"),
-        ("CF.RESERVE cf 9 BUCKETSIZE 0", "-Couldn't parse BUCKETSIZE|"),
-        ("CF.RESERVE cf 9 BUCKETSIZE 256", "-Couldn't parse BUCKETSIZE|"),
-        ("CF.RESERVE cf 9 MAXITERATIONS 0", "-Couldn't parse MAXITERATIONS|"),
-        ("CF.RESERVE cf 9 MAXITERATIONS 65536", "-Couldn't parse MAXITERATIONS|"),
-        ("CF.RESERVE cf 9 EXPANSION 32769", "-Couldn't parse EXPANSION|"),
+        ("CF.RESERVE cf 0", CF_CAPACITY),
+        ("CF.RESERVE cf -1", CF_CAPACITY),
+        ("CF.RESERVE cf 9 BUCKETSIZE 5", CF_CAPACITY),
+        ("CF.RESERVE cf 1073741825", CF_CAPACITY),
+        ("CF.RESERVE cf 9 BUCKETSIZE x", "-Couldn't parse BUCKETSIZE|"),
+        ("CF.RESERVE cf 9 BUCKETSIZE 0", CF_BUCKETSIZE),
+        ("CF.RESERVE cf 9 BUCKETSIZE 256", CF_BUCKETSIZE),
+        ("CF.RESERVE cf 9 MAXITERATIONS x", "-Couldn't parse MAXITERATIONS|"),
+        ("CF.RESERVE cf 9 MAXITERATIONS 0", CF_MAXITERATIONS),
+        ("CF.RESERVE cf 9 MAXITERATIONS 65536", CF_MAXITERATIONS),
+        ("CF.RESERVE cf 9 EXPANSION x", "-Couldn't parse EXPANSION|"),
+        ("CF.RESERVE cf 9 EXPANSION 32769", CF_EXPANSION),
+        ("CF.RESERVE cf 9 EXPANSION", "-ERR wrong number of arguments for 'cf.reserve' command|"),
         ("CF.RESERVE cf 4 EXPANSION 0", "+OK|"),
         ("CF.RESERVE cf 4", "-ERR item exists|"),
         ("CF.DEL nothing a", "-Not found|"),
@@ -113,6 +129,9 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
         ("CF.COUNT nothing a", ":0|"),
         ("CF.INSERT nothing NOCREATE ITEMS a", "-ERR not found|"),
         ("CF.INSERT nothing CAPACITY x ITEMS a", "-Bad capacity|"),
+        ("CF.INSERT nothing CAPACITY 3 ITEMS a", CF_INSERT_CAPACITY),
+        ("CF.INSERT nothing ITEMS", "-ERR wrong number of arguments for 'cf.insert' command|"),
+        ("CF.COMPACT nothing", "-Cuckoo filter was not found|"),
         ("BF.ADD cf a", WRONGTYPE),
         ("CF.ADD bf a", WRONGTYPE),
         ("CF.COUNT bf a", WRONGTYPE),
@@ -125,7 +144,7 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
     both(
         &daemon,
         &[
-            ("CF.INSERT cf ITEMS a b c d e", "*5|:1|:1|:1|:1|:-1|", "*5|#t|#t|#t|#t|:-1|"),
+            ("CF.INSERT cf ITEMS a b c d e", "*5|:1|:1|:1|:1|:-1|", "*5|#t|#t|#t|#t|#f|"),
             ("CF.INSERTNX cf ITEMS a z", "*2|:0|:-1|", "*2|:0|:-1|"),
             ("CF.ADD cf z", "-Filter is full|", "-Filter is full|"),
             ("CF.ADDNX cf a", ":0|", "#f|"),
@@ -134,6 +153,14 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
             ("CF.DEL cf a", ":0|", "#f|"),
             ("CF.MEXISTS cf a b", "*2|:0|:1|", "*2|#f|#t|"),
             ("CF.COMPACT cf", "+OK|", "+OK|"),
+            ("MEMORY USAGE cf", ":16384|", ":16384|"),
+            ("MEMORY USAGE cf SAMPLES 5", ":16384|", ":16384|"),
+            ("MEMORY USAGE nothing", "$-1|", "_|"),
+            (
+                "CONFIG GET bf-initial-size",
+                "*2|$15|bf-initial-size|$3|100|",
+                "%1|$15|bf-initial-size|$3|100|",
+            ),
             ("BF.MADD bf a a", "*2|:1|:0|", "*2|#t|#f|"),
             ("BF.MEXISTS bf a x", "*2|:1|:0|", "*2|#t|#f|"),
             ("BF.INFO bf CAPACITY", "*1|:9|", "%1|+Capacity|:9|"),

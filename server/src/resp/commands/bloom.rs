@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
 /// The largest capacity that can be named: 2^30.
 const MAX_CAPACITY: u64 = 1 << 30;
 /// The largest expansion.
-const MAX_EXPANSION: u64 = 32_768;
+const MAX_EXPANSION: u32 = 32_768;
 
 /// The hash of an ID of a set.
 pub(super) fn hash(session: &mut Session, key: &[u8], id: &[u8]) -> Result<u64, Fault> {
@@ -57,11 +57,9 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
             is_fixed = true;
         } else if is(word, "EXPANSION") {
             let given = words.next().ok_or("ERR no expansion")?;
-            let given = number::<u64>(given).ok_or("ERR bad expansion")?;
-            if given > MAX_EXPANSION {
-                return Err("ERR expansion must be in the range [0, 32768]".into());
-            }
-            expansion = Some(given as u32);
+            let given = number::<i64>(given).ok_or("ERR bad expansion")?;
+            let in_range = u32::try_from(given).ok().filter(|given| *given <= MAX_EXPANSION);
+            expansion = Some(in_range.ok_or("ERR expansion must be in the range [0, 32768]")?);
         } else {
             return Err(SYNTAX);
         }
@@ -161,21 +159,20 @@ fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         } else if is(word, "NONSCALING") {
             is_fixed = true;
         } else {
-            let value = request.get(at).copied();
-            at += 1;
+            let value = || request.get(at).copied().ok_or_else(|| wrong_number("bf.insert"));
             if is(word, "CAPACITY") {
-                let value =
-                    value.and_then(number::<u64>).filter(|n| (1..=MAX_CAPACITY).contains(n));
+                let value = number::<u64>(value()?).filter(|n| (1..=MAX_CAPACITY).contains(n));
                 options.capacity = value.ok_or("Bad capacity")?;
             } else if is(word, "ERROR") {
-                let value = value.and_then(number::<f64>).filter(|n| *n > 0.0 && *n < 1.0);
+                let value = number::<f64>(value()?).filter(|n| *n > 0.0 && *n < 1.0);
                 options.error = value.ok_or("Bad error rate")?;
             } else if is(word, "EXPANSION") {
-                let value = value.and_then(number::<u64>).filter(|n| *n <= MAX_EXPANSION);
-                expansion = Some(value.ok_or("Bad expansion")? as u32);
+                let value = number::<u32>(value()?).filter(|n| *n <= MAX_EXPANSION);
+                expansion = Some(value.ok_or("Bad expansion")?);
             } else {
                 return Err("Unknown argument received".into());
             }
+            at += 1;
         }
     };
     if items.is_empty() {

@@ -27,7 +27,7 @@ const DATABASES: i64 = 16;
 const MAX_NAME_BYTES: usize = 256;
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 fn done(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.ok();

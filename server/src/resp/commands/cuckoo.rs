@@ -3,7 +3,7 @@
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{Session, refused, wrong_number};
+use super::super::session::{SYNTAX, Session, refused, wrong_number};
 use super::bloom::{hash, hashes, look_up, make};
 use crate::live::{Kind, Options, Refusal};
 
@@ -19,45 +19,51 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::write("cf.del", 3, del),
     Command::read("cf.info", 2, info),
     Command::write("cf.compact", 2, compact),
+    Command::read("cf.debug", 2, debug),
 ];
 
 /// The largest values of the options, as RedisBloom has them.
-const MAX_CAPACITY: u64 = 1 << 40;
-const MAX_BUCKET: u64 = 255;
-const MAX_ITERATIONS: u64 = 65_535;
-const MAX_EXPANSION: u64 = 32_768;
+const MAX_CAPACITY: u64 = 1 << 30;
+const MAX_BUCKET: u32 = 255;
+const MAX_ITERATIONS: u32 = 65_535;
+const MAX_EXPANSION: u32 = 32_768;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // Each option has a value.
+    let (words, []) = request[3..].as_chunks() else { return Err(wrong_number("cf.reserve")) };
     let mut options = Options::of(Kind::Cuckoo);
-    options.capacity = capacity(request[2])?;
-    let mut words = request[3..].iter();
-    while let Some(word) = words.next() {
-        let mut value =
-            |most: u64| words.next().and_then(|word| number::<u64>(word)).filter(|n| *n <= most);
+    let capacity = number::<i64>(request[2]).ok_or("Bad capacity")?;
+    for [word, value] in words {
+        let value = |name, least, most| option(name, value, least, most);
         if is(word, "BUCKETSIZE") {
-            let bucket = value(MAX_BUCKET).filter(|bucket| *bucket > 0);
-            options.bucket = bucket.ok_or("Couldn't parse BUCKETSIZE")? as u32;
+            options.bucket = value("BUCKETSIZE", 1, MAX_BUCKET)?;
         } else if is(word, "MAXITERATIONS") {
-            let iterations = value(MAX_ITERATIONS).filter(|iterations| *iterations > 0);
-            options.iterations = iterations.ok_or("Couldn't parse MAXITERATIONS")? as u32;
+            options.iterations = value("MAXITERATIONS", 1, MAX_ITERATIONS)?;
         } else if is(word, "EXPANSION") {
-            let expansion = value(MAX_EXPANSION);
-            options.expansion = expansion.ok_or("Couldn't parse EXPANSION")? as u32;
+            options.expansion = value("EXPANSION", 0, MAX_EXPANSION)?;
         } else {
-            return Err(super::super::session::SYNTAX);
+            return Err(SYNTAX);
         }
     }
-    if options.capacity < 2 * u64::from(options.bucket) {
-        return Err("Capacity must be at least (BucketSize * 2)".into());
-    }
+    options.capacity = in_range(capacity, options.bucket, "2 * BUCKETSIZE")?;
     make(session, request[1], options)?;
     reply.ok();
     Ok(())
 }
 
-fn capacity(word: &[u8]) -> Result<u64, Fault> {
-    let capacity = number::<u64>(word).filter(|n| (1..=MAX_CAPACITY).contains(n));
-    capacity.ok_or_else(|| "Bad capacity".into())
+/// The value of an option of CF.RESERVE.
+fn option(name: &str, value: &[u8], least: u32, most: u32) -> Result<u32, Fault> {
+    let value = number::<i64>(value).ok_or_else(|| format!("Couldn't parse {name}"))?;
+    let value = u32::try_from(value).ok().filter(|value| (least..=most).contains(value));
+    value.ok_or_else(|| format!("{name}: value must be in the range [{least}, {most}]").into())
+}
+
+/// The capacity, if there is room for two buckets; `least` is how RedisBloom writes that.
+fn in_range(capacity: i64, bucket: u32, least: &str) -> Result<u64, Fault> {
+    let capacity = u64::try_from(capacity).ok();
+    capacity
+        .filter(|capacity| (2 * u64::from(bucket)..=MAX_CAPACITY).contains(capacity))
+        .ok_or_else(|| format!("Capacity must be in the range [{least}, {MAX_CAPACITY}]").into())
 }
 
 /// Adds one item; with `if_new`, only if there is none. Returns whether it was added.
@@ -126,7 +132,9 @@ fn insert_all(
         } else if is(word, "NOCREATE") {
             create = false;
         } else if is(word, "CAPACITY") {
-            options.capacity = capacity(request.get(at).ok_or("Bad capacity")?)?;
+            let given = request.get(at).ok_or_else(|| wrong_number(name))?;
+            let capacity = number::<i64>(given).ok_or("Bad capacity")?;
+            options.capacity = in_range(capacity, options.bucket, "cf-bucket-size * 2")?;
             at += 1;
         } else {
             return Err("Unknown argument received".into());
@@ -152,6 +160,7 @@ fn insert_all(
         match result {
             Ok(added) if if_new => reply.integer(i64::from(added)),
             Ok(added) => reply.boolean(added),
+            Err(_) if reply.is_v3 && !if_new => reply.boolean(false),
             Err(_) => reply.integer(-1),
         }
     }
@@ -196,8 +205,7 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     let now = session.now;
     let set = session.set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
     let (options, size) = (set.options(), set.size(now));
-    let buckets = options.capacity.div_ceil(u64::from(options.bucket.max(1))).next_power_of_two();
-    let filters = size.entries.div_ceil(options.capacity.max(1)).max(1);
+    let (buckets, filters) = scaled(options, size.entries);
     let fields = [
         ("Size", size.bytes),
         ("Number of buckets", buckets),
@@ -217,7 +225,68 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn compact(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    session.set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
+    session.set_of(request[1], Kind::Cuckoo)?.ok_or("Cuckoo filter was not found")?;
     reply.ok();
     Ok(())
+}
+
+fn debug(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = session.now;
+    let set = session.set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
+    let (options, size) = (set.options(), set.size(now));
+    let (buckets, filters) = scaled(options, size.entries);
+    reply.text(&format!(
+        "bktsize:{} buckets:{buckets} items:{} deletes:{} filters:{filters} max_iterations:{} \
+         expansion:{}",
+        options.bucket, size.entries, size.deleted, options.iterations, options.expansion,
+    ));
+    Ok(())
+}
+
+/// The buckets of a cuckoo filter's first part, and of how many parts it would consist by now. A part
+/// is full when no bucket for an item can be freed: sooner if buckets are small.
+fn scaled(options: &Options, entries: u64) -> (u64, u64) {
+    let bucket = u64::from(options.bucket.max(1));
+    let buckets = (options.capacity / bucket).max(1).next_power_of_two();
+    let full = match bucket {
+        1 => 0.87,
+        2 => 0.95,
+        _ => 0.98,
+    };
+    let mut part = (buckets * bucket) as f64 * full;
+    let (mut capacity, mut parts) = (part, 1);
+    match options.expansion {
+        0 => return (buckets, 1),
+        // There may be millions.
+        1 => return (buckets, ((entries as f64 / part).ceil() as u64).max(1)),
+        _ => {}
+    }
+    while capacity < entries as f64 {
+        part *= f64::from(options.expansion);
+        capacity += part;
+        parts += 1;
+    }
+    (buckets, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As RedisBloom 8.2 answers after 1,000 items.
+    #[test]
+    fn a_filter_shows_as_many_parts_as_a_cuckoo_filter_would_have() {
+        for (capacity, bucket, expansion, shown) in [
+            (64, 2, 1, (32, 17)),
+            (64, 2, 2, (32, 5)),
+            (64, 2, 4, (32, 3)),
+            (64, 1, 1, (64, 18)),
+            (256, 4, 1, (64, 4)),
+            (9, 2, 0, (4, 1)),
+        ] {
+            let options = Options { capacity, bucket, expansion, ..Options::of(Kind::Cuckoo) };
+            assert_eq!(scaled(&options, 1_000), shown, "{capacity} {bucket} {expansion}");
+        }
+        assert_eq!(scaled(&Options::of(Kind::Cuckoo), 0), (512, 1));
+    }
 }

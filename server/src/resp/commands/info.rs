@@ -1,13 +1,14 @@
-//! What the server says of itself: INFO, CONFIG GET, ROLE, TIME, MODULE LIST.
+//! What the server says of itself: INFO, CONFIG GET, MEMORY USAGE, ROLE, TIME, MODULE LIST.
 
 use std::sync::atomic::Ordering;
 
-use super::super::command::{Command, is, unknown_subcommand};
+use super::super::command::{Command, is, number, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, wrong_number};
 use super::super::shared::MAX_CONNECTIONS;
+use super::connection::NOT_AN_INTEGER;
 use super::glob;
-use crate::live::Ack;
+use crate::live::{Ack, Kind, Options};
 
 /// The version of Redis whose commands and errors these are: clients choose what they send by it.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
@@ -17,6 +18,7 @@ const MODULE_VERSION: i64 = 80_200;
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("info", -1, info),
     Command::plain("config", -2, config),
+    Command::read("memory", -2, memory).keys(2, 2, 1),
     Command::plain("role", 1, role),
     Command::plain("time", 1, time),
     Command::plain("module", -2, modules),
@@ -103,6 +105,7 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
     let ack = session.live().ack();
     let append = if ack == Ack::Memory { "no" } else { "yes" };
     let sync = if ack == Ack::Synced { "always" } else { "everysec" };
+    let (bloom, cuckoo) = (Options::of(Kind::Bloom), Options::of(Kind::Cuckoo));
     let known = [
         ("maxmemory", session.live().memory().1.to_string()),
         ("maxmemory-policy", "noeviction".into()),
@@ -111,6 +114,13 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         ("appendfsync", sync.into()),
         ("databases", "16".into()),
         ("maxclients", MAX_CONNECTIONS.to_string()),
+        ("bf-error-rate", bloom.error.to_string()),
+        ("bf-initial-size", bloom.capacity.to_string()),
+        ("bf-expansion-factor", bloom.expansion.to_string()),
+        ("cf-initial-size", cuckoo.capacity.to_string()),
+        ("cf-bucket-size", cuckoo.bucket.to_string()),
+        ("cf-max-iterations", cuckoo.iterations.to_string()),
+        ("cf-expansion-factor", cuckoo.expansion.to_string()),
     ];
     let is_requested = |name: &str| {
         request[2..].iter().any(|p| glob::fits(&p.to_ascii_lowercase(), name.as_bytes()))
@@ -120,6 +130,27 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
     for (name, value) in found {
         reply.text(name);
         reply.text(value);
+    }
+    Ok(())
+}
+
+fn memory(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !is(request[1], "USAGE") {
+        return Err(unknown_subcommand("MEMORY", request[1]));
+    }
+    match request[2..] {
+        [_] => {}
+        // Nothing is sampled: the size is known.
+        [_, word, n] if is(word, "SAMPLES") => {
+            number::<u64>(n).ok_or(NOT_AN_INTEGER)?;
+        }
+        [] => return Err(wrong_number("memory|usage")),
+        _ => return Err(SYNTAX),
+    }
+    let now = session.now;
+    match session.set(request[2])? {
+        Some(set) => reply.integer(set.size(now).bytes as i64),
+        None => reply.null(),
     }
     Ok(())
 }
