@@ -164,7 +164,8 @@ impl Reservoir {
                 let place = random as usize % MAX_SAMPLED;
                 self.replaced.push(place as u16);
                 self.ids[place] = id;
-            } else if let Some(place) = self.replaced.get((random * self.offered >> 32) as usize) {
+            } else if let Some(place) = self.replaced.get(((random * self.offered) >> 32) as usize)
+            {
                 self.ids[usize::from(*place)] = id;
             }
         }
