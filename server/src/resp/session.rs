@@ -14,6 +14,8 @@ const MAX_LOOKUPS: usize = 8;
 pub(crate) const WRONGTYPE: Fault =
     fault("WRONGTYPE Operation against a key holding the wrong kind of value");
 pub(crate) const SYNTAX: Fault = fault("ERR syntax error");
+/// A number that is none, or too large.
+pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 const fn fault(text: &'static str) -> Fault {
     Fault(std::borrow::Cow::Borrowed(text))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::command::{Command, is, number, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{Awaited, SYNTAX, Session, wrong_number};
+use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("hello", -1, hello).open(),
@@ -27,7 +27,6 @@ const DATABASES: i64 = 16;
 const MAX_NAME_BYTES: usize = 256;
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 fn done(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.ok();

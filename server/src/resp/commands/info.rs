@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::command::{Command, is, number, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{SYNTAX, Session, wrong_number};
+use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 use super::super::shared::MAX_CONNECTIONS;
-use super::connection::NOT_AN_INTEGER;
 use super::glob;
 use crate::live::{Ack, Kind, Options};
 

@@ -2,7 +2,7 @@
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{SYNTAX, Session, refused};
+use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, refused};
 use super::glob;
 use crate::live::{Kind, LiveSet};
 
@@ -73,7 +73,7 @@ fn expire(
     is_relative: bool,
 ) -> Result<(), Fault> {
     let conditions = conditions(&request[3..])?;
-    let given = number::<i64>(request[2]).ok_or("ERR value is not an integer or out of range")?;
+    let given = number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
     let now = session.now;
     let begin = if is_relative { now as i64 } else { 0 };
     let at = given.checked_mul(unit_ms).and_then(|ms| ms.checked_add(begin));
@@ -191,7 +191,7 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             pattern = Some(*value);
         } else if is(word, "COUNT") {
             let given = number::<i64>(value);
-            let given = given.ok_or("ERR value is not an integer or out of range")?;
+            let given = given.ok_or(NOT_AN_INTEGER)?;
             count = usize::try_from(given).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
         } else if is(word, "TYPE") {
             wanted = Some(*value);
