@@ -15,6 +15,9 @@
 //! since those leave no history; that one which was cut off between its pointing and its last
 //! record, and was never run again, is remembered when a hand then leaves no trace of itself; nor
 //! that a day remembers its rollback once prune has dropped its pointer, or may have.
+//!
+//! With deltas, a build publishes one between its upload and its pointer, or fails to; the store may
+//! damage it; prune deletes it; and a server that has the one blob fetches the other by it.
 
 #[path = "model/actors.rs"]
 mod actors;
@@ -58,6 +61,16 @@ impl Model for Bound {
                 "what an operator points at is there in the end",
                 |_, world: &World| world.operators_targets_are_there(),
             ),
+            Property::always("a delta changes no answer", |_, world: &World| {
+                world.deltas_change_no_answer()
+            }),
+            Property::sometimes("a server loads by a delta", |_, world: &World| {
+                world.met.loaded_by_delta
+            }),
+            Property::sometimes("a damaged delta costs a full load", |_, world: &World| {
+                world.met.delta_failed
+            }),
+            Property::sometimes("a delta is deleted", |_, world: &World| world.met.delta_deleted),
             Property::sometimes("a build is superseded", |_, world: &World| world.met.superseded),
             Property::sometimes("a rollback stands against a re-run", |_, world: &World| {
                 world.met.rollback_stood
@@ -115,7 +128,8 @@ fn full() -> bool {
 fn bound(days: u8, builds: [u8; 2], operator_acts: u8, prunes: u8, ambiguous: u8) -> Bound {
     let servers = if full() { 2 } else { 1 };
     let most_states = if full() { 400_000_000 } else { 60_000_000 };
-    Bound { days, builds, operator_acts, prunes, ambiguous, servers, most_states }
+    let deltas = None;
+    Bound { days, builds, operator_acts, prunes, ambiguous, deltas, servers, most_states }
 }
 
 #[test]
@@ -138,6 +152,18 @@ fn a_pruner_among_them_deletes_nothing_that_is_needed() {
 }
 
 #[test]
+fn deltas_change_no_answer_and_go_with_their_blobs() {
+    let with_deltas = |bound: Bound| Bound { deltas: Some(1), ..bound };
+    let name = "two builds with deltas, one damaged, one act, two days";
+    let mut met = explore(with_deltas(bound(2, [1, 1], 1, 0, 0)), name);
+    let name = "two builds with deltas, one damaged, one prune, three days";
+    met.extend(explore(with_deltas(bound(3, [1, 1], 0, 1, 0)), name));
+    for situation in ["loads by a delta", "damaged delta", "delta is deleted"] {
+        assert!(met.iter().any(|met| met.contains(situation)), "never met: {situation} of {met:?}");
+    }
+}
+
+#[test]
 #[ignore = "takes long: BLOOMSDAY_CAMPAIGN=full"]
 fn more_of_everything() {
     explore(bound(2, [2, 2], 1, 0, 0), "four builds, one act, two days");
@@ -148,4 +174,8 @@ fn more_of_everything() {
         "two builds, one act, one prune, one unclear write, three days",
     );
     explore(bound(3, [2, 1], 1, 1, 0), "three builds, one act, one prune, three days");
+    explore(
+        Bound { deltas: Some(1), ..bound(3, [1, 1], 1, 1, 0) },
+        "two builds with deltas, one damaged, one act, one prune, three days",
+    );
 }

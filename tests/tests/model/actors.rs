@@ -1,11 +1,13 @@
 //! The programs that act: each a small state machine whose every step is one request to the store.
 
+use std::collections::BTreeMap;
+
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Step};
+use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Route, Step};
 
 use crate::world::{
-    Action, B, By, Event, MAX_AGE_DAYS, RETENTION, Record, World, Write, day_of, key, pin_of,
-    state_of, time,
+    Action, B, By, Delta, DeltaBetween, Event, MAX_AGE_DAYS, RETENTION, Record, World, Write,
+    day_of, key, pin_of, state_of, time,
 };
 
 // ---- builders ------------------------------------------------------------------------------------
@@ -28,6 +30,11 @@ enum Building {
     },
     /// The blob is complete and verified.
     Uploaded {
+        blob: B,
+        start: Option<Record>,
+    },
+    /// Its deltas are published, as far as they could be.
+    Compared {
         blob: B,
         start: Option<Record>,
     },
@@ -83,6 +90,11 @@ impl Builder {
                     let ids = 0..=builder as u8;
                     actions.extend(ids.map(|ids| Action::StartBuild { builder, day, ids }));
                 }
+            }
+            Building::Uploaded { .. } if world.makes_deltas => {
+                let ways = [Write::Clear, Write::Lost];
+                actions.extend(ways.map(|write| Action::Builder { builder, write }));
+                actions.push(Action::StopBuilder { builder });
             }
             Building::Looked { .. } => {
                 actions.extend(ways(world).map(|write| Action::Builder { builder, write }));
@@ -143,7 +155,15 @@ impl World {
                 self.blobs.entry(blob).or_insert(self.today);
                 Building::Uploaded { blob, start }
             }
-            Building::Uploaded { blob, start } => self.decide(builder, blob, start),
+            Building::Uploaded { blob, start } if self.makes_deltas => {
+                if write == Write::Clear {
+                    self.publish_delta(blob);
+                }
+                Building::Compared { blob, start }
+            }
+            Building::Uploaded { blob, start } | Building::Compared { blob, start } => {
+                self.decide(builder, blob, start)
+            }
             Building::Decided { blob, start, now } => {
                 let event = self.event(builder, blob, now.map(|record| record.blob));
                 self.history.insert(event, Outcome::Pending);
@@ -189,6 +209,15 @@ impl World {
                 Building::Idle
             }
         };
+    }
+
+    /// The delta from a blob with other IDs that a pointer names, if there is one.
+    fn publish_delta(&mut self, blob: B) {
+        let mut named = self.pointers.values().map(|record| record.blob);
+        let base = named.find(|base| base.1 != blob.1 && self.blobs.contains_key(base));
+        let Some(base) = base else { return };
+        let delta = DeltaBetween(base.1.min(blob.1), base.1.max(blob.1));
+        self.deltas.insert(delta, Delta { uploaded: self.today, is_sound: true });
     }
 
     fn decide(&mut self, builder: usize, blob: B, start: Option<Record>) -> Building {
@@ -282,8 +311,11 @@ impl World {
 pub(crate) struct Pruner {
     left: u8,
     /// What is still to be dropped and deleted.
-    due: Option<(Vec<u8>, Vec<B>)>,
+    due: Option<Due>,
 }
+
+/// Pointers, blobs and deltas, in the order in which they go.
+type Due = (Vec<u8>, Vec<B>, Vec<DeltaBetween>);
 
 impl Pruner {
     pub(crate) fn new(left: u8) -> Pruner {
@@ -315,14 +347,21 @@ impl World {
         let due = self.blobs.iter().filter(|(blob, uploaded)| {
             protocol::may_delete(&key(**blob), time(**uploaded), self.now(), &references, RETENTION)
         });
-        let due = due.map(|(blob, _)| *blob).collect();
+        let due: Vec<B> = due.map(|(blob, _)| *blob).collect();
         let dropped = self.pointers.keys().copied().filter(|day| dropped.contains(&day_of(*day)));
-        let due = Some((dropped.collect(), due));
+        let staying = self.blobs.keys().filter(|blob| !due.contains(blob));
+        let staying: Vec<_> = staying.map(|blob| key(*blob)).collect();
+        let deltas = self.deltas.iter().filter(|(delta, state)| {
+            let uploaded = time(state.uploaded);
+            protocol::may_delete_delta(&delta.key(), uploaded, self.now(), &staying, RETENTION)
+        });
+        let deltas = deltas.map(|(delta, _)| *delta).collect();
+        let due = Some((dropped.collect(), due, deltas));
         self.pruner = Pruner { left: self.pruner.left - 1, due };
     }
 
     pub(crate) fn pruner(&mut self) {
-        let Some((mut pointers, mut blobs)) = self.pruner.due.take() else { return };
+        let Some((mut pointers, mut blobs, mut deltas)) = self.pruner.due.take() else { return };
         if let Some(day) = pointers.pop() {
             self.pointers.remove(&day);
             // With its pointer the day forgets that it was rolled back: nobody is to follow it any more.
@@ -336,9 +375,11 @@ impl World {
             if uploaded.is_some_and(may) {
                 self.delete(blob);
             }
+        } else if let Some(delta) = deltas.pop() {
+            self.met.delta_deleted |= self.deltas.remove(&delta).is_some();
         }
-        let rest = !pointers.is_empty() || !blobs.is_empty();
-        self.pruner.due = rest.then_some((pointers, blobs));
+        let rest = !pointers.is_empty() || !blobs.is_empty() || !deltas.is_empty();
+        self.pruner.due = rest.then_some((pointers, blobs, deltas));
     }
 
     fn delete(&mut self, blob: B) {
@@ -362,9 +403,59 @@ impl World {
 pub(crate) struct Server {
     current: Option<B>,
     last_followed: Option<u8>,
+    /// The delta that could not be used since the last load.
+    failed: Option<DeltaBetween>,
 }
 
 impl World {
+    pub(crate) fn poll(&mut self, server: usize) {
+        let (before, after) = (self.servers[server].clone(), self.after_poll(server));
+        if let Some(want) = after.current.filter(|want| before.current != Some(*want)) {
+            let delta = self.delta_to(&before, want);
+            self.met.loaded_by_delta =
+                delta.is_some_and(|delta| self.deltas.get(&delta).is_some_and(|d| d.is_sound));
+            self.met.delta_failed =
+                delta.is_some_and(|delta| self.deltas.get(&delta).is_some_and(|d| !d.is_sound));
+        }
+        self.servers[server] = after;
+    }
+
+    /// The delta by which a server would fetch a blob.
+    fn delta_to(&self, server: &Server, want: B) -> Option<DeltaBetween> {
+        let (have, failed) = (server.current.map(key), server.failed.map(DeltaBetween::key));
+        match protocol::route(have.as_ref(), &key(want), failed.as_ref()) {
+            Route::Full => None,
+            Route::Delta(delta) => {
+                let found = self.deltas.keys().find(|known| known.key() == delta);
+                found.copied()
+            }
+        }
+    }
+
+    /// What a server has after it tried to load a blob: by a sound delta, else the blob if it is there.
+    fn load(&self, server: &mut Server, want: B) -> bool {
+        let delta = self.delta_to(server, want);
+        let is_sound = delta.map(|delta| self.deltas[&delta].is_sound);
+        if is_sound == Some(false) {
+            server.failed = delta;
+        }
+        let is_loaded = is_sound == Some(true) || self.blobs.contains_key(&want);
+        if is_loaded {
+            (server.current, server.failed) = (Some(want), None);
+        }
+        is_loaded
+    }
+
+    /// Whether each server has, after a poll, what it would have without deltas wherever the blob is there.
+    pub(crate) fn deltas_change_no_answer(&self) -> bool {
+        let without = World { deltas: BTreeMap::new(), ..self.clone() };
+        (0..self.servers.len()).all(|server| {
+            let (by_delta, in_full) = (self.after_poll(server), without.after_poll(server));
+            let is_there = by_delta.current.is_some_and(|blob| self.blobs.contains_key(&blob));
+            !is_there || by_delta.current == in_full.current
+        })
+    }
+
     /// Where a server stands after a poll.
     pub(crate) fn after_poll(&self, server: usize) -> Server {
         let before = &self.servers[server];
@@ -388,8 +479,7 @@ impl World {
                 (None, None) => unreachable!("something was followed"),
             };
             assert_eq!(followed.blob, key(blob));
-            if self.blobs.contains_key(&blob) {
-                after.current = Some(blob);
+            if after.current == Some(blob) || self.load(&mut after, blob) {
                 after.last_followed = after.last_followed.max(index);
             }
             break;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
-use bloomsday_common::key::{BlobKey, FilterName};
+use bloomsday_common::key::{BlobKey, DeltaKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::{RecordState, References, Retention};
 use jiff::Timestamp;
@@ -26,6 +26,8 @@ pub(crate) struct Bound {
     pub(crate) operator_acts: u8,
     pub(crate) prunes: u8,
     pub(crate) ambiguous: u8,
+    /// Whether builds publish deltas, and how many of those the store damages.
+    pub(crate) deltas: Option<u8>,
     pub(crate) servers: usize,
     /// Past this many the exploration gives up, and the test fails.
     pub(crate) most_states: usize,
@@ -71,26 +73,65 @@ pub(crate) struct Pinned {
     pub(crate) stamp: u8,
 }
 
+/// A delta as it lies in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Delta {
+    pub(crate) uploaded: u8,
+    pub(crate) is_sound: bool,
+}
+
 /// One request of somebody, or the passing of a day.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     NextDay,
-    StartBuild { builder: usize, day: u8, ids: u8 },
-    Builder { builder: usize, write: Write },
-    StopBuilder { builder: usize },
-    Repoint { day: u8, to: B },
-    HandEdit { day: u8, to: B },
-    EditBlob { day: u8, to: B },
-    PutBack { record: Record },
-    Remove { day: u8 },
-    PinTo { to: B },
+    StartBuild {
+        builder: usize,
+        day: u8,
+        ids: u8,
+    },
+    Builder {
+        builder: usize,
+        write: Write,
+    },
+    StopBuilder {
+        builder: usize,
+    },
+    Repoint {
+        day: u8,
+        to: B,
+    },
+    HandEdit {
+        day: u8,
+        to: B,
+    },
+    EditBlob {
+        day: u8,
+        to: B,
+    },
+    PutBack {
+        record: Record,
+    },
+    Remove {
+        day: u8,
+    },
+    PinTo {
+        to: B,
+    },
     Unpin,
-    Operator { write: Write },
+    Operator {
+        write: Write,
+    },
     StopOperator,
     StartPrune,
     Pruner,
     StopPruner,
-    Poll { server: usize },
+    Poll {
+        server: usize,
+    },
+    /// The bytes of a delta change in the store.
+    Damage {
+        delta: DeltaBetween,
+    },
 }
 
 /// How a conditional write goes.
@@ -116,6 +157,9 @@ pub(crate) struct Met {
     pub(crate) uploaded_again: bool,
     pub(crate) taken_back: bool,
     pub(crate) ambiguous: bool,
+    pub(crate) loaded_by_delta: bool,
+    pub(crate) delta_failed: bool,
+    pub(crate) delta_deleted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -125,6 +169,10 @@ pub(crate) struct World {
     pub(crate) pin: Option<Pinned>,
     /// Each blob and the day of its upload.
     pub(crate) blobs: BTreeMap<B, u8>,
+    pub(crate) deltas: BTreeMap<DeltaBetween, Delta>,
+    /// Whether builds publish deltas.
+    pub(crate) makes_deltas: bool,
+    pub(crate) damages_left: u8,
     /// The events in the history, each with its last recorded outcome.
     pub(crate) history: BTreeMap<Event, Outcome>,
     /// How often each day's pointer was written: the clock of its records.
@@ -152,6 +200,9 @@ impl World {
             pointers: BTreeMap::new(),
             pin: None,
             blobs: BTreeMap::new(),
+            deltas: BTreeMap::new(),
+            makes_deltas: bound.deltas.is_some(),
+            damages_left: bound.deltas.unwrap_or_default(),
             history: BTreeMap::new(),
             written: BTreeMap::new(),
             earlier: BTreeSet::new(),
@@ -185,6 +236,10 @@ impl World {
                 actions.push(Action::Poll { server });
             }
         }
+        if self.damages_left > 0 {
+            let sound = self.deltas.iter().filter(|(_, delta)| delta.is_sound);
+            actions.extend(sound.map(|(delta, _)| Action::Damage { delta: *delta }));
+        }
     }
 
     pub(crate) fn act(&mut self, action: Action) {
@@ -212,7 +267,13 @@ impl World {
             Action::StartPrune => self.start_prune(),
             Action::Pruner => self.pruner(),
             Action::StopPruner => self.pruner.stop(),
-            Action::Poll { server } => self.servers[server] = self.after_poll(server),
+            Action::Poll { server } => self.poll(server),
+            Action::Damage { delta } => {
+                self.damages_left -= 1;
+                if let Some(delta) = self.deltas.get_mut(&delta) {
+                    delta.is_sound = false;
+                }
+            }
         }
     }
 
@@ -318,6 +379,16 @@ pub(crate) fn day_of(day: u8) -> Day {
 pub(crate) fn key(B(day, ids): B) -> BlobKey {
     static FILTER: LazyLock<FilterName> = LazyLock::new(|| "rt".parse().unwrap());
     BlobKey { filter: FILTER.clone(), day: day_of(day), digest: Digest::new([ids; 32]) }
+}
+
+/// A delta, by the sets of IDs of its two blobs, the smaller first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DeltaBetween(pub(crate) u8, pub(crate) u8);
+
+impl DeltaBetween {
+    pub(crate) fn key(self) -> DeltaKey {
+        DeltaKey::between(&key(B(0, self.0)), &key(B(0, self.1)))
+    }
 }
 
 pub(crate) fn state_of(record: Option<&Record>) -> RecordState<Pointer> {
