@@ -93,14 +93,39 @@ pub struct Job {
 pub const MAX_DELTAS: u32 = 14;
 
 /// Which deltas a build makes.
+///
+/// ```
+/// use bloomsday_builder::{Deltas, ShapeChoice};
+///
+/// assert_eq!(Deltas::default(), Deltas::of(0));
+/// assert_eq!(Deltas::of(3), Deltas { bases: 3, shape: ShapeChoice::Carried });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deltas {
     /// For the blobs of so many earlier days, and for the day's own blob before; at most [`MAX_DELTAS`].
-    /// With 0 there are none, and the filter has the smallest shape that meets the target. Otherwise it has
-    /// the shape of the blob before while that fits, because there is no delta between two shapes.
     pub bases: u32,
-    /// Whether the filter gets a new shape although that of the blob before fits.
-    pub fresh_shape: bool,
+    /// The shape of the filter. There is no delta between two shapes.
+    pub shape: ShapeChoice,
+}
+
+impl Deltas {
+    /// For the blobs of `bases` earlier days. With any, the shape of the blob before is carried.
+    pub fn of(bases: u32) -> Deltas {
+        let shape = if bases == 0 { ShapeChoice::Exact } else { ShapeChoice::Carried };
+        Deltas { bases, shape }
+    }
+}
+
+/// Which shape a build gives the filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShapeChoice {
+    /// The smallest that meets the target.
+    #[default]
+    Exact,
+    /// That of the blob before while it fits, else a new one with headroom for the next days.
+    Carried,
+    /// A new one with headroom, although that of the blob before may fit.
+    Fresh,
 }
 
 /// The step that a build has reached.

@@ -8,7 +8,7 @@ use bloomsday_common::store::Store;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::job::Job;
+use crate::job::{Job, ShapeChoice};
 
 /// The most earlier builds of the day whose blobs are looked at.
 const MAX_TRIED: usize = 4;
@@ -17,7 +17,7 @@ const MAX_TRIED: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShapeSource {
-    /// It is the smallest that meets the target: the job makes no deltas.
+    /// It is the smallest that meets the target.
     Exact,
     /// It is new, with headroom for the next days.
     Fresh,
@@ -34,10 +34,13 @@ pub(crate) type Chosen = (Shape, ShapeSource, Option<Day>);
 /// # Errors
 /// No shape meets the target.
 pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chosen, Error> {
-    if job.deltas.bases == 0 {
-        return Ok((Shape::for_ids(job.layout, n_ids, job.fpp)?, ShapeSource::Exact, None));
-    }
-    let base = if job.deltas.fresh_shape { None } else { base(job, store).await };
+    let base = match job.deltas.shape {
+        ShapeChoice::Exact => {
+            return Ok((Shape::for_ids(job.layout, n_ids, job.fpp)?, ShapeSource::Exact, None));
+        }
+        ShapeChoice::Carried => base(job, store).await,
+        ShapeChoice::Fresh => None,
+    };
     let (shape, day) = base.map_or((None, None), |(shape, day)| (Some(shape), Some(day)));
     Ok(match Shape::stable_for_ids(job.layout, n_ids, job.fpp, shape)? {
         (shape, true) => (shape, ShapeSource::Carried, day),

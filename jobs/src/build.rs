@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bloomsday_builder::{Job, MAX_DELTAS, build};
+use bloomsday_builder::{Job, MAX_DELTAS, ShapeChoice, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -56,10 +56,10 @@ pub(crate) struct Build {
     /// [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DELTAS)))]
     deltas: Option<u32>,
-    /// With deltas: keep the shape of the blob before while it fits (carried), or choose a new one (fresh)
-    /// [default: carried].
-    #[arg(long, value_name = "carried|fresh")]
-    shape: Option<ShapeChoice>,
+    /// The filter's shape: that of the blob before while it fits (carried), a new one with headroom (fresh),
+    /// or the smallest (exact) [default: carried with deltas, exact without].
+    #[arg(long, value_name = "carried|fresh|exact")]
+    shape: Option<ShapeFlag>,
     #[command(flatten)]
     resources: Resources,
     /// Publish a day that the gates refuse, and record why.
@@ -72,9 +72,21 @@ pub(crate) struct Build {
 
 /// What `--shape` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ShapeChoice {
+enum ShapeFlag {
     Carried,
     Fresh,
+    Exact,
+}
+
+impl ShapeFlag {
+    /// What the library calls it.
+    fn choice(self) -> ShapeChoice {
+        match self {
+            ShapeFlag::Carried => ShapeChoice::Carried,
+            ShapeFlag::Fresh => ShapeChoice::Fresh,
+            ShapeFlag::Exact => ShapeChoice::Exact,
+        }
+    }
 }
 
 impl Build {
@@ -104,7 +116,7 @@ impl Build {
             window_days: self.window_days,
             window_missing: self.window_missing,
             deltas: self.deltas,
-            fresh_shape: self.shape == Some(ShapeChoice::Fresh),
+            shape: self.shape.map(ShapeFlag::choice),
             resources: self.resources,
             accept_change: self.accept_change,
             dry_run: self.dry_run,

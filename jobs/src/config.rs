@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bloomsday_builder::source::is_live;
-use bloomsday_builder::{Deltas, Job, Window};
+use bloomsday_builder::{Deltas, Job, ShapeChoice, Window};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -53,7 +53,7 @@ pub(crate) struct BuildOverrides {
     pub(crate) window_days: Option<u32>,
     pub(crate) window_missing: Option<WindowMissing>,
     pub(crate) deltas: Option<u32>,
-    pub(crate) fresh_shape: bool,
+    pub(crate) shape: Option<ShapeChoice>,
     pub(crate) resources: Resources,
     pub(crate) accept_change: Option<String>,
     pub(crate) dry_run: bool,
@@ -179,7 +179,7 @@ impl Settings {
     /// For how many days a server or a build may need the segments of live IDs.
     pub(crate) fn segment_days(&self, name: &FilterName) -> u32 {
         let filter = self.filter(name);
-        let live_days = filter.live_days.unwrap_or(defaults::LIVE_DAYS);
+        let live_days = filter.live_for.unwrap_or(defaults::LIVE_DAYS);
         let built = if is_live(&filter.input) { filter.window_days.unwrap_or(1) } else { 0 };
         live_days.max(built).saturating_add(1)
     }
@@ -214,6 +214,12 @@ impl Settings {
         // Segments of live IDs have no columns.
         let column = if is_live(&inputs) { column.or_else(|| Some(String::new())) } else { column };
         let column = column.ok_or_else(|| missing("column"))?;
+        let bases = overrides.deltas.or(configured.deltas).unwrap_or(defaults::DELTAS);
+        let shape = match configured.stable_shape {
+            None => Deltas::of(bases).shape,
+            Some(true) => ShapeChoice::Carried,
+            Some(false) => ShapeChoice::Exact,
+        };
         Ok(Job {
             day,
             inputs,
@@ -222,10 +228,7 @@ impl Settings {
             id_form: overrides.id.or(configured.id).unwrap_or_default(),
             fpp: overrides.fpp.or(configured.fpp).unwrap_or(defaults::FPP),
             layout: overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked),
-            deltas: Deltas {
-                bases: overrides.deltas.or(configured.deltas).unwrap_or(defaults::DELTAS),
-                fresh_shape: overrides.fresh_shape,
-            },
+            deltas: Deltas { bases, shape: overrides.shape.unwrap_or(shape) },
             memory: overrides.resources.memory(configured.memory),
             spill_folder: overrides.resources.spill_folder(),
             threads: overrides.resources.threads(),
@@ -248,7 +251,7 @@ impl Settings {
         filter.guard = file.guard.unwrap_or(filter.guard);
         filter.guard_max_hold = file.guard_max_hold.unwrap_or(filter.guard_max_hold);
         if let Some(role) = file.live.and_then(LiveRole::role) {
-            let days = file.live_days.unwrap_or(defaults::LIVE_DAYS);
+            let days = file.live_for.unwrap_or(defaults::LIVE_DAYS);
             filter.live_days = Some(u8::try_from(days).unwrap_or(u8::MAX));
             filter.live_role = role;
             (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);

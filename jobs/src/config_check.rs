@@ -185,6 +185,8 @@ fn add_filter(
     rows.add(&key("window_missing"), missing, WindowMissing::default().name());
     window.check(&filter.input).map_err(|error| wrong(format!("window_days: {error}")))?;
     rows.add(&key("deltas"), filter.deltas, defaults::DELTAS);
+    let carried = filter.deltas.unwrap_or(defaults::DELTAS) > 0;
+    rows.add(&key("stable_shape"), filter.stable_shape, carried);
     rows.add(&key("memory"), filter.memory, "3/4 of what is left");
     rows.add(&key("max_age_days"), filter.max_age_days, defaults::MAX_AGE_DAYS);
     rows.add(&key("keep_days"), filter.keep_days, Retention::default().keep_days);
@@ -209,7 +211,7 @@ fn add_filter(
     rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
     rows.add(&key("live"), filter.live.map(LiveRole::name), LiveRole::Off.name());
     let days = |days: u32| format!("{days} days");
-    rows.add(&key("live_days"), filter.live_days.map(days), days(defaults::LIVE_DAYS));
+    rows.add(&key("live_for"), filter.live_for.map(days), days(defaults::LIVE_DAYS));
     let lease = filter.live_lease.map(time);
     rows.add(&key("live_engine"), filter.live_engine.as_ref().map(EngineUrl::name), "store");
     rows.add(&key("live_from"), filter.live_from.as_ref().map(FeedUrl::name), "none");

@@ -20,7 +20,7 @@ use crate::output::{Output, complain, mebibytes, pairs, who};
 /// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
 /// day later, unless a pointer, its `previous` or the pin names it; a delta when one of its blobs
 /// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. Segments of live
-/// IDs are kept as long as keep_days, live_days, a window that is built from them, or a blob that is
+/// IDs are kept as long as keep_days, live_for, a window that is built from them, or a blob that is
 /// named may need their day. Safe while builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run

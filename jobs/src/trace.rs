@@ -25,7 +25,7 @@ use crate::output::{Output, or_dash, table};
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
 /// pointer. Of a live filter it also reads the segments of its last days, which servers write about every
-/// second: an ID that was added is live until `live_days` are over, confirmed when the newest day's filter
+/// second: an ID that was added is live until `live_for` is over, confirmed when the newest day's filter
 /// that should have it does, and unconfirmed when that does not.
 ///
 /// Example: bloomsday trace rt 0f8fad5bd9cb469fa16570867728950e --days 7
@@ -88,7 +88,7 @@ struct LiveLookup {
 enum State {
     /// It was not added in the last days.
     No,
-    /// It was added, and its `live_days` are over.
+    /// It was added, and its `live_for` is over.
     Expired,
     /// It was added, and no filter of that day or later is there yet.
     Waiting,
@@ -120,7 +120,7 @@ async fn live(
     };
     let added = Day::of(change.at);
     let covering = days.iter().find(|lookup| lookup.day >= added && lookup.contains.is_some());
-    let is_over = added < today.minus(file.live_days.unwrap_or(defaults::LIVE_DAYS));
+    let is_over = added < today.minus(file.live_for.unwrap_or(defaults::LIVE_DAYS));
     let live = match covering.and_then(|lookup| lookup.contains) {
         _ if change.deleted => State::Deleted,
         Some(true) => State::Confirmed,

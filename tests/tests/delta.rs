@@ -100,6 +100,24 @@ fn a_server_fetches_what_changed_for_an_update_and_for_a_rollback() {
 }
 
 #[test]
+fn the_configuration_says_whether_a_shape_is_carried() {
+    let backend = Backend::local();
+    let config = Path::new(&backend.store).with_extension("toml");
+    let shape = |back: u32, text: &str, more: &[&str]| {
+        fs::write(&config, format!("[filters.rt]\n{text}")).unwrap();
+        let day = Publisher::days_ago(&backend, back).users(0..USERS);
+        let config = ["--config", config.to_str().unwrap()];
+        day.with(&config).with(more).run().expect(0).json()["shape"].clone()
+    };
+    assert_eq!(shape(3, "stable_shape = true\n", &[]), "fresh");
+    assert_eq!(shape(2, "stable_shape = true\n", &[]), "carried");
+    assert_eq!(shape(2, "stable_shape = true\n", &["--shape", "exact"]), "exact");
+    assert_eq!(shape(1, "deltas = 3\nstable_shape = false\n", &[]), "exact");
+    assert_eq!(shape(1, "deltas = 3\n", &[]), "carried");
+    assert_eq!(shape(1, "", &[]), "exact");
+}
+
+#[test]
 fn any_trouble_with_a_delta_means_the_full_blob_in_the_same_round() {
     for backend in Backend::all() {
         build(&backend, 2, &[]);

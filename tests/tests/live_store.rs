@@ -304,7 +304,7 @@ fn prune_deletes_segments_of_days_that_nothing_needs() {
     assert_eq!((&pruned["segments"], there()), (&18.into(), Some(20)));
     let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
     assert!(history.contains("deleting the live segments of"), "{history}");
-    // The window of a build, and live_days.
+    // The window of a build, and live_for.
     std::fs::remove_file(
         Path::new(&backend.store).join(format!("rt/pointers/{}", today().minus(20))),
     )
@@ -312,7 +312,7 @@ fn prune_deletes_segments_of_days_that_nothing_needs() {
     let config = path(&backend, "live.toml");
     for (text, kept) in [
         ("input = \"live:\"\nwindow_days = 18\nwindow_missing = \"allow\"\n", 19),
-        ("live = \"decide\"\nlive_days = 16\n", 17),
+        ("live = \"decide\"\nlive_for = \"16days\"\n", 17),
         ("keep_days = 2\n", 4),
     ] {
         std::fs::write(&config, format!("[filters.rt]\n{text}")).unwrap();

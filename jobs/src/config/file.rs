@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::scheduling::cron::Expression;
 
-/// The largest `live_days`.
+/// The largest `live_for`.
 const MAX_LIVE_DAYS: u32 = 250;
 /// The shortest `live_lease`, which is renewed thrice in its length, and the longest.
 const MIN_LEASE: Duration = Duration::from_secs(1);
@@ -91,6 +91,8 @@ pub(crate) struct FilterFile {
     /// For how many earlier days' blobs a build makes deltas.
     #[serde(default, deserialize_with = "days::<0, MAX_DELTAS, _>")]
     pub(crate) deltas: Option<u32>,
+    /// Whether the filter keeps the shape of the blob before while it fits; by default with `deltas`.
+    pub(crate) stable_shape: Option<bool>,
     pub(crate) memory: Option<bytesize::ByteSize>,
     #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
     pub(crate) max_age_days: Option<u32>,
@@ -114,8 +116,8 @@ pub(crate) struct FilterFile {
     /// Whether this process takes IDs for the filter.
     pub(crate) live: Option<LiveRole>,
     /// For how many days an ID that was added is a hit by itself.
-    #[serde(default, deserialize_with = "days::<1, MAX_LIVE_DAYS, _>")]
-    pub(crate) live_days: Option<u32>,
+    #[serde(default, deserialize_with = "live_for")]
+    pub(crate) live_for: Option<u32>,
     /// A Redis that tells other servers at once what is added.
     #[serde(default, deserialize_with = "engine")]
     pub(crate) live_engine: Option<EngineUrl>,
@@ -224,6 +226,8 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 /// The longest duration of any key: a longer one is a typing error, and could overflow a date.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 24 * 3600);
 
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// Parses a duration of at most `most`.
 fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
@@ -287,6 +291,17 @@ fn days<'de, const MIN: u32, const MAX: u32, D: Deserializer<'de>>(
         return Ok(Some(days));
     }
     Err(serde::de::Error::custom(format!("{days} days: choose {MIN} to at most {MAX}")))
+}
+
+/// A duration of whole days.
+fn live_for<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(from)?;
+    let time = time_up_to(&text, MAX_LIVE_DAYS * DAY).map_err(serde::de::Error::custom)?;
+    let days = time.as_secs() / DAY.as_secs();
+    if days == 0 || time != days as u32 * DAY {
+        return Err(serde::de::Error::custom("whole days: choose `1day` to at most `250days`"));
+    }
+    Ok(Some(days as u32))
 }
 
 fn ack<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Ack>, D::Error> {
@@ -371,7 +386,9 @@ mod tests {
             ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
             ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),
-            ("[filters.rt]\nlive_days = 251", "1 to at most 250"),
+            ("[filters.rt]\nlive_for = \"251days\"", "at most"),
+            ("[filters.rt]\nlive_for = \"36h\"", "whole days"),
+            ("[filters.rt]\nlive_for = \"0s\"", "whole days"),
             ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),
             ("[filters.rt]\nmax_age_days = 4294967295", "0 to at most 400"),
             ("[filters.rt]\nmax_age_days = 3000000", "max_age_days"),

@@ -78,7 +78,7 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         day: input.day.parse().map_err(common)?,
         inputs: input.inputs,
         window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
-        deltas: Deltas { bases: input.deltas, ..Deltas::default() },
+        deltas: Deltas::of(input.deltas),
         column: input.column,
         id_form: Default::default(),
         fpp: input.fpp,
