@@ -133,12 +133,10 @@ impl FilterHandle {
         let current = &served.current;
         let Some(mut slot) = served.thread_slots.take(current) else {
             let generation = current.generation.load();
-            let hits = current.contains_batch(generation.as_deref(), ids, answers);
-            let hits = served.decide_batch(ids, answers, hits);
+            let hits = served.contains_batch(generation.as_deref(), ids, answers);
             return served.count_overflow(ids, hits as u64);
         };
-        let hits = current.contains_batch(slot.state.pinned.generation(), ids, answers);
-        let hits = served.decide_batch(ids, answers, hits);
+        let hits = served.contains_batch(slot.state.pinned.generation(), ids, answers);
         let before = slot.lookups();
         if slot.state.intervals.should_sample(before + ids.len() as u64) {
             self.sample(&mut slot.state, ids, before);
@@ -200,7 +198,7 @@ impl FilterHandle {
     /// As [`FilterHandle::decide`], for many IDs.
     #[cfg(feature = "http")]
     pub(crate) fn decide_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        self.served.decide_batch(ids, answers, 0);
+        self.served.decide_batch(ids, answers);
     }
 
     /// Counts and samples lookups in [`FilterHandle::generation`], `hits` of which were hits.
@@ -286,9 +284,7 @@ impl Reader {
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
         let Reader { cache, state } = self;
         cache.follow(state);
-        let current = &cache.served.current;
-        let hits = current.contains_batch(cache.pinned.generation(), ids, answers);
-        let hits = cache.served.decide_batch(ids, answers, hits);
+        let hits = cache.served.contains_batch(cache.pinned.generation(), ids, answers);
         let before = state.batched.lookups();
         if cache.batched.should_sample(before + ids.len() as u64) {
             cache.sample_batch(ids, before);

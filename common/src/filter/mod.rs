@@ -9,6 +9,7 @@ mod fill;
 #[allow(unsafe_code)] // instruction sets chosen at run time
 pub(crate) mod kernel;
 pub mod layout;
+mod overlay;
 mod segment;
 pub mod shape;
 
@@ -22,6 +23,7 @@ pub use fill::{FilterMut, FilterShard, ShardBounds};
 use kernel::FilterBits;
 pub use kernel::{Kernel, PinnedFilter};
 pub use layout::Layout;
+pub use overlay::Overlay;
 pub use segment::{OnesHistogram, Segment};
 pub use shape::Shape;
 
@@ -126,10 +128,10 @@ impl Filter {
     /// When `ids` and `hits` differ in length.
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
-        match (self.shape.layout(), self.id_form()) {
-            (Layout::Blocked, IdForm::Bytes) => self.contains_batch_by(self.kernel, ids, hits),
+        match self.has_plain_hashes() {
+            true => self.contains_batch_by(self.kernel, ids, hits),
             // To normalise a URL takes far longer than to read its block.
-            _ => {
+            false => {
                 assert_eq!(ids.len(), hits.len(), "one result for each ID");
                 let each = ids.iter().zip(hits).map(|(id, hit)| {
                     *hit = self.contains(id.as_ref());
@@ -138,6 +140,30 @@ impl Filter {
                 each.sum()
             }
         }
+    }
+
+    /// As [`Filter::contains_batch`], where `over` has the last word on each valid ID. `None`, and
+    /// nothing is looked up, unless the filter looks up the XXH3 of the bytes of IDs.
+    ///
+    /// Cost: the cache misses of both overlap.
+    ///
+    /// # Panics
+    /// When `ids` and `hits` differ in length.
+    #[inline]
+    pub fn contains_batch_under<T: AsRef<[u8]>>(
+        &self,
+        ids: &[T],
+        hits: &mut [bool],
+        over: &impl Overlay,
+    ) -> Option<usize> {
+        assert_eq!(ids.len(), hits.len(), "one result for each ID");
+        let (body, probes) = (self.body(), self.shape.probes());
+        self.has_plain_hashes().then(|| self.kernel.contains_batch(body, probes, ids, hits, over))
+    }
+
+    #[inline]
+    fn has_plain_hashes(&self) -> bool {
+        (self.shape.layout(), self.id_form()) == (Layout::Blocked, IdForm::Bytes)
     }
 
     /// [`Filter::contains`] for an ID that is already hashed.
@@ -228,7 +254,7 @@ impl Filter {
     ) -> usize {
         assert_eq!(ids.len(), hits.len(), "one result for each ID");
         assert_eq!(self.shape.layout(), Layout::Blocked, "the other layouts have one kernel");
-        kernel.contains_batch(self.body(), self.shape.probes(), ids, hits)
+        kernel.contains_batch(self.body(), self.shape.probes(), ids, hits, &())
     }
 
     /// Hashes each ID and reads a byte of its block, but tests no bit: the least that a lookup must do.

@@ -216,20 +216,29 @@ impl ServedFilter {
         hit
     }
 
-    /// As [`ServedFilter::decide`], for many IDs of which `hits` are hits. Returns that number.
-    #[inline(always)]
+    /// As [`ServedFilter::decide`], for many IDs.
+    #[cfg(feature = "http")]
     #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
-    pub(crate) fn decide_batch<T: AsRef<[u8]>>(
+    pub(crate) fn decide_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
+        #[cfg(feature = "live")]
+        if let Some(live) = self.live.get() {
+            live.decide_each(ids, answers);
+        }
+    }
+
+    /// Looks a batch up in a generation of this filter, and in its live IDs. Returns the number of hits.
+    #[inline(always)]
+    pub(super) fn contains_batch<T: AsRef<[u8]>>(
         &self,
+        generation: Option<&Generation>,
         ids: &[T],
         answers: &mut [bool],
-        hits: usize,
     ) -> usize {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return live.decide_each(ids, answers);
+            return contains_batch_live(self, live, generation, ids, answers);
         }
-        hits
+        self.current.contains_batch(generation, ids, answers)
     }
 
     #[cfg(feature = "live")]
@@ -295,6 +304,22 @@ fn day_filter(generation: &Generation) -> crate::live::DayFilter<'_> {
 #[inline(never)]
 fn decide_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
     live.decide(id, hit)
+}
+
+#[cfg(feature = "live")]
+#[inline(never)]
+fn contains_batch_live<T: AsRef<[u8]>>(
+    served: &ServedFilter,
+    live: &crate::live::LiveSet,
+    generation: Option<&Generation>,
+    ids: &[T],
+    answers: &mut [bool],
+) -> usize {
+    if let Some(generation) = generation {
+        return live.contains_batch(&generation.filter, ids, answers);
+    }
+    served.current.contains_batch(None, ids, answers);
+    live.decide_each(ids, answers)
 }
 
 #[cfg(feature = "live")]

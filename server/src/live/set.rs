@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
+use bloomsday_common::filter::{Filter, Overlay};
 use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
@@ -28,7 +29,7 @@ use super::options::{Key, Options, hash_of};
 use super::role::Gate;
 use super::ship_status::ShipStatus;
 use super::syncer::lock;
-use super::table::{Seen, Table};
+use super::table::{Seen, Table, View};
 use super::writer::{Added, Refused, Writer};
 
 /// How many IDs are hashed before they are looked up.
@@ -463,6 +464,24 @@ impl LiveSet {
         all
     }
 
+    /// Looks IDs up here and in a day's filter in one pass. Returns the number of hits.
+    pub(crate) fn contains_batch<T: AsRef<[u8]>>(
+        &self,
+        day: &Filter,
+        ids: &[T],
+        hits: &mut [bool],
+    ) -> usize {
+        // Where they do not look up the same hashes, one after the other.
+        let over = (self.options.ids == IdForm::Bytes).then(|| Over(self.table.view()));
+        match over.and_then(|over| day.contains_batch_under(ids, hits, &over)) {
+            Some(all) => all,
+            None => {
+                day.contains_batch(ids, hits);
+                self.decide_each(ids, hits)
+            }
+        }
+    }
+
     /// What the day's filter says; `None` for a set that lies over none.
     fn below(&self, hashes: &[u64]) -> Result<Option<Vec<bool>>, Refusal> {
         let Some(below) = self.below.get().and_then(Weak::upgrade) else { return Ok(None) };
@@ -551,6 +570,22 @@ impl LiveSet {
     }
 }
 
+/// A table over a day's filter.
+struct Over<'a>(View<'a>);
+
+impl Overlay for Over<'_> {
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        self.0.prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn decide(&self, hash: u64, hit: bool) -> bool {
+        decided(self.0.seen(hash), hit)
+    }
+}
+
+#[inline(always)]
 fn decided(seen: Seen, hit: bool) -> bool {
     match seen {
         Seen::Alive => true,

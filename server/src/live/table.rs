@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
 use bloomsday_common::memory::prefetch_all;
 
@@ -111,8 +111,26 @@ impl Table {
         count
     }
 
-    #[inline]
+    /// The table at this moment, to look up many hashes in another order than [`Table::each`].
+    pub(crate) fn view(&self) -> View<'_> {
+        View { table: self, shards: self.shards.load(), now: self.step() }
+    }
+
+    /// What most lookups need: a hash that its line does not have, in a line that is not full. Without a
+    /// branch for each word, because nobody can foretell it.
+    #[inline(always)]
     fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
+        let lines = &shards.0[entry::shard_of(hash)];
+        let Line(line) = &lines[entry::line_of(hash, lines.len())];
+        let is_near = |word: &AtomicU64| entry::is_near(word.load(Ordering::Relaxed), hash);
+        let found = line.iter().fold(false, |found, word| found | is_near(word));
+        // Places are taken from the front, so that the last one tells whether there is an empty one.
+        let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
+        if found | is_full { self.find_anywhere(shards, hash, now) } else { Seen::Unknown }
+    }
+
+    #[inline(never)]
+    fn find_anywhere(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
         let mut seen = Seen::Unknown;
         search(&shards.0[entry::shard_of(hash)], hash, |word| {
             match Tag::of(word) {
@@ -123,6 +141,25 @@ impl Table {
             true
         });
         seen
+    }
+}
+
+/// A table at one moment.
+pub(crate) struct View<'a> {
+    table: &'a Table,
+    shards: Guard<Arc<Shards>>,
+    now: u64,
+}
+
+impl View<'_> {
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.shards.prefetch(hash);
+    }
+
+    #[inline(always)]
+    pub(crate) fn seen(&self, hash: u64) -> Seen {
+        self.table.find(&self.shards, hash, self.now)
     }
 }
 

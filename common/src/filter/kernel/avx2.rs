@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::batch;
 use super::prober::{Prober, Salts};
 use crate::filter::blocked::{Block, block_of};
+use crate::filter::overlay::Overlay;
 use crate::hash::IdHash;
 
 /// A lookup.
@@ -32,9 +33,10 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
     probes: u32,
     ids: &[T],
     hits: &mut [bool],
+    over: &impl Overlay,
 ) -> usize {
     let salts = Salts::of(probes);
-    batch::contains(body, ids, hits, |block, hash| test(block, probes, salts, hash))
+    batch::contains(body, ids, hits, over, |block, hash| test(block, probes, salts, hash))
 }
 
 #[target_feature(enable = "avx2,bmi2")]

@@ -3,6 +3,7 @@
 //! caller.
 
 use crate::filter::blocked::{Block, block_of};
+use crate::filter::overlay::Overlay;
 use crate::hash::{IdHash, Xxh3, is_valid_len};
 use crate::memory::prefetch;
 
@@ -32,14 +33,20 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Hashes an ID and prefetches its block. A function, not a closure: it must be inlined at both places,
+/// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must be inlined at both places,
 /// or each lookup pays for a call and for the change of instruction set.
 #[inline(always)]
-fn hash_and_prefetch(blocks: Blocks<'_>, id: &[u8], all_valid: &mut bool) -> u64 {
+fn hash_and_prefetch(
+    blocks: Blocks<'_>,
+    over: &impl Overlay,
+    id: &[u8],
+    all_valid: &mut bool,
+) -> u64 {
     // Rare, and corrected at the end, so that the loop looks at each ID once.
     *all_valid &= is_valid_len(id);
     let Xxh3(hash) = Xxh3::of(id);
     prefetch(blocks.get(hash));
+    over.prefetch(hash);
     hash
 }
 
@@ -50,27 +57,29 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     body: &[u8],
     ids: &[T],
     hits: &mut [bool],
+    over: &impl Overlay,
     test: impl Fn(&Block, u64) -> bool,
 ) -> usize {
     let blocks = Blocks::of(body);
+    let test = |hash| over.decide(hash, test(blocks.get(hash), hash));
     let hits = &mut hits[..ids.len()];
     let (mut all_valid, mut n_hits) = (true, 0);
     let mut ring = [0u64; AHEAD];
     let (head, tail) = ids.split_at(ids.len().min(AHEAD));
     for (slot, id) in ring.iter_mut().zip(head) {
-        *slot = hash_and_prefetch(blocks, id.as_ref(), &mut all_valid);
+        *slot = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
     }
     let (due, last) = hits.split_at_mut(tail.len());
     for (i, (id, hit)) in tail.iter().zip(due).enumerate() {
-        let next = hash_and_prefetch(blocks, id.as_ref(), &mut all_valid);
+        let next = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
         let hash = std::mem::replace(&mut ring[i % AHEAD], next);
-        *hit = test(blocks.get(hash), hash);
+        *hit = test(hash);
         // Counted here: a caller that reads the results back at once waits until they are all stored.
         n_hits += usize::from(*hit);
     }
     for (i, hit) in last.iter_mut().enumerate() {
         let hash = ring[(tail.len() + i) % AHEAD];
-        *hit = test(blocks.get(hash), hash);
+        *hit = test(hash);
         n_hits += usize::from(*hit);
     }
     if !all_valid {

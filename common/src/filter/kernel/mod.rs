@@ -18,6 +18,7 @@ mod scalar;
 
 use std::fmt;
 
+use super::overlay::Overlay;
 use crate::hash::IdHash;
 
 pub(super) use batch::touch;
@@ -116,22 +117,23 @@ impl Kernel {
         }
     }
 
-    /// Looks up a batch of IDs in a `blocked` filter. Returns the number of hits.
+    /// Looks up a batch of IDs in a `blocked` filter, under something else. Returns the number of hits.
     pub(super) fn contains_batch<T: AsRef<[u8]>>(
         self,
         body: &[u8],
         probes: u32,
         ids: &[T],
         hits: &mut [bool],
+        over: &impl Overlay,
     ) -> usize {
         match self.0 {
-            Isa::Scalar => scalar::contains_batch(body, probes, ids, hits),
+            Isa::Scalar => scalar::contains_batch(body, probes, ids, hits, over),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
-            Isa::Avx2 => unsafe { avx2::contains_batch(body, probes, ids, hits) },
+            Isa::Avx2 => unsafe { avx2::contains_batch(body, probes, ids, hits, over) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
-            Isa::Avx512 => unsafe { avx512::contains_batch(body, probes, ids, hits) },
+            Isa::Avx512 => unsafe { avx512::contains_batch(body, probes, ids, hits, over) },
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::batch;
 use super::prober::Prober;
 use crate::filter::blocked::{Block, bit_of, block_of};
+use crate::filter::overlay::Overlay;
 use crate::hash::{IdHash, is_valid_len};
 use crate::url_id::normalised;
 
@@ -36,8 +37,9 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
     probes: u32,
     ids: &[T],
     hits: &mut [bool],
+    over: &impl Overlay,
 ) -> usize {
-    batch::contains(body, ids, hits, |block, hash| test(block, probes, hash))
+    batch::contains(body, ids, hits, over, |block, hash| test(block, probes, hash))
 }
 
 pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {

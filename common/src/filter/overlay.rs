@@ -1,0 +1,21 @@
+//! [`Overlay`]: what lies over a filter and may change its answers. It never sees an ID, only hashes.
+
+/// What lies over a filter. It is looked up in the same pass, so that the cache misses of both overlap.
+pub trait Overlay {
+    /// Fetches what [`Overlay::decide`] will read.
+    fn prefetch(&self, hash: u64);
+
+    /// The answer for the ID with this hash, for which the filter answers `hit`.
+    fn decide(&self, hash: u64, hit: bool) -> bool;
+}
+
+/// Nothing.
+impl Overlay for () {
+    #[inline(always)]
+    fn prefetch(&self, _: u64) {}
+
+    #[inline(always)]
+    fn decide(&self, _: u64, hit: bool) -> bool {
+        hit
+    }
+}
