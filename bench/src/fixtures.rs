@@ -18,6 +18,9 @@ use bloomsday_server::{Bloomsday, Config, FilterConfig};
 use crate::ids;
 
 pub(crate) const FPP: f64 = 0.03;
+/// How long live IDs are alive.
+#[cfg(feature = "live")]
+const LIVE_DAYS: u8 = 3;
 
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -95,8 +98,21 @@ pub(crate) async fn point(store: &Store, key: &BlobKey) {
 
 /// Serves `rt` from a folder, which reads the pointer only at a reload.
 pub(crate) async fn serve(folder: &Path) -> Bloomsday {
+    bloomsday_server::start(config(folder)).await.expect("the filter is served")
+}
+
+/// The same with live IDs over it.
+#[cfg(feature = "live")]
+pub(crate) async fn serve_live(folder: &Path, live: bloomsday_server::live::Live) -> Bloomsday {
+    let mut config = config(folder);
+    config.live = Some(live);
+    config.filters[0].live_days = Some(LIVE_DAYS);
+    bloomsday_server::start(config).await.expect("the filter is served")
+}
+
+fn config(folder: &Path) -> Config {
     let filters = vec![FilterConfig::new("rt".parse().expect("a good name"))];
     let mut config = Config::new(&folder.display().to_string(), filters);
     config.poll_interval = std::time::Duration::from_secs(3600);
-    bloomsday_server::start(config).await.expect("the filter is served")
+    config
 }

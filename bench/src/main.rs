@@ -7,13 +7,16 @@
 
 #![forbid(unsafe_code)]
 
+mod bidder;
 mod build;
+#[cfg(feature = "live")]
 mod daemon;
 mod delta;
 mod fixtures;
 mod growth;
 mod ids;
 mod insert;
+#[cfg(feature = "live")]
 mod live;
 mod load;
 mod lookup;
@@ -46,6 +49,12 @@ struct Arguments {
     /// Where to write plots of growth and of latency during swaps, as SVG.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// Another build of this program, to race it with.
+    #[arg(long, value_name = "PROGRAM")]
+    other: Option<PathBuf>,
+    /// Where the filter of `answer` is.
+    #[arg(long, value_name = "DIR", hide = true)]
+    store: Option<PathBuf>,
 }
 
 /// What can be raced.
@@ -64,9 +73,31 @@ enum Race {
     /// Lookups at a fixed rate while filters are swapped below them.
     Swap,
     /// The daemon over loopback, compared with Redis.
+    #[cfg(feature = "live")]
     Daemon,
     /// IDs that are added one by one over Redis's protocol, compared with Redis.
+    #[cfg(feature = "live")]
     Live,
+    /// Lookups in a day's filter, with and without live IDs over it.
+    #[cfg(feature = "live")]
+    LiveLayer,
+    /// A live filter of 20 million entries: pauses, memory, restarts, many clients, false positives.
+    #[cfg(feature = "live")]
+    LiveTable,
+    /// New URLs of a crawl, compared with scrapy-redis-bloomfilter's requests to Redis.
+    #[cfg(feature = "live")]
+    LiveCrawl,
+    /// Clicks of a sliding window, compared with a script in Redis.
+    #[cfg(feature = "live")]
+    LiveWindow,
+    /// Near duplicates among 50 million fingerprints.
+    #[cfg(feature = "live")]
+    LiveNear,
+    /// This build and another one, as a bidder uses them.
+    Bidder,
+    /// Answers another process, for `bidder`.
+    #[value(hide = true)]
+    Answer,
     /// The same figures at 1 million to 1 billion IDs, as far as --ids.
     Growth,
     /// Lookups, one at a time, in batches and on two threads.
@@ -81,6 +112,8 @@ pub(crate) struct Options {
     pub(crate) ids: u64,
     pub(crate) rounds: usize,
     pub(crate) plots: Option<PathBuf>,
+    pub(crate) other: Option<PathBuf>,
+    pub(crate) store: Option<PathBuf>,
 }
 
 /// Reads 300m as 300 million.
@@ -98,23 +131,37 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 fn main() {
-    let arguments = Arguments::parse();
-    let options = Options { ids: arguments.ids, rounds: arguments.rounds, plots: arguments.plots };
-    let races: [(Race, Run); 9] = [
+    let Arguments { race: wanted, ids, rounds, json, plots, other, store } = Arguments::parse();
+    let options = Options { ids, rounds, plots, other, store };
+    let races: &[(Race, Run)] = &[
         (Race::Lookup, lookup::run),
         (Race::Insert, insert::run),
         (Race::Build, build::run),
         (Race::Load, load::run),
         (Race::Delta, delta::run),
         (Race::Swap, swap::run),
+        #[cfg(feature = "live")]
         (Race::Daemon, daemon::run),
-        (Race::Live, live::run),
+        #[cfg(feature = "live")]
+        (Race::Live, live::speed::run),
+        #[cfg(feature = "live")]
+        (Race::LiveLayer, live::layer::run),
+        #[cfg(feature = "live")]
+        (Race::LiveTable, live::table::run),
+        #[cfg(feature = "live")]
+        (Race::LiveCrawl, live::peers::crawl),
+        #[cfg(feature = "live")]
+        (Race::LiveWindow, live::peers::window),
+        #[cfg(feature = "live")]
+        (Race::LiveNear, live::near::run),
+        (Race::Bidder, bidder::run),
+        (Race::Answer, bidder::answer),
         (Race::Growth, growth::run),
     ];
     for (race, run) in races {
-        if arguments.race == Race::All || arguments.race == race {
+        if wanted == Race::All || wanted == *race {
             for outcome in run(&options) {
-                outcome.print(arguments.json);
+                outcome.print(json);
             }
         }
     }
