@@ -127,7 +127,83 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
     assert_eq!(listed, expected.collect::<Vec<_>>());
 }
 
+/// What a quotient filter can do, too.
+#[derive(Clone, Debug)]
+enum Change {
+    Add(u64),
+    Copy(u64),
+    Forget(u64),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    // Also hashes that differ in one of their first or last bits only.
+    let hash = prop_oneof![
+        (0..300_u64).prop_map(hash),
+        (0..64_u32).prop_map(|bit| mix64(1) ^ 1 << bit),
+        (0..300_u64).prop_map(|low| low),
+    ];
+    (0..4_u8, hash).prop_map(|(kind, hash)| match kind {
+        0 | 1 => Change::Add(hash),
+        2 => Change::Copy(hash),
+        _ => Change::Forget(hash),
+    })
+}
+
 proptest! {
+    /// A quotient filter of 64-bit fingerprints is exact, and shares no line with the table.
+    #[test]
+    fn a_table_is_an_exact_quotient_filter(changes in prop::collection::vec(change(), 1..2_000)) {
+        let mut oracle = qfilter::Filter::with_fingerprint_size(4_096, 64).unwrap();
+        let mut writer = writer(Window::NONE);
+        for change in &changes {
+            match *change {
+                Change::Add(hash) => {
+                    let is_new = oracle.insert_fingerprint(false, hash).unwrap();
+                    prop_assert_eq!(writer.add(hash).unwrap() == Added::New, is_new);
+                }
+                Change::Copy(hash) if oracle.count_fingerprint(hash) < MAX_COPIES as u64 => {
+                    oracle.insert_fingerprint(true, hash).unwrap();
+                    writer.add_copy(hash).unwrap();
+                }
+                Change::Copy(hash) => prop_assert_eq!(writer.add_copy(hash), Err(Refused::Copies)),
+                Change::Forget(hash) => {
+                    prop_assert_eq!(writer.forget(hash, false), Ok(oracle.remove_fingerprint(hash)));
+                }
+            }
+            prop_assert_eq!(writer.len(), oracle.len());
+        }
+        let table = writer.table();
+        for change in &changes {
+            let (Change::Add(hash) | Change::Copy(hash) | Change::Forget(hash)) = *change;
+            prop_assert_eq!(table.count(hash) as u64, oracle.count_fingerprint(hash));
+            let is_there = oracle.contains_fingerprint(hash);
+            prop_assert_eq!(table.seen(hash) == Seen::Alive, is_there);
+            prop_assert_eq!(table.view().seen(hash), table.seen(hash));
+        }
+        let mut all: Vec<u64> = writer.entries().map(|(hash, _)| hash).collect();
+        all.sort_unstable();
+        let mut expected: Vec<u64> = oracle.fingerprints().collect();
+        expected.sort_unstable();
+        prop_assert_eq!(all, expected);
+    }
+
+    /// What a lookup relies on: a line with an empty place has none behind a used one.
+    #[test]
+    fn the_places_of_a_line_are_used_from_the_front(
+        acts in prop::collection::vec(act(), 1..200),
+        renew: bool,
+    ) {
+        let window = window(7, if renew { Repeat::Renew } else { Repeat::Keep });
+        let mut writer = writer(window);
+        let mut model = Model { entries: BTreeMap::new(), window, now: 5_000 };
+        writer.tick(5_000_000);
+        agree(&mut writer, &mut model, &acts);
+        for line in writer.shards.iter().flat_map(|shard| shard.lines.iter()) {
+            let words = line.0.iter().map(|word| word.load(Ordering::Relaxed));
+            prop_assert!(words.is_sorted_by_key(|word| word == EMPTY));
+        }
+    }
+
     #[test]
     fn a_table_is_a_map_from_hashes_to_steps(
         acts in prop::collection::vec(act(), 1..200),
