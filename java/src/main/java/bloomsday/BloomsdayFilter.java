@@ -5,6 +5,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.LongBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
@@ -40,10 +41,13 @@ public final class BloomsdayFilter {
     public static final int MAX_ID_BYTES = 1024;
 
     /**
-     * The bits lie in pieces of this many bytes, as a power of two. One piece could not have more
+     * The bits lie in pieces of this many words, as a power of two. One piece could not have more
      * than 2^31 bytes; and the whole JVM waits while it zeroes a new piece, so it is far smaller.
      */
-    private static final int CHUNK_BITS = 22;
+    private static final int CHUNK_BITS = 19;
+
+    /** A block begins where a cache line does, so that a lookup waits for one line only. */
+    private static final int LINE_BYTES = 64;
 
     /** How many lookups of a batch wait for memory at the same time. */
     private static final int GROUP = 64;
@@ -58,13 +62,14 @@ public final class BloomsdayFilter {
             ThreadLocal.withInitial(() -> new byte[MAX_ID_BYTES]);
 
     private final Header header;
-    private final ByteBuffer[] chunks;
+    /** The words of the bits: little-endian ones in the layout blocked, big-endian in guava. */
+    private final LongBuffer[] chunks;
     private final int chunkBits;
     private final boolean blocked;
     private final long units;
     private final int probes;
 
-    private BloomsdayFilter(Header header, ByteBuffer[] chunks, int chunkBits) {
+    private BloomsdayFilter(Header header, LongBuffer[] chunks, int chunkBits) {
         this.header = header;
         this.chunks = chunks;
         this.chunkBits = chunkBits;
@@ -249,7 +254,8 @@ public final class BloomsdayFilter {
             return false;
         }
         if (blocked) {
-            return testBlock(Xxh3.of(bytes, offset, length));
+            long hash = Xxh3.of(bytes, offset, length);
+            return testBlock(firstWord(hash), (int) hash);
         }
         long[] hash = new long[2];
         Murmur3.of(bytes, offset, length, hash, 0);
@@ -272,16 +278,16 @@ public final class BloomsdayFilter {
     private void testGroup(long[] hashes, boolean[] answers, int first, int count) {
         if (blocked) {
             // The processor begins to fetch all blocks before the first of them has arrived.
-            int touched = 0;
+            long touched = 0;
             for (int i = 0; i < count; i++) {
-                long at = unsignedHigh(hashes[2 * i], units) << 6;
-                touched |= chunks[(int) (at >>> chunkBits)].get(within(at));
-                hashes[2 * i + 1] = at;
+                long word = firstWord(hashes[2 * i]);
+                touched |= chunks[chunk(word)].get(within(word));
+                hashes[2 * i + 1] = word;
             }
-            // Always true; but the compiler cannot know, and so keeps the loop above.
-            boolean kept = touched != 256;
+            // No square is 2; but the compiler does not know, and so keeps the loop above.
+            boolean kept = touched * touched != 2;
             for (int i = 0; i < count; i++) {
-                answers[first + i] &= kept & testBlockAt(hashes[2 * i + 1], (int) hashes[2 * i]);
+                answers[first + i] &= kept & testBlock(hashes[2 * i + 1], (int) hashes[2 * i]);
             }
         } else {
             for (int i = 0; i < count; i++) {
@@ -290,25 +296,30 @@ public final class BloomsdayFilter {
         }
     }
 
-    private int within(long at) {
-        return (int) at & (1 << chunkBits) - 1;
+    private int chunk(long word) {
+        return (int) (word >>> chunkBits);
     }
 
-    private boolean testBlock(long hash) {
-        return testBlockAt(unsignedHigh(hash, units) << 6, (int) hash);
+    private int within(long word) {
+        return (int) word & (1 << chunkBits) - 1;
+    }
+
+    /** Where the block of a hash begins. */
+    private long firstWord(long hash) {
+        return unsignedHigh(hash, units) << 3;
     }
 
     /**
      * Tests the bits of one block. There is no branch on a bit: a wrong guess would cost more than
      * all the bits, which are in one cache line.
      */
-    private boolean testBlockAt(long at, int low) {
-        ByteBuffer chunk = chunks[(int) (at >>> chunkBits)];
-        int start = within(at);
-        int all = 1;
+    private boolean testBlock(long first, int low) {
+        LongBuffer chunk = chunks[chunk(first)];
+        int start = within(first);
+        long all = 1;
         for (int i = 0; i < probes; i++) {
             int bit = low * SALTS[i] >>> 23;
-            all &= chunk.get(start + (bit >>> 3)) >>> (bit & 7);
+            all &= chunk.get(start + (bit >>> 6)) >>> bit;
         }
         return all != 0;
     }
@@ -318,8 +329,8 @@ public final class BloomsdayFilter {
         long c = h1;
         for (int i = 0; i < probes; i++) {
             long bit = (c & Long.MAX_VALUE) % bits;
-            long at = bit >>> 3 ^ 7; // the bytes of a word are in reverse order
-            if ((chunks[(int) (at >>> chunkBits)].get(within(at)) >>> (bit & 7) & 1) == 0) {
+            long word = bit >>> 6;
+            if ((chunks[chunk(word)].get(within(word)) >>> bit & 1) == 0) {
                 return false;
             }
             c += h2;
@@ -751,7 +762,7 @@ public final class BloomsdayFilter {
                 hasher.update(shape, 0, shape.length);
                 bitsAt += GUAVA_HEADER_BYTES;
             }
-            ByteBuffer[] chunks = readBits(bitsAt, hasher);
+            LongBuffer[] chunks = readBits(bitsAt, hasher);
             header.digest = hex(hasher.finish());
             String stated = hex(bytesAt(size - DIGEST_BYTES, DIGEST_BYTES));
             require(header.digest.equals(stated),
@@ -821,24 +832,30 @@ public final class BloomsdayFilter {
         }
 
         /** The bits, in chunks. They are hashed where they lie: what is checked is what answers. */
-        private ByteBuffer[] readBits(long bitsAt, Blake3 hasher) throws IOException {
+        private LongBuffer[] readBits(long bitsAt, Blake3 hasher) throws IOException {
             long bytes = header.bits() / 8;
-            long chunkBytes = 1L << chunkBits;
-            ByteBuffer[] chunks = new ByteBuffer[(int) ((bytes + chunkBytes - 1) / chunkBytes)];
+            long chunkBytes = 8L << chunkBits;
+            LongBuffer[] chunks = new LongBuffer[(int) ((bytes + chunkBytes - 1) / chunkBytes)];
+            ByteOrder order = header.layout == Header.BLOCKED
+                    ? ByteOrder.LITTLE_ENDIAN : ByteOrder.BIG_ENDIAN;
             byte[] piece = new byte[PIECE_BYTES];
             long ones = 0;
             for (int i = 0; i < chunks.length; i++) {
                 long at = i * chunkBytes;
                 int length = (int) Math.min(chunkBytes, bytes - at);
+                ByteBuffer source;
                 if (map) {
-                    chunks[i] =
-                            channel.map(FileChannel.MapMode.READ_ONLY, bitsAt + at, length);
+                    source = channel.map(FileChannel.MapMode.READ_ONLY, bitsAt + at, length);
                 } else {
-                    chunks[i] = ByteBuffer.allocateDirect(length);
-                    fill(chunks[i], bitsAt + at);
+                    // The slice loses less than a line at each end.
+                    source = ByteBuffer.allocateDirect(length + 2 * LINE_BYTES)
+                            .alignedSlice(LINE_BYTES).limit(length).slice();
+                    assert source.alignmentOffset(0, LINE_BYTES) == 0;
+                    fill(source, bitsAt + at);
+                    source.clear();
                 }
-                ByteBuffer source = chunks[i].duplicate();
-                source.clear();
+                // Read-only as a mapped one is: with one class of buffers there is one way to inline.
+                chunks[i] = source.asReadOnlyBuffer().order(order).asLongBuffer();
                 while (source.hasRemaining()) {
                     int part = Math.min(piece.length, source.remaining());
                     source.get(piece, 0, part);

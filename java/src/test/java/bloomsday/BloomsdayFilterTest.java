@@ -362,8 +362,8 @@ public final class BloomsdayFilterTest {
         filters.add(BloomsdayFilter.open(file));
         filters.add(BloomsdayFilter.map(file));
         if (Files.size(file) < 1 << 20) {
-            filters.add(BloomsdayFilter.open(file, false, 6));
-            filters.add(BloomsdayFilter.open(file, true, 7));
+            filters.add(BloomsdayFilter.open(file, false, 3));
+            filters.add(BloomsdayFilter.open(file, true, 4));
         }
         return filters;
     }
