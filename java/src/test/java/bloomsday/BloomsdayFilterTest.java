@@ -7,6 +7,7 @@ import java.io.RandomAccessFile;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -118,6 +119,28 @@ public final class BloomsdayFilterTest {
                     hasher.update(input, at, Math.min(piece, input.length - at));
                 }
                 same(vector[1], hex(hasher.finish()), vector[0] + " bytes by " + piece);
+            }
+        }
+    }
+
+    public void testABlockHasAnIdWithAnyNumberOfProbes() {
+        Random random = new Random(11);
+        for (int probes = 1; probes <= 16; probes++) {
+            int low = random.nextInt();
+            long[] block = new long[24];
+            for (int i = 0; i < probes; i++) {
+                int bit = low * BloomsdayFilter.SALTS[i] >>> 23;
+                block[8 + bit / 64] |= 1L << bit % 64;
+            }
+            LongBuffer chunk = LongBuffer.wrap(block);
+            holds(BloomsdayFilter.testBits(chunk, 8, low, probes), probes + " probes");
+            for (int bit = 0; bit < 512; bit++) {
+                long word = block[8 + bit / 64];
+                block[8 + bit / 64] &= ~(1L << bit % 64);
+                boolean untouched = block[8 + bit / 64] == word;
+                same(untouched, BloomsdayFilter.testBits(chunk, 8, low, probes),
+                        probes + " probes, without bit " + bit);
+                block[8 + bit / 64] = word;
             }
         }
     }
