@@ -57,7 +57,8 @@ impl fmt::Display for Malformed {
 /// request that arrives in many pieces is scanned once.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    /// Where the next part of the request begins, from its first byte.
+    /// Where the next part of the request begins, from its first byte; of a line, how far its end was
+    /// looked for.
     at: usize,
     /// The arguments that are still to come; `None` before the length of the array.
     left: Option<usize>,
@@ -92,7 +93,7 @@ impl Scanner {
             match bytes.first() {
                 None => return Ok(None),
                 Some(b'*') => {}
-                Some(_) => return inline(bytes),
+                Some(_) => return self.inline(bytes),
             }
             let (most, too_many) = if self.is_unknown {
                 (MAX_UNKNOWN_ARGUMENTS, Malformed::UnknownArguments)
@@ -143,6 +144,19 @@ impl Scanner {
         (self.at, self.left) = (0, None);
         Ok(Some(Request::Array(whole)))
     }
+
+    /// Scans a line.
+    fn inline(&mut self, bytes: &[u8]) -> Result<Option<Request>, Malformed> {
+        let some = &bytes[..bytes.len().min(MAX_INLINE_BYTES)];
+        let Some(end) = some[self.at..].iter().position(|byte| *byte == b'\n') else {
+            self.at = some.len();
+            let is_full = some.len() == MAX_INLINE_BYTES;
+            return if is_full { Err(Malformed::LongInline) } else { Ok(None) };
+        };
+        let end = end + std::mem::take(&mut self.at);
+        let line = some[..end].strip_suffix(b"\r").unwrap_or(&some[..end]);
+        split(line).map(|words| Some(Request::Inline(end + 1, words))).ok_or(Malformed::Quotes)
+    }
 }
 
 /// The number in a line that begins at `at`, and where the next line begins.
@@ -165,16 +179,6 @@ fn length(bytes: &[u8], at: usize, wrong: Malformed) -> Result<Option<(i64, usiz
     };
     let number = std::str::from_utf8(&line[..end]).ok().and_then(|text| text.parse().ok());
     Ok(Some((number.ok_or(wrong)?, at + end + 2)))
-}
-
-/// Scans a line.
-fn inline(bytes: &[u8]) -> Result<Option<Request>, Malformed> {
-    let some = &bytes[..bytes.len().min(MAX_INLINE_BYTES)];
-    let Some(end) = some.iter().position(|byte| *byte == b'\n') else {
-        return if some.len() < MAX_INLINE_BYTES { Ok(None) } else { Err(Malformed::LongInline) };
-    };
-    let line = some[..end].strip_suffix(b"\r").unwrap_or(&some[..end]);
-    split(line).map(|words| Some(Request::Inline(end + 1, words))).ok_or(Malformed::Quotes)
 }
 
 /// The words of a line. In double quotes `\n`, `\r`, `\t`, `\a`, `\b` and `\xHH` are what they are
