@@ -128,18 +128,16 @@ impl Filter {
     /// When `ids` and `hits` differ in length.
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
-        match self.has_plain_hashes() {
-            true => self.contains_batch_by(self.kernel, ids, hits),
-            // To normalise a URL takes far longer than to read its block.
-            false => {
-                assert_eq!(ids.len(), hits.len(), "one result for each ID");
-                let each = ids.iter().zip(hits).map(|(id, hit)| {
-                    *hit = self.contains(id.as_ref());
-                    usize::from(*hit)
-                });
-                each.sum()
-            }
+        if self.has_plain_hashes() {
+            return self.contains_batch_by(self.kernel, ids, hits);
         }
+        // To normalise a URL takes far longer than to read its block.
+        assert_eq!(ids.len(), hits.len(), "one result for each ID");
+        let each = ids.iter().zip(hits).map(|(id, hit)| {
+            *hit = self.contains(id.as_ref());
+            usize::from(*hit)
+        });
+        each.sum()
     }
 
     /// As [`Filter::contains_batch`], where `over` has the last word on each valid ID. `None`, and

@@ -33,8 +33,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must be inlined at both places,
-/// or each lookup pays for a call and for the change of instruction set.
+/// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must be
+/// inlined at both places, or each lookup pays for a call and for the change of instruction set.
 #[inline(always)]
 fn hash_and_prefetch(
     blocks: Blocks<'_>,
