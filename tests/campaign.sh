@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every campaign at full size and prints a table of the results. Takes hours.
 #
-# Usage: tests/campaign.sh [NAME…]     e.g. tests/campaign.sh crash liar; without names, all of them
+# Usage: tests/campaign.sh [NAME…]     e.g. tests/campaign.sh crash store_faults; without names, all of them
 #
 # Environment: BLOOMSDAY_CAMPAIGN=small tries the script itself in minutes; BLOOMSDAY_SEED=n repeats a
 # failure. tests/run.sh installs what is needed.
@@ -18,8 +18,8 @@ debug="$tests --test"
 alone="-- --nocapture --test-threads 1"
 campaigns=(
   "crash      | tests/tests/crash.rs      | $debug crash $alone"
-  "liar       | tests/tests/liar.rs       | $debug liar $alone"
-  "liar_serve | tests/tests/liar_serve.rs | $debug liar_serve $alone"
+  "store_faults | tests/tests/store_faults.rs | $debug store_faults $alone"
+  "store_faults_serve | tests/tests/store_faults_serve.rs | $debug store_faults_serve $alone"
   "disk_full  | tests/tests/disk_full.rs  | $debug disk_full $alone"
   "corruption | tests/tests/corruption.rs | $release corruption $alone"
   "small_days | tests/tests/small_days.rs | $release small_days $alone"

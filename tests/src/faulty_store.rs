@@ -21,7 +21,7 @@ use object_store::{
 };
 
 /// How long a late response takes.
-const LATE: Duration = Duration::from_millis(20);
+const RESPONSE_DELAY: Duration = Duration::from_millis(20);
 
 /// What the store does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl FaultyStore {
 
     /// The store as the code under test sees it.
     pub fn store(&self) -> Store {
-        Store::over(Arc::new(self.clone()), "liar://store")
+        Store::over(Arc::new(self.clone()), "faulty://store")
     }
 
     /// What is stored at a key, whatever the plan.
@@ -192,7 +192,7 @@ impl FaultyStore {
     /// What happens before the call is done: an error, a delay, or nothing.
     async fn before(fault: Option<Fault>, path: &Path) -> Result<()> {
         match fault {
-            Some(Fault::Late) => tokio::time::sleep(LATE).await,
+            Some(Fault::Late) => tokio::time::sleep(RESPONSE_DELAY).await,
             Some(Fault::Silent) => std::future::pending().await,
             Some(fault) => return refusal(fault, path).map_or(Ok(()), Err),
             None => {}
@@ -203,7 +203,7 @@ impl FaultyStore {
 
 /// The error of a call that is not done.
 fn refusal(fault: Fault, path: &Path) -> Option<Error> {
-    let (path, source) = (path.to_string(), "the store lies".into());
+    let (path, source) = (path.to_string(), "the store fails".into());
     match fault {
         Fault::Down | Fault::Full => Some(down()),
         Fault::Forbidden => Some(Error::PermissionDenied { path, source }),
@@ -214,12 +214,12 @@ fn refusal(fault: Fault, path: &Path) -> Option<Error> {
 }
 
 fn down() -> Error {
-    Error::Generic { store: "liar", source: "the store lies".into() }
+    Error::Generic { store: "faulty", source: "the store fails".into() }
 }
 
 /// What a write that was done reports.
 fn after<T>(fault: Option<Fault>, path: &Path, mode: Option<&PutMode>, done: T) -> Result<T> {
-    let (path, source) = (path.to_string(), "the store lies".into());
+    let (path, source) = (path.to_string(), "the store fails".into());
     match fault {
         Some(Fault::Unsaid) => Err(down()),
         Some(Fault::Conflict) if mode == Some(&PutMode::Create) => {
@@ -260,7 +260,7 @@ impl ObjectStore for FaultyStore {
     ) -> Result<Box<dyn MultipartUpload>> {
         FaultyStore::before(self.strikes(Call::Open, path), path).await?;
         let upload = self.inner.put_multipart_opts(path, options).await?;
-        Ok(Box::new(LyingUpload { upload, path: path.clone(), liar: self.clone() }))
+        Ok(Box::new(FaultyUpload { upload, path: path.clone(), faulty: self.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
@@ -287,14 +287,14 @@ impl ObjectStore for FaultyStore {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        let liar = self.clone();
+        let faulty = self.clone();
         let delete = move |path: Result<Path>| {
-            let liar = liar.clone();
+            let faulty = faulty.clone();
             async move {
                 let path = path?;
-                let fault = liar.strikes(Call::Delete, &path);
+                let fault = faulty.strikes(Call::Delete, &path);
                 FaultyStore::before(fault, &path).await?;
-                liar.inner.delete(&path).await?;
+                faulty.inner.delete(&path).await?;
                 after(fault, &path, None, path.clone())
             }
         };
@@ -327,16 +327,16 @@ impl ObjectStore for FaultyStore {
 }
 
 /// An upload in parts, through the same plan.
-struct LyingUpload {
+struct FaultyUpload {
     upload: Box<dyn MultipartUpload>,
     path: Path,
-    liar: FaultyStore,
+    faulty: FaultyStore,
 }
 
 #[async_trait]
-impl MultipartUpload for LyingUpload {
+impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, mut data: PutPayload) -> UploadPart {
-        let fault = self.liar.strikes(Call::Part, &self.path);
+        let fault = self.faulty.strikes(Call::Part, &self.path);
         if fault == Some(Fault::Torn) {
             data = half(data);
         }
@@ -350,7 +350,7 @@ impl MultipartUpload for LyingUpload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        let fault = self.liar.strikes(Call::Complete, &self.path);
+        let fault = self.faulty.strikes(Call::Complete, &self.path);
         FaultyStore::before(fault, &self.path).await?;
         let done = self.upload.complete().await?;
         after(fault, &self.path, None, done)
@@ -361,7 +361,7 @@ impl MultipartUpload for LyingUpload {
     }
 }
 
-impl fmt::Debug for LyingUpload {
+impl fmt::Debug for FaultyUpload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an upload to {}", self.path)
     }

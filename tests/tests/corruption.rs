@@ -229,15 +229,15 @@ fn a_server_given_damaged_deltas_always_has_the_right_filter() {
             TestBlob::shaped(today().minus(1 - i as u32), shape, ids)
         });
         let [a, b] = [blobs[0].encoded(), blobs[1].encoded()];
-        let liar = FaultyStore::default();
-        blobs[1].publish(&liar.store()).await;
-        blobs[0].publish(&liar.store()).await;
+        let faulty = FaultyStore::default();
+        blobs[1].publish(&faulty.store()).await;
+        blobs[0].publish(&faulty.store()).await;
         let good = delta::make((&a).into(), (&b).into()).unwrap().bytes;
         let key = DeltaKey::between(a.key(), b.key()).to_string();
         let mut config =
-            Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);
+            Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
         config.poll_interval = Duration::from_secs(3_600);
-        let bloomsday = start_on(liar.store(), config, true).unwrap();
+        let bloomsday = start_on(faulty.store(), config, true).unwrap();
         bloomsday.reload().await.unwrap();
         let rt = bloomsday.filter("rt").unwrap();
         let mut by_delta = 0;
@@ -250,10 +250,10 @@ fn a_server_given_damaged_deltas_always_has_the_right_filter() {
                 _ => damage_delta(&mut bytes, &mut random),
             };
             let is_good = bytes == good;
-            liar.place(&key, bytes.into()).await;
+            faulty.place(&key, bytes.into()).await;
             let (named, first) = if n % 2 == 0 { (a.key(), 0) } else { (b.key(), 30) };
             let pointer = Pointer::to(named.clone()).to_bytes();
-            liar.place(&format!("rt/pointers/{}", today()), pointer.into()).await;
+            faulty.place(&format!("rt/pointers/{}", today()), pointer.into()).await;
             let reloaded = bloomsday.reload().await.unwrap().remove(0);
             assert_eq!(reloaded.outcome, ReloadOutcome::Swapped, "{n} with {how}: {reloaded:?}");
             let status = bloomsday.status().remove(0);
@@ -280,12 +280,12 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
         let before = TestBlob::of(yesterday, Layout::Blocked, 0..3_000);
         let next = TestBlob::of(now, Layout::Blocked, 0..3_100);
         let (key, good_bytes) = (next.encoded().key().clone(), next.bytes());
-        let liar = FaultyStore::default();
-        before.publish(&liar.store()).await;
+        let faulty = FaultyStore::default();
+        before.publish(&faulty.store()).await;
         let mut config =
-            Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);
+            Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
         config.poll_interval = Duration::from_secs(3_600);
-        let bloomsday = start_on(liar.store(), config, true).unwrap();
+        let bloomsday = start_on(faulty.store(), config, true).unwrap();
         bloomsday.reload().await.unwrap();
         let rt = bloomsday.filter("rt").unwrap();
         let mut opened = 0;
@@ -299,9 +299,9 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
             if bytes == good_bytes {
                 continue;
             }
-            liar.place(&named.to_string(), bytes.into()).await;
+            faulty.place(&named.to_string(), bytes.into()).await;
             let pointer = Pointer::to(named.clone()).to_bytes();
-            liar.place(&format!("rt/pointers/{now}"), pointer.into()).await;
+            faulty.place(&format!("rt/pointers/{now}"), pointer.into()).await;
             let reloaded = bloomsday.reload().await.unwrap().remove(0);
             let swapped = reloaded.outcome == ReloadOutcome::Swapped;
             assert!(!swapped || fitting, "blob {n} with {how} answers");
@@ -313,9 +313,9 @@ fn a_server_given_damaged_blobs_keeps_the_last_good_one() {
             }
         }
         // And it is none the worse for it.
-        liar.place(&key.to_string(), good_bytes.into()).await;
+        faulty.place(&key.to_string(), good_bytes.into()).await;
         let pointer = Pointer::to(key.clone()).to_bytes();
-        liar.place(&format!("rt/pointers/{now}"), pointer.into()).await;
+        faulty.place(&format!("rt/pointers/{now}"), pointer.into()).await;
         bloomsday.reload().await.unwrap();
         assert_eq!(bloomsday.status()[0].digest, Some(key.digest));
         assert!((0..3_100).all(|n| rt.contains(&id(n))));

@@ -6,7 +6,7 @@ use bloomsday_common::pointer::Pin;
 use tokio::time::sleep;
 
 use super::blobs::{Kind, made, user};
-use super::outages::{A_POLL, Scene, fresh, play, reload};
+use super::outages::{MAX_POLL_PAUSE, Scene, fresh, play, reload};
 use super::process::Process;
 use crate::status::{ReloadOutcome, State};
 use crate::{Guard, Verdict};
@@ -84,7 +84,7 @@ fn a_held_day_is_fetched_once_judged_at_each_poll_and_swapped_in_with_an_alarm_a
         assert!(status.counts.verdicts[Verdict::Held as usize] > 20, "{:?}", status.counts);
         let judged = status.judged.unwrap();
         assert_eq!(judged.held_until, judged.held_since.map(|at| at + Duration::from_secs(21_600)));
-        sleep(Duration::from_secs(3600) + A_POLL).await;
+        sleep(Duration::from_secs(3600) + MAX_POLL_PAUSE).await;
         let status = process.status();
         assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
         assert_eq!((status.state, status.held), (State::Ok, false));
@@ -101,7 +101,7 @@ fn a_blob_an_hour_cannot_freeze_a_server_that_holds() {
             sleep(Duration::from_secs(3600)).await;
             let kind = [Kind::OtherStrangers, Kind::Strangers][hour % 2];
             scene.publish(0, made(0, kind)).await;
-            sleep(A_POLL).await;
+            sleep(MAX_POLL_PAUSE).await;
             let (held, day) = (process.status().held, process.status().judged.map(|j| j.digest));
             assert!(!held || day == Some(made(0, kind).key.digest), "{:?}", process.status());
         }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use tokio::time::sleep;
 
 use super::blobs::{Kind, made, user};
-use super::outages::{A_POLL, answers, error, play, reload};
+use super::outages::{MAX_POLL_PAUSE, answers, error, play, reload};
 use super::process::Process;
 use crate::handle::tests::ActsWhenRead;
 use crate::status::ReloadOutcome;
@@ -83,7 +83,7 @@ fn too_little_memory_is_a_refusal_before_the_download() {
         assert!(says.iter().all(|says| error(&status).contains(says)), "{}", error(&status));
         assert!(process.handle().contains(&user(made(-1, Kind::Good).first_user)));
         process.memory.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert_eq!(answers(&process), Some(new.key.digest));
     });
 }
@@ -115,7 +115,7 @@ fn past_max_generations_a_load_is_refused_naming_the_idle_and_lookups_go_on() {
         assert!((first..first + 1_000).all(|n| handle.contains(&user(n))));
         // One looks up an ID, and releases the oldest.
         idle[0].contains(b"x");
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert_eq!(answers(&process), Some(made(0, Kind::Strangers).key.digest));
         drop(idle);
         assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);

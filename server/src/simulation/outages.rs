@@ -27,7 +27,7 @@ pub(super) struct Scene {
 
 const POLL: Duration = Duration::from_secs(600);
 /// Longer than any poll interval with its jitter.
-pub(super) const A_POLL: Duration = Duration::from_secs(661);
+pub(super) const MAX_POLL_PAUSE: Duration = Duration::from_secs(661);
 
 /// Plays a scene on a paused clock.
 pub(super) fn play<F: Future<Output = ()>>(scene: impl FnOnce(Scene) -> F) {
@@ -104,7 +104,7 @@ fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_p
             let process = scene.settled().await;
             scene.store.set_fault(fault);
             scene.publish(0, new).await;
-            sleep(A_POLL * 2).await;
+            sleep(MAX_POLL_PAUSE * 2).await;
             let status = process.status();
             assert!(error(&status).contains(says), "{fault:?}: {}", error(&status));
             sleep(Duration::from_secs(30 * 86_400)).await;
@@ -115,7 +115,7 @@ fn whatever_ails_the_store_the_last_good_filter_answers_and_recovery_takes_one_p
             scene.clock.step(-30 * 86_400);
             scene.store.set_fault(Fault::None);
             // A read that hangs ends at its deadline; then one poll follows.
-            sleep(A_POLL + scene.config.load_deadline * 2).await;
+            sleep(MAX_POLL_PAUSE + scene.config.load_deadline * 2).await;
             let recovered = match fault {
                 // A blob whose load panicked counts as damaged, until an operator reloads.
                 Fault::Panics => reload(&process).await == ReloadOutcome::Swapped,
@@ -149,11 +149,11 @@ fn a_blob_that_fails_past_all_tries_of_a_load_is_fetched_at_a_later_poll() {
         let new = made(0, Kind::Good);
         scene.publish(0, new).await;
         scene.store.set_fault(Fault::HidesBlobs);
-        sleep(A_POLL * 3).await;
+        sleep(MAX_POLL_PAUSE * 3).await;
         assert!(error(&process.status()).contains("503"), "{:?}", process.status());
         assert_eq!(answers(&process), Some(made(-1, Kind::Good).key.digest));
         scene.store.set_fault(Fault::None);
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
     });
 }
@@ -165,7 +165,7 @@ fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
         let process = scene.settled().await;
         scene.damage(new).await;
         scene.point(0, &new.key).await;
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert!(error(&process.status()).contains("damaged"), "{:?}", process.status());
         let reads = scene.store.blob_reads();
         sleep(POLL * 20).await;
@@ -174,7 +174,7 @@ fn a_damaged_blob_is_remembered_and_a_failing_store_is_not() {
         assert_eq!((status.digest, status.state), (Some(old.key.digest), State::Failing));
         // Repaired in place: the record does not change, so an operator reloads.
         scene.upload(new).await;
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert_eq!(answers(&process), Some(old.key.digest));
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);
         assert_eq!(answers(&process), Some(new.key.digest));
@@ -196,7 +196,7 @@ fn a_body_that_is_cut_says_nothing_of_the_blob() {
         assert_eq!(reloaded[0].outcome, ReloadOutcome::Failed);
         assert!(reloaded[0].reason.as_deref().unwrap().contains("should have"), "{reloaded:?}");
         scene.store.set_fault(Fault::None);
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         assert_eq!(answers(&process), Some(new.key.digest), "{:?}", process.status());
     });
 }
@@ -291,7 +291,7 @@ fn a_pin_ends_by_itself() {
         let (pinned_at, pinned_by, reason) = (None, None, Some("weekend".into()));
         let pin = Pin { blob, until: Some(until), pinned_at, pinned_by, reason };
         scene.store.write("rt/pin", pin.to_bytes()).await;
-        sleep(A_POLL).await;
+        sleep(MAX_POLL_PAUSE).await;
         let status = process.status();
         assert_eq!((status.state, status.pin_until), (State::Pinned, Some(until)));
         sleep(Duration::from_secs(7_200)).await;
@@ -318,7 +318,7 @@ fn at_a_start_the_cached_copy_answers_while_the_store_does_not() {
             assert_eq!(status.digest, Some(made(-1, Kind::Good).key.digest), "{fault:?}");
             assert_eq!(status.state, State::Failing);
             scene.store.set_fault(Fault::None);
-            sleep(A_POLL + scene.config.load_deadline).await;
+            sleep(MAX_POLL_PAUSE + scene.config.load_deadline).await;
             assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{fault:?}");
             assert_eq!(process.status().state, State::Ok);
         });
@@ -448,7 +448,7 @@ fn a_cached_blob_that_answers_while_another_is_held_is_never_given_up_for_an_old
 
         scene.damage(made(0, Kind::Good)).await;
         scene.point(0, &made(0, Kind::Good).key).await;
-        sleep(3 * A_POLL).await;
+        sleep(3 * MAX_POLL_PAUSE).await;
         let status = process.status();
         assert_eq!((status.digest, status.state), (Some(good.key.digest), State::Failing));
     });
@@ -510,7 +510,7 @@ fn a_cache_that_cannot_be_written_costs_a_warning() {
         // The folder can be written again: the next round tries again.
         std::fs::remove_file(folder.path().join("rt")).unwrap();
         while !folder.path().join("rt/followed").exists() {
-            sleep(A_POLL).await;
+            sleep(MAX_POLL_PAUSE).await;
             std::thread::yield_now();
         }
         assert!(process.is_alive());

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::blobs::{Kind, made, user};
 use super::flaky_store::Fault;
-use super::outages::{A_POLL, Scene, answers, play, reload};
+use super::outages::{MAX_POLL_PAUSE, Scene, answers, play, reload};
 use super::process::Process;
 use crate::status::{ReloadOutcome, State};
 use crate::{FilterConfig, Guard, Verdict};
@@ -35,7 +35,7 @@ fn no_filter_waits_for_another_whatever_ails_that() {
             // By a poll, and at once by a reload, also during a reload of the other filter and of
             // all.
             scene.publish(0, made(0, Kind::Good)).await;
-            sleep(A_POLL).await;
+            sleep(MAX_POLL_PAUSE).await;
             assert_eq!(answers(&process), Some(made(0, Kind::Good).key.digest), "{fault:?}");
             let other = Some("other".parse().unwrap());
             let (one, all) =
@@ -52,7 +52,7 @@ fn no_filter_waits_for_another_whatever_ails_that() {
             sleep(30 * 24 * HOUR).await;
             let polls = (scene.store.polls_of("rt") - polls) as f64;
             let due = began.elapsed().as_secs_f64() / 600.0;
-            assert!((polls / due - 1.0).abs() < 0.01, "{fault:?}: {polls} looks of {due}");
+            assert!((polls / due - 1.0).abs() < 0.01, "{fault:?}: {polls} polls of {due}");
         });
     }
 }
@@ -104,7 +104,7 @@ fn a_missing_filter_is_polled_for_less_and_less_often_and_found_within_a_part_of
         {
             sleep(Duration::from_secs(after) - began.elapsed()).await;
             let polls = scene.store.polls_of("rt");
-            assert!(polls > before && polls <= most, "{polls} looks in {after} s");
+            assert!(polls > before && polls <= most, "{polls} polls in {after} s");
             before = polls;
         }
         drop(process);
@@ -174,7 +174,7 @@ fn a_hold_ends_on_time_whatever_ails_the_store() {
             assert_eq!(process.status().state, state, "{fault:?}");
             // It stays, and is not judged again.
             scene.store.set_fault(Fault::None);
-            sleep(A_POLL * 2).await;
+            sleep(MAX_POLL_PAUSE * 2).await;
             let status = process.status();
             assert_eq!(status.digest, Some(made(0, Kind::Strangers).key.digest));
             assert_eq!(status.counts.verdicts[Verdict::Overdue as usize], 1);

@@ -1,4 +1,4 @@
-//! No filter waits for another: reloads, looks that hang, days that are damaged or missing, and holds.
+//! No filter waits for another: reloads, polls that hang, days that are damaged or missing, and holds.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! A server against a store that lies, at each of its calls in turn: it never answers wrongly, never
-//! loses what it has, and is right again after the next look that nothing befalls.
+//! loses what it has, and is right again after the next poll without a fault.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -80,33 +80,33 @@ impl Days {
         let mut befell_any = false;
 
         // A start, with the answer "yes" until something is loaded.
-        let liar = self.one.fork();
-        liar.set_fault(fault, at, times);
-        let bloomsday = serve(&liar);
+        let faulty = self.one.fork();
+        faulty.set_fault(fault, at, times);
+        let bloomsday = serve(&faulty);
         let began = Instant::now();
         while bloomsday.status()[0].last_poll.is_none() {
             self.check(&bloomsday, "during the start");
             assert!(began.elapsed() < Duration::from_secs(60), "{fault:?} at {at}: no first look");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let befell = liar.clear_fault();
+        let befell = faulty.clear_fault();
         befell_any |= !befell.is_empty();
         let answers = self.check(&bloomsday, &case("a start", &befell));
         assert!(answers.is_some() || !befell.is_empty(), "{}", case("a start", &befell));
         self.recovers(&bloomsday, 1, &case("a start", &befell)).await;
 
         // A new day.
-        let liar = self.two.fork();
+        let faulty = self.two.fork();
         let bloomsday = serve(&self.one.fork());
         self.recovers(&bloomsday, 1, "a clean start").await;
         drop(bloomsday);
-        let liar_day = self.one.fork();
-        let bloomsday = serve(&liar_day);
+        let other = self.one.fork();
+        let bloomsday = serve(&other);
         self.recovers(&bloomsday, 1, "a clean start").await;
-        self.now.publish(&liar_day.store()).await;
-        liar_day.set_fault(fault, at, times);
+        self.now.publish(&other.store()).await;
+        other.set_fault(fault, at, times);
         let reloaded = bloomsday.reload().await.unwrap();
-        let befell = liar_day.clear_fault();
+        let befell = other.clear_fault();
         befell_any |= !befell.is_empty();
         let this = case("a new day", &befell);
         let back = self.check(&bloomsday, &this);
@@ -128,16 +128,16 @@ impl Days {
         self.recovers(&bloomsday, 0, &this).await;
 
         // Nothing new: what is there stays, whatever the store says.
-        liar_day.set_fault(fault, at, times);
+        other.set_fault(fault, at, times);
         let _ = bloomsday.reload().await.unwrap();
-        let befell = liar_day.clear_fault();
+        let befell = other.clear_fault();
         let this = case("nothing new", &befell);
         let back = self.check(&bloomsday, &this);
         // Only "there is nothing" sends a server to the day before; and that is verified too.
         let denied = fault == Fault::Missing && !befell.is_empty();
         assert!(back == Some(0) || (denied && back == Some(1)), "{this}: {back:?}");
         self.recovers(&bloomsday, 0, &this).await;
-        drop(liar);
+        drop(faulty);
         befell_any
     }
 
@@ -150,13 +150,13 @@ impl Days {
     }
 }
 
-fn serve(liar: &FaultyStore) -> Bloomsday {
-    let mut config = Config::new("liar://store", vec![FilterConfig::new("rt".parse().unwrap())]);
+fn serve(faulty: &FaultyStore) -> Bloomsday {
+    let mut config = Config::new("faulty://store", vec![FilterConfig::new("rt".parse().unwrap())]);
     // Only a reload looks again.
     config.poll_interval = Duration::from_secs(3_600);
     config.retry_interval = config.poll_interval;
     config.load_deadline = Duration::from_millis(900);
-    start_on(liar.store(), config, true).unwrap()
+    start_on(faulty.store(), config, true).unwrap()
 }
 
 #[test]
@@ -192,5 +192,5 @@ fn a_server_against_a_store_that_lies_never_answers_wrongly_and_recovers() {
             assert!(at < MANY, "{fault:?}: no look is ever clean");
         }
     });
-    campaign.passed(&format!("{} looks", cases.into_inner()), "no wrong answer; right at the next");
+    campaign.passed(&format!("{} polls", cases.into_inner()), "no wrong answer; right at the next");
 }

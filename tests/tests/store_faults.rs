@@ -73,7 +73,7 @@ async fn run(job: &Job, store: &Store) -> Result<Report, bloomsday_builder::erro
 /// Where a build starts from, and where it must end.
 struct Story {
     name: &'static str,
-    liar: FaultyStore,
+    faulty: FaultyStore,
     job: Job,
     /// What today's pointer names when all went well.
     ends_at: BlobKey,
@@ -85,20 +85,20 @@ struct Story {
 }
 
 impl Story {
-    async fn pointer(&self, liar: &FaultyStore) -> Option<Vec<u8>> {
+    async fn pointer(&self, faulty: &FaultyStore) -> Option<Vec<u8>> {
         let key = format!("rt/pointers/{}", self.job.day);
-        liar.stored(&key).await.map(|bytes| bytes.to_vec())
+        faulty.stored(&key).await.map(|bytes| bytes.to_vec())
     }
 
     /// One run with a fault, and one without. Returns whether the fault befell anything.
     async fn with(&self, fault: Fault, at: u64, times: u64) -> bool {
-        let liar = self.liar.fork();
-        let store = liar.store();
-        let before = self.pointer(&liar).await;
-        liar.set_fault(fault, at, times);
+        let faulty = self.faulty.fork();
+        let store = faulty.store();
+        let before = self.pointer(&faulty).await;
+        faulty.set_fault(fault, at, times);
         let ended = run(&self.job, &store).await;
-        let befell = liar.clear_fault();
-        let after = self.pointer(&liar).await;
+        let befell = faulty.clear_fault();
+        let after = self.pointer(&faulty).await;
         let case = format!(
             "{}: {fault:?} × {times} at call {at} ({}): {:?}",
             self.name,
@@ -109,7 +109,7 @@ impl Story {
         // The pointer is as it was, or names today's complete blob; nothing else, however the run
         // ended.
         if after != before {
-            let named = self.complete_blob(&liar, &case).await;
+            let named = self.complete_blob(&faulty, &case).await;
             assert_eq!(named, self.ends_at, "{case}");
         }
         let moved = after != before;
@@ -146,14 +146,14 @@ impl Story {
         let again = run(&self.job, &store).await;
         let again = again.unwrap_or_else(|e| panic!("{case}, then without a fault: {e}"));
         if self.stays_rolled_back && again.outcome == Outcome::Superseded && !moved {
-            assert_eq!(self.pointer(&liar).await, before, "{case}: a rollback was undone");
+            assert_eq!(self.pointer(&faulty).await, before, "{case}: a rollback was undone");
             let names_blob = matches!(&again.remedy, Some(Remedy::UseBlob { .. }));
             assert!(names_blob, "{case}: {:?}", again.reason);
             return !befell.is_empty();
         }
         let expected = if moved { Outcome::Unchanged } else { self.outcome };
         assert_eq!(again.outcome, expected, "{case}, then: {:?}", again.reason);
-        assert_eq!(self.complete_blob(&liar, &case).await, self.ends_at, "{case}");
+        assert_eq!(self.complete_blob(&faulty, &case).await, self.ends_at, "{case}");
         for act in store.history(&rt()).await.unwrap() {
             assert!(act.blob.is_none_or(|blob| blob.filter == rt()), "{case}");
         }
@@ -161,11 +161,11 @@ impl Story {
     }
 
     /// What today's pointer names, which must be complete and hold the users of its own day.
-    async fn complete_blob(&self, liar: &FaultyStore, case: &str) -> BlobKey {
-        let bytes = self.pointer(liar).await.unwrap_or_else(|| panic!("{case}: no pointer"));
+    async fn complete_blob(&self, faulty: &FaultyStore, case: &str) -> BlobKey {
+        let bytes = self.pointer(faulty).await.unwrap_or_else(|| panic!("{case}: no pointer"));
         let pointer = Pointer::parse(&bytes, &rt(), &[]);
         let key = pointer.unwrap_or_else(|e| panic!("{case}: torn pointer: {e}")).blob;
-        let stored = liar.stored(&key.to_string()).await;
+        let stored = faulty.stored(&key.to_string()).await;
         let stored = stored.unwrap_or_else(|| panic!("{case}: {key} is not there"));
         let opened = blob::open(RawBlob::of(buffer(&stored)), &key);
         let (_, filter) = opened.unwrap_or_else(|e| panic!("{case}: {e}"));
@@ -203,22 +203,22 @@ fn inputs() -> Inputs {
 /// The situations in which a day is built.
 async fn stories(inputs: &Inputs) -> Vec<Story> {
     let (day, yesterday) = (today(), today().minus(1));
-    let liar = FaultyStore::default();
-    let store = liar.store();
+    let faulty = FaultyStore::default();
+    let store = faulty.store();
     let before = run(&job(&inputs.yesterday, yesterday), &store).await.unwrap();
-    let first = liar.fork();
+    let first = faulty.fork();
     let bad = run(&job(&inputs.bad, day), &store).await.unwrap();
-    let rerun = liar.fork();
+    let rerun = faulty.fork();
     // Rolled back by hand, as DESIGN has it: yesterday's record copied over today's.
-    let record = liar.stored(&format!("rt/pointers/{yesterday}")).await.unwrap();
-    liar.place(&format!("rt/pointers/{day}"), record).await;
-    let rolled_back = liar.fork();
+    let record = faulty.stored(&format!("rt/pointers/{yesterday}")).await.unwrap();
+    faulty.place(&format!("rt/pointers/{day}"), record).await;
+    let rolled_back = faulty.fork();
     let good = run(&job(&inputs.good, day), &first.fork().store()).await.unwrap().blob.unwrap();
     assert_ne!(Some(&good), bad.blob.as_ref());
 
-    let good_story = |name, liar| Story {
+    let good_story = |name, faulty| Story {
         name,
-        liar,
+        faulty,
         job: job(&inputs.good, day),
         ends_at: good.clone(),
         users: GOOD,
@@ -231,7 +231,7 @@ async fn stories(inputs: &Inputs) -> Vec<Story> {
     };
     let same_data = Story {
         name: "a rolled-back day, built from the same data",
-        liar: rolled_back,
+        faulty: rolled_back,
         job: job(&inputs.bad, day),
         ends_at: before.blob.unwrap(),
         users: 0..0,
@@ -300,16 +300,16 @@ fn an_upload_in_parts_that_goes_wrong_anywhere_is_never_pointed_at() {
     block_on(async {
         for fault in BUILD_FAULTS {
             for at in 0.. {
-                let liar = FaultyStore::default();
-                let store = liar.store();
-                liar.set_fault_of("/blobs/", fault, at, 1);
+                let faulty = FaultyStore::default();
+                let store = faulty.store();
+                faulty.set_fault_of("/blobs/", fault, at, 1);
                 let read_back = bloomsday_builder::publish::upload(&store, &encoded, &|_| {});
                 let read_back = read_back.await;
-                let befell = liar.clear_fault();
+                let befell = faulty.clear_fault();
                 // The blob that it reports as read back is stored, and complete.
                 if let Ok((header, _)) = read_back {
                     assert_eq!(header, made.header);
-                    let stored = liar.stored(&key.to_string()).await.unwrap();
+                    let stored = faulty.stored(&key.to_string()).await.unwrap();
                     assert_eq!(blob::digest_of(&stored), key.digest, "{befell:?}");
                     assert_eq!(stored.len() as u64, encoded.len(), "{befell:?}");
                 }
@@ -345,8 +345,8 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
             })
         }) {
             for at in 0..MANY {
-                let liar = FaultyStore::default();
-                let store = liar.store();
+                let faulty = FaultyStore::default();
+                let store = faulty.store();
                 let write = async |digit| -> Result<(), Error> {
                     if pins {
                         let read = store.pin(&rt()).await?;
@@ -377,9 +377,9 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
                 if exists {
                     write(1).await.unwrap();
                 }
-                liar.set_fault(fault, at, times);
+                faulty.set_fault(fault, at, times);
                 let ended = write(2).await;
-                let befell = liar.clear_fault();
+                let befell = faulty.clear_fault();
                 let case = format!("{fault:?} × {times} at {at} {befell:?}: {ended:?}");
                 let now = named().await;
                 let old = exists.then(|| key(1));
