@@ -14,17 +14,17 @@ type Watched struct {
 	path    string
 	filter  atomic.Pointer[Filter]
 	failure atomic.Pointer[error]
-	// One look at a time.
-	looking sync.Mutex
+	// One poll at a time.
+	polling sync.Mutex
 	seen    os.FileInfo
 	stop    chan struct{}
 	stopped sync.Once
 }
 
-// Watch opens a blob file, and looks every interval whether there is another one. Lookups never wait for that.
+// Watch opens a blob file, and checks every interval whether there is another one. Lookups never wait for that.
 //
 // A file that is absent, damaged or not complete changes nothing: the old filter goes on answering, LastError says
-// why, and the next look tries again. While a filter is swapped there are two in memory.
+// why, and the next poll tries again. While a filter is swapped there are two in memory.
 func Watch(path string, interval time.Duration) (*Watched, error) {
 	if interval <= 0 {
 		return nil, fmt.Errorf("an interval of %v cannot be: give one such as 30 * time.Second", interval)
@@ -51,11 +51,11 @@ func Watch(path string, interval time.Duration) (*Watched, error) {
 // Filter returns the filter that answers now. Take it once for IDs that must be looked up in the same day.
 func (w *Watched) Filter() *Filter { return w.filter.Load() }
 
-// Reload looks at once, and returns whether there was another file.
+// Reload polls at once, and returns whether there was another file.
 func (w *Watched) Reload() (bool, error) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
-	swapped, err := w.look()
+	w.polling.Lock()
+	defer w.polling.Unlock()
+	swapped, err := w.poll()
 	if err != nil {
 		w.failure.Store(&err)
 	} else {
@@ -64,7 +64,7 @@ func (w *Watched) Reload() (bool, error) {
 	return swapped, err
 }
 
-func (w *Watched) look() (bool, error) {
+func (w *Watched) poll() (bool, error) {
 	before, err := os.Stat(w.path)
 	if err != nil {
 		return false, err
@@ -81,7 +81,7 @@ func (w *Watched) look() (bool, error) {
 		return false, err
 	}
 	w.filter.Store(filter)
-	// Replaced while it was read: the next look reads it again.
+	// Replaced while it was read: the next poll reads it again.
 	if same(before, after) {
 		w.seen = after
 	}
@@ -92,7 +92,7 @@ func same(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// LastError returns why the last look failed, or nil if it did not.
+// LastError returns why the last poll failed, or nil if it did not.
 func (w *Watched) LastError() error {
 	if failure := w.failure.Load(); failure != nil {
 		return *failure
@@ -100,5 +100,5 @@ func (w *Watched) LastError() error {
 	return nil
 }
 
-// Close ends the looks. The filter goes on answering.
+// Close ends the polls. The filter goes on answering.
 func (w *Watched) Close() { w.stopped.Do(func() { close(w.stop) }) }

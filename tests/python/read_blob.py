@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An independent reader of blobs, written from the format page at the top of common/src/blob.rs.
+"""An independent reader of blobs, written from docs/format.md.
 
     read_blob.py BLOB < IDS
 

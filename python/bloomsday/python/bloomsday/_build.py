@@ -45,7 +45,7 @@ def build(
     Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was.
 
     Raises `RefusedError` for a day that is not like those before, `SupersededError` when somebody changed the
-    pointer meanwhile (both have the `report`), `BuildError` for input that cannot be read.
+    pointer during the build (both have the `report`), `BuildError` for input that cannot be read.
     """
     description = _description(
         filter=filter,

@@ -62,7 +62,7 @@ def build(
 
     The blob depends only on the set of IDs: it is byte for byte that of `bloomsday build`. Executors need this
     package and nothing else: no store, no network. With `input` they read the files themselves. This process
-    uploads the blob, evaluates the gates and moves the pointer; it needs about 1 GiB beside Spark.
+    uploads the blob, evaluates the gates and moves the pointer; it needs about 1 GiB besides Spark.
 
     `staging` is a path or URL that Spark can write to; what it wrote there is removed at the end. Without it the
     steps in between are persisted on the executors' disks. `rows` is about how many rows there are: without it

@@ -594,9 +594,9 @@ public final class BloomsdayFilter {
     /**
      * A file that another program replaces, and the filter that was last sound in it.
      *
-     * <p>A thread of its own looks at the file in an interval. When another file was renamed to its
+     * <p>A thread of its own checks the file in an interval. When another file was renamed to its
      * name, the thread reads and checks that one and then puts the new filter in the old one's
-     * place; lookups go on meanwhile and wait for nothing. A file that is damaged, absent or
+     * place; lookups go on and wait for nothing. A file that is damaged, absent or
      * unreadable changes nothing but {@link #lastFailure()}.
      *
      * <p>Memory: two filters while a new one is read, and until the garbage collector has found
@@ -625,7 +625,7 @@ public final class BloomsdayFilter {
          * Opens the file as {@link BloomsdayFilter#open(Path)} does, and again after each change.
          *
          * @param file the file
-         * @param interval how often to look; at least a millisecond
+         * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#open(Path)}
          */
@@ -637,7 +637,7 @@ public final class BloomsdayFilter {
          * Opens the file as {@link BloomsdayFilter#map(Path)} does, and again after each change.
          *
          * @param file the file
-         * @param interval how often to look; at least a millisecond
+         * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#map(Path)}
          */
@@ -669,7 +669,7 @@ public final class BloomsdayFilter {
         }
 
         /**
-         * Why the last look at the file did not end well.
+         * Why the last check of the file failed.
          *
          * @return null if the current filter is that of the current file
          */
@@ -679,7 +679,7 @@ public final class BloomsdayFilter {
 
         /**
          * Looks at the file now, and opens it if it has changed. Waits until that is done. A file
-         * that could not be opened is tried again at each look.
+         * that could not be opened is tried again at each check.
          *
          * @return whether there is a new filter
          * @throws IOException as {@link BloomsdayFilter#open(Path)}; the old filter stays
@@ -713,7 +713,7 @@ public final class BloomsdayFilter {
                     try {
                         reload();
                     } catch (IOException | RuntimeException | Error e) {
-                        // It is in lastFailure; the next look tries again.
+                        // It is in lastFailure; the next check tries again.
                     }
                 }
             } catch (InterruptedException e) {
