@@ -116,8 +116,8 @@ alone() {
 }
 alone bloomsday-common aws azure gcp hdfs http-store redis
 alone bloomsday-builder
-alone bloomsday-server http live resp redis kafka aws azure gcp hdfs
-alone bloomsday-jobs aws azure gcp http-store kafka redis
+alone bloomsday-server http live resp redis-streams kafka aws azure gcp hdfs
+alone bloomsday-jobs aws azure gcp hdfs http-store kafka redis redis-streams
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 # Tests often wait, for servers and timers: what they leave of the processors compiles the fuzz targets.

@@ -166,7 +166,7 @@ impl Log {
     }
 
     /// Changes whenever more is synced.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))] // streams wait for it
+    #[cfg_attr(not(feature = "redis-streams"), allow(dead_code))] // streams wait for it
     pub(super) fn synced(&self) -> watch::Receiver<u64> {
         self.done.subscribe()
     }

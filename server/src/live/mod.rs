@@ -414,7 +414,7 @@ impl Live {
     }
 
     /// Where logs are.
-    #[cfg(any(feature = "redis", feature = "kafka"))]
+    #[cfg(any(feature = "redis-streams", feature = "kafka"))]
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.0.disk.as_ref().map(|disk| &*disk.folder)
     }

@@ -291,7 +291,7 @@ impl Gate {
     }
 }
 
-#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(dead_code))] // of what is left out
+#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
 impl Gate {
     /// An engine or a feed has failed, or works.
     pub(super) fn engine_failed(&self, doing: &'static str, why: Option<String>) {

@@ -12,19 +12,19 @@ use futures::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::Live;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 use super::ack::Ack;
 use super::follow::Following;
 use super::lease::Keeper;
 use super::others::Stored;
 use super::role::{Gate, LiveRole};
 use super::set::LiveSet;
-#[cfg(any(feature = "redis", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
 use super::stream::Feeding;
 use super::stream::{EngineUrl, Entry, FeedUrl};
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 use super::stream::{Publishing, Reading};
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 use super::tail::Tail;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -61,7 +61,7 @@ pub(crate) struct Sharing {
 }
 
 /// The streams of one set.
-#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(dead_code))] // of what is left out
+#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
 struct Streams {
     engine: Option<EngineUrl>,
     from: Option<FeedUrl>,
@@ -75,7 +75,7 @@ type Which = (FilterName, Arc<LiveSet>, Arc<Gate>);
 type Tasks = Vec<BoxFuture<'static, ()>>;
 
 // No address of what is left out can be made.
-#[cfg_attr(not(all(feature = "redis", feature = "kafka")), allow(unused_variables, unused_mut))]
+#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(unused_variables, unused_mut))]
 impl Streams {
     fn tasks(
         self,
@@ -85,7 +85,7 @@ impl Streams {
         stopping: &watch::Receiver<bool>,
     ) -> Tasks {
         let mut tasks = Tasks::new();
-        #[cfg(any(feature = "redis", feature = "kafka"))]
+        #[cfg(any(feature = "redis-streams", feature = "kafka"))]
         if let Some(feed) = self.from {
             let (filter, set, gate) = which.clone();
             let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
@@ -93,7 +93,7 @@ impl Streams {
             let feeding = Feeding { filter, set, gate, feed, file, clock, warned };
             tasks.push(feeding.run(stopping.clone()).boxed());
         }
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "redis-streams")]
         if let Some(engine) = self.engine {
             let (filter, set, gate) = which.clone();
             if let Some(log) = set.log() {

@@ -10,7 +10,7 @@ use bloomsday_common::redact::redact_url;
 /// ```
 /// use bloomsday_server::live::EngineUrl;
 ///
-/// # if cfg!(feature = "redis") {
+/// # if cfg!(feature = "redis-streams") {
 /// let engine: EngineUrl = "redis://me:secret@redis:6379/2".parse()?;
 /// assert!(!format!("{engine:?}").contains("secret"));
 /// assert!("kafka://broker/topic".parse::<EngineUrl>().is_err());
@@ -30,7 +30,7 @@ pub struct EngineUrl(String);
 /// ```
 /// use bloomsday_server::live::FeedUrl;
 ///
-/// # if cfg!(feature = "redis") {
+/// # if cfg!(feature = "redis-streams") {
 /// let feed: FeedUrl = "redis://redis/0/clicks".parse()?;
 /// assert_eq!(feed.name(), "redis://redis/0/clicks");
 /// # }
@@ -46,14 +46,14 @@ pub struct FeedUrl(pub(super) Feed);
 /// What is read.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Feed {
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "redis-streams")]
     Redis(RedisStream),
     #[cfg(feature = "kafka")]
     Kafka(crate::live::kafka::KafkaUrl),
 }
 
 /// A stream of Redis.
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct RedisStream {
     /// The address of the server, with its password.
@@ -63,7 +63,7 @@ pub(super) struct RedisStream {
 
 impl EngineUrl {
     /// The address, with its password.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "redis-streams")]
     pub(super) fn secret(&self) -> &str {
         &self.0
     }
@@ -78,7 +78,7 @@ impl FeedUrl {
     /// The address without user, password and options.
     pub fn name(&self) -> String {
         match self.0 {
-            #[cfg(feature = "redis")]
+            #[cfg(feature = "redis-streams")]
             Feed::Redis(RedisStream { ref server, ref stream }) => {
                 format!("{}/{stream}", redact_url(server).trim_end_matches('/'))
             }
@@ -121,12 +121,13 @@ impl FromStr for FeedUrl {
         if text.starts_with("kafka://") {
             return text.parse().map(|topic| FeedUrl(Feed::Kafka(topic)));
         }
-        #[cfg(feature = "redis")]
+        #[cfg(feature = "redis-streams")]
         if text.starts_with("redis://") {
             return redis_stream(text).map(|stream| FeedUrl(Feed::Redis(stream)));
         }
         Err(match text.split_once("://") {
-            Some((scheme @ ("kafka" | "redis"), _)) => without(scheme),
+            Some(("kafka", _)) => without("kafka"),
+            Some(("redis", _)) => without("redis-streams"),
             _ => "it is redis://HOST:PORT/STREAM or kafka://HOST:PORT/TOPIC: of other brokers, read into one of \
                   these, or POST to /v1/filters/NAME/add"
                 .into(),
@@ -134,7 +135,7 @@ impl FromStr for FeedUrl {
     }
 }
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 fn redis_stream(text: &str) -> Result<RedisStream, String> {
     let (server, path) = split(text)?;
     let wrong =
@@ -157,8 +158,8 @@ fn is_number(text: &str) -> bool {
 
 /// The address up to its path, and the parts of that. No error repeats the text: it may have a password.
 fn split(text: &str) -> Result<(String, Vec<&str>), String> {
-    if !cfg!(feature = "redis") {
-        return Err(without("redis"));
+    if !cfg!(feature = "redis-streams") {
+        return Err(without("redis-streams"));
     }
     let Some(rest) = text.strip_prefix("redis://") else {
         return Err("only redis:// is supported".into());

@@ -6,7 +6,7 @@ use super::address::Feed;
 use super::feed::{Feeding, NotFed, PAUSE, Pause};
 #[cfg(feature = "kafka")]
 use super::feed_kafka;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 use super::feed_redis;
 
 impl Feeding {
@@ -37,7 +37,7 @@ impl Feeding {
     /// Reads until that fails, or another server decides. `at` is the place, if it is known.
     async fn session(&self, at: &mut Option<String>, pause: &mut Pause) -> Result<(), NotFed> {
         match self.feed.0 {
-            #[cfg(feature = "redis")]
+            #[cfg(feature = "redis-streams")]
             Feed::Redis(ref stream) => feed_redis::session(self, stream, at, pause).await,
             #[cfg(feature = "kafka")]
             Feed::Kafka(ref topic) => feed_kafka::session(self, topic, at, pause).await,

@@ -1,5 +1,5 @@
 //! Streams: the engine in Redis, which tells other servers at once what one adds; and feeds, streams of others
-//! from which IDs are added. Without the features `redis` and `kafka` only the addresses, which are then refused.
+//! from which IDs are added. Without the features `redis-streams` and `kafka` only the addresses, which are then refused.
 //!
 //! | module | contents |
 //! |---|---|
@@ -11,25 +11,25 @@
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
 
 mod address;
-#[cfg(any(feature = "redis", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
 mod feed;
 #[cfg(feature = "kafka")]
 mod feed_kafka;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 mod feed_redis;
-#[cfg(any(feature = "redis", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
 mod feed_run;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 mod publish;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 mod read;
 
 pub use self::address::{EngineUrl, FeedUrl};
-#[cfg(any(feature = "redis", feature = "kafka"))]
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
 pub(super) use self::feed::Feeding;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 pub(super) use self::publish::Publishing;
-#[cfg(feature = "redis")]
+#[cfg(feature = "redis-streams")]
 pub(super) use self::read::Reading;
 
 /// A segment that came by an engine.
