@@ -61,7 +61,7 @@ impl Writer {
             if is_due || (self.pause.is_none() && self.written.as_ref() != Some(&beat)) {
                 let put = store.put_heartbeat(self.served.name(), &beat);
                 match tokio::time::timeout(DEADLINE, put).await {
-                    Ok(Ok(())) => self.is_written(beat),
+                    Ok(Ok(())) => self.succeeded(beat),
                     Ok(Err(error @ StoreError::ReadOnly { .. })) => {
                         self.log(&error, refused);
                         return;
@@ -80,7 +80,7 @@ impl Writer {
         }
     }
 
-    fn is_written(&mut self, beat: Heartbeat) {
+    fn succeeded(&mut self, beat: Heartbeat) {
         if self.is_logged {
             tracing::info!(filter = %self.served.name(), "heartbeats are written again");
         }

@@ -49,7 +49,7 @@ struct World {
 struct Server {
     is_down: bool,
     /// The epoch in which it has the lease, as far as it knows.
-    held: Option<u64>,
+    own_epoch: Option<u64>,
     /// Until when, by its own clock.
     until: u8,
     /// What it read, and when: a write that is conditioned on it.
@@ -76,8 +76,8 @@ enum Step {
 
 impl World {
     fn decides(&self, server: usize) -> bool {
-        let Server { is_down, held, until, .. } = &self.servers[server];
-        !is_down && held.is_some() && self.now < *until
+        let Server { is_down, own_epoch, until, .. } = &self.servers[server];
+        !is_down && own_epoch.is_some() && self.now < *until
     }
 
     fn record(&self) -> RecordState<Lease> {
@@ -113,7 +113,7 @@ impl Model for Bound {
                 None if server.next_read <= world.now => steps.push(Step::Read(i)),
                 None => {}
             }
-            let epoch = server.held.unwrap_or(0);
+            let epoch = server.own_epoch.unwrap_or(0);
             if world.decides(i) && !world.new.contains(&epoch) {
                 steps.push(Step::Add(i));
             }
@@ -153,16 +153,16 @@ impl Model for Bound {
                 let (read, began) = server.read.take()?;
                 let since = server.seen.as_ref().map_or(began, |(_, since)| *since);
                 let unchanged = Duration::from_secs(u64::from(began - since));
-                let by = Candidate { node: NODES[i], held: server.held, unchanged };
+                let by = Candidate { node: NODES[i], own_epoch: server.own_epoch, unchanged };
                 let was_read = read.clone().map_or(RecordState::Absent, RecordState::Found);
                 // Decided by what was read, at that time; the write may come much later.
                 let wall = at(i64::from(began) + self.skew[i]);
                 match claim(&was_read, by, wall) {
-                    Claim::Held(_) => server.held = None,
+                    Claim::Wait(_) => server.own_epoch = None,
                     Claim::Write { epoch } => {
                         if record != was_read {
                             // The condition is not met: somebody else wrote.
-                            server.held = None;
+                            server.own_epoch = None;
                         } else {
                             let until = at(i64::from(began) + self.skew[i] + i64::from(LENGTH));
                             let (decider, node) = (format!("host-{i}"), NODES[i].to_owned());
@@ -175,14 +175,14 @@ impl Model for Bound {
                                 world.broken = Some("an epoch has two holders");
                             }
                             if is_answered {
-                                (server.held, server.until) = (Some(epoch), began + LENGTH);
+                                (server.own_epoch, server.until) = (Some(epoch), began + LENGTH);
                             }
                         }
                     }
                 }
             }
             Step::Add(i) => {
-                let epoch = world.servers[i].held?;
+                let epoch = world.servers[i].own_epoch?;
                 world.new.insert(epoch);
                 world.servers[i].unshipped.insert(epoch);
             }
@@ -216,10 +216,10 @@ impl Model for Bound {
                 },
             ),
             Property::sometimes("a successor decides", |_, world: &World| {
-                world.servers[1].held.is_some_and(|epoch| epoch > 1) && world.decides(1)
+                world.servers[1].own_epoch.is_some_and(|epoch| epoch > 1) && world.decides(1)
             }),
             Property::sometimes("the first one decides again", |_, world: &World| {
-                world.decides(0) && world.servers[0].held.is_some_and(|epoch| epoch > 2)
+                world.decides(0) && world.servers[0].own_epoch.is_some_and(|epoch| epoch > 2)
             }),
             Property::sometimes("the follower has what both added", |_, world: &World| {
                 world.followed.len() >= 2
@@ -229,13 +229,13 @@ impl Model for Bound {
 }
 
 /// With more, the bound is too large for the memory of a small machine.
-const MOST_STATES: usize = 4_000_000;
+const MAX_STATES: usize = 4_000_000;
 
 fn explore(bound: Bound) {
     let name = format!("{:?} s apart, {} kills, to second {}", bound.skew, bound.kills, bound.end);
-    let checker = bound.checker().threads(2).target_state_count(MOST_STATES).spawn_bfs().join();
+    let checker = bound.checker().threads(2).target_state_count(MAX_STATES).spawn_bfs().join();
     let states = checker.state_count();
-    assert!(states < MOST_STATES, "{name}: {states} states are not all of them");
+    assert!(states < MAX_STATES, "{name}: {states} states are not all of them");
     checker.assert_properties();
     println!("{name}: {} states", checker.unique_state_count());
 }

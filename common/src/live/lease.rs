@@ -49,7 +49,7 @@ pub struct Candidate<'a> {
     /// The number of its log.
     pub node: &'a str,
     /// The epoch in which it has the lease, as far as it knows.
-    pub held: Option<u64>,
+    pub own_epoch: Option<u64>,
     /// For how long it has seen the same record, by its own clock.
     pub unchanged: Duration,
 }
@@ -62,13 +62,13 @@ pub enum Claim<'a> {
         /// The epoch: that of before for a renewal, else a higher one.
         epoch: u64,
     },
-    /// Another one has the lease; `None` when the record cannot be read.
-    Held(Option<&'a Lease>),
+    /// It waits: another one has the lease. `None` when the record cannot be read.
+    Wait(Option<&'a Lease>),
 }
 
 /// Whether a server may take the lease, or renew it.
 ///
-/// One that ended is free; so is one that did not change for its whole length while this server looked on,
+/// One that ended is free; so is one that did not change for its whole length while this server read it,
 /// whatever the clock of its holder says.
 ///
 /// ```
@@ -79,35 +79,35 @@ pub enum Claim<'a> {
 /// let until = "2026-11-23T12:00:10Z".parse()?;
 /// let lease = Lease { decider: "a".into(), node: "0a".into(), epoch: 3, until, seconds: 10 };
 /// let there = RecordState::Found(lease.clone());
-/// let successor = Candidate { node: "0b", held: None, unchanged: Duration::ZERO };
-/// assert_eq!(claim(&there, successor, "2026-11-23T12:00:05Z".parse()?), Claim::Held(Some(&lease)));
+/// let successor = Candidate { node: "0b", own_epoch: None, unchanged: Duration::ZERO };
+/// assert_eq!(claim(&there, successor, "2026-11-23T12:00:05Z".parse()?), Claim::Wait(Some(&lease)));
 /// assert_eq!(claim(&there, successor, until), Claim::Write { epoch: 4 });
 /// # Ok::<(), jiff::Error>(())
 /// ```
 pub fn claim<'a>(there: &'a RecordState<Lease>, by: Candidate<'_>, now: Timestamp) -> Claim<'a> {
     let lease = match there {
-        RecordState::Absent => return Claim::Write { epoch: by.held.unwrap_or(1) },
+        RecordState::Absent => return Claim::Write { epoch: by.own_epoch.unwrap_or(1) },
         // Nobody can renew what cannot be read.
         RecordState::Unreadable(_) if by.unchanged >= UNREADABLE => {
-            return Claim::Write { epoch: by.held.map_or(1, |held| held.saturating_add(1)) };
+            return Claim::Write { epoch: by.own_epoch.map_or(1, |epoch| epoch.saturating_add(1)) };
         }
-        RecordState::Unreadable(_) => return Claim::Held(None),
+        RecordState::Unreadable(_) => return Claim::Wait(None),
         RecordState::Found(lease) => lease,
     };
     let next = Claim::Write { epoch: lease.epoch.saturating_add(1) };
     if lease.node == by.node {
-        return match by.held {
-            Some(held) if held == lease.epoch => Claim::Write { epoch: held },
+        return match by.own_epoch {
+            Some(epoch) if epoch == lease.epoch => Claim::Write { epoch },
             // Another process has the same log: a copy of the data folder.
-            Some(_) => Claim::Held(Some(lease)),
+            Some(_) => Claim::Wait(Some(lease)),
             None => next,
         };
     }
     let is_over = lease.until <= now || by.unchanged >= Duration::from_secs(lease.seconds);
-    if is_over { next } else { Claim::Held(Some(lease)) }
+    if is_over { next } else { Claim::Wait(Some(lease)) }
 }
 
-/// For how long a record that cannot be read counts as held.
+/// For how long a record that cannot be read counts as a lease.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -120,14 +120,14 @@ mod tests {
         RecordState::Found(Lease { decider, node, epoch, until, seconds: 10 })
     }
 
-    fn by(node: &str, held: Option<u64>, unchanged: u64) -> Candidate<'_> {
-        Candidate { node, held, unchanged: Duration::from_secs(unchanged) }
+    fn by(node: &str, own_epoch: Option<u64>, unchanged: u64) -> Candidate<'_> {
+        Candidate { node, own_epoch, unchanged: Duration::from_secs(unchanged) }
     }
 
     fn claimed(there: &RecordState<Lease>, by: Candidate<'_>, now: i64) -> Option<u64> {
         match claim(there, by, Timestamp::from_second(now).unwrap()) {
             Claim::Write { epoch } => Some(epoch),
-            Claim::Held(_) => None,
+            Claim::Wait(_) => None,
         }
     }
 

@@ -35,7 +35,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How many segments are fetched at the same time: at most 16 MiB each.
-const MAX_FETCHES: usize = 8;
+const MAX_CONCURRENT_FETCHES: usize = 8;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
 
@@ -106,9 +106,7 @@ enum NotRead {
     Damaged(String, String),
     #[error("{0}")]
     Head(String),
-    #[error(
-        "the frames {1} to {2} of the log {0:016x} are not in the store; it is looked at again"
-    )]
+    #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
     Missing(u64, u64, u64),
     #[error("the limit on the memory of live filters is reached: raise it")]
     Memory,
@@ -145,11 +143,11 @@ impl Following {
             let epoch = self.gate.epoch();
             match self.round().await {
                 Ok(through_ms) => {
-                    self.gate.followed(epoch, through_ms);
+                    self.gate.round_succeeded(epoch, through_ms);
                     pause = FOLLOW_INTERVAL;
                 }
                 Err(error) => {
-                    self.gate.not_followed(error.to_string());
+                    self.gate.round_failed(error.to_string());
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
@@ -157,7 +155,7 @@ impl Following {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
-                    () = self.gate.woken() => break,
+                    () = self.gate.lease_taken() => break,
                     _ = stopping.changed() => return,
                     Some(entry) = next_entry(&mut self.entries) => {
                         // What is not applied now comes by the store.
@@ -210,7 +208,7 @@ impl Following {
     /// What is dropped from memory must be in the store, to come back from there.
     fn note_what_is_stored(&self) {
         let ahead = self.ahead.values().map(|ahead| ahead.from_ms).min();
-        self.set.is_stored_before(ahead.unwrap_or(u64::MAX));
+        self.set.set_stored_before(ahead.unwrap_or(u64::MAX));
     }
 
     /// Reads all that is new. Returns the time before which everything is here.
@@ -224,10 +222,10 @@ impl Following {
             for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
             }
-            self.gate.knows_logs(self.logs.len());
+            self.gate.set_log_count(self.logs.len());
             if self.gate.role() == LiveRole::Follow {
                 let lease = in_time(self.store.lease(&self.filter)).await?;
-                self.gate.saw(lease.state.found().cloned());
+                self.gate.lease_observed(lease.state.found().cloned());
             }
             self.fill_gaps().await?;
             self.list_due = Instant::now() + LIST_INTERVAL;
@@ -329,7 +327,7 @@ impl Following {
                     async move { (fetch(&store, &key).await, key) }
                 })
                 .collect();
-            let mut fetched = futures::stream::iter(fetches).buffered(MAX_FETCHES);
+            let mut fetched = futures::stream::iter(fetches).buffered(MAX_CONCURRENT_FETCHES);
             while let Some((bytes, key)) = fetched.next().await {
                 self.take(key, bytes).await?;
             }
@@ -482,7 +480,7 @@ impl Following {
             self.drop_seen_later(key, &mut late).await?;
             self.set.hide(&late).map_err(refused)?;
         }
-        self.gate.read_segment();
+        self.gate.count_segment();
         Ok(last)
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Keeper {
     node: String,
     length: Duration,
     clock: Clock,
-    held: Option<u64>,
+    own_epoch: Option<u64>,
     /// What was read last, and since when it has been the same.
     seen: Option<(Precondition, Instant)>,
 }
@@ -41,7 +41,7 @@ impl Keeper {
         length: Duration,
     ) -> Keeper {
         let node = format!("{node:016x}");
-        Keeper { filter, gate, store, server, node, length, clock, held: None, seen: None }
+        Keeper { filter, gate, store, server, node, length, clock, own_epoch: None, seen: None }
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
@@ -53,7 +53,7 @@ impl Keeper {
                 Err(_) => Some("the store does not answer".to_owned()),
             };
             let parts = if failed.is_some() { RETRIES } else { RENEWALS };
-            failed.into_iter().for_each(|why| self.gate.has_failed(why));
+            failed.into_iter().for_each(|why| self.gate.lease_failed(why));
             let pause = self.length / parts;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -78,27 +78,27 @@ impl Keeper {
         };
         let now = self.clock.now();
         let unchanged = began.saturating_duration_since(since);
-        let by = Candidate { node: &self.node, held: self.held, unchanged };
+        let by = Candidate { node: &self.node, own_epoch: self.own_epoch, unchanged };
         let epoch = match claim(&there.state, by, now) {
             Claim::Write { epoch } => epoch,
-            Claim::Held(lease) => {
-                self.held = None;
-                self.gate.has_not(lease.cloned());
+            Claim::Wait(lease) => {
+                self.own_epoch = None;
+                self.gate.lease_not_acquired(lease.cloned());
                 return Ok(());
             }
         };
         let lease = self.lease(epoch, now.saturating_add(self.length).unwrap_or(Timestamp::MAX));
         match self.store.put_lease(&self.filter, &lease, &there.version).await {
             Ok(()) => {
-                self.held = Some(epoch);
-                self.gate.has(lease, began + self.length);
+                self.own_epoch = Some(epoch);
+                self.gate.lease_acquired(lease, began + self.length);
                 Ok(())
             }
             Err(StoreError::Changed { .. }) => {
                 // Another one was faster; the next turn says who.
-                self.held = None;
+                self.own_epoch = None;
                 let there = self.store.lease(&self.filter).await?.state;
-                self.gate.has_not(there.found().cloned());
+                self.gate.lease_not_acquired(there.found().cloned());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -112,14 +112,14 @@ impl Keeper {
 
     /// Ends the lease now, so that a successor need not wait.
     async fn give_back(&mut self) -> Result<(), StoreError> {
-        let Some(held) = self.held.take() else { return Ok(()) };
-        self.gate.has_not(None);
+        let Some(own_epoch) = self.own_epoch.take() else { return Ok(()) };
+        self.gate.lease_not_acquired(None);
         let there = self.store.lease(&self.filter).await?;
-        let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == held;
+        let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == own_epoch;
         if !there.state.found().is_some_and(is_ours) {
             return Ok(());
         }
-        let lease = self.lease(held, self.clock.now());
+        let lease = self.lease(own_epoch, self.clock.now());
         self.store.put_lease(&self.filter, &lease, &there.version).await
     }
 }

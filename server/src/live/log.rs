@@ -234,7 +234,7 @@ impl Log {
         }
     }
 
-    /// Writes all frames that wait. For whoever wants no more than that.
+    /// Writes all frames that wait, without a sync.
     pub(super) fn write(&self) -> Result<(), Arc<str>> {
         if let Some(failure) = self.failure.load().as_ref().filter(|failure| failure.is_final) {
             return Err(failure.why.clone());

@@ -23,10 +23,10 @@ pub(crate) const MAX_DISTANCE: u32 = TABLES as u32 - 1;
 const TABLES: usize = 4;
 const BLOCK_BITS: u32 = 16;
 const BUCKETS: usize = 1 << BLOCK_BITS;
-/// A bucket that is full becomes larger by one part of so many, and by [`MORE_WORDS`].
+/// A bucket that is full becomes larger by one part of so many, and by [`MIN_GROWTH_WORDS`].
 const GROWTH: usize = 8;
-const MORE_WORDS: usize = 4;
-/// The words that are compared before it is looked which of them is near.
+const MIN_GROWTH_WORDS: usize = 4;
+/// How many words are compared at once, before the near ones among them are chosen.
 const CHUNK: usize = 16;
 /// The words of each bucket that are fetched before the first is searched.
 const PREFETCH_WORDS: usize = 64;
@@ -190,7 +190,7 @@ impl Near {
             self.budget.take(bytes).then_some((to, bytes))
         };
         let reserved = Some(self.reserved).filter(|reserved| *reserved > words).and_then(take);
-        let more = || take(room.max(words) + words / GROWTH + MORE_WORDS);
+        let more = || take(room.max(words) + words / GROWTH + MIN_GROWTH_WORDS);
         let (to, bytes) = reserved.or_else(more).ok_or(Full)?;
         bucket.reserve_exact(to - words);
         self.bytes += bytes;
@@ -242,7 +242,7 @@ impl Near {
     fn shrink(&mut self, table: usize, number: usize) {
         let bucket = &mut self.tables[table][number];
         let (words, room) = (bucket.len(), bucket.capacity());
-        if room / 2 > words + words / GROWTH + MORE_WORDS {
+        if room / 2 > words + words / GROWTH + MIN_GROWTH_WORDS {
             bucket.shrink_to(words + words / GROWTH);
             let bytes = 8 * (room - bucket.capacity()) as u64;
             self.budget.give(bytes);

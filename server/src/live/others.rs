@@ -18,7 +18,7 @@ use crate::clock::Clock;
 /// How long it takes at most: meanwhile no filter of this process is swapped.
 const MAX_TIME: Duration = Duration::from_secs(120);
 /// How many segments are fetched at the same time: at most 16 MiB each.
-const MAX_FETCHES: usize = 8;
+const MAX_CONCURRENT_FETCHES: usize = 8;
 
 /// The segments of one filter in the store.
 pub(super) struct Stored {
@@ -66,7 +66,7 @@ impl Stored {
                         async move { (store.segment(&key).await, key) }
                     })
                     .collect();
-                let mut fetched = futures::stream::iter(fetches).buffered(MAX_FETCHES);
+                let mut fetched = futures::stream::iter(fetches).buffered(MAX_CONCURRENT_FETCHES);
                 while let Some((bytes, key)) = fetched.next().await {
                     let bytes = match bytes {
                         Ok(bytes) => bytes,

@@ -59,7 +59,7 @@ struct State {
     /// The lease as it was last read or written.
     lease: Option<Lease>,
     /// The epoch in which this process has it.
-    held: Option<u64>,
+    own_epoch: Option<u64>,
     /// Until when it has it, in milliseconds since `began`.
     until: u64,
     /// In which epoch all that others had added was read.
@@ -133,39 +133,39 @@ impl Gate {
             (LiveRole::Follow, None, _) => {
                 "this server only follows: add at the server with `live = \"decide\"`".into()
             }
-            _ if state.held.is_some() && self.ms_at(Instant::now()) < state.until => {
+            _ if state.own_epoch.is_some() && self.ms_at(Instant::now()) < state.until => {
                 "this server has just begun to decide, and reads what others added: try again"
                     .into()
             }
             (_, _, Some(error)) => format!("the lease cannot be renewed or taken: {error}"),
-            (_, Some(lease), _) if state.held.is_none() => {
+            (_, Some(lease), _) if state.own_epoch.is_none() => {
                 format!("{} until {:.0} or longer: add there", by(lease), lease.until)
             }
             _ => "this server has no lease yet: try again".into(),
         }
     }
 
-    /// This process has the lease from now on, until this moment.
-    pub(super) fn has(&self, lease: Lease, until: Instant) {
+    /// This process took or renewed the lease: it has it until this moment.
+    pub(super) fn lease_acquired(&self, lease: Lease, until: Instant) {
         let mut state = lock(&self.state);
-        if state.held != Some(lease.epoch) {
+        if state.own_epoch != Some(lease.epoch) {
             self.taken.notify_one();
         }
-        (state.held, state.until) = (Some(lease.epoch), self.ms_at(until));
+        (state.own_epoch, state.until) = (Some(lease.epoch), self.ms_at(until));
         (state.lease, state.lease_error) = (Some(lease), None);
         self.update(&mut state);
     }
 
-    /// Another one has it.
-    pub(super) fn has_not(&self, lease: Option<Lease>) {
+    /// Another process has the lease, or nobody.
+    pub(super) fn lease_not_acquired(&self, lease: Option<Lease>) {
         let mut state = lock(&self.state);
-        (state.lease, state.held) = (lease, None);
+        (state.lease, state.own_epoch) = (lease, None);
         (state.lease_error, state.is_lease_known) = (None, true);
         self.update(&mut state);
     }
 
-    /// Nobody knows: what this process has, it has until its end.
-    pub(super) fn has_failed(&self, why: String) {
+    /// The lease could not be read, taken or renewed. One that this process has stays its own until its end.
+    pub(super) fn lease_failed(&self, why: String) {
         let mut state = lock(&self.state);
         if state.lease_error.as_ref() != Some(&why) {
             tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
@@ -175,22 +175,22 @@ impl Gate {
     }
 
     /// Waits until this process has taken the lease anew.
-    pub(super) async fn woken(&self) {
+    pub(super) async fn lease_taken(&self) {
         self.taken.notified().await;
     }
 
-    /// The lease as a follower reads it.
-    pub(super) fn saw(&self, lease: Option<Lease>) {
+    /// Takes the lease as a follower read it.
+    pub(super) fn lease_observed(&self, lease: Option<Lease>) {
         lock(&self.state).lease = lease;
     }
 
     /// The epoch in which this process has the lease, before a round of following.
     pub(super) fn epoch(&self) -> Option<u64> {
-        if self.has_lease { lock(&self.state).held } else { Some(0) }
+        if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 
-    /// A round of following has ended, which began in this epoch. What was changed before `through_ms` is here.
-    pub(super) fn followed(&self, epoch: Option<u64>, through_ms: u64) {
+    /// A round of following that began in this epoch has succeeded. What was changed before `through_ms` is here.
+    pub(super) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
         let mut state = lock(&self.state);
         (state.caught_up, state.is_round_done) = (epoch.or(state.caught_up), true);
         state.follow_error = None;
@@ -199,7 +199,7 @@ impl Gate {
     }
 
     /// A round has failed, or not all of what others added can be read.
-    pub(super) fn not_followed(&self, why: String) {
+    pub(super) fn round_failed(&self, why: String) {
         let mut state = lock(&self.state);
         if state.follow_error.as_ref() != Some(&why) {
             tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
@@ -208,11 +208,11 @@ impl Gate {
         self.update(&mut state);
     }
 
-    pub(super) fn read_segment(&self) {
+    pub(super) fn count_segment(&self) {
         lock(&self.state).segments += 1;
     }
 
-    pub(super) fn knows_logs(&self, logs: usize) {
+    pub(super) fn set_log_count(&self, logs: usize) {
         lock(&self.state).logs = logs;
     }
 
@@ -226,7 +226,7 @@ impl Gate {
             (LiveRole::Follow, _) => 0,
             _ if state.caught_up.is_none() => 0,
             (_, false) => u64::MAX,
-            _ if state.caught_up == state.held => state.until,
+            _ if state.caught_up == state.own_epoch => state.until,
             _ => 0,
         };
         self.open_until.store(open_until, Ordering::Release);
@@ -247,14 +247,18 @@ impl Gate {
     /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
     pub(super) fn wait(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut State| {
-            let is_waiting = state.held.is_some() && state.caught_up != state.held;
-            let is_unknown = self.has_lease && state.held.is_none() && !state.is_lease_known;
+            let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
+            let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
             (is_waiting && state.follow_error.is_none()) || is_unknown || !state.is_round_done
         };
         let state = lock(&self.state);
         let waited = self.decided.wait_timeout_while(state, most, undecided);
         let state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.held.is_none() && state.lease_error.is_none() { state.lease.clone() } else { None }
+        if state.own_epoch.is_none() && state.lease_error.is_none() {
+            state.lease.clone()
+        } else {
+            None
+        }
     }
 
     pub(super) fn role(&self) -> LiveRole {
@@ -293,8 +297,8 @@ impl Gate {
 
 #[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
 impl Gate {
-    /// An engine or a feed has failed, or works.
-    pub(super) fn engine_failed(&self, doing: &'static str, why: Option<String>) {
+    /// Sets the error of an engine or a feed; `None` when it works.
+    pub(super) fn set_engine_error(&self, doing: &'static str, why: Option<String>) {
         let mut state = lock(&self.state);
         match why {
             Some(why) if state.engine_errors.get(doing) != Some(&why) => {
@@ -306,8 +310,8 @@ impl Gate {
         }
     }
 
-    /// A feed is read from now on.
-    pub(super) fn feeds(&self, name: String) {
+    /// Begins to count what is read of a feed.
+    pub(super) fn begin_feed(&self, name: String) {
         lock(&self.state).feed = Some(FeedState::new(name));
     }
 
@@ -317,21 +321,21 @@ impl Gate {
         }
     }
 
-    /// So many IDs of a feed were added, and so many messages had none.
-    pub(super) fn fed(&self, read: u64, skipped: u64) {
+    /// Counts IDs of a feed that were added, and messages that had none.
+    pub(super) fn count_fed(&self, read: u64, skipped: u64) {
         self.update_feed(|feed| {
             feed.read += read;
             feed.skipped += skipped;
         });
     }
 
-    /// So many messages of a feed were dropped before they were read.
-    pub(super) fn feed_lost(&self, messages: u64) {
+    /// Counts messages of a feed that were dropped before they were read.
+    pub(super) fn count_lost(&self, messages: u64) {
         self.update_feed(|feed| feed.lost += messages);
     }
 
-    /// So many messages of a feed are to be read.
-    pub(super) fn feed_is_behind(&self, messages: u64) {
+    /// Sets how many messages of a feed are still to be read.
+    pub(super) fn set_feed_behind(&self, messages: u64) {
         self.update_feed(|feed| {
             feed.behind = Some(messages);
             if messages == 0 {
@@ -340,8 +344,8 @@ impl Gate {
         });
     }
 
-    /// All of a feed has been read.
-    pub(super) fn feed_is_at_end(&self) {
+    /// Notes that all of a feed has been read by now.
+    pub(super) fn set_feed_at_end(&self) {
         self.update_feed(|feed| feed.at_end = Instant::now());
     }
 }

@@ -34,7 +34,7 @@ use super::writer::{Added, Refused, Writer};
 
 /// How many IDs are hashed before they are looked up.
 const CHUNK: usize = 256;
-/// An `expires_at` that never comes.
+/// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
 
 /// Why a change was not made.

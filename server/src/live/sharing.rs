@@ -33,7 +33,7 @@ use crate::random::random;
 /// How long a start waits until it is known which server decides.
 const START_WAIT: Duration = Duration::from_secs(5);
 /// How long the end of a process waits until its leases are given back.
-const MAX_FINISH: Duration = Duration::from_secs(3);
+const FINISH_DEADLINE: Duration = Duration::from_secs(3);
 
 /// How many entries of an engine wait to be applied: each has at most 9 MiB.
 const MAX_ENTRIES: usize = 8;
@@ -75,7 +75,10 @@ type Which = (FilterName, Arc<LiveSet>, Arc<Gate>);
 type Tasks = Vec<BoxFuture<'static, ()>>;
 
 // No address of what is left out can be made.
-#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(unused_variables, unused_mut))]
+#[cfg_attr(
+    not(all(feature = "redis-streams", feature = "kafka")),
+    allow(unused_variables, unused_mut)
+)]
 impl Streams {
     fn tasks(
         self,
@@ -184,6 +187,6 @@ impl Sharing {
         let mut ended = self.ended.clone();
         let wait = async { while ended.changed().await.is_ok() {} };
         // A lease that is not given back ends by itself.
-        let _ = tokio::time::timeout(MAX_FINISH, wait).await;
+        let _ = tokio::time::timeout(FINISH_DEADLINE, wait).await;
     }
 }

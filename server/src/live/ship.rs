@@ -36,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long one segment or head may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How long the end of a process waits for the last segments.
-const MAX_FINISH: Duration = Duration::from_secs(5);
+const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The thread that ships. It ends soon after this is dropped.
 pub(crate) struct Shipper {
@@ -104,7 +104,7 @@ impl Shipper {
         self.stop.send_replace(true);
         let mut ended = self.ended.clone();
         let wait = async { while ended.changed().await.is_ok() {} };
-        if tokio::time::timeout(MAX_FINISH, wait).await.is_err() {
+        if tokio::time::timeout(FINISH_DEADLINE, wait).await.is_err() {
             tracing::warn!("not all live IDs are in the store: the next start ships them");
         }
     }

@@ -43,7 +43,7 @@ impl LiveSet {
     /// Adds again what was dropped because a later filter has it, and this one, which goes live next, lacks it.
     /// Nothing to do unless it is of the same day as the filter before, or of an earlier one.
     ///
-    /// Cost: the log is read; some 100 ns for each ID in it. Lookups go on.
+    /// Cost: one pass over the log, and a lookup in the filter for each ID in it. Lookups go on.
     pub(crate) fn bring_back(&self, now: u64, next: DayFilter<'_>) {
         let before = *lock(&self.absorbed);
         let is_back = comes_back(before, (next.day(), next.digest));
@@ -123,7 +123,7 @@ impl LiveSet {
     /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set without a
     /// log drops nothing, because it could not bring that back.
     ///
-    /// Cost: a lookup in the filter for each ID, some 20 ns; adds wait for a 256th of them at a time.
+    /// Cost: a lookup in the filter for each ID; adds wait for a 256th of them at a time.
     pub(crate) fn absorb(&self, now: u64, live: DayFilter<'_>) {
         if !live.can_absorb() {
             return;

@@ -110,8 +110,8 @@ impl LiveSet {
         Ok(())
     }
 
-    /// States that all changes of other servers that are here are in the store, if they are of before this time.
-    pub(in crate::live) fn is_stored_before(&self, ms: u64) {
+    /// Notes that all changes of other servers from before this time are in the store, if they are here.
+    pub(in crate::live) fn set_stored_before(&self, ms: u64) {
         self.stored_before.store(ms, Ordering::Relaxed);
     }
 

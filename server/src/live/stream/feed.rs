@@ -133,7 +133,7 @@ impl Feeding {
         if let Some(ticket) = last {
             ticket.wait().await.map_err(|why| NotFed::Refused(why.to_string()))?;
         }
-        self.gate.fed(ids.hashes.len() as u64, ids.skipped);
+        self.gate.count_fed(ids.hashes.len() as u64, ids.skipped);
         self.warn(ids.skipped);
         Ok(())
     }

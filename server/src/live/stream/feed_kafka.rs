@@ -135,7 +135,7 @@ impl Topic<'_> {
                             Err(NotFed::NotNow) => return Err(NotFed::NotNow),
                             Err(error) if workers.is_empty() => return Err(error),
                             Err(error) => {
-                                self.feeding.gate.engine_failed("feed", Some(error.to_string()));
+                                self.feeding.gate.set_engine_error("feed", Some(error.to_string()));
                                 refresh_at = refresh_at.min(Instant::now() + pause.next());
                             }
                         }
@@ -158,7 +158,7 @@ impl Topic<'_> {
                 // The workers may go on without.
                 Err(error) => {
                     let why = failed(self.url, &error).to_string();
-                    self.feeding.gate.engine_failed("feed", Some(why));
+                    self.feeding.gate.set_engine_error("feed", Some(why));
                 }
             }
         }
@@ -189,7 +189,7 @@ impl Topic<'_> {
                     if state.taken.is_empty() && metadata.leaders.len() == partitions.len() {
                         return Err(NotFed::Stream(why));
                     }
-                    self.feeding.gate.engine_failed("feed", Some(why));
+                    self.feeding.gate.set_engine_error("feed", Some(why));
                 }
             }
         }
@@ -334,8 +334,8 @@ impl Topic<'_> {
             let left =
                 ends.map(|(p, end)| end.saturating_sub(state.at.get(p).copied().unwrap_or(0)));
             let behind = left.map(|left| u64::try_from(left).unwrap_or(0)).sum();
-            self.feeding.gate.feed_is_behind(behind);
-            self.feeding.gate.engine_failed("feed", None);
+            self.feeding.gate.set_feed_behind(behind);
+            self.feeding.gate.set_engine_error("feed", None);
         }
     }
 
@@ -349,7 +349,7 @@ impl Topic<'_> {
         let filter = &self.feeding.filter;
         if at < first.offset {
             let lost = first.offset - at;
-            self.feeding.gate.feed_lost(u64::try_from(lost).unwrap_or(0));
+            self.feeding.gate.count_lost(u64::try_from(lost).unwrap_or(0));
             tracing::warn!(
                 %filter,
                 "topic {topic}, partition {partition}: up to {lost} messages were dropped before \

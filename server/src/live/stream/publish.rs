@@ -57,7 +57,7 @@ impl Publishing {
                 _ = stopping.changed() => return,
             };
             if let Err(error) = ended {
-                self.gate.engine_failed("publish", Some(error.to_string()));
+                self.gate.set_engine_error("publish", Some(error.to_string()));
                 self.tail.restart();
             }
             tokio::select! {
@@ -74,7 +74,7 @@ impl Publishing {
         let mut synced = self.log.synced();
         loop {
             next = self.publish(&mut redis, next).await?;
-            self.gate.engine_failed("publish", None);
+            self.gate.set_engine_error("publish", None);
             if tokio::time::timeout(CHECK_INTERVAL, synced.changed()).await.is_err()
                 && self.head(&mut redis).await? != Some(next - 1)
                 && next > 1

@@ -131,7 +131,7 @@ impl Reading {
             };
             if let Err(error) = ended {
                 let why = describe(&self.engine.name(), &error);
-                self.gate.engine_failed("read", Some(why));
+                self.gate.set_engine_error("read", Some(why));
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
@@ -155,7 +155,7 @@ impl Reading {
         loop {
             *after = Some(at.clone());
             let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
-            self.gate.engine_failed("read", None);
+            self.gate.set_engine_error("read", None);
             if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
                 at = "0-0".to_owned();
             }

@@ -183,7 +183,7 @@ fn what_the_store_lacks_is_not_dropped() {
     set.add_each(now, &[hash(1)], |_, _| ()).1.unwrap();
     let day = Made::new(FIRST_DAY, 0b10);
     for (stored_before, then) in [(now, Seen::Alive), (now + DAY_MS, Seen::Unknown)] {
-        set.is_stored_before(stored_before);
+        set.set_stored_before(stored_before);
         set.absorb(now, day.view());
         assert!(set.table.seen(hash(1)) == then);
         assert_eq!(set.status(now).unconfirmed, 0);
