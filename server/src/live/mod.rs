@@ -14,6 +14,7 @@
 //! | `domains` | which domains the URLs that are added belong to |
 //! | `budget` | how many bytes all tables may take |
 //! | `log`, `syncer` | changes on disk before they are acknowledged |
+//! | `disk` | the data folder: a log for each set |
 //! | `replay` | a set from its log |
 //! | `ship`, `ship_status` | the log of a set → segments in the store |
 //! | `tail` | the frames of a log that follow a number, while its writer appends |
@@ -27,6 +28,7 @@
 
 mod ack;
 mod budget;
+mod disk;
 mod domains;
 mod feed_status;
 mod follow;
@@ -52,9 +54,8 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
 
@@ -64,9 +65,9 @@ use bloomsday_common::live::segment::Op;
 
 pub use self::ack::Ack;
 use self::budget::Budget;
+use self::disk::Disk;
 pub use self::domains::{DomainShare, MAX_DOMAINS};
 pub use self::feed_status::FeedStatus;
-use self::log::{Identity, Log, sync_folder};
 use self::near::Near;
 pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
@@ -77,12 +78,10 @@ pub(crate) use self::sharing::{Shared, Sharing};
 pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};
 pub use self::stream::{EngineUrl, FeedUrl};
-use self::syncer::Syncer;
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::random::random;
 use crate::token::Token;
 
 /// The memory of all tables, if nothing else is said.
@@ -142,17 +141,6 @@ struct Inner {
     changes: AtomicU64,
 }
 
-/// Where logs are.
-struct Disk {
-    folder: PathBuf,
-    syncer: Arc<Syncer>,
-    epoch: u32,
-    opened_ms: u64,
-    /// Makes the name of each folder new.
-    next_folder: AtomicU32,
-    _lock: File,
-}
-
 /// Why a set was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotMade {
@@ -169,7 +157,7 @@ pub(crate) enum NotMade {
 impl Live {
     /// Reads all logs of the data folder.
     ///
-    /// Cost: one pass over the logs; some 100 ns for each ID.
+    /// Cost: one pass over the logs, and an add for each ID in them.
     ///
     /// # Errors
     /// [`Error::Segment`] for a damaged segment, [`Error::LiveMemory`] when the sets need more
@@ -451,103 +439,6 @@ impl fmt::Debug for Live {
 
 fn now_of(clock: &Clock) -> u64 {
     u64::try_from(clock.now().as_millisecond()).unwrap_or(0)
-}
-
-/// The end of the name of a folder whose set was dropped.
-const DROPPED: &str = "dropped";
-
-impl Disk {
-    /// Reads all logs.
-    fn open(
-        folder: &Path,
-        ack: Ack,
-        opened_ms: u64,
-        budget: &Arc<Budget>,
-        sets: &mut BTreeMap<Key, Arc<LiveSet>>,
-    ) -> Result<Disk, Error> {
-        let lock = replay::lock_folder(folder)?;
-        let system = |source| Error::System { doing: format!("read {}", folder.display()), source };
-        let mut folders = Vec::new();
-        for entry in fs::read_dir(folder).map_err(system)? {
-            let path = entry.map_err(system)?.path();
-            if path.extension().is_some_and(|extension| extension == DROPPED) {
-                fs::remove_dir_all(&path).map_err(system)?;
-            } else if path.is_dir() {
-                folders.push(path);
-            }
-        }
-        // The later of two folders of one name was made when the set of the other was dropped.
-        folders.sort_by_key(|path| number_of(path));
-        let (mut epoch, mut found) = (0, BTreeMap::new());
-        for path in &folders {
-            let Some(replayed) = replay::replay(path, budget)? else {
-                fs::remove_dir_all(path).map_err(system)?;
-                continue;
-            };
-            epoch = epoch.max(replayed.epoch);
-            if let Some((before, _)) = found.insert(replayed.key.clone(), (path, replayed)) {
-                let before: &PathBuf = before;
-                fs::remove_dir_all(before).map_err(system)?;
-            }
-        }
-        let epoch = epoch.saturating_add(1);
-        let next = folders.last().and_then(|path| number_of(path)).map_or(0, |last| last + 1);
-        let (syncer, next_folder) = (Syncer::start(ack).map_err(system)?, AtomicU32::new(next));
-        for (key, (path, mut replayed)) in found {
-            replayed.writer.tick(opened_ms);
-            let node = replayed.node.unwrap_or_else(new_node);
-            let step = replayed.options.window.step_at(opened_ms);
-            replayed.near.iter_mut().for_each(|near| near.go_to(step));
-            let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms, ack };
-            let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
-            let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
-            let log = Some(Arc::new(log));
-            let before = (replayed.last_ms, replayed.deletions);
-            let ends = replayed.expires_at;
-            let set = LiveSet::new(key.clone(), options, writer, near, log, ends, before);
-            sets.insert(key, Arc::new(set));
-        }
-        Ok(Disk { folder: folder.to_owned(), syncer, epoch, opened_ms, next_folder, _lock: lock })
-    }
-
-    /// The log of a new set, in a folder of its own.
-    fn log(&self, key: &Key) -> Arc<Log> {
-        let number = self.next_folder.fetch_add(1, Ordering::Relaxed);
-        let text = std::str::from_utf8(&key.name).ok();
-        let name = text.and_then(|text| text.parse::<FilterName>().ok());
-        let name = match name {
-            Some(name) if key.database == 0 => name.to_string(),
-            _ => format!("{}-{:016x}", key.database, key.number()),
-        };
-        let folder = self.folder.join(format!("{name}-{number:08x}"));
-        let ack = if self.syncer.is_prompt() { Ack::Synced } else { Ack::Written };
-        let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
-        let identity = Identity { set, node: new_node(), epoch, created_ms, ack };
-        Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
-    }
-
-    /// Removes a log, so that its set is not found at the next start.
-    fn remove(&self, log: &Log) -> std::io::Result<()> {
-        let gone = log.folder().with_extension(DROPPED);
-        if !log.remove(&gone)? {
-            return Ok(());
-        }
-        if self.syncer.is_prompt() {
-            sync_folder(&self.folder)?;
-        }
-        fs::remove_dir_all(&gone)
-    }
-}
-
-/// The number of a new log. Never 0.
-fn new_node() -> u64 {
-    random().max(1)
-}
-
-/// The number at the end of a folder's name.
-fn number_of(folder: &Path) -> Option<u32> {
-    let name = folder.file_name()?.to_str()?;
-    u32::from_str_radix(name.rsplit_once('-')?.1, 16).ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Sets over restarts: torn tails, damaged segments, disks that fail.
 
+use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use bloomsday_common::hash::mix64;
