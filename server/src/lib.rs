@@ -17,6 +17,7 @@
 //! | `follower` | one round of one filter: resolve, load, judge, swap |
 //! | `follow_state` | what to do with the blob that was named: a pure state machine |
 //! | `loader` | fetches and checks a blob, from the cache or the store, before a deadline |
+//! | `by_delta` | loads a blob by its delta from the one that is loaded or in the cache |
 //! | `cache` | the local copy for a start without the store |
 //! | `memory_check` | whether there is memory for one more filter |
 //! | `generation` | one loaded filter with its header |
@@ -25,6 +26,7 @@
 //! | `heartbeat` | writes to the store which filter this server uses |
 //! | `pin` | warns before a pin ends |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
+//! | `connections` | accepting connections, for all addresses (features `http` and `resp`) |
 //! | `tls`, `token` | [`Tls`] and [`Token`]: what all addresses share (features `http` and `resp`) |
 //! | `random` | random numbers; not for secrets |
 //! | `clock` | the time of day |
@@ -55,6 +57,8 @@ mod by_delta;
 mod cache;
 mod clock;
 mod config;
+#[cfg(any(feature = "http", feature = "resp"))]
+mod connections;
 pub mod error;
 mod follow_state;
 mod follower;

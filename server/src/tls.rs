@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -21,6 +22,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, InconsistentKeys, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use crate::connections::until_stopped;
 use crate::error::Error;
 
 /// The largest certificate or key file: a long chain has 20 KB.
@@ -105,12 +107,13 @@ impl Tls {
     }
 }
 
-/// The TLS handshake of a connection; `None` when it fails or takes too long. A client that does not
-/// speak TLS gets `refusal`.
+/// The TLS handshake of a connection; `None` when it fails or takes too long, or `stopped` says so. A
+/// client that does not speak TLS gets `refusal`.
 pub(crate) async fn accept(
     tls: &TlsAcceptor,
     mut stream: TcpStream,
     refusal: &[u8],
+    stopped: &mut watch::Receiver<bool>,
 ) -> Option<TlsStream<TcpStream>> {
     let handshake = async {
         let mut first = [0];
@@ -124,7 +127,10 @@ pub(crate) async fn accept(
         tls.accept(stream).await
     };
     // Port scans fail here all day: they are not worth a log line.
-    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await.ok()?.ok()
+    tokio::select! {
+        stream = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake) => stream.ok()?.ok(),
+        () = until_stopped(stopped) => None,
+    }
 }
 
 impl fmt::Debug for Tls {

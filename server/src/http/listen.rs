@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_io_timeout::TimeoutStream;
@@ -24,15 +24,12 @@ use tokio_rustls::TlsAcceptor;
 
 use super::headers;
 use super::reply::{self, Reply};
+use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::tls::{self, Tls};
 
-/// The most connections that each address serves at once; others wait to be accepted.
-pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take to arrive, which is also how long an idle connection is kept.
 const HEADER_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a client may read nothing while a reply waits for it.
-const WRITE_DEADLINE: Duration = Duration::from_secs(20);
 /// The largest head of a request; also the buffer of a connection for a body, and for a reply.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The system's buffer for replies that a client does not read. Its default of 4 MB counts against
@@ -41,8 +38,6 @@ const SEND_BUFFER_BYTES: u32 = 64 << 10;
 /// What a client that used http:// gets.
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";
-/// How long running requests may still take after a stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
 /// An address with its open socket.
 pub(super) struct Address {
@@ -60,19 +55,9 @@ pub struct Server {
     tasks: Vec<JoinHandle<()>>,
 }
 
-pub(super) async fn bind(address: SocketAddr) -> Result<Address, Error> {
-    let listen = async {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_reuseaddr(true)?;
-        // A connection inherits it from the socket that accepts it.
-        socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
-        socket.bind(address)?;
-        let listener = socket.listen(MAX_CONNECTIONS as u32)?;
-        let address = listener.local_addr()?;
-        Ok(Address { listener, address })
-    };
-    let doing = format!("listen on {address} (does another server run there?)");
-    listen.await.map_err(|source| Error::System { doing, source })
+pub(super) fn bind(address: SocketAddr) -> Result<Address, Error> {
+    let (listener, address) = connections::listen(address, Some(SEND_BUFFER_BYTES))?;
+    Ok(Address { listener, address })
 }
 
 /// Replies to the requests of one address.
@@ -125,41 +110,23 @@ pub(super) async fn accept<S: Service>(
     tls: Option<TlsAcceptor>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     loop {
-        let next = async {
-            // The permit first: a client without one waits in the system's queue.
-            let permit = connections.clone().acquire_owned().await;
-            (permit.expect("the semaphore is never closed"), listener.accept().await)
+        // The permit first: a client without one waits in the system's queue.
+        let permit = tokio::select! {
+            permit = permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+            () = connections::until_stopped(&mut stopped) => break,
         };
-        let (permit, accepted) = tokio::select! {
-            next = next => next,
-            _ = stopped.wait_for(|stop| *stop) => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, most likely: connections need time to end.
-                tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        // Replies are small: to wait for a full packet would cost 40 ms.
-        let _ = stream.set_nodelay(true);
+        let Some((stream, _)) = connections::accept(&listener, &mut stopped).await else { break };
         let (service, watcher) = (service.clone(), graceful.watcher());
         let (tls, mut stopped) = (tls.clone(), stopped.clone());
         tokio::spawn(async move {
             match tls {
                 None => serve_connection(stream, service, watcher).await,
                 Some(tls) => {
-                    let stop = async { stopped.wait_for(|stop| *stop).await.is_ok() };
-                    let handshake = tokio::select! {
-                        stream = tls::accept(&tls, stream, PLAIN_HTTP) => stream,
-                        _ = stop => None,
-                    };
-                    if let Some(stream) = handshake {
+                    let stream = tls::accept(&tls, stream, PLAIN_HTTP, &mut stopped).await;
+                    if let Some(stream) = stream {
                         serve_connection(stream, service, watcher).await;
                     }
                 }
@@ -168,9 +135,7 @@ pub(super) async fn accept<S: Service>(
         });
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
-        tracing::warn!("stopped while requests still run");
-    }
+    connections::drain(graceful.shutdown()).await;
 }
 
 /// Serves the requests of one connection, one after the other, until either side closes it.

@@ -82,7 +82,7 @@ pub async fn serve(
     let public_service = public::Public::new(bloomsday.clone(), page.clone(), is_loopback);
     let public_service = Arc::new(public_service);
     let admin_service = Arc::new(admin::Admin { bloomsday, token, page });
-    let public = listen::bind(public).await?;
-    let admin = listen::bind(admin).await?;
+    let public = listen::bind(public)?;
+    let admin = listen::bind(admin)?;
     Ok(Server::start((public, public_service), (admin, admin_service), tls))
 }

@@ -15,9 +15,9 @@ use super::answers::{Answers, BodyFormat};
 use super::blocks::{Block, Blocks};
 use super::headers::wants_json;
 use super::ids::{LineEnds, Lines, decode_id, split_ids};
-use super::listen::MAX_CONNECTIONS;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
+use crate::connections::MAX_CONNECTIONS;
 use crate::generation::Generation;
 use crate::handle::FilterHandle;
 

@@ -58,7 +58,7 @@ pub async fn serve_texts(
     address: SocketAddr,
     text: impl Fn(&str) -> Result<Vec<u8>, &'static str> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
-    let listen::Address { listener, address } = listen::bind(address).await?;
+    let listen::Address { listener, address } = listen::bind(address)?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
         listen::accept(listener, Arc::new(Texts(text)), None, stopped).await;

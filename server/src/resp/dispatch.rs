@@ -56,7 +56,7 @@ pub(super) fn run(
             let begin = if number == 0 { 0 } else { ends[number - 1] };
             &arguments[begin..ends[number]]
         };
-        if session.is_known && session.transaction.is_none() {
+        if session.is_authenticated && session.transaction.is_none() {
             let done = hot::run(session, request, next, ends.len(), out);
             if done > 0 {
                 next += done;
@@ -86,7 +86,7 @@ fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
     let result = match found {
         None => Err(unknown(request)),
         Some(command) if !command.takes(request.len()) => Err(wrong_number(command.name)),
-        Some(command) if !session.is_known && !command.is_open => {
+        Some(command) if !session.is_authenticated && !command.is_open => {
             Err(Fault::from("NOAUTH Authentication required."))
         }
         Some(command) if session.transaction.is_some() && !command.ends_transaction => {

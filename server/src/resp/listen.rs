@@ -20,7 +20,8 @@ use super::dispatch::{self, Next};
 use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
 use super::session::{Awaited, Session};
-use super::shared::{MAX_CONNECTIONS, Shared};
+use super::shared::Shared;
+use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::live::Live;
 use crate::tls::{self, Tls};
@@ -31,10 +32,6 @@ const READ_BYTES: usize = 256 << 10;
 const SMALL_READ_BYTES: usize = 16 << 10;
 /// The most requests that are run before their replies are sent.
 const MAX_BATCH: usize = 16 << 10;
-/// How long a client may read nothing while replies wait for it.
-const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How long running batches may still take after a stop.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
 /// What a client that does not speak TLS gets from an address that does.
 const PLAIN: &[u8] = b"-ERR this address speaks TLS only\r\n";
@@ -53,7 +50,7 @@ pub struct RespConfig {
 }
 
 impl RespConfig {
-    /// Without TLS, and without FLUSHALL.
+    /// The default settings: no TLS, and no FLUSHALL.
     pub fn new(address: SocketAddr) -> RespConfig {
         RespConfig { address, tls: None, allow_flush: false }
     }
@@ -87,10 +84,7 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
             allowed: "a token, or a loopback address".into(),
         });
     }
-    let doing = format!("listen on {} (does another server run there?)", config.address);
-    let system = |source| Error::System { doing: doing.clone(), source };
-    let listener = TcpListener::bind(config.address).await.map_err(system)?;
-    let address = listener.local_addr().map_err(system)?;
+    let (listener, address) = connections::listen(config.address, None)?;
     let shared = Arc::new(Shared {
         live,
         address,
@@ -124,27 +118,12 @@ async fn accept(
 ) {
     // Dropped by each connection: when all are gone, this ends.
     let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stopped.wait_for(|stop| *stop) => break,
-        };
-        let (mut stream, client) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, most likely: connections need time to end.
-                tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+    while let Some((mut stream, client)) = connections::accept(&listener, &mut stopped).await {
         if shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             let _ = stream.shutdown().await;
             continue;
         }
-        // Replies are small: to wait for a full packet would cost 40 ms.
-        let _ = stream.set_nodelay(true);
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Session::new(shared.clone(), id, client.to_string());
@@ -153,31 +132,23 @@ async fn accept(
         tokio::spawn(async move {
             // A client may close its connection at any time; that is no error.
             let _ = match tls {
-                None => converse(stream, session, &mut stopped).await,
-                Some(tls) => {
-                    let handshake = tokio::select! {
-                        stream = tls::accept(&tls, stream, PLAIN) => stream,
-                        _ = stopped.wait_for(|stop| *stop) => None,
-                    };
-                    match handshake {
-                        Some(stream) => converse(stream, session, &mut stopped).await,
-                        None => Ok(()),
-                    }
-                }
+                None => serve_connection(stream, session, &mut stopped).await,
+                Some(tls) => match tls::accept(&tls, stream, PLAIN, &mut stopped).await {
+                    Some(stream) => serve_connection(stream, session, &mut stopped).await,
+                    None => Ok(()),
+                },
             };
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             drop(running);
         });
     }
     drop((listener, running));
-    if tokio::time::timeout(DRAIN_DEADLINE, ended.recv()).await.is_err() {
-        tracing::warn!("stopped while requests still run");
-    }
+    connections::drain(ended.recv()).await;
     shared.live.sync().await;
 }
 
 /// Reads, runs and answers until either side closes the connection.
-async fn converse(
+async fn serve_connection(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     mut session: Session,
     stopped: &mut watch::Receiver<bool>,
@@ -188,7 +159,7 @@ async fn converse(
         reserve(&mut buffer);
         let read = tokio::select! {
             read = stream.read_buf(&mut buffer) => read?,
-            _ = stopped.wait_for(|stop| *stop) => return Ok(()),
+            () = connections::until_stopped(stopped) => return Ok(()),
         };
         if read == 0 {
             return Ok(());
@@ -232,7 +203,7 @@ async fn batch(
     let (mut arguments, mut ends, mut used) = (Vec::new(), Vec::new(), 0);
     let mut malformed = None;
     let mut inline = None;
-    scanner.is_unknown = !session.is_known;
+    scanner.is_unauthenticated = !session.is_authenticated;
     while ends.len() < MAX_BATCH {
         match scanner.scan(&bytes[used..], &mut arguments) {
             Ok(Some(Request::Array(length))) => {
@@ -241,7 +212,7 @@ async fn batch(
                     ends.push(arguments.len());
                 }
                 // The next request may be one of a client with a password, or none at all.
-                if scanner.is_unknown {
+                if scanner.is_unauthenticated {
                     break;
                 }
             }

@@ -15,7 +15,7 @@ const MAX_INLINE_BYTES: usize = 64 << 10;
 /// The longest line with a length in it, without its end.
 const MAX_LENGTH_DIGITS: usize = 20;
 /// What a client may send before it has presented the password.
-const MAX_UNKNOWN_ARGUMENTS: usize = 10;
+const MAX_UNAUTHENTICATED_ARGUMENTS: usize = 10;
 const MAX_UNKNOWN_BYTES: usize = 16 << 10;
 
 /// Bytes that are no request. The connection cannot go on: nobody knows where the next one begins.
@@ -28,8 +28,8 @@ pub(crate) enum Malformed {
     LongInline,
     Quotes,
     TooLong,
-    UnknownArguments,
-    UnknownBytes,
+    UnauthenticatedArguments,
+    UnauthenticatedBytes,
 }
 
 impl fmt::Display for Malformed {
@@ -47,8 +47,8 @@ impl fmt::Display for Malformed {
             Malformed::TooLong => {
                 write!(f, "a request has at most {MAX_REQUEST_BYTES} bytes")
             }
-            Malformed::UnknownArguments => f.write_str("unauthenticated multibulk length"),
-            Malformed::UnknownBytes => f.write_str("unauthenticated bulk length"),
+            Malformed::UnauthenticatedArguments => f.write_str("unauthenticated multibulk length"),
+            Malformed::UnauthenticatedBytes => f.write_str("unauthenticated bulk length"),
         }
     }
 }
@@ -65,7 +65,7 @@ pub(crate) struct Scanner {
     /// The arguments so far, from the first byte of the request.
     found: Vec<(u32, u32)>,
     /// Whether the client may not do anything yet.
-    pub(crate) is_unknown: bool,
+    pub(crate) is_unauthenticated: bool,
 }
 
 /// A complete request, and the number of its bytes.
@@ -95,8 +95,8 @@ impl Scanner {
                 Some(b'*') => {}
                 Some(_) => return self.inline(bytes),
             }
-            let (most, too_many) = if self.is_unknown {
-                (MAX_UNKNOWN_ARGUMENTS, Malformed::UnknownArguments)
+            let (most, too_many) = if self.is_unauthenticated {
+                (MAX_UNAUTHENTICATED_ARGUMENTS, Malformed::UnauthenticatedArguments)
             } else {
                 (MAX_ARGUMENTS, Malformed::ArrayLength)
             };
@@ -120,8 +120,8 @@ impl Scanner {
                 return Ok(None);
             };
             let length = usize::try_from(length).map_err(|_| Malformed::BulkLength)?;
-            if self.is_unknown && length > MAX_UNKNOWN_BYTES {
-                return Err(Malformed::UnknownBytes);
+            if self.is_unauthenticated && length > MAX_UNKNOWN_BYTES {
+                return Err(Malformed::UnauthenticatedBytes);
             }
             if length > MAX_REQUEST_BYTES {
                 return Err(Malformed::BulkLength);

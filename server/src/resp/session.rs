@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) address: String,
     pub(crate) is_v3: bool,
     pub(crate) database: u8,
-    pub(crate) is_known: bool,
+    pub(crate) is_authenticated: bool,
     pub(crate) name: Vec<u8>,
     pub(crate) library: (Vec<u8>, Vec<u8>),
     pub(crate) transaction: Option<Transaction>,
@@ -67,14 +67,14 @@ pub(crate) struct Transaction {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, id: u64, address: String) -> Session {
-        let is_known = shared.live.token().is_none();
+        let is_authenticated = shared.live.token().is_none();
         Session {
             shared,
             id,
             address,
             is_v3: false,
             database: 0,
-            is_known,
+            is_authenticated,
             name: Vec::new(),
             library: (Vec::new(), Vec::new()),
             transaction: None,
@@ -94,7 +94,7 @@ impl Session {
     pub(crate) fn reset(&mut self) {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();
-        self.is_known = self.live().token().is_none();
+        self.is_authenticated = self.live().token().is_none();
     }
 
     pub(crate) fn live(&self) -> &Live {

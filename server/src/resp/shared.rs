@@ -6,9 +6,6 @@ use std::time::Instant;
 
 use crate::live::Live;
 
-/// The most connections at once; others get an error and are closed.
-pub(super) const MAX_CONNECTIONS: usize = 1024;
-
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) live: Live,

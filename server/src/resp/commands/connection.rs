@@ -43,14 +43,15 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
             _ => return Err("NOPROTO unsupported protocol version".into()),
         };
     }
-    let (mut words, mut name, mut is_known) = (request.iter().skip(2), None, session.is_known);
+    let (mut words, mut name, mut is_authenticated) =
+        (request.iter().skip(2), None, session.is_authenticated);
     while let Some(word) = words.next() {
         if is(word, "AUTH") {
             let (Some(user), Some(password)) = (words.next(), words.next()) else {
                 return Err(syntax_of_hello(word));
             };
             check(session, user, password)?;
-            is_known = true;
+            is_authenticated = true;
         } else if is(word, "SETNAME") {
             let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
             name = Some(check_name(given)?);
@@ -58,7 +59,7 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
             return Err(syntax_of_hello(word));
         }
     }
-    if !is_known {
+    if !is_authenticated {
         return Err(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
              the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
@@ -66,7 +67,7 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
                 .into(),
         );
     }
-    (session.is_known, session.is_v3) = (true, is_v3);
+    (session.is_authenticated, session.is_v3) = (true, is_v3);
     session.name = name.unwrap_or_else(|| session.name.clone());
     reply.is_v3 = is_v3;
     reply.map(7);
@@ -105,7 +106,7 @@ fn auth(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             .into());
     }
     check(session, user, password)?;
-    session.is_known = true;
+    session.is_authenticated = true;
     reply.ok();
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use super::super::command::{Command, is, number, unknown_subcommand};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
-use super::super::shared::MAX_CONNECTIONS;
 use super::glob;
+use crate::connections::MAX_CONNECTIONS;
 use crate::live::{Ack, Kind, Options};
 
 /// The version of Redis whose commands and errors these are: clients choose what they send by it.

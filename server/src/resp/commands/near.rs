@@ -8,7 +8,7 @@ use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
 use super::bloom::make;
-use super::window::{of_seconds, seconds};
+use super::window::WindowWords;
 use crate::live::{Kind, MAX_DISTANCE, Neighbour, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -27,25 +27,19 @@ const MAX_COUNT: usize = 1_000;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut options = Options::of(Kind::Near);
-    let (mut window, mut step) = (None, None);
+    let mut size = WindowWords::new(MAX_CAPACITY);
     let (words, rest) = request[2..].as_chunks::<2>();
     if !rest.is_empty() {
         return Err(SYNTAX);
     }
     for [word, value] in words {
-        if is(word, "WINDOW") {
-            window = Some(seconds(value)?);
-        } else if is(word, "STEP") {
-            step = Some(seconds(value)?);
-        } else if is(word, "CAPACITY") {
-            let capacity = number::<u64>(value).filter(|n| *n <= MAX_CAPACITY);
-            options.capacity = capacity.ok_or("ERR bad capacity")?;
-        } else {
+        if !size.take(word, value)? {
             return Err(SYNTAX);
         }
     }
+    options.capacity = size.capacity.unwrap_or(options.capacity);
     // From the day on which a text was new, whatever resembles it later.
-    options.window = of_seconds(window, step, Repeat::Keep)?;
+    options.window = size.window(Repeat::Keep)?;
     make(session, request[1], options)?;
     reply.ok();
     Ok(())

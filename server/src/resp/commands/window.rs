@@ -24,46 +24,71 @@ const DEFAULT_STEPS: u64 = 10;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut options = Options { error: 1e-9, ..Options::of(Kind::Any) };
-    let (mut window, mut step, mut repeat) = (None, None, Repeat::Renew);
+    let (mut size, mut repeat) = (WindowWords::new(u64::MAX), Repeat::Renew);
     let (words, rest) = request[2..].as_chunks::<2>();
     if !rest.is_empty() {
         return Err(SYNTAX);
     }
     for [word, value] in words {
-        if is(word, "WINDOW") {
-            window = Some(seconds(value)?);
-        } else if is(word, "STEP") {
-            step = Some(seconds(value)?);
-        } else if is(word, "CAPACITY") {
-            options.capacity = number(value).ok_or("ERR bad capacity")?;
-        } else if is(word, "ID") && is(value, "url") {
+        if is(word, "ID") && is(value, "url") {
             options.ids = IdForm::Url;
         } else if is(word, "REPEAT") && is(value, "renew") {
             repeat = Repeat::Renew;
         } else if is(word, "REPEAT") && is(value, "keep") {
             repeat = Repeat::Keep;
-        } else {
+        } else if !size.take(word, value)? {
             return Err(SYNTAX);
         }
     }
-    options.window = of_seconds(window, step, repeat)?;
+    options.capacity = size.capacity.unwrap_or(options.capacity);
+    options.window = size.window(repeat)?;
     make(session, request[1], options)?;
     reply.ok();
     Ok(())
 }
 
+/// The words WINDOW, STEP and CAPACITY of a RESERVE.
+pub(super) struct WindowWords {
+    window: Option<u64>,
+    step: Option<u64>,
+    pub(super) capacity: Option<u64>,
+    max_capacity: u64,
+}
+
+impl WindowWords {
+    pub(super) fn new(max_capacity: u64) -> WindowWords {
+        WindowWords { window: None, step: None, capacity: None, max_capacity }
+    }
+
+    /// Takes a word with its value; `false` for a word that is none of these.
+    pub(super) fn take(&mut self, word: &[u8], value: &[u8]) -> Result<bool, Fault> {
+        if is(word, "WINDOW") {
+            self.window = Some(seconds(value)?);
+        } else if is(word, "STEP") {
+            self.step = Some(seconds(value)?);
+        } else if is(word, "CAPACITY") {
+            let capacity = number::<u64>(value).filter(|n| *n <= self.max_capacity);
+            self.capacity = Some(capacity.ok_or("ERR bad capacity")?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The window; without these words, none.
+    pub(super) fn window(&self, repeat: Repeat) -> Result<Window, Fault> {
+        of_seconds(self.window, self.step, repeat)
+    }
+}
+
 /// The seconds of a window, or of one of its steps.
-pub(super) fn seconds(word: &[u8]) -> Result<u64, Fault> {
+fn seconds(word: &[u8]) -> Result<u64, Fault> {
     let seconds = number::<u64>(word).filter(|n| (1..=MAX_WINDOW_SECONDS).contains(n));
     seconds.ok_or_else(|| format!("ERR a window has 1 to {MAX_WINDOW_SECONDS} seconds").into())
 }
 
 /// The window of so many seconds.
-pub(super) fn of_seconds(
-    window: Option<u64>,
-    step: Option<u64>,
-    repeat: Repeat,
-) -> Result<Window, Fault> {
+fn of_seconds(window: Option<u64>, step: Option<u64>, repeat: Repeat) -> Result<Window, Fault> {
     let Some(window) = window else {
         return if step.is_some() { Err("ERR STEP needs WINDOW".into()) } else { Ok(Window::NONE) };
     };

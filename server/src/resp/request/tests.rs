@@ -101,10 +101,10 @@ fn what_is_no_request_is_told() {
         assert!(got.contains(why), "{bytes:?}: {got}");
     }
     assert_eq!(in_pieces(b"*0\r\n*-1\r\n", &[3]), Ok(vec![vec![], vec![]]));
-    let mut unknown = Scanner { is_unknown: true, ..Scanner::default() };
-    let many = unknown.scan(b"*11\r\n", &mut Vec::new());
-    assert_eq!(many, Err(Malformed::UnknownArguments));
-    let mut unknown = Scanner { is_unknown: true, ..Scanner::default() };
-    let long = unknown.scan(b"*1\r\n$16385\r\n", &mut Vec::new());
-    assert_eq!(long, Err(Malformed::UnknownBytes));
+    let mut scanner = Scanner { is_unauthenticated: true, ..Scanner::default() };
+    let many = scanner.scan(b"*11\r\n", &mut Vec::new());
+    assert_eq!(many, Err(Malformed::UnauthenticatedArguments));
+    let mut scanner = Scanner { is_unauthenticated: true, ..Scanner::default() };
+    let long = scanner.scan(b"*1\r\n$16385\r\n", &mut Vec::new());
+    assert_eq!(long, Err(Malformed::UnauthenticatedBytes));
 }

@@ -1,0 +1,77 @@
+//! Accepting connections: what every address of a server does alike, over HTTP and over Redis's protocol.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+use crate::error::Error;
+
+/// The most connections that each address serves at once.
+pub(crate) const MAX_CONNECTIONS: usize = 1024;
+/// How long a client may read nothing while replies wait for it.
+pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(20);
+/// How long what runs may still take after a stop.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens an address. Returns it with the port that the system chose for port 0. `send_buffer` is the size of the
+/// system's buffer for what a client does not read; `None` for the system's own.
+pub(crate) fn listen(
+    address: SocketAddr,
+    send_buffer: Option<u32>,
+) -> Result<(TcpListener, SocketAddr), Error> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        if let Some(bytes) = send_buffer {
+            // A connection inherits it from the socket that accepts it.
+            socket.set_send_buffer_size(bytes)?;
+        }
+        socket.bind(address)?;
+        let listener = socket.listen(MAX_CONNECTIONS as u32)?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    let doing = format!("listen on {address} (does another server run there?)");
+    open().map_err(|source| Error::System { doing, source })
+}
+
+/// Accepts the next connection; `None` when `stopped` says so.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    stopped: &mut watch::Receiver<bool>,
+) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = until_stopped(stopped) => return None,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                // Replies are small: to wait for a full packet would cost 40 ms.
+                let _ = stream.set_nodelay(true);
+                return Some((stream, client));
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: connections need time to end.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Returns when a server stops, also when nobody can stop it any more.
+pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Waits until what runs has ended, but not for ever.
+pub(crate) async fn drain<T>(running: impl Future<Output = T>) {
+    if tokio::time::timeout(DRAIN_DEADLINE, running).await.is_err() {
+        tracing::warn!("stopped while requests still run");
+    }
+}
