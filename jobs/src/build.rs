@@ -24,7 +24,7 @@ use crate::resources::Resources;
 /// Example: bloomsday build urls --day 2026-11-19 --input live:
 #[derive(Args)]
 pub(crate) struct Build {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The UTC day whose IDs the input contains.
     #[arg(long)]

@@ -34,9 +34,9 @@ const GROUP_ROWS: usize = 1 << 20;
 /// Example: bloomsday compact urls --day 2026-11-22 --to urls-2026-11-22.parquet
 #[derive(Args)]
 pub(crate) struct Compact {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
-    /// The day.
+    /// The UTC day on which the IDs were added.
     #[arg(long)]
     day: Day,
     /// The file to write, over an older one [default: FILTER-DAY.parquet in this folder].

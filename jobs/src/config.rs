@@ -255,7 +255,7 @@ impl Settings {
             filter.live_days = Some(u8::try_from(days).unwrap_or(u8::MAX));
             filter.live_role = role;
             (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);
-            filter.live_lease = file.live_lease.unwrap_or(defaults::LIVE_LEASE);
+            filter.live_lease = file.live_lease.unwrap_or(filter.live_lease);
         }
         filter
     }

@@ -13,7 +13,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::redact::redact_url;
 use bloomsday_common::store::Store;
-use bloomsday_server::live::{Ack, DEFAULT_MEMORY, EngineUrl, FeedUrl, LiveConfig, MAX_SETS};
+use bloomsday_server::live::{Ack, EngineUrl, FeedUrl, LiveConfig};
 use bloomsday_server::{Config, FilterConfig};
 use bytesize::ByteSize;
 use clap::Subcommand;
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::output::{self, Output};
 
 /// How many of the next runs are listed.
-const SHOWN_RUNS: usize = 3;
+const MAX_LISTED_RUNS: usize = 3;
 
 /// `bloomsday config …`
 #[derive(Subcommand)]
@@ -156,11 +156,11 @@ fn add_resp(rows: &mut Rows, settings: &Settings) {
     rows.add("resp.listen", file.listen, "none");
     rows.add("resp.token_file", path(&file.token_file), admin);
     rows.add("resp.data_dir", path(&file.data_dir), "none");
-    let ack = LiveConfig::new(file.data_dir.clone()).ack;
-    rows.add("resp.ack", file.ack.map(Ack::name), ack.name());
-    rows.add("resp.live_memory", file.live_memory, ByteSize::b(DEFAULT_MEMORY));
-    rows.add("resp.max_filters", file.max_filters, MAX_SETS);
-    rows.add("resp.create", file.create, defaults::CREATE);
+    let default = LiveConfig::new(file.data_dir.clone());
+    rows.add("resp.ack", file.ack.map(Ack::name), default.ack.name());
+    rows.add("resp.live_memory", file.live_memory, ByteSize::b(default.memory));
+    rows.add("resp.max_filters", file.max_filters, default.max_filters);
+    rows.add("resp.create", file.create, default.create);
     rows.add("resp.allow_flush", file.allow_flush, false);
 }
 
@@ -201,7 +201,7 @@ fn add_filter(
         let marker = "_SUCCESS, or files that stay unchanged";
         rows.add(&key("marker"), filter.marker.as_ref(), marker);
         let rules = settings.rules(name)?;
-        let next = rules.upcoming(Timestamp::now()).take(SHOWN_RUNS);
+        let next = rules.upcoming(Timestamp::now()).take(MAX_LISTED_RUNS);
         let next: Vec<String> = next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
         rows.add(&key("next runs"), None::<String>, next.join(", "));
     }
@@ -215,7 +215,7 @@ fn add_filter(
     let lease = filter.live_lease.map(time);
     rows.add(&key("live_engine"), filter.live_engine.as_ref().map(EngineUrl::name), "store");
     rows.add(&key("live_from"), filter.live_from.as_ref().map(FeedUrl::name), "none");
-    rows.add(&key("live_lease"), lease, time(defaults::LIVE_LEASE));
+    rows.add(&key("live_lease"), lease, time(default.live_lease));
     // Some layouts cannot reach some rates, whatever the number of IDs.
     let (layout, fpp) =
         (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(defaults::FPP));

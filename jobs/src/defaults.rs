@@ -17,10 +17,6 @@ pub(crate) const DELTAS: u32 = 0;
 pub(crate) const MAX_AGE_DAYS: u32 = Retention::DEFAULT.max_age_days;
 /// For how many days an added ID is a hit by itself: until a day's filter has it, and two more.
 pub(crate) const LIVE_DAYS: u32 = 3;
-/// Whether Redis clients may make filters that the configuration does not name.
-pub(crate) const CREATE: bool = true;
-/// How long a server decides which live IDs are new without a renewal of its lease.
-pub(crate) const LIVE_LEASE: Duration = Duration::from_secs(10);
 /// A run builds the day before its own.
 pub(crate) const DAY_OFFSET: u32 = 1;
 /// Missed runs of this many days are made up for: the days that a server would still follow.

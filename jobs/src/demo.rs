@@ -39,7 +39,7 @@ const LIVE_DAYS: u8 = 3;
 /// The most bytes of the reply to an add that are read: a usual one has some hundred.
 const MAX_REPLY_BYTES: u64 = 4096;
 /// How many rows each user has: people come back within a day.
-const VISITS: u64 = 2;
+const ROWS_PER_USER: u64 = 2;
 
 /// Run every step on sample data: build two days, serve, look up IDs, add one, publish a third day,
 /// swap, roll back; then keep serving.
@@ -153,10 +153,25 @@ impl Demo {
             return Ok(ExitCode::SUCCESS);
         }
         demo.step("The server keeps running. Try in another terminal (Ctrl-C stops it here):");
-        let (public, admin, store) = (server.public, server.admin, &demo.address);
-        let (yesterday, today) = (days[1], days[2]);
+        demo.suggest((server.public, server.admin), &old, (days[1], days[2]));
+        Signals::new()?.until_stopped(&bloomsday, None).await;
+        server.stop().await;
+        bloomsday.finish_shipping().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Demonstration<'_> {
+    /// Prints what to try while the server runs.
+    fn suggest(
+        &self,
+        (public, admin): (SocketAddr, SocketAddr),
+        id: &str,
+        (yesterday, today): (Day, Day),
+    ) {
+        let store = &self.address;
         print(&format!(
-            "   curl http://{public}/v1/filters/rt/ids/{old}\n   \
+            "   curl http://{public}/v1/filters/rt/ids/{id}\n   \
              curl --data-binary any-id http://{public}/v1/filters/rt/add\n   \
              curl http://{public}/status\n   \
              bloomsday status rt --store {store}\n   \
@@ -166,14 +181,8 @@ impl Demo {
              cp {store}/rt/pointers/{yesterday} {store}/rt/pointers/{today} && \
              curl -X POST http://{admin}/admin/reload\n"
         ));
-        Signals::new()?.until_stopped(&bloomsday, None).await;
-        server.stop().await;
-        bloomsday.finish_shipping().await;
-        Ok(ExitCode::SUCCESS)
     }
-}
 
-impl Demonstration<'_> {
     /// Prints the title of the next step.
     fn step(&mut self, text: &str) {
         self.steps += 1;
@@ -291,6 +300,7 @@ fn write_day(input: &Path, day: Day, index: u64) -> Result<(), Error> {
     let failed = |source| Error::System { doing: format!("write {}", folder.display()), source };
     std::fs::create_dir_all(&folder).map_err(failed)?;
     let first = index * NEW_PER_DAY;
-    let visits = (0..USERS_PER_DAY * VISITS).map(|visit| user(first + visit % USERS_PER_DAY));
+    let visits =
+        (0..USERS_PER_DAY * ROWS_PER_USER).map(|visit| user(first + visit % USERS_PER_DAY));
     sample_data::write(&folder.join("part-0.parquet"), visits)
 }

@@ -30,7 +30,7 @@ use crate::target::target;
 /// Example: bloomsday follow rt --to /var/lib/bloomsday/rt.bloom --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct Follow {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The file to write. Its folder must exist.
     #[arg(long, value_name = "FILE")]

@@ -15,7 +15,7 @@ use crate::output::{Output, or_dash, print, table, thousands};
 /// Example: bloomsday history rt --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct History {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
 }
 

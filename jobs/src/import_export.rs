@@ -60,7 +60,7 @@ pub(crate) struct Export {
 /// Example: bloomsday import rt --day 2026-11-19 --format guava rt.guava
 #[derive(Args)]
 pub(crate) struct Import {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The UTC day whose IDs the file contains.
     #[arg(long)]

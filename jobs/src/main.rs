@@ -14,13 +14,11 @@ mod defaults;
 mod demo;
 mod error;
 mod follow;
-
 mod health;
 mod history;
 mod import_export;
 mod inspect;
 mod man_pages;
-
 mod output;
 mod pin;
 mod plan;

@@ -23,7 +23,7 @@ use crate::repoint::{mark, record, verified_target};
 /// Example: bloomsday pin rt --to 2026-11-18 --until 24h --reason 'campaign weekend'
 #[derive(Args)]
 pub(crate) struct Pin {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// A day, meaning that day's own blob; or a blob's key or URL.
     #[arg(long, value_name = "DAY|BLOB")]
@@ -44,7 +44,7 @@ pub(crate) struct Pin {
 /// Example: bloomsday unpin rt
 #[derive(Args)]
 pub(crate) struct Unpin {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// Why, for the records.
     #[arg(long, value_name = "TEXT", value_parser = reason)]

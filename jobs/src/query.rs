@@ -26,7 +26,7 @@ const BATCH: usize = 4096;
 /// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct Query {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The IDs [default: one a line from stdin].
     ids: Vec<OsString>,

@@ -25,7 +25,7 @@ use crate::output::{Output, or_dash, pairs, reason, who};
 /// Example: bloomsday repoint rt 2026-11-19 --to 2026-11-18 --reason 'half of the input was missing'
 #[derive(Args)]
 pub(crate) struct Repoint {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The day whose pointer changes.
     day: Day,

@@ -6,9 +6,9 @@ use bloomsday_common::day::Day;
 use crate::output::{mebibytes, or_dash, pairs, thousands};
 
 /// How many names of files a line for people shows; the JSON has more.
-const SHOWN_NAMES: usize = 3;
+const MAX_LISTED_NAMES: usize = 3;
 /// How many days a line for people shows.
-const SHOWN_DAYS: usize = 20;
+const MAX_LISTED_DAYS: usize = 20;
 
 /// The lines of a report.
 pub(crate) fn describe(report: &Report) -> String {
@@ -98,7 +98,7 @@ fn files(report: &Report) -> String {
         return read;
     }
     let named: Vec<&str> =
-        report.passed_over.iter().take(SHOWN_NAMES).map(String::as_str).collect();
+        report.passed_over.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
     let more = if report.files_passed_over > named.len() as u64 { ", …" } else { "" };
     let count = thousands(report.files_passed_over);
     format!("{read}; {count} passed over for a hidden name: {}{more}", named.join(", "))
@@ -125,9 +125,9 @@ fn window_of(report: &Report) -> String {
     match report.window_missing.len() {
         0 => days,
         missing => {
-            let named = report.window_missing.iter().take(SHOWN_DAYS).map(Day::to_string);
+            let named = report.window_missing.iter().take(MAX_LISTED_DAYS).map(Day::to_string);
             let named: Vec<String> = named.collect();
-            let more = if missing > SHOWN_DAYS { ", …" } else { "" };
+            let more = if missing > MAX_LISTED_DAYS { ", …" } else { "" };
             format!("{days}, {missing} of them without input: {}{more}", named.join(", "))
         }
     }

@@ -12,14 +12,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_server::http;
+use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::LiveRole;
+use bloomsday_server::resp::Resp;
 use bloomsday_server::{Bloomsday, Config, Tls, Token, start_on};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{Settings, poll_interval};
+use self::live::LiveSettings;
+use crate::config::{self, Settings, poll_interval};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::{Output, host};
@@ -64,89 +66,49 @@ pub(crate) struct Serve {
     live: self::live::LiveFlags,
 }
 
+/// Who may use the addresses, and how they speak: the secrets, read from their files.
+struct Access {
+    admin_token: Option<Token>,
+    live_token: Option<Token>,
+    tls: Option<Tls>,
+}
+
 impl Serve {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let file = settings.file();
-        let mut names = self.filter;
-        if names.is_empty() {
-            names = file.filters.keys().cloned().collect();
-        }
-        // A name that is given twice is served once.
-        let mut known = BTreeSet::new();
-        names.retain(|name| known.insert(name.clone()));
         let live = self.live.settle(&file.resp)?;
-        let token = self.admin_token_file.or_else(|| file.admin_token_file.clone());
-        let token = token.as_deref().map(|path| read_secret("token", path)).transpose()?;
-        let live_token = live.token_file.as_deref().map(|path| read_secret("token", path));
-        let live_token = live_token.transpose()?.or_else(|| token.clone());
-        let [token, live_token] = [token, live_token].map(|text| text.map(|t| Token::new(&t)));
-        let cert = self.tls_cert.or_else(|| file.tls_cert.clone());
-        let tls = open_tls(cert, self.tls_key.or_else(|| file.tls_key.clone()))?;
+        let access = self.access(file, &live)?;
+        let names = self.names(file);
         if names.is_empty()
             && live.has_clients()
-            && let Some(resp) =
-                live.listen(live.open(live_token.clone(), true).await?, tls.clone()).await?
+            && let Some(resp) = live
+                .listen(live.open(access.live_token.clone(), true).await?, access.tls.clone())
+                .await?
         {
-            return self::live::serve_alone(resp, tls, output).await;
+            return self::live::serve_alone(resp, access.tls, output).await;
         }
-        let filters = names.into_iter().map(|name| settings.follow(name)).collect();
-        let mut config = Config::new(settings.store()?, filters);
-        if config.filters.is_empty() {
-            let why = "there is no filter to serve: name one with --filter, or in bloomsday.toml";
-            return Err(Error::Usage(why.into()));
-        }
-        if let Some(interval) = self.poll_interval.or(file.poll_interval) {
-            config.poll_interval = interval;
-        }
-        config.remedy_words = remedy::words;
-        config.cache_dir = self.cache_dir.or_else(|| file.cache_dir.clone());
+        let mut config = self.config(names, settings)?;
         let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
         let admin = self.admin.or(file.admin).unwrap_or(defaults::ADMIN);
-
-        if !admin.ip().is_loopback() && token.is_none() {
-            return Err(Error::Usage(format!(
-                "the admin address {admin} is not a loopback address, so it needs a token: give \
-                 --admin-token-file, or listen on 127.0.0.1"
-            )));
+        access.check(&config, listen, admin)?;
+        if has_live_ids(&config) || live.has_clients() {
+            let takes_ids = takes_ids(&config) || live.has_clients();
+            config.live = Some(live.open(access.live_token, takes_ids).await?);
         }
 
-        let is_live = config.filters.iter().any(|filter| filter.live_days.is_some());
-        let takes_ids = config
-            .filters
-            .iter()
-            .any(|filter| filter.live_days.is_some() && filter.live_role != LiveRole::Follow);
-        if takes_ids && live_token.is_none() && !listen.ip().is_loopback() {
-            tracing::warn!(
-                "{listen} is not a loopback address, so nobody may add IDs there without a token: give \
-                 --live-token-file"
-            );
-        }
-        if is_live || live.has_clients() {
-            config.live = Some(live.open(live_token, takes_ids || live.has_clients()).await?);
-        }
         let sets = config.live.clone();
+        let tls = access.tls;
         let signals = Signals::new()?;
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
         let bloomsday = start_on(settings.open_store()?, config, false)?;
-        let server = http::serve(bloomsday.clone(), listen, admin, token, tls.clone()).await?;
+        let server =
+            http::serve(bloomsday.clone(), listen, admin, access.admin_token, tls.clone()).await?;
         let resp = match sets.clone() {
             Some(sets) => live.listen(sets, tls.clone()).await?,
             None => None,
         };
-        let mut at =
-            json!({ "listen": server.public.to_string(), "admin": server.admin.to_string() });
-        if let Some(resp) = &resp {
-            at["resp"] = resp.address.to_string().into();
-        }
-        output.show(&at, || {
-            let scheme = if tls.is_some() { "https" } else { "http" };
-            let (public, admin) = (server.public, server.admin);
-            let resp = resp.as_ref().map_or(String::new(), |resp| {
-                format!(", Redis clients at {}://{}", live::scheme(tls.as_ref()), resp.address)
-            });
-            format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
-        });
+        announce(&server, resp.as_ref(), tls.as_ref(), output);
         if file.heartbeats.unwrap_or(true) {
             let name = format!("{}-{}", host(), server.public.port());
             let beating = bloomsday.clone();
@@ -169,6 +131,86 @@ impl Serve {
         bloomsday.finish_shipping().await;
         ended
     }
+
+    /// The filters to serve: those of the flags, else all of the file. A name that is given twice is served once.
+    fn names(&self, file: &config::File) -> Vec<FilterName> {
+        let mut known = BTreeSet::new();
+        let given = self.filter.iter().filter(|name| known.insert(*name)).cloned();
+        let given: Vec<FilterName> = given.collect();
+        if given.is_empty() { file.filters.keys().cloned().collect() } else { given }
+    }
+
+    fn access(&self, file: &config::File, live: &LiveSettings) -> Result<Access, Error> {
+        let read = |path: Option<&PathBuf>| path.map(|path| read_secret("token", path)).transpose();
+        let admin_token = read(self.admin_token_file.as_ref().or(file.admin_token_file.as_ref()))?;
+        let live_token = read(live.token_file.as_ref())?.or_else(|| admin_token.clone());
+        let cert = self.tls_cert.clone().or_else(|| file.tls_cert.clone());
+        let key = self.tls_key.clone().or_else(|| file.tls_key.clone());
+        let token = |text: Option<String>| text.map(|text| Token::new(&text));
+        let tls = open_tls(cert, key)?;
+        Ok(Access { admin_token: token(admin_token), live_token: token(live_token), tls })
+    }
+
+    fn config(&self, names: Vec<FilterName>, settings: &Settings) -> Result<Config, Error> {
+        let file = settings.file();
+        let filters = names.into_iter().map(|name| settings.follow(name)).collect();
+        let mut config = Config::new(settings.store()?, filters);
+        if config.filters.is_empty() {
+            let why = "there is no filter to serve: name one with --filter, or in bloomsday.toml";
+            return Err(Error::Usage(why.into()));
+        }
+        if let Some(interval) = self.poll_interval.or(file.poll_interval) {
+            config.poll_interval = interval;
+        }
+        config.remedy_words = remedy::words;
+        config.cache_dir = self.cache_dir.clone().or_else(|| file.cache_dir.clone());
+        Ok(config)
+    }
+}
+
+impl Access {
+    /// Refuses an admin address that others reach without a token. Warns if nobody may add IDs.
+    fn check(&self, config: &Config, listen: SocketAddr, admin: SocketAddr) -> Result<(), Error> {
+        if !admin.ip().is_loopback() && self.admin_token.is_none() {
+            return Err(Error::Usage(format!(
+                "the admin address {admin} is not a loopback address, so it needs a token: give \
+                 --admin-token-file, or listen on 127.0.0.1"
+            )));
+        }
+        if takes_ids(config) && self.live_token.is_none() && !listen.ip().is_loopback() {
+            tracing::warn!(
+                "{listen} is not a loopback address, so nobody may add IDs there without a token: give \
+                 --live-token-file"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn has_live_ids(config: &Config) -> bool {
+    config.filters.iter().any(|filter| filter.live_days.is_some())
+}
+
+/// Whether this process adds live IDs to a filter of the configuration, and does not only follow others.
+fn takes_ids(config: &Config) -> bool {
+    let mut filters = config.filters.iter();
+    filters.any(|filter| filter.live_days.is_some() && filter.live_role != LiveRole::Follow)
+}
+
+/// Prints where the daemon listens.
+fn announce(server: &Server, resp: Option<&Resp>, tls: Option<&Tls>, output: &Output) {
+    let (public, admin) = (server.public, server.admin);
+    let mut at = json!({ "listen": public.to_string(), "admin": admin.to_string() });
+    if let Some(resp) = resp {
+        at["resp"] = resp.address.to_string().into();
+    }
+    output.show(&at, || {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let resp = resp.map_or(String::new(), |resp| {
+            format!(", Redis clients at {}://{}", live::scheme(tls), resp.address)
+        });
+        format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
+    });
 }
 
 /// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a

@@ -31,7 +31,7 @@ use crate::output::{Output, or_dash, table};
 /// Example: bloomsday trace rt 0f8fad5bd9cb469fa16570867728950e --days 7
 #[derive(Args)]
 pub(crate) struct Trace {
-    /// The filter.
+    /// The name of the filter.
     filter: FilterName,
     /// The ID to look up.
     id: OsString,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bloomsday_server::live::{Ack, DEFAULT_MEMORY, Live, LiveConfig, MAX_SETS};
+use bloomsday_server::live::{Ack, Live, LiveConfig};
 use bloomsday_server::resp::{self, Resp, RespConfig};
 use bloomsday_server::{Tls, Token};
 use bytesize::ByteSize;
@@ -13,7 +13,6 @@ use serde_json::json;
 
 use super::Signals;
 use crate::config::RespFile;
-use crate::defaults;
 use crate::error::Error;
 use crate::output::{Output, host};
 
@@ -55,18 +54,19 @@ pub(super) struct LiveSettings {
 }
 
 impl LiveFlags {
-    pub(super) fn settle(self, file: &RespFile) -> Result<LiveSettings, Error> {
+    pub(super) fn settle(&self, file: &RespFile) -> Result<LiveSettings, Error> {
+        let default = LiveConfig::new(None);
         let settings = LiveSettings {
             listen: self.resp.or(file.listen),
-            token_file: self.live_token_file.or_else(|| file.token_file.clone()),
-            data_dir: self.data_dir.or_else(|| file.data_dir.clone()),
+            token_file: self.live_token_file.clone().or_else(|| file.token_file.clone()),
+            data_dir: self.data_dir.clone().or_else(|| file.data_dir.clone()),
             ack: self.ack.or(file.ack),
             memory: self
                 .live_memory
                 .or(file.live_memory)
-                .map_or(DEFAULT_MEMORY, |memory| memory.as_u64()),
-            max_filters: file.max_filters.unwrap_or(MAX_SETS),
-            create: file.create.unwrap_or(defaults::CREATE),
+                .map_or(default.memory, |memory| memory.as_u64()),
+            max_filters: file.max_filters.unwrap_or(default.max_filters),
+            create: file.create.unwrap_or(default.create),
             allow_flush: self.allow_flush || file.allow_flush.unwrap_or(false),
         };
         let promises = settings.ack.filter(|ack| *ack != Ack::Memory);
