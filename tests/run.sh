@@ -105,19 +105,22 @@ cargo clippy --locked --manifest-path python/bloomsday/Cargo.toml --target-dir t
 cargo clippy --locked --manifest-path c/Cargo.toml --target-dir target --no-default-features \
   --all-targets --quiet -- -D warnings
 say "each feature alone"
-# `alone CRATE FEATURE…`: without any feature, then with each one and no other.
+# `alone FOLDER FEATURE…`: without any feature, then with each one and no other. `architecture.rs` compares the lists
+# with the manifests.
 alone() {
-  local crate=$1 feature
+  local folder=$1 feature
   shift
   for feature in "" "$@"; do
-    cargo check --locked --quiet --package "$crate" --no-default-features --features "$feature" ||
-      { echo "$crate does not compile with the features \"$feature\""; exit 1; }
+    cargo check --locked --quiet --manifest-path "$folder/Cargo.toml" --target-dir target --no-default-features \
+      --features "$feature" || { echo "$folder does not compile with the features \"$feature\""; exit 1; }
   done
 }
-alone bloomsday-common aws azure gcp hdfs http-store redis
-alone bloomsday-builder
-alone bloomsday-server http live resp redis-streams kafka aws azure gcp hdfs
-alone bloomsday-jobs aws azure gcp hdfs http-store kafka redis redis-streams
+alone common aws azure gcp hdfs http-store redis
+alone builder fuzzing
+alone server http live resp redis-streams kafka aws azure gcp hdfs
+alone jobs aws azure gcp hdfs http-store kafka redis redis-streams
+alone c aws azure gcp http-store
+alone python/bloomsday aws azure gcp http-store
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
 # Tests often wait, for servers and timers: what they leave of the processors compiles the fuzz targets.

@@ -36,6 +36,71 @@ fn the_program_is_built_with_the_features_that_all_tests_have() {
     assert!(only.is_empty(), "name who enables more in tests/Cargo.toml: {only:?}");
 }
 
+/// A feature that is compiled together with others only may lack what these bring.
+#[test]
+fn run_sh_compiles_each_feature_alone() {
+    let script = fs::read_to_string(root().join("tests/run.sh")).unwrap();
+    let lines = script.lines().filter_map(|line| line.strip_prefix("alone "));
+    let compiled: BTreeMap<&str, BTreeSet<&str>> = lines
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?, words.collect()))
+        })
+        .collect();
+    for name in ["common", "builder", "server", "jobs", "c", "python/bloomsday"] {
+        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        let section =
+            manifest.split("\n[features]\n").nth(1).and_then(|rest| rest.split("\n[").next());
+        let keys = section.unwrap_or_default().lines().filter_map(|line| line.split_once(" = "));
+        let declared: BTreeSet<&str> =
+            keys.map(|(key, _)| key).filter(|key| *key != "default").collect();
+        assert!(!declared.is_empty(), "no feature is found in {name}/Cargo.toml");
+        assert_eq!(compiled.get(name), Some(&declared), "the features of {name}");
+    }
+}
+
+#[test]
+fn the_map_names_only_what_exists() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let names = text.split('`').skip(1).step_by(2).filter(|name| name.contains("/src/"));
+    let mut checked = 0;
+    for name in names {
+        let (folder, file) = (root().join(name), root().join(format!("{name}.rs")));
+        assert!(folder.exists() || file.exists(), "docs/architecture.md names {name}");
+        checked += 1;
+    }
+    assert!(checked > 20, "only {checked} names were found");
+}
+
+/// A stranger begins there: it has every module, and nothing else.
+#[test]
+fn lib_rs_only_maps_and_exports() {
+    for name in ["common", "builder", "server", "c", "python/bloomsday"] {
+        let text = fs::read_to_string(root().join(name).join("src/lib.rs")).unwrap();
+        let map = text.lines().filter(|line| line.starts_with("//! |"));
+        let map = map.collect::<Vec<_>>().join("\n").to_lowercase();
+        let code: Vec<&str> =
+            text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        for (at, line) in code.iter().enumerate() {
+            let item = line.trim_start().trim_start_matches("pub ").split(' ').next().unwrap_or("");
+            let defines = ["fn", "struct", "enum", "trait", "impl", "const", "static", "type"]
+                .contains(&item);
+            assert!(!defines, "{name}/src/lib.rs defines something: {line}");
+            let module = line
+                .trim_start_matches("pub ")
+                .strip_prefix("mod ")
+                .and_then(|m| m.strip_suffix(';'));
+            let is_test = at > 0 && code[at - 1] == "#[cfg(test)]";
+            if let Some(module) = module.filter(|_| !is_test) {
+                let is_mapped = [format!("`{module}"), format!("@{module}`")]
+                    .iter()
+                    .any(|m| map.contains(&**m));
+                assert!(is_mapped, "the map of {name}/src/lib.rs has no line for `{module}`");
+            }
+        }
+    }
+}
+
 #[test]
 fn builder_and_server_never_meet() {
     assert!(!tree("bloomsday-builder", "").contains("bloomsday-server"));
