@@ -49,7 +49,7 @@ const char *bloomsday_version(void);
 // NULL after an error.
 //
 // The caller promises:
-// `path` is text that ends with a zero.
+// `path` is text that ends with a zero, and `filter` can be written to.
 int bloomsday_open(const char *path,
                    bloomsday_filter_t **filter);
 
@@ -108,19 +108,19 @@ void bloomsday_close(bloomsday_filter_t *filter);
 // `*server` is the server, to be ended by `bloomsday_stop`, or NULL after an error.
 //
 // The caller promises:
-// `config` is text that ends with a zero.
+// `config` is text that ends with a zero, and `server` can be written to.
 int bloomsday_start(const char *config, bloomsday_server_t **server);
 
 // A filter of a server, to be closed by `bloomsday_close`. Its lookups wait for no load and no swap, and go on after
 // the server was stopped. `*filter` is NULL after an error.
 //
 // The caller promises:
-// `server` is started, and `name` is text that ends with a zero.
+// `server` is started, `name` is text that ends with a zero, and `filter` can be written to.
 int bloomsday_filter(const bloomsday_server_t *server,
                      const char *name,
                      bloomsday_filter_t **filter);
 
-// Looks at the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
+// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
 // What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
 // "held" or "failed". NULL after an error.
 //

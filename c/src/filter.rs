@@ -51,14 +51,15 @@ impl BloomsdayFilter {
 /// NULL after an error.
 ///
 /// # Safety
-/// `path` is text that ends with a zero.
+/// `path` is text that ends with a zero, and `filter` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_open(
     path: *const c_char,
     filter: *mut *mut BloomsdayFilter,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or NULL: both are
+        // demanded above.
         unsafe {
             give("filter", filter, || {
                 let path = text("path", path)?;
@@ -82,7 +83,8 @@ pub unsafe extern "C" fn bloomsday_contains(
     bytes: usize,
 ) -> c_int {
     let answer = guarded_value(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many bytes as it is told, or
+        // NULL: both are demanded above.
         let (filter, id) = unsafe { (object("filter", filter)?, slice("id", id, bytes)?) };
         Ok(filter.contains(id))
     });
@@ -106,7 +108,7 @@ pub unsafe extern "C" fn bloomsday_contains_batch(
     n: usize,
     answers: *mut u8,
 ) -> c_int {
-    // SAFETY: the caller's promises.
+    // SAFETY: `batch` demands what this function demands, and gets its arguments as they came.
     guarded(|| unsafe { batch(filter, (bytes, n_bytes), offsets, n, answers) })
 }
 
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn bloomsday_contains_batch64(
     n: usize,
     answers: *mut u8,
 ) -> c_int {
-    // SAFETY: the caller's promises.
+    // SAFETY: `batch` demands what this function demands, and gets its arguments as they came.
     guarded(|| unsafe { batch(filter, (bytes, n_bytes), offsets, n, answers) })
 }
 
@@ -137,7 +139,8 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
     answers: *mut u8,
 ) -> Result<(), Failure> {
     let n_offsets = n.checked_add(1).ok_or_else(|| Failure::usage("n is too large"))?;
-    // SAFETY: the caller's promises.
+    // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many elements as it is told, or
+    // NULL. The caller promises that for `n_bytes` bytes and `n + 1` offsets.
     let (filter, bytes, offsets) = unsafe {
         (
             object("filter", filter)?,
@@ -163,7 +166,8 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
         }
         filter.contains_batch(&ids[..count], &mut found[..count]);
         values.iter_mut().zip(found).for_each(|(value, found)| *value = found.into());
-        // SAFETY: there is room for `n` answers.
+        // SAFETY: the caller has room for `n` answers, and `start + count` is at most `n`. `values` is on this
+        // function's stack, so that both do not overlap.
         unsafe { write_all("answers", answers, start, &values[..count])? };
     }
     Ok(())
@@ -177,7 +181,7 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *mut c_char {
     let text = guarded_value(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: `object` needs a filter that was opened and not closed, or NULL: it is demanded above.
         let filter = unsafe { object("filter", filter)? };
         text_for_c(match &filter.0 {
             Kind::File(opened) => header(opened).to_string(),
@@ -213,7 +217,8 @@ fn header((key, header, filter): &(BlobKey, Header, Filter)) -> serde_json::Valu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_close(filter: *mut BloomsdayFilter) {
     let _ = guarded(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: every filter that C has was made by `give`. The caller promises that nobody uses it now or later,
+        // so this is the first `take` of it.
         unsafe { take(filter) };
         Ok(())
     });

@@ -13,7 +13,8 @@ pub(crate) unsafe fn text<'a>(name: &str, text: *const c_char) -> Result<&'a str
     if text.is_null() {
         return Err(Failure::usage(format!("{name} is NULL")));
     }
-    // SAFETY: it is not NULL; the rest is the caller's promise.
+    // SAFETY: it is not NULL. The caller promises a zero at its end, and bytes that nobody changes while the
+    // result is used, which is during the call.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Failure::usage(format!("{name} has bytes that are no UTF-8")))
 }
@@ -31,8 +32,8 @@ pub(crate) unsafe fn slice<'a, T>(
     if n == 0 {
         return Ok(&[]);
     }
-    // SAFETY: it is not NULL, is aligned, and its bytes are not more than half of all addresses; the
-    // rest is the caller's promise.
+    // SAFETY: `check` found that it is not NULL, is aligned, and that `n` elements are no more than
+    // `isize::MAX` bytes. The caller promises that so many are there, initialized, and unchanged during the call.
     Ok(unsafe { std::slice::from_raw_parts(elements, n) })
 }
 
@@ -48,8 +49,8 @@ pub(crate) unsafe fn write_all<T: Copy>(
 ) -> Result<(), Failure> {
     check::<T>(name, place, offset + values.len())?;
     if !values.is_empty() {
-        // SAFETY: it is not NULL and is aligned; there is room by the caller's promise, and `values` is
-        // memory of this library, so that both do not overlap.
+        // SAFETY: `check` found that it is not NULL and is aligned. The caller has room for `offset` and all
+        // `values`, in memory that nobody else uses: so it is not that of `values`, which this library has.
         unsafe { ptr::copy_nonoverlapping(values.as_ptr(), place.add(offset), values.len()) };
     }
     Ok(())
@@ -73,7 +74,8 @@ fn check<T>(name: &str, place: *const T, n: usize) -> Result<(), Failure> {
 /// # Safety
 /// NULL, or what [`give`] wrote and [`take`] did not take yet.
 pub(crate) unsafe fn object<'a, T>(name: &str, object: *const T) -> Result<&'a T, Failure> {
-    // SAFETY: the caller's promise; objects are only lent as shared references until they are taken.
+    // SAFETY: NULL gives `None`. Anything else was made by `Box::into_raw` in `give`, so it is aligned and
+    // initialized; it is alive, because nobody took it yet; and until then this library makes only shared references.
     unsafe { object.as_ref() }.ok_or_else(|| Failure::usage(format!("{name} is NULL")))
 }
 
@@ -87,10 +89,10 @@ pub(crate) unsafe fn give<T>(
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     check(name, place, 1)?;
-    // SAFETY: it is not NULL and is aligned; the rest is the caller's promise.
+    // SAFETY: `check` found that it is not NULL and is aligned; the caller promises that it can be written to.
     unsafe { place.write(ptr::null_mut()) };
     let object = Box::into_raw(Box::new(make()?));
-    // SAFETY: as above.
+    // SAFETY: as for the write of NULL: it is the same place.
     unsafe { place.write(object) };
     Ok(())
 }
@@ -101,7 +103,8 @@ pub(crate) unsafe fn give<T>(
 /// NULL, or what [`give`] wrote and nobody took yet; no other thread uses it.
 pub(crate) unsafe fn take<T>(object: *mut T) {
     if !object.is_null() {
-        // SAFETY: it was made by `Box::into_raw` in `give`, and this is the only owner.
+        // SAFETY: it was made by `Box::into_raw` in `give` with this type. The caller promises that nobody took it
+        // before and nobody uses it, so the box has one owner.
         drop(unsafe { Box::from_raw(object) });
     }
 }

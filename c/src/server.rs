@@ -48,14 +48,15 @@ fn failure(error: Error) -> Failure {
 /// `*server` is the server, to be ended by `bloomsday_stop`, or NULL after an error.
 ///
 /// # Safety
-/// `config` is text that ends with a zero.
+/// `config` is text that ends with a zero, and `server` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_start(
     config: *const c_char,
     server: *mut *mut BloomsdayServer,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or NULL: both are
+        // demanded above.
         unsafe {
             give("server", server, || {
                 let Start { config, wait, answer_until_loaded } =
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn bloomsday_start(
 /// the server was stopped. `*filter` is NULL after an error.
 ///
 /// # Safety
-/// `server` is started, and `name` is text that ends with a zero.
+/// `server` is started, `name` is text that ends with a zero, and `filter` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_filter(
     server: *const BloomsdayServer,
@@ -96,7 +97,8 @@ pub unsafe extern "C" fn bloomsday_filter(
     filter: *mut *mut BloomsdayFilter,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: `object` needs a server that was started and not stopped, `text` a text with an end, and `give` a
+        // place that can be written to; or NULL each. All three are demanded above.
         unsafe {
             give("filter", filter, || {
                 let server = object("server", server)?;
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn bloomsday_filter(
     })
 }
 
-/// Looks at the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
+/// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
 /// What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
 /// "held" or "failed". NULL after an error.
 ///
@@ -120,11 +122,11 @@ pub unsafe extern "C" fn bloomsday_reload(
     force: c_int,
 ) -> *mut c_char {
     let reloaded = guarded_value(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded above.
         let server = unsafe { object("server", server)? };
         let name = match filter.is_null() {
             true => None,
-            // SAFETY: the caller's promise.
+            // SAFETY: it is not NULL, so it is a text with an end, by what is demanded above.
             false => Some(unsafe { text("filter", filter)? }),
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
@@ -150,7 +152,7 @@ pub unsafe extern "C" fn bloomsday_reload(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_status(server: *const BloomsdayServer) -> *mut c_char {
     let status = guarded_value(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded above.
         let filters = unsafe { object("server", server)? }.bloomsday.status();
         let by_name: BTreeMap<_, _> =
             filters.iter().map(|status| (status.filter.as_str(), status)).collect();
@@ -166,7 +168,8 @@ pub unsafe extern "C" fn bloomsday_status(server: *const BloomsdayServer) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_stop(server: *mut BloomsdayServer) {
     let _ = guarded(|| {
-        // SAFETY: the caller's promises.
+        // SAFETY: every server that C has was made by `give`. The caller promises that nobody uses it now or later,
+        // so this is the first `take` of it.
         unsafe { take(server) };
         Ok(())
     });
