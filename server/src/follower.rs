@@ -415,7 +415,7 @@ impl Follower {
             poll_status.counts.loads_failed += 1;
             let idle = self.served.idle_readers().join(", ");
             return Err(LoadError::Transient(format!(
-                "{alive} filters are still held by readers without lookups (threads: {idle}); the \
+                "{alive} filters are still kept by readers without lookups (threads: {idle}); the \
                  next is loaded when one of them makes a lookup or is dropped"
             )));
         }

@@ -82,7 +82,7 @@ impl Backend {
     /// The bytes at a key, if there is anything.
     pub fn read(&self, key: &str) -> Option<Vec<u8>> {
         let Some(url) = self.url(key) else { return std::fs::read(self.path(key)).ok() };
-        let get = ureq::get(url).header("Authorization", ANYBODY);
+        let get = ureq::get(url).header("Authorization", TEST_AUTHORIZATION);
         let got = get.config().http_status_as_error(false).build().call().expect("moto answers");
         let found = got.status() == 200;
         found.then(|| got.into_body().read_to_vec().expect("an object"))
@@ -93,7 +93,7 @@ impl Backend {
         let Some(url) = self.url(key) else {
             return std::fs::write(self.path(key), bytes).expect("a file is written");
         };
-        let put = ureq::put(url).header("Authorization", ANYBODY).send(bytes);
+        let put = ureq::put(url).header("Authorization", TEST_AUTHORIZATION).send(bytes);
         assert_eq!(put.expect("moto writes").status(), 200);
     }
 
@@ -102,7 +102,7 @@ impl Backend {
         let Some(url) = self.url(key) else {
             return std::fs::remove_file(self.path(key)).expect("a file is removed");
         };
-        let gone = ureq::delete(url).header("Authorization", ANYBODY).call();
+        let gone = ureq::delete(url).header("Authorization", TEST_AUTHORIZATION).call();
         assert_eq!(gone.expect("moto deletes").status(), 204);
     }
 
@@ -117,7 +117,7 @@ impl Backend {
 }
 
 /// Moto requires credentials, and accepts any.
-const ANYBODY: &str = "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/s3/aws4_request, \
+const TEST_AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=test/20261119/us-east-1/s3/aws4_request, \
                        SignedHeaders=host, Signature=none";
 
 /// A port that nobody listens on, for a server that cannot choose one itself.

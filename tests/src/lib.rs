@@ -14,6 +14,7 @@
 //! | [`blobs`] | blobs without Parquet |
 //! | [`measured`] | a build with a limit on its memory, and measures it |
 //! | [`campaign`] | sizes, seeds and results of campaigns |
+//! | [`daily`] | the daily loop, on any store |
 //! | [`damage`] | damages bytes as disks, networks and attackers do |
 //! | [`faulty_store`] | a store that fails in a chosen way |
 //! | [`kafka`] | a real Kafka, started and killed as a test likes |
@@ -43,6 +44,7 @@ pub mod blobs;
 pub mod browser;
 pub mod campaign;
 pub mod daemon;
+pub mod daily;
 pub mod damage;
 pub mod faulty_store;
 pub mod gcs;

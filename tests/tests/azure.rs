@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::{today, user};
+use bloomsday_tests::daily::{publish_two_days, serve_and_roll_back};
+use bloomsday_tests::input::user;
 use bloomsday_tests::publisher::Publisher;
 
 #[test]
@@ -14,27 +15,8 @@ use bloomsday_tests::publisher::Publisher;
 fn days_are_built_served_rolled_back_and_explained() {
     let azure = Azure::start();
     let backend = azure.backend("ads");
-    Publisher::days_ago(&backend, 2).users(0..2_000).prepare().run().expect(0);
-    let report = Publisher::days_ago(&backend, 1).users(0..3_000).prepare().run().expect(0).json();
-    assert_eq!(report["outcome"], "published");
-    let again = Publisher::days_ago(&backend, 1).users(0..3_000).prepare().run().expect(0).json();
-    assert_eq!(again["outcome"], "unchanged");
-    let check = backend.bloomsday(&["config", "check"]).run().expect(0);
-    assert!(check.stdout.contains("honoured"), "{}", check.stdout);
-
-    let daemon = Daemon::ready(&backend, &[]);
-    assert!(daemon.contains(&user(2_500)));
-    let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
-    backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
-    assert_eq!(daemon.reload("").0, 200);
-    assert_eq!(daemon.status()["state"], "rolled_back");
-    assert!(!daemon.contains(&user(2_500)));
-    let why = backend.bloomsday(&["why", "rt", &user(2_500)]).run().expect(0).stdout;
-    assert_eq!(why.matches("\"contains\":true").count(), 1, "{why}");
-    backend.bloomsday(&["pin", "rt", "--to", &day]).run().expect(0);
-    assert_eq!(daemon.reload("").0, 200);
-    assert!(daemon.contains(&user(2_500)));
-    backend.bloomsday(&["unpin", "rt"]).run().expect(0);
+    publish_two_days(&backend);
+    serve_and_roll_back(&backend);
 }
 
 /// Waits for the heartbeat of the one server that may write, with `digest`. No other server writes

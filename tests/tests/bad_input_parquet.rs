@@ -20,7 +20,7 @@ use parquet::file::properties::WriterProperties;
 /// What a build may take of memory here.
 const MEMORY: &str = "512MiB";
 /// The same, in KiB: the most memory really touched, as the system counted it.
-const MOST_TOUCHED_KIB: u64 = 512 << 10;
+const MAX_TOUCHED_KIB: u64 = 512 << 10;
 
 fn build(backend: &Backend, file: &Path) -> Measured {
     measured::build(backend, file, MEMORY)
@@ -33,7 +33,7 @@ fn refused(backend: &Backend, file: &Path) -> String {
     let name = file.file_name().unwrap().to_str().unwrap();
     assert_eq!(ran.code, Some(7), "{name}: {}", ran.stderr);
     assert!(ran.stderr.contains(name) && !ran.stderr.contains("panicked"), "{}", ran.stderr);
-    assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name} took {} MiB", ran.touched_kib >> 10);
+    assert!(ran.touched_kib < MAX_TOUCHED_KIB, "{name} took {} MiB", ran.touched_kib >> 10);
     ran.stderr
 }
 
@@ -92,7 +92,7 @@ fn a_bomb_in_any_codec_is_read_or_refused_within_the_memory() {
             // Read to its end, and then refused for what it holds.
             assert_eq!(ran.code, Some(6), "{name} {encoding}: {}", ran.stderr);
             assert!(ran.stderr.contains("duplicates: rows per distinct ID"), "{}", ran.stderr);
-            assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{name}: {} MiB", ran.touched_kib >> 10);
+            assert!(ran.touched_kib < MAX_TOUCHED_KIB, "{name}: {} MiB", ran.touched_kib >> 10);
         }
     }
 }
@@ -152,7 +152,7 @@ fn pages_that_unpack_to_more_than_the_budget_has_room_for_are_refused_unopened()
             .build();
         write(&file, &vec!["b".repeat(1_000); rows], properties);
         let ran = build(&backend, &file);
-        assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{encoding}: {} MiB", ran.touched_kib >> 10);
+        assert!(ran.touched_kib < MAX_TOUCHED_KIB, "{encoding}: {} MiB", ran.touched_kib >> 10);
         if encoding == Encoding::PLAIN {
             assert_eq!(ran.code, Some(1), "{}", ran.stderr);
             let name = file.display().to_string();
@@ -329,7 +329,7 @@ fn no_flipped_byte_kills_a_build_or_takes_its_memory() {
         // Killed or panicked is none of these: refused data, no such column, damage, or a right build.
         assert!(matches!(ran.code, Some(0 | 2 | 6 | 7)), "{what}");
         assert!(ran.code == Some(0) || ran.stderr.contains("flipped.parquet"), "{what}");
-        assert!(ran.touched_kib < MOST_TOUCHED_KIB, "{what}: {} MiB", ran.touched_kib >> 10);
+        assert!(ran.touched_kib < MAX_TOUCHED_KIB, "{what}: {} MiB", ran.touched_kib >> 10);
         most = most.max(ran.touched_kib);
         *codes.entry(ran.code.unwrap_or(-1)).or_default() += 1;
     }

@@ -2,6 +2,7 @@
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
+use bloomsday_tests::daily::{publish_two_days, serve_and_roll_back};
 use bloomsday_tests::gcs::Gcs;
 use bloomsday_tests::input::{today, user};
 use bloomsday_tests::kill_point::with_fault_at;
@@ -16,27 +17,8 @@ fn days_are_built_served_rolled_back_explained_and_pruned() {
     for back in [30, 4, 3] {
         Publisher::days_ago(&backend, back).users(0..2_500).publish();
     }
-    Publisher::days_ago(&backend, 2).users(0..2_000).publish();
-    let report = Publisher::days_ago(&backend, 1).users(0..3_000).run().expect(0).json();
-    assert_eq!(report["outcome"], "published");
-    let again = Publisher::days_ago(&backend, 1).users(0..3_000).run().expect(0).json();
-    assert_eq!(again["outcome"], "unchanged");
-    let check = backend.bloomsday(&["config", "check"]).run().expect(0);
-    assert!(check.stdout.contains("honoured"), "{}", check.stdout);
-
-    let daemon = Daemon::ready(&backend, &[]);
-    assert!(daemon.contains(&user(2_500)));
-    let (day, before) = (today().minus(1).to_string(), today().minus(2).to_string());
-    backend.bloomsday(&["repoint", "rt", &day, "--to", &before]).run().expect(0);
-    assert_eq!(daemon.reload("").0, 200);
-    assert_eq!(daemon.status()["state"], "rolled_back");
-    assert!(!daemon.contains(&user(2_500)));
-    let trace = backend.bloomsday(&["trace", "rt", &user(2_500)]).run().expect(0).stdout;
-    assert_eq!(trace.matches("\"contains\":true").count(), 1, "{trace}");
-    backend.bloomsday(&["pin", "rt", "--to", &day]).run().expect(0);
-    assert_eq!(daemon.reload("").0, 200);
-    assert!(daemon.contains(&user(2_500)));
-    backend.bloomsday(&["unpin", "rt"]).run().expect(0);
+    publish_two_days(&backend);
+    serve_and_roll_back(&backend);
 
     let pruned = backend.bloomsday(&["prune", "rt"]).run().expect(0).json();
     assert_eq!(pruned["pointers"][0], today().minus(30).to_string(), "{pruned}");

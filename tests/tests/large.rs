@@ -19,7 +19,7 @@ use bloomsday_tests::publisher::Publisher;
 const IDS: u64 = 20_000_000;
 const FILES: u64 = 10;
 /// IDs in one request, and in one library call.
-const ASKED_AT_ONCE: u64 = 100_000;
+const LOOKUPS_PER_BATCH: u64 = 100_000;
 const BATCH: usize = 1024;
 
 #[test]
@@ -39,8 +39,8 @@ fn twenty_million_ids_are_built_and_each_is_a_hit() {
 
     let daemon = Daemon::ready(&backend, &[]);
     let (mut hits, mut http_seconds) = (0, 0.0);
-    for start in (0..IDS).step_by(ASKED_AT_ONCE as usize) {
-        let body: String = (start..start + ASKED_AT_ONCE).map(|n| user(n) + "\n").collect();
+    for start in (0..IDS).step_by(LOOKUPS_PER_BATCH as usize) {
+        let body: String = (start..start + LOOKUPS_PER_BATCH).map(|n| user(n) + "\n").collect();
         let clock = Instant::now();
         let answer = daemon.post("/v1/filters/rt/query", body.as_bytes());
         http_seconds += clock.elapsed().as_secs_f64();
@@ -49,7 +49,7 @@ fn twenty_million_ids_are_built_and_each_is_a_hit() {
     }
     assert_eq!(hits, IDS, "an ID of the day was a miss");
     println!(
-        "HTTP: {:.1} million IDs a second, {ASKED_AT_ONCE} a request",
+        "HTTP: {:.1} million IDs a second, {LOOKUPS_PER_BATCH} a request",
         IDS as f64 / http_seconds / 1e6
     );
 
@@ -85,13 +85,13 @@ fn twenty_million_ids_are_built_and_each_is_a_hit() {
 #[test]
 #[ignore = "takes minutes and 33 bytes of disk an ID; prints figures"]
 fn a_full_day_is_built_with_and_without_a_limit_of_one_gibibyte() {
-    const A_FILE: u64 = 5_000_000;
+    const IDS_PER_FILE: u64 = 5_000_000;
     let number = std::env::var("BLOOMSDAY_IDS").ok();
     let ids: u64 = number.map_or(300_000_000, |ids| ids.parse().expect("a number of IDs"));
     let backend = Backend::local();
     let input = backend.folder.path().join("input");
-    on_threads(2, ids.div_ceil(A_FILE), |file| {
-        let users = file * A_FILE..ids.min((file + 1) * A_FILE);
+    on_threads(2, ids.div_ceil(IDS_PER_FILE), |file| {
+        let users = file * IDS_PER_FILE..ids.min((file + 1) * IDS_PER_FILE);
         write_users(&input.join(format!("part-{file}.parquet")), users);
     });
     let mut digests = Vec::new();

@@ -366,13 +366,13 @@ impl Model for Bound {
 }
 
 /// With more, a bound is too large for the memory of a small machine.
-const MOST_STATES: usize = 4_000_000;
+const MAX_STATES: usize = 4_000_000;
 
 fn explore(bound: Bound) {
     let name = format!("{bound:?}");
-    let checker = bound.checker().threads(2).target_state_count(MOST_STATES).spawn_bfs().join();
+    let checker = bound.checker().threads(2).target_state_count(MAX_STATES).spawn_bfs().join();
     let states = checker.state_count();
-    assert!(states < MOST_STATES, "{name}: {states} states are not all of them");
+    assert!(states < MAX_STATES, "{name}: {states} states are not all of them");
     checker.assert_properties();
     println!("{name}: {} states", checker.unique_state_count());
 }

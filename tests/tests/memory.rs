@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const FILES: u64 = 20;
-const USERS_A_FILE: u64 = 500_000;
+const USERS_PER_FILE: u64 = 500_000;
 
 /// Builds the folder `input`. Returns the report and the most memory that the build took.
 fn build(backend: &Backend, more: &[&str]) -> (Value, u64) {
@@ -22,7 +22,7 @@ fn build(backend: &Backend, more: &[&str]) -> (Value, u64) {
 fn a_build_stays_within_its_memory_and_makes_the_same_blob() {
     let (small, large) = (Backend::local(), Backend::local());
     for file in 0..FILES {
-        let users = file * USERS_A_FILE..(file + 1) * USERS_A_FILE;
+        let users = file * USERS_PER_FILE..(file + 1) * USERS_PER_FILE;
         write_users(&small.folder.path().join(format!("input/part-{file}.parquet")), users);
     }
     let input = |backend: &Backend| backend.folder.path().join("input");
@@ -30,7 +30,7 @@ fn a_build_stays_within_its_memory_and_makes_the_same_blob() {
     let (tight, least) = build(&small, &["--memory", "256MiB"]);
     let (loose, most) = build(&large, &["--memory", "4GiB"]);
     println!("{} MiB with a budget of 256, {} without need", least / MIB, most / MIB);
-    assert_eq!(tight["ids"], FILES * USERS_A_FILE);
+    assert_eq!(tight["ids"], FILES * USERS_PER_FILE);
     assert_eq!(tight["digest"], loose["digest"]);
     assert!(least <= 256 * MIB, "{} MiB were taken", least / MIB);
     assert!(most > 256 * MIB, "{} MiB: the budget was never in the way", most / MIB);
