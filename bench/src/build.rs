@@ -37,7 +37,7 @@ const SCAN: &str = "scan: every ID, kept nowhere";
 const FILLED: &str = "scan, hash, partition, deduplicate, fill";
 const WHOLE: &str = "the whole build: also publish, read back, verify";
 /// The first step of a build, by its own report.
-const ITS_SCAN: &str = "of that its scan: every ID hashed, partitioned, sampled";
+const BUILD_SCAN: &str = "of that its scan: every ID hashed, partitioned, sampled";
 const SPARK: &str = "Spark: stat.bloomFilter";
 const DUCKDB: &str = "DuckDB: scan and hash, kept nowhere";
 
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
             outcome.rows.push((format!("{name}{suffix}"), samples[clock].clone()));
         }
     }
-    outcome.rows.push((ITS_SCAN.to_owned(), its_scan));
+    outcome.rows.push((BUILD_SCAN.to_owned(), its_scan));
     match duckdb {
         Ok(_) => outcome.rows.push((DUCKDB.to_owned(), duckdb_took)),
         Err(missing) => outcome.note(missing),
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     outcome.compare(WHOLE, DUCKDB, Bound::AtMost(1.6));
     outcome.compare(SPARK, WHOLE, Bound::AtLeast(10.0));
     outcome.compare(SPARK, FILLED, Bound::None);
-    outcome.compare(WHOLE, ITS_SCAN, Bound::None);
+    outcome.compare(WHOLE, BUILD_SCAN, Bound::None);
     outcome.compare(WHOLE, SCAN, Bound::None);
     outcome.compare(&cpu(WHOLE), &cpu(SCAN), Bound::None);
     let each = |seconds: f64| seconds * 1e9 / rows as f64;

@@ -20,7 +20,7 @@ const CHURNS: [u64; 5] = [5, 10, 30, 100, 300];
 /// The churns whose deltas are applied.
 const APPLIED: [u64; 2] = [10, 100];
 /// How often each delta is made.
-const MAKES: usize = 5;
+const MAKE_ROUNDS: usize = 5;
 const FULL: &str = "load of the full blob";
 
 /// All bytes of a filter's blob.
@@ -113,7 +113,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
 fn make(base: &Bytes, key: &BlobKey, new: &EncodedBlob<'_>) -> (Vec<u8>, Samples) {
     let mut bytes = Vec::new();
     let mut seconds = Vec::new();
-    for _ in 0..MAKES {
+    for _ in 0..MAKE_ROUNDS {
         let clock = Instant::now();
         let made = delta::make(Content::of(base.as_ref(), key.digest), Content::from(new));
         seconds.push(clock.elapsed().as_secs_f64());

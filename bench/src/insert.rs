@@ -16,15 +16,15 @@ use crate::ids;
 use crate::measure::{Bound, Outcome, Samples, timed};
 use crate::peers::Guava;
 
-/// IDs a peer inserts between two looks at the clock.
+/// IDs a peer inserts between two readings of the clock.
 const CHUNK: usize = 1 << 20;
 /// IDs that Guava inserts a round: enough to leave every cache.
 const GUAVA_PUTS: u64 = 20_000_000;
 /// More rounds would say little more, and peers take their time.
 const MAX_ROUNDS: usize = 5;
 
-const TOGETHER: &str = "partition + deduplicate + fill";
-const STEPS: [&str; 4] = ["partition", "deduplicate", "fill", TOGETHER];
+const ALL_STEPS: &str = "partition + deduplicate + fill";
+const STEPS: [&str; 4] = ["partition", "deduplicate", "fill", ALL_STEPS];
 const PEERS: [&str; 4] = [
     "bare filter, one ID after the other, 1 thread",
     "fastbloom, 1 thread",
@@ -72,8 +72,8 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     if let Err(why) = guava {
         outcome.note(why);
     }
-    outcome.compare("guava", TOGETHER, Bound::AtLeast(40.0));
-    outcome.compare("fastbloom, foldhash, 1 thread", TOGETHER, Bound::None);
+    outcome.compare("guava", ALL_STEPS, Bound::AtLeast(40.0));
+    outcome.compare("fastbloom, foldhash, 1 thread", ALL_STEPS, Bound::None);
     vec![outcome]
 }
 

@@ -22,10 +22,9 @@ pub(crate) fn timed<T>(memory: u64, work: impl FnOnce() -> T) -> (T, [f64; 2]) {
     (result, [clock.elapsed().as_secs_f64(), cpu.elapsed().as_secs_f64() / cores])
 }
 
-/// Makes the system have so much free memory that it can give at once. A virtual machine's free memory
-/// may be its host's meanwhile, and then its first touch takes twenty times longer than on a machine of
-/// one's own: 2,118 ms for 800 MiB in place of 96, which would be most of what a build takes. Twice as much is
-/// touched as is needed: what was freed last is not always what is given next.
+/// Makes the system have so much free memory at hand. The host of a virtual machine may have taken its free
+/// memory, and then the first touch takes many times longer than on a real machine, which would be most of what a
+/// build takes. Twice as much is touched as is needed: what was freed last is not always what is given next.
 fn put_at_hand(bytes: u64) {
     const PAGE: usize = 4096;
     let mut memory = Buffer::zeroed(2 * bytes as usize).expect("memory");
@@ -89,8 +88,8 @@ pub(crate) enum Bound {
     None,
 }
 
-/// Lets the contestants take turns, in another order each round: what runs before leaves the machine in
-/// a better or worse mood.
+/// Lets the contestants take turns, in another order each round: what runs before leaves caches and
+/// clock in another state.
 pub(crate) fn race(
     name: &str,
     unit: &'static str,

@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE);
 /// How long each phase lasts.
 const PHASE: Duration = Duration::from_secs(8);
 /// The pause between two swaps.
-const BETWEEN: Duration = Duration::from_millis(200);
+const SWAP_PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
                 let reloaded = server.reload().await.expect("it reloads");
                 assert_eq!(reloaded[0].reason, None);
             });
-            std::thread::sleep(BETWEEN);
+            std::thread::sleep(SWAP_PAUSE);
         }
     });
 

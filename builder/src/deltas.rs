@@ -23,7 +23,7 @@ pub struct PublishedDelta {
     pub delta: DeltaKey,
     /// The blob that it begins from.
     pub from: BlobKey,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// How many bits differ between the two blobs.
     pub flips: u64,

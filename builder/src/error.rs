@@ -122,7 +122,7 @@ pub enum Error {
     NoFiles {
         /// The input, with its day filled in.
         input: String,
-        /// The day.
+        /// The day whose files were looked for.
         day: Day,
     },
     /// A day without segments of live IDs.
@@ -131,9 +131,9 @@ pub enum Error {
          a folder for them, and reports no error of shipping"
     )]
     NoSegments {
-        /// The filter.
+        /// The name of the live filter.
         filter: String,
-        /// The day.
+        /// The day whose segments were looked for.
         day: Day,
     },
     /// A job that segments of live IDs cannot be the input of.
@@ -180,7 +180,7 @@ pub enum Error {
     /// Something among the input that cannot be a file.
     #[error("{} cannot be read: {}; {remedy}", describe_source(.file), describe_source(.why))]
     NotAFile {
-        /// Its name.
+        /// The path or URL that was listed.
         file: String,
         /// What it is.
         why: String,

@@ -22,9 +22,9 @@ const MAX_TRIED: usize = 8;
 const MAX_UNREACHABLE: usize = 2;
 /// An earlier filter of up to twice this day's size is fetched with any budget: a real day may have
 /// half the IDs, and the memory for the filter and its copy also fits the earlier one.
-const HONEST_RATIO: u64 = 2;
+const ALWAYS_FETCHED_RATIO: u64 = 2;
 /// An earlier filter of this size is fetched with any budget.
-const SMALL_BYTES: u64 = 8 << 20;
+const ALWAYS_FETCHED_BYTES: u64 = 8 << 20;
 
 /// The result of the comparison with an earlier day.
 #[derive(Debug, Default)]
@@ -157,8 +157,8 @@ pub(crate) async fn compare<H: IdHash>(
 
 /// The largest earlier blob that is fetched, in addition to the day's own filter.
 pub(crate) fn max_fetch_bytes(memory: u64, own: u64) -> u64 {
-    let honest = own.saturating_mul(HONEST_RATIO).saturating_add(SMALL_BYTES);
-    let budget = memory.saturating_sub(own).max(honest);
+    let always = own.saturating_mul(ALWAYS_FETCHED_RATIO).saturating_add(ALWAYS_FETCHED_BYTES);
+    let budget = memory.saturating_sub(own).max(always);
     let there = available().map_or(u64::MAX, |there| there.bytes);
     budget.min(there).min(MAX_BLOB_BYTES)
 }

@@ -118,9 +118,9 @@ impl Uploaded<'_> {
 /// A day's pointer at the start of the build.
 #[derive(Debug)]
 pub struct PointerSnapshot {
-    /// The filter.
+    /// The filter whose pointer it is.
     pub filter: FilterName,
-    /// The day.
+    /// The pointer's day.
     pub day: Day,
     /// The content and version of the pointer.
     pub read: Versioned<Pointer>,

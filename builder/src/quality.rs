@@ -19,7 +19,7 @@ use crate::verify::{ABSENT_LOOKUPS, absent_hashes};
 const TOLERATED_RATIO: f64 = 1.2;
 /// The probability that a filter with just the tolerated rate is refused because of the choice of
 /// the absent IDs.
-const MAX_CHANCE_OF_BAD_LUCK: f64 = 1e-6;
+const MAX_FALSE_REFUSAL_RATE: f64 = 1e-6;
 /// Below this target there are too few hits to measure; the share of set bits is compared as well.
 const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
 /// The number of reference filters, and of the lookups in each: enough to know their standard
@@ -115,7 +115,7 @@ impl Rates {
     /// measurements.
     fn explained_by(&self, measured: f64, of_bits: f64) -> bool {
         let expected_hits = TOLERATED_RATIO * measured * self.looked_up as f64;
-        chance_of_at_least(self.hits, expected_hits) >= MAX_CHANCE_OF_BAD_LUCK
+        chance_of_at_least(self.hits, expected_hits) >= MAX_FALSE_REFUSAL_RATE
             && self.of_bits <= TOLERATED_RATIO * of_bits
     }
 }

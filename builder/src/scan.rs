@@ -38,7 +38,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 
 use self::decode::Event;
-use self::fetcher::{FETCHES_AT_ONCE, fetch_chunks};
+use self::fetcher::{MAX_CONCURRENT_FETCHES, fetch_chunks};
 pub use self::footer::MAX_FOOTER_BYTES;
 use self::footer::Plan;
 use self::memory_budget::FooterBudget;
@@ -145,7 +145,7 @@ async fn read_footers(
     let budget = &Arc::new(FooterBudget::new(budget));
     futures::stream::iter(files)
         .map(|file| Plan::read(file, column, budget))
-        .buffered(FETCHES_AT_ONCE)
+        .buffered(MAX_CONCURRENT_FETCHES)
         .map_ok(Arc::new)
         .try_collect()
         .await

@@ -32,7 +32,7 @@ pub const MAX_FORGOTTEN: usize = 16_000_000;
 /// hashes IDs. A build of this column takes them as they are.
 pub const HASH_COLUMN: &str = "bloomsday_hash";
 /// How many segments are fetched at the same time.
-const FETCHES_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_FETCHES: usize = 16;
 /// The most days without segments that an error names.
 const MAX_NAMED_DAYS: usize = 20;
 
@@ -78,7 +78,7 @@ pub(crate) async fn gather<H: IdHash>(
     let fetching = futures::stream::iter(
         keys.iter().map(|key| async move { Ok::<_, Error>((key, store.segment(key).await?)) }),
     );
-    let mut fetching = fetching.buffered(FETCHES_AT_ONCE);
+    let mut fetching = fetching.buffered(MAX_CONCURRENT_FETCHES);
     while let Some((key, bytes)) = fetching.try_next().await? {
         read.take(key, &bytes)?;
         (done.rows_done, done.bytes_done) = (read.rows, done.bytes_done + bytes.len() as u64);

@@ -1,7 +1,7 @@
 //! Filter ⇄ bytes: one filter of one day, serialized. The only file that names bincode.
 //!
 //! The format, byte for byte, is in `docs/format.md` of the repository: enough to write a reader in
-//! another language. It may change until the first tagged release.
+//! another language. It is frozen: another format gets another version.
 //!
 //! A blob depends only on the set of its IDs: two builds of the same set write the same bytes.
 
@@ -144,6 +144,9 @@ pub struct EncodedBlob<'a> {
 /// assert!(filter.contains(b"user-2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # Panics
+/// When the header is of a filter of another shape.
 pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
     assert_eq!(filter.shape(), header.shape, "a header describes its own filter");
     let head = encode_head(header);

@@ -36,6 +36,9 @@ pub const SHIP: &[&str] = &["shipping", "shipped"];
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
 /// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
 /// exists.
+///
+/// # Panics
+/// When `name` is in none of the lists, or the variable is not of these forms.
 #[cfg(debug_assertions)]
 pub fn crash_point(name: &'static str) {
     use std::sync::LazyLock;

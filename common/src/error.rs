@@ -277,7 +277,7 @@ pub enum Error {
         Remedy::NamePointers
     )]
     NoPointers {
-        /// The filter.
+        /// The name of the filter whose blobs would go.
         filter: String,
         /// Where pointers were looked for.
         place: String,
@@ -289,7 +289,7 @@ pub enum Error {
     File {
         /// The operation, as a verb.
         doing: &'static str,
-        /// The file.
+        /// The path of the file.
         path: String,
         /// The system's error.
         source: std::io::Error,
@@ -297,11 +297,11 @@ pub enum Error {
     /// More bytes than allowed.
     #[error("{key} has {bytes} bytes, more than the {limit} allowed for it")]
     TooManyBytes {
-        /// The key.
+        /// The key of the object.
         key: String,
-        /// Its size.
+        /// How many bytes it has.
         bytes: u64,
-        /// The limit.
+        /// The most bytes that are read.
         limit: u64,
     },
     /// A store whose bucket or container does not exist.
@@ -315,7 +315,7 @@ pub enum Error {
     /// Not enough memory for a filter.
     #[error("no memory for a filter of {bytes} bytes: {source}")]
     Memory {
-        /// Its size.
+        /// The size of the filter in bytes.
         bytes: u64,
         /// The system's error.
         source: std::io::Error,
@@ -345,9 +345,9 @@ pub enum Error {
     /// A day with several blobs, none of which a pointer names.
     #[error("{day} has several blobs; name the one you mean:\n  {}", .blobs.join("\n  "))]
     SeveralBlobs {
-        /// The day.
+        /// The day that was named.
         day: String,
-        /// Their keys.
+        /// The keys of its blobs.
         blobs: Vec<String>,
     },
 }

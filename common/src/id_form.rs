@@ -38,7 +38,7 @@ impl IdForm {
 
     /// The hash of an ID.
     ///
-    /// Cost: for [`IdForm::Url`] about a microsecond, and an allocation.
+    /// Cost: for [`IdForm::Url`] many times that of the hash, and an allocation.
     #[inline]
     pub fn hash<H: IdHash>(self, id: &[u8]) -> H {
         match self {

@@ -19,7 +19,7 @@ use std::fmt;
 pub enum Remedy {
     /// Replace a pointer that cannot be read.
     ReplacePointer {
-        /// The filter.
+        /// The name of the filter whose pointer it is.
         filter: String,
         /// The day of the pointer.
         day: String,
@@ -28,12 +28,12 @@ pub enum Remedy {
     },
     /// Remove a pin that cannot be read.
     RemovePin {
-        /// The filter.
+        /// The name of the filter that is pinned.
         filter: String,
     },
     /// Repoint a day to a blob that was kept.
     UseBlob {
-        /// The filter.
+        /// The name of the filter that the blob belongs to.
         filter: String,
         /// The day to repoint.
         day: String,

@@ -84,7 +84,7 @@ pub enum Error {
         "{file} cannot be used: {why}; restore the file, or remove its folder and lose that set"
     )]
     Segment {
-        /// The file.
+        /// The path of the segment.
         file: String,
         /// What is wrong with it.
         why: String,
@@ -133,7 +133,7 @@ pub enum Error {
     /// A certificate or a key that cannot be used.
     #[error("TLS cannot use {file}: {why}")]
     Tls {
-        /// The file.
+        /// The path of the certificate or the key.
         file: String,
         /// Why it cannot be used.
         why: String,

@@ -18,7 +18,7 @@ const MIN_PERMIT_BYTES: u32 = 1 << 20;
 /// again.
 const MIN_PIECE_BYTES: u32 = 4 << 20;
 /// How many footers or column chunks are fetched at the same time.
-pub(super) const FETCHES_AT_ONCE: usize = 16;
+pub(super) const MAX_CONCURRENT_FETCHES: usize = 16;
 
 /// Fetches all column chunks and sends their pieces to `work`. The channel closes when all are
 /// sent, which ends the threads.
@@ -45,7 +45,7 @@ pub(super) async fn fetch_chunks(
         read.map(move |group| Ok((plan, group)))
     });
     futures::stream::iter(chunks)
-        .try_for_each_concurrent(FETCHES_AT_ONCE, |(plan, group)| fetcher.fetch(plan, group))
+        .try_for_each_concurrent(MAX_CONCURRENT_FETCHES, |(plan, group)| fetcher.fetch(plan, group))
         .await
         .or_else(|error| error.map_or(Ok(()), Err))
 }

@@ -40,7 +40,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 const PART_BYTES: u64 = 8 << 20;
 
 /// How many requests for one piece run at the same time.
-const PARTS_AT_ONCE: usize = 4;
+const MAX_CONCURRENT_REQUESTS: usize = 4;
 
 /// What is needed to fetch and decode the column of a file.
 pub(super) struct Plan {
@@ -133,7 +133,7 @@ impl Plan {
         });
         let first = receive(&self.file, first, place).left_future();
         let parts = futures::stream::iter(std::iter::once(first).chain(others));
-        parts.buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
+        parts.buffer_unordered(MAX_CONCURRENT_REQUESTS).try_collect::<()>().await?;
         Ok(Bytes::from_owner(memory))
     }
 

@@ -10,7 +10,7 @@ use bloomsday_common::redact::redact_url;
 use jiff::Timestamp;
 
 use super::limits::MAX_NAMED;
-use super::listing::UNFINISHED;
+use super::listing::TEMPORARY_FOLDER;
 use super::lookup::{Found, at_path, look_at};
 use super::objects::{below, modified};
 use super::pattern::InputPattern;
@@ -175,7 +175,8 @@ impl Lacks {
             let folders = list(&self.older);
             return Some(format!("`{marker}` is older than files beside it in {folders}"));
         }
-        self.unfinished.then(|| format!("a writer has unfinished files (`{UNFINISHED}`) there"))
+        self.unfinished
+            .then(|| format!("a writer has unfinished files (`{TEMPORARY_FOLDER}`) there"))
     }
 }
 

@@ -14,7 +14,7 @@ use super::tables;
 use crate::error::Error;
 
 /// How many inputs and days are listed at the same time.
-const LISTINGS_AT_ONCE: usize = 8;
+const MAX_CONCURRENT_LISTINGS: usize = 8;
 
 /// Finds the files of `inputs` for one day; see [`find_window`].
 ///
@@ -70,7 +70,7 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     }
     let mut looks = futures::stream::iter(wanted)
         .map(|(of, input)| look_at_day(of, input, day))
-        .buffered(LISTINGS_AT_ONCE);
+        .buffered(MAX_CONCURRENT_LISTINGS);
     let mut all = Input::default();
     // By identity, so overlapping inputs read each object once.
     let (mut files, mut missing) = (BTreeMap::new(), BTreeSet::new());

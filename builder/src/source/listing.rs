@@ -22,7 +22,7 @@ pub(super) const DELTA_LOG: &str = "_delta_log";
 pub(super) const ICEBERG_METADATA: &str = "metadata";
 pub(super) const ICEBERG_TABLE: &str = ".metadata.json";
 /// The folder for unfinished files of Spark and Hadoop.
-pub(super) const UNFINISHED: &str = "_temporary";
+pub(super) const TEMPORARY_FOLDER: &str = "_temporary";
 /// The suffix of the empty object that Hadoop creates in place of a folder.
 const FOLDER_MARK: &str = "_$folder$";
 /// The most tables that are reported.
@@ -101,7 +101,7 @@ fn is_common(name: &str) -> bool {
         || last.ends_with(".crc")
         || last.starts_with("_committed_")
         || last.starts_with("_started_");
-    is_known || name.split('/').any(|folder| [UNFINISHED, DELTA_LOG].contains(&folder))
+    is_known || name.split('/').any(|folder| [TEMPORARY_FOLDER, DELTA_LOG].contains(&folder))
 }
 
 /// The format of a table.
@@ -237,10 +237,11 @@ impl Listing {
     /// Detects the folder of a writer that has not finished.
     pub(super) fn note_unfinished(&mut self, folder: &str) {
         let mut names = folder.split('/');
-        if self.marker.is_none() || !names.any(|name| name == UNFINISHED) {
+        if self.marker.is_none() || !names.any(|name| name == TEMPORARY_FOLDER) {
             return;
         }
-        let parent: Vec<&str> = folder.split('/').take_while(|name| *name != UNFINISHED).collect();
+        let parent: Vec<&str> =
+            folder.split('/').take_while(|name| *name != TEMPORARY_FOLDER).collect();
         self.unfinished |= self.pattern.may_contain(&parent.join("/"));
     }
 

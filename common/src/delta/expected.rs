@@ -4,7 +4,7 @@ use super::entropy_bytes;
 use crate::filter::Shape;
 
 /// Golomb codes take about so much more than the entropy.
-const OVER_ENTROPY: f64 = 1.005;
+const GOLOMB_OVERHEAD: f64 = 1.005;
 
 /// The size of a delta between two days with `n_ids` each, of which the share `churn` left and as many arrived.
 ///
@@ -27,5 +27,5 @@ pub fn expected_bytes(shape: Shape, n_ids: u64, churn: f64) -> f64 {
     let by_others = 1.0 - libm::exp(-probes_a_bit * churn);
     let flips = (1.0 - by_shared) * 2.0 * by_others * (1.0 - by_others);
     // A section that would be longer than its part is stored as it is.
-    (entropy_bytes(bits, flips * bits) * OVER_ENTROPY).min(bits / 8.0)
+    (entropy_bytes(bits, flips * bits) * GOLOMB_OVERHEAD).min(bits / 8.0)
 }

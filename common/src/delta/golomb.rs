@@ -112,7 +112,7 @@ impl Decoder<'_> {
     /// The next gap: below 2^38, or at most the longest that is expected. `None` when the code ends, or
     /// has a longer one.
     ///
-    /// Millions are decoded in a load, so that most take one look at 56 bits, and no branch that depends on
+    /// Millions are decoded in a load, so that most take one test of 56 bits, and no branch that depends on
     /// what they are.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u64> {

@@ -51,7 +51,7 @@ impl<'a> From<&'a EncodedBlob<'_>> for Content<'a> {
 /// A delta that was applied to its base and gave its blob.
 #[derive(Debug)]
 pub struct Made {
-    /// The file.
+    /// All bytes of the file to publish.
     pub bytes: Vec<u8>,
     /// How many bits differ.
     pub flips: u64,

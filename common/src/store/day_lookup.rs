@@ -36,7 +36,7 @@ pub struct TraceSummary {
 /// The lookup of an ID in the blob of one day.
 #[derive(Clone, Debug, Serialize)]
 pub struct DayLookup {
-    /// The day.
+    /// The day whose blob was searched.
     pub day: Day,
     /// Whether the day's own blob contains the ID; `None` when it could not be read.
     pub contains: Option<bool>,

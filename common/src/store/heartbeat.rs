@@ -98,7 +98,7 @@ impl Store {
         self.servers_again(filter, now, &Servers::default()).await
     }
 
-    /// As [`Store::servers`], for a page that looks again and again.
+    /// As [`Store::servers`], for a page that reads them again and again.
     ///
     /// Cost: a listing, and a request for each server that wrote since `before`.
     ///

@@ -11,7 +11,7 @@ use crate::key::{FilterName, SegmentKey};
 use crate::live::segment::{Frames, Op};
 
 /// How many segments are fetched at the same time.
-const FETCHES_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_FETCHES: usize = 16;
 
 /// The newest change of an ID in the logs of its filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ impl Store {
                 let bytes = self.segment(key).await?;
                 newest(key, &bytes, hash)
             }));
-            let mut fetching = fetching.buffered(FETCHES_AT_ONCE);
+            let mut fetching = fetching.buffered(MAX_CONCURRENT_FETCHES);
             let mut last = None;
             while let Some(found) = fetching.try_next().await? {
                 last = last.max(found);

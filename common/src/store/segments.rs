@@ -27,7 +27,7 @@ pub enum PutSegment {
     Other(Bytes),
 }
 
-/// What a look at a head found.
+/// What a read of a head found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadNow {
     /// It is still the same.

@@ -252,7 +252,7 @@ impl ServedFilter {
         ids::contains_batch(self, ids)
     }
 
-    /// Its name.
+    /// The name of the filter.
     #[getter]
     fn name(&self) -> &str {
         self.handle.name().as_str()

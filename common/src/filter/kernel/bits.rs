@@ -69,7 +69,7 @@ impl FilterBits {
         let shape = self.prober.shape;
         let (probe_fn, inline) = match (self.id_form, shape.layout()) {
             (IdForm::Bytes, layout) => (probe_fn(layout, kernel), inline::choose(shape, kernel)),
-            (IdForm::Url, layout) => (probe_url(layout), InlineKernel::NEITHER),
+            (IdForm::Url, layout) => (probe_url(layout), InlineKernel::NONE),
         };
         let prober = Prober { inline, ..self.prober };
         FilterBits { prober, probe_fn, ..self }

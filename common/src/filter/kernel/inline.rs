@@ -49,14 +49,14 @@ pub(super) fn choose(shape: Shape, kernel: Kernel) -> InlineKernel {
     #[cfg(target_arch = "x86_64")]
     match (shape.layout(), kernel.0) {
         (Layout::Blocked, Isa::Avx512) => {
-            return InlineKernel { avx512: DEVICE_ID_BYTES, ..InlineKernel::NEITHER };
+            return InlineKernel { avx512: DEVICE_ID_BYTES, ..InlineKernel::NONE };
         }
         (Layout::Blocked, Isa::Avx2) if shape.probes() <= MAX_AVX2_PROBES => {
-            return InlineKernel { avx2: DEVICE_ID_BYTES, ..InlineKernel::NEITHER };
+            return InlineKernel { avx2: DEVICE_ID_BYTES, ..InlineKernel::NONE };
         }
         _ => {}
     }
-    InlineKernel::NEITHER
+    InlineKernel::NONE
 }
 
 impl Prober {
@@ -68,7 +68,7 @@ impl Prober {
     #[inline(always)]
     pub(super) unsafe fn contains(&self, probe_fn: ProbeFn, id: &[u8]) -> bool {
         // SAFETY: in the first case the caller's promise is the contract of both functions. In the
-        // second case `inline` is `NEITHER`, so that `contains_inline` reads nothing and returns `None`,
+        // second case `inline` is `NONE`, so that `contains_inline` reads nothing and returns `None`,
         // and `probe_fn` does not use the pointer.
         let hit =
             unsafe { self.contains_inline(id).unwrap_or_else(|| u8::from(probe_fn(self, id))) };

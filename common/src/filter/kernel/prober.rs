@@ -5,7 +5,7 @@
 //!
 //! 1. **Length.** `FilterBits::new` asserts that the body has exactly `shape.body_bytes()` bytes, and takes
 //!    `first` from that body. So `shape.units()` blocks (`blocked`) or `shape.body_bytes()` bytes (`guava`)
-//!    follow `first`. A [`Prober`] with a null `first` has [`InlineKernel::NEITHER`] and is used only with
+//!    follow `first`. A [`Prober`] with a null `first` has [`InlineKernel::NONE`] and is used only with
 //!    probe functions that read nothing ([`Prober::none`]).
 //! 2. **Lifetime.** `first` points into the heap block or the mapping that a `Buffer` owns. Moving the
 //!    `Buffer` does not move those bytes. Nothing writes to them while the `FilterBits` exists: the buffer
@@ -75,19 +75,14 @@ impl Salts {
 }
 
 impl InlineKernel {
-    pub(super) const NEITHER: InlineKernel = InlineKernel { avx512: usize::MAX, avx2: usize::MAX };
+    pub(super) const NONE: InlineKernel = InlineKernel { avx512: usize::MAX, avx2: usize::MAX };
 }
 
 impl Prober {
     /// A prober without a filter, for probe functions that read nothing.
     pub(super) fn none() -> Prober {
         let shape = Shape::new(Layout::Blocked, 1, 1).expect("the smallest shape");
-        Prober {
-            first: std::ptr::null(),
-            shape,
-            salts: *Salts::of(1),
-            inline: InlineKernel::NEITHER,
-        }
+        Prober { first: std::ptr::null(), shape, salts: *Salts::of(1), inline: InlineKernel::NONE }
     }
 
     pub(super) fn probes(&self) -> u32 {
