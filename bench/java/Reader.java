@@ -26,7 +26,7 @@ import java.util.Arrays;
 import java.util.Locale;
 
 public final class Reader {
-    private static final int ROUNDS = 400;
+    private static final int ROUNDS = 200;
     private static final int WARM_UP = 100;
     private static final int IDS = 1 << 13;
     private static final int BATCH = 1024;
