@@ -46,6 +46,7 @@ pub(crate) struct Input {
     day: String,
     inputs: Vec<String>,
     column: String,
+    id: String,
     fpp: f64,
     layout: String,
     window_days: u32,
@@ -72,6 +73,9 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         .layout
         .parse()
         .map_err(|error: UnknownLayout| errors::raise(py, "UsageError", &error.to_string()))?;
+    let id_form = input.id.parse().map_err(|why: String| {
+        errors::raise(py, "UsageError", &format!("id cannot be `{}`: {why}", input.id))
+    })?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let job = Job {
         filter: input.filter.parse().map_err(common)?,
@@ -80,7 +84,7 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
         deltas: Deltas::of(input.deltas),
         column: input.column,
-        id_form: Default::default(),
+        id_form,
         fpp: input.fpp,
         layout,
         memory: input.memory.unwrap_or_else(default_memory),

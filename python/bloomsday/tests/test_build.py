@@ -54,6 +54,18 @@ def test_a_build_gives_the_programs_report_and_the_programs_blob(users, tmp_path
     assert "build" in history
 
 
+def test_urls_are_normalised_as_the_program_does(tmp_path):
+    pages = tmp_path / "pages.parquet"
+    pq.write_table(pa.table({"id": [f"https://Example.org/{n}?b=1&a=2" for n in range(500)]}), pages)
+    ours = bloomsday.build(tmp_path / "a", "rt", TODAY, pages, "id", id="url")
+    words = ["--day", TODAY, "--input", pages, "--column", "id", "--id", "url", "--json"]
+    theirs = json.loads(program("build", "rt", "--store", tmp_path / "b", *words))
+    assert ours["blob"] == theirs["blob"]
+    seen = bloomsday.Filter.open(tmp_path / "a" / ours["blob"])
+    spellings = [f"http://example.org/{n}?a=2&b=1" for n in range(500)]
+    assert all(page in seen for page in spellings) and all(seen.contains_batch(spellings))
+
+
 def test_a_dry_run_writes_nothing(users, tmp_path):
     report = bloomsday.build(tmp_path / "s", "rt", TODAY, users(0, 100), "id", dry_run=True)
     assert report["dry_run"] and report["ids"] == 100
@@ -86,6 +98,7 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
     build(bloomsday.UsageError, "2026-13-01", day="2026-13-01")
     build(bloomsday.UsageError, "fpp", fpp=7.0)
     build(bloomsday.UsageError, "cubic", layout="cubic")
+    build(bloomsday.UsageError, "uuid", id="uuid")
     build(bloomsday.UsageError, "window_missing", window_missing="maybe")
     build(bloomsday.UsageError, "(?i)window", window_days=0)
     build(bloomsday.UsageError, "day", day=TODAY + datetime.timedelta(days=40))

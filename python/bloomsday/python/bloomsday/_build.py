@@ -25,6 +25,7 @@ def build(
     input: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     column: str,
     *,
+    id: str = "bytes",
     fpp: float = 0.03,
     layout: str = "blocked",
     window_days: int = 1,
@@ -41,6 +42,7 @@ def build(
 ) -> dict[str, Any]:
     """Builds one day from Parquet: read, count, fill, verify, publish the blob, write the pointer.
 
+    `id` is what is hashed of an ID: its `"bytes"`, or the normalised form of a `"url"`.
     `deltas` is for how many of the last days deltas are published, so that servers fetch only what changed.
     Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was.
 
@@ -52,6 +54,7 @@ def build(
         day=day,
         input=input,
         column=column,
+        id=id,
         fpp=fpp,
         layout=layout,
         window_days=window_days,
@@ -96,6 +99,7 @@ def _description(
     day: datetime.date | str,
     input: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None,
     window_missing: str,
+    id: str = "bytes",
     deltas: int = 0,
     memory: int | None = None,
     threads: int | None = None,
@@ -109,6 +113,7 @@ def _description(
     return _Fields(
         day=str(day),
         inputs=[os.fspath(path) for path in inputs],
+        id=id,
         window_may_lack_days=window_missing == "allow",
         deltas=deltas,
         memory=memory,
