@@ -21,6 +21,17 @@ client no-evict on|config|config foo|config get|config get maxmemory-policy|conf
 command foo|command info nothing|command list foo|wait a b|wait 0 a|wait 0 -1|wait 0 0|wait|scan abc
 scan 0 count 0|scan 0 count a|scan 0 foo|scan 0 match|scan|keys|keys a b|keys zz*|dbsize|dbsize a|flushdb foo
 multi|multi|sadd|exec|exec|discard|multi|sadd s x|scard s|foo|exec|multi|sadd s x|scard s|exec|multi|discard
+expire s 007|expire s -0|pexpire s 00|hello 02|select -0|select 9223372036854775000|select -9999999999
+scan 0 count a foo|scan 0 count 5 match|memory usage|memory foo|memory usage nothing|memory usage nothing samples
+memory usage nothing samples -1|memory usage nothing samples 5 samples 7|memory usage nothing samples x x
+memory usage nothing foo 1|readonly|readwrite|touch s nothing|touch|randomkey a|randomkey|acl|acl foo|acl whoami
+acl whoami a|client getredir|client getredir a|client list type x|client list type pubsub|client list type
+client list id|client list id 0|client list id x|client list foo|client trackinginfo|config set a|config set a b c
+config set foo bar|config set databases 5|config resetstat|config resetstat a|config rewrite|config rewrite a
+module list a|module foo a|command getkeys sadd a b|command getkeys del a b|command getkeys foo a
+command getkeys sadd a|command getkeys ping a|command getkeys|command list filterby pattern smism*
+command list filterby|command list filterby module nosuch|command list filterby foo x|multi|client foo|exec
+multi|client id a|exec|multi|exec a|exec|exec a|multi|config|exec|multi|memory usage|exec|multi|command getkeys|exec
 time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
 
 #[test]
@@ -171,12 +182,59 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
             ),
             ("BF.INFO fixed EXPANSION", "*1|$-1|", "%1|+Expansion rate|_|"),
             (
+                "WAITAOF 0 x 0",
+                "-ERR value is out of range, must be positive|",
+                "-ERR value is out of range, must be positive|",
+            ),
+            (
+                "WAITAOF 2 x 0",
+                "-ERR value is out of range, value must between 0 and 1|",
+                "-ERR value is out of range, value must between 0 and 1|",
+            ),
+            (
                 "WAITAOF 2 0 0",
                 "-ERR value is out of range, value must between 0 and 1|",
                 "-ERR value is out of range, value must between 0 and 1|",
             ),
         ],
     );
+}
+
+#[test]
+fn a_client_sees_the_others_and_ends_them() {
+    let daemon = LiveDaemon::start(&[]);
+    let (mut a, mut b) = (daemon.connect(), daemon.connect());
+    assert_eq!(a.call("CLIENT SETNAME killer"), "+OK|");
+    assert_eq!(b.call("HELLO 3 SETNAME victim").chars().next(), Some('%'));
+    assert_eq!(b.call("SELECT 7"), "+OK|");
+    let list = a.call("CLIENT LIST");
+    assert!(list.contains("name=killer") && list.contains("name=victim"), "{list}");
+    let id = b.call("CLIENT ID")[1..].trim_end_matches('|').to_owned();
+    let one = a.call(&format!("CLIENT LIST ID {id} 999999"));
+    assert!(one.contains("name=victim") && !one.contains("name=killer"), "{one}");
+    assert!(one.contains(" db=7 ") && one.contains(" resp=3"), "{one}");
+    for (line, reply) in [
+        ("CLIENT KILL 127.0.0.1:1", "-ERR No such client|"),
+        ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0|"),
+        ("CLIENT KILL USER nobody", "-ERR No such user 'nobody'|"),
+        ("CLIENT KILL TYPE foo", "-ERR Unknown client type 'foo'|"),
+        ("CLIENT KILL FOO 1", "-ERR syntax error|"),
+        ("CLIENT KILL ID", "-ERR No such client|"),
+        ("CLIENT KILL TYPE pubsub", ":0|"),
+        ("CLIENT KILL MAXAGE 1000000", ":0|"),
+        ("CLIENT KILL LADDR 127.0.0.1:1", ":0|"),
+    ] {
+        assert_eq!(a.call(line), reply, "{line}");
+    }
+    assert_eq!(b.call("PING"), "+PONG|");
+    assert_eq!(a.call(&format!("CLIENT KILL ID {id} TYPE normal")), ":1|");
+    assert!(b.is_closed());
+    assert!(!a.call("CLIENT LIST").contains("name=victim"));
+    assert_eq!(a.call(&format!("CLIENT KILL ID {id}")), ":0|");
+    // Itself only when it is meant.
+    assert_eq!(a.call("CLIENT KILL USER default"), ":0|");
+    assert_eq!(a.call("CLIENT KILL SKIPME no"), ":1|");
+    assert!(a.is_closed());
 }
 
 /// What one connection is answered to bytes that are no request, before it is closed.

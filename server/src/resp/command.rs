@@ -3,6 +3,9 @@
 use super::reply::{Fault, Reply};
 use super::session::Session;
 
+/// The most bytes of foreign text in an error.
+pub(super) const MAX_QUOTED_BYTES: usize = 128;
+
 /// What runs a command: the request with its name, and where the reply goes.
 type Run = fn(&mut Session, &[&[u8]], &mut Reply<'_>) -> Result<(), Fault>;
 
@@ -20,13 +23,15 @@ pub(crate) struct Command {
     pub(crate) is_open: bool,
     /// Whether it runs at once in a transaction.
     pub(crate) ends_transaction: bool,
+    /// Those that its second word chooses, each named `command|subcommand`.
+    pub(crate) subcommands: &'static [Command],
 }
 
 impl Command {
     pub(super) const fn read(name: &'static str, arity: i32, run: Run) -> Command {
         let keys = (1, 1, 1);
         let (is_write, is_open, ends_transaction) = (false, false, false);
-        Command { name, arity, keys, run, is_write, is_open, ends_transaction }
+        Command { name, arity, keys, run, is_write, is_open, ends_transaction, subcommands: &[] }
     }
 
     pub(super) const fn write(name: &'static str, arity: i32, run: Run) -> Command {
@@ -36,6 +41,15 @@ impl Command {
     /// Of a connection or the server, without keys.
     pub(super) const fn plain(name: &'static str, arity: i32, run: Run) -> Command {
         Command { keys: (0, 0, 0), ..Command::read(name, arity, run) }
+    }
+
+    /// One that has nothing but subcommands; HELP lists them.
+    pub(super) const fn container(name: &'static str, subcommands: &'static [Command]) -> Command {
+        Command { subcommands, ..Command::plain(name, -2, nothing) }
+    }
+
+    pub(super) const fn with(self, subcommands: &'static [Command]) -> Command {
+        Command { subcommands, ..self }
     }
 
     /// Changes something, without keys.
@@ -53,6 +67,27 @@ impl Command {
 
     pub(super) const fn keys(self, first: i32, last: i32, step: i32) -> Command {
         Command { keys: (first, last, step), ..self }
+    }
+
+    /// The subcommand of this name, in upper or lower case.
+    pub(crate) fn subcommand(&self, word: &[u8]) -> Option<&'static Command> {
+        let name = |command: &Command| command.name.split_once('|').map(|(_, name)| name);
+        self.subcommands.iter().find(|command| name(command).is_some_and(|name| is(word, name)))
+    }
+
+    /// The keys of a request; none if its number of words is wrong.
+    pub(super) fn keys_of<'a>(&self, request: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let (first, last, step) = self.keys;
+        let words = i32::try_from(request.len()).unwrap_or(i32::MAX);
+        let last = if last < 0 { words + last } else { last };
+        let places = (first..=last).step_by(usize::try_from(step).unwrap_or(1).max(1));
+        let places = places.filter(|place| *place > 0);
+        places.filter_map(|place| request.get(place as usize).copied()).collect()
+    }
+
+    /// Whether its requests name keys.
+    pub(super) fn has_keys(&self) -> bool {
+        self.keys.0 > 0
     }
 
     /// Whether a request of so many words is right.
@@ -76,7 +111,23 @@ impl Command {
         for place in [self.keys.0, self.keys.1, self.keys.2] {
             reply.integer(i64::from(place));
         }
-        (0..4).for_each(|_| reply.array(0));
+        (0..3).for_each(|_| reply.array(0));
+        reply.array(self.subcommands.len());
+        self.subcommands.iter().for_each(|command| command.describe(reply));
+    }
+}
+
+fn nothing(_: &mut Session, _: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fault> {
+    Ok(())
+}
+
+/// Writes the names of subcommands, for people.
+pub(super) fn help(command: &str, subcommands: &[Command], reply: &mut Reply<'_>) {
+    reply.array(subcommands.len() + 1);
+    reply.simple(&format!("{command} <subcommand> [<argument> ...]. The subcommands are:"));
+    for subcommand in subcommands {
+        let name = subcommand.name.split_once('|').map_or("", |(_, name)| name);
+        reply.simple(&name.to_ascii_uppercase());
     }
 }
 
@@ -85,15 +136,22 @@ pub(super) fn is(word: &[u8], text: &str) -> bool {
     word.eq_ignore_ascii_case(text.as_bytes())
 }
 
-/// A number in a request.
+/// An integer in a request, as the protocol writes it: no plus sign, no zero before other digits.
 pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let is_plain = word == b"0" || matches!(digits.first(), Some(b'1'..=b'9'));
+    is_plain.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
+}
+
+/// A decimal fraction in a request.
+pub(super) fn fraction(word: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(word).ok()?;
-    // Only what the protocol writes: no plus sign.
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
 /// The error for a subcommand that there is not.
 pub(super) fn unknown_subcommand(command: &str, word: &[u8]) -> Fault {
-    let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
+    let command = command.to_ascii_uppercase();
+    let word = String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED_BYTES)]);
     format!("ERR unknown subcommand '{word}'. Try {command} HELP.").into()
 }

@@ -6,12 +6,14 @@
 //! | `window` | BLOOM.* |
 //! | `near` | SIM.* |
 //! | `keys`, `glob` | names, and their patterns |
-//! | `connection`, `info` | the connection, and what the server says of itself |
+//! | `connection`, `client` | the connection, and what is known of it |
+//! | `info` | what the server says of itself |
 
 mod bloom;
+mod client;
 mod connection;
 mod cuckoo;
-mod glob;
+pub(super) mod glob;
 mod info;
 mod keys;
 mod near;
@@ -21,7 +23,7 @@ mod window;
 use super::command::Command;
 
 /// All families.
-pub(super) const TABLES: [&[Command]; 8] = [
+pub(super) const TABLES: [&[Command]; 9] = [
     bloom::COMMANDS,
     cuckoo::COMMANDS,
     set::COMMANDS,
@@ -29,5 +31,6 @@ pub(super) const TABLES: [&[Command]; 8] = [
     near::COMMANDS,
     keys::COMMANDS,
     connection::COMMANDS,
+    client::COMMANDS,
     info::COMMANDS,
 ];

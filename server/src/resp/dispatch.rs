@@ -1,8 +1,8 @@
 //! The requests that arrived together, run in order: the table of commands, transactions, and which
 //! replies are of changes. Replies are sent when these are as safe as promised.
 
-use super::command::{Command, is, unknown_subcommand};
-use super::commands::TABLES;
+use super::command::{Command, MAX_QUOTED_BYTES, help, is, unknown_subcommand};
+use super::commands::{TABLES, glob};
 use super::hot;
 use super::reply::{Fault, Reply, error};
 use super::session::{SYNTAX, Session, Transaction, wrong_number};
@@ -25,20 +25,40 @@ pub(crate) enum Next {
 
 /// The commands that need the table.
 const COMMANDS: &[Command] = &[
-    Command::plain("command", -1, command),
+    Command::plain("command", -1, command).with(SUBCOMMANDS),
     Command::plain("multi", 1, multi).at_once(),
     Command::plain("exec", 1, exec).writes().at_once(),
     Command::plain("discard", 1, discard).at_once(),
 ];
 
-/// All commands.
+const SUBCOMMANDS: &[Command] = &[
+    Command::plain("command|count", 2, count),
+    Command::plain("command|docs", -2, docs),
+    Command::plain("command|getkeys", -3, getkeys),
+    Command::plain("command|help", 2, usage),
+    Command::plain("command|info", -2, info),
+    Command::plain("command|list", -2, list),
+];
+
+/// All commands, without their subcommands.
 fn all() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().chain(TABLES.iter().copied().flatten())
 }
 
 /// The command of this name, in upper or lower case.
-fn find(name: &[u8]) -> Option<&'static Command> {
+fn named(name: &[u8]) -> Option<&'static Command> {
     all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The command of a request, or its subcommand.
+fn find(request: &[&[u8]]) -> Result<&'static Command, Fault> {
+    let command = request.first().and_then(|name| named(name)).ok_or_else(|| unknown(request))?;
+    match request.get(1) {
+        Some(word) if !command.subcommands.is_empty() => {
+            command.subcommand(word).ok_or_else(|| unknown_subcommand(command.name, word))
+        }
+        _ => Ok(command),
+    }
 }
 
 /// Runs requests from number `from` on. `ends` tells where the arguments of each end.
@@ -80,19 +100,20 @@ pub(super) fn run(
 
 /// Runs one request.
 fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
-    let Some(name) = request.first() else { return };
+    if request.is_empty() {
+        return;
+    }
     let begin = out.len();
-    let found = find(name);
-    let result = match found {
-        None => Err(unknown(request)),
-        Some(command) if !command.takes(request.len()) => Err(wrong_number(command.name)),
-        Some(command) if !session.is_authenticated && !command.is_open => {
+    let result = match find(request) {
+        Err(fault) => Err(fault),
+        Ok(command) if !command.takes(request.len()) => Err(wrong_number_of(session, command.name)),
+        Ok(command) if !session.is_authenticated && !command.is_open => {
             Err(Fault::from("NOAUTH Authentication required."))
         }
-        Some(command) if session.transaction.is_some() && !command.ends_transaction => {
+        Ok(command) if session.transaction.is_some() && !command.ends_transaction => {
             enqueue(session, request, out)
         }
-        Some(command) => perform(session, command, request, out),
+        Ok(command) => perform(session, command, request, out),
     };
     if let Err(fault) = result {
         if let Some(transaction) = &mut session.transaction {
@@ -102,6 +123,17 @@ fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
         out.truncate(begin);
         error(out, &fault);
     }
+}
+
+/// The error for a wrong number of words. An EXEC ends the transaction whatever its words are.
+fn wrong_number_of(session: &mut Session, command: &str) -> Fault {
+    let fault = wrong_number(command);
+    if command != "exec" {
+        return fault;
+    }
+    session.transaction = None;
+    let why = fault.0.trim_start_matches("ERR ");
+    format!("EXECABORT Transaction discarded because of: {why}").into()
 }
 
 /// Runs a command, and notes where its reply is if it changes something.
@@ -136,39 +168,72 @@ fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-fn command(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let Some(word) = request.get(1) else {
-        reply.array(all().count());
-        all().for_each(|command| command.describe(reply));
-        return Ok(());
-    };
-    if is(word, "COUNT") {
-        if request.len() > 2 {
-            return Err(wrong_number("command|count"));
-        }
-        reply.integer(all().count() as i64);
-    } else if is(word, "DOCS") {
-        reply.map(0);
-    } else if is(word, "LIST") {
-        if request.len() > 2 {
-            return Err(SYNTAX);
-        }
-        reply.array(all().count());
-        all().for_each(|command| reply.text(command.name));
-    } else if is(word, "INFO") && request.len() == 2 {
-        reply.array(all().count());
-        all().for_each(|command| command.describe(reply));
-    } else if is(word, "INFO") {
-        reply.array(request.len() - 2);
-        for name in &request[2..] {
-            match find(name) {
-                Some(command) => command.describe(reply),
-                None => reply.null(),
-            }
-        }
-    } else {
-        return Err(unknown_subcommand("COMMAND", word));
+fn command(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.array(all().count());
+    all().for_each(|command| command.describe(reply));
+    Ok(())
+}
+
+fn count(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.integer(all().count() as i64);
+    Ok(())
+}
+
+fn docs(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.map(0);
+    Ok(())
+}
+
+fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if request.len() == 2 {
+        return command(session, request, reply);
     }
+    reply.array(request.len() - 2);
+    for name in &request[2..] {
+        match named(name) {
+            Some(command) => command.describe(reply),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn list(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let is_listed: Box<dyn Fn(&str) -> bool> = match request[2..] {
+        [] => Box::new(|_| true),
+        [by, what, wanted] if is(by, "FILTERBY") && is(what, "PATTERN") => {
+            let pattern = wanted.to_ascii_lowercase();
+            Box::new(move |name| glob::fits(&pattern, name.as_bytes()))
+        }
+        [by, what, wanted] if is(by, "FILTERBY") && is(what, "MODULE") => {
+            let is_ours = is(wanted, "bf");
+            Box::new(move |name| is_ours && name.contains('.'))
+        }
+        _ => return Err(SYNTAX),
+    };
+    let names: Vec<_> = all().map(|command| command.name).filter(|name| is_listed(name)).collect();
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.text(name));
+    Ok(())
+}
+
+fn usage(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    help("COMMAND", SUBCOMMANDS, reply);
+    Ok(())
+}
+
+fn getkeys(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let request = &request[2..];
+    let command = find(request).map_err(|_| "ERR Invalid command specified")?;
+    if !command.has_keys() {
+        return Err("ERR The command has no key arguments".into());
+    }
+    if !command.takes(request.len()) {
+        return Err("ERR Invalid number of arguments specified for command".into());
+    }
+    let keys = command.keys_of(request);
+    reply.array(keys.len());
+    keys.iter().for_each(|key| reply.bulk(key));
     Ok(())
 }
 
@@ -194,7 +259,7 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
     let spans = session.spans.len();
     for request in &transaction.requests {
         let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
-        let Some(command) = find(request[0]) else { continue };
+        let Ok(command) = find(&request) else { continue };
         if let Err(fault) = perform(session, command, &request, reply.out) {
             reply.error(&fault);
         }
@@ -209,9 +274,6 @@ fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<
     reply.ok();
     Ok(())
 }
-
-/// The most bytes of foreign text in an error.
-const MAX_QUOTED_BYTES: usize = 128;
 
 fn unknown(request: &[&[u8]]) -> Fault {
     let quote = |text: &[u8]| {
@@ -234,12 +296,28 @@ mod tests {
 
     #[test]
     fn every_command_has_one_entry_in_lower_case() {
-        let mut names: Vec<&str> = all().map(|command| command.name).collect();
+        let subcommands = all().flat_map(|command| command.subcommands);
+        let mut names: Vec<&str> = all().chain(subcommands).map(|command| command.name).collect();
         names.sort_unstable();
         let many = names.len();
         names.dedup();
         assert_eq!(names.len(), many);
         assert!(names.iter().all(|name| name.to_ascii_lowercase() == *name));
-        assert!(find(b"Bf.AdD").is_some() && find(b"").is_none() && find(b"bf.addx").is_none());
+        assert!(named(b"Bf.AdD").is_some() && named(b"").is_none() && named(b"bf.addx").is_none());
+    }
+
+    #[test]
+    fn a_subcommand_is_named_after_its_command_and_found_by_its_word() {
+        for command in all() {
+            for subcommand in command.subcommands {
+                let (of, name) = subcommand.name.split_once('|').unwrap();
+                assert_eq!(of, command.name);
+                let upper = name.to_ascii_uppercase();
+                let request = [of.as_bytes(), upper.as_bytes()];
+                assert_eq!(find(&request).unwrap().name, subcommand.name);
+            }
+        }
+        let none = find(&[b"client", b"client|id"]).err().unwrap();
+        assert_eq!(none.0, "ERR unknown subcommand 'client|id'. Try CLIENT HELP.");
     }
 }

@@ -5,8 +5,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -20,7 +20,7 @@ use super::dispatch::{self, Next};
 use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
 use super::session::{Awaited, Session};
-use super::shared::Shared;
+use super::shared::{Known, Shared};
 use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::live::Live;
@@ -92,7 +92,9 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
         started: Instant::now(),
         connections: AtomicUsize::new(0),
         accepted: AtomicU64::new(0),
+        accepted_before: AtomicU64::new(0),
         commands: AtomicU64::new(0),
+        clients: Mutex::default(),
     });
     let (stop, stopped) = watch::channel(false);
     let tls = config.tls.map(|tls| tls.acceptor(None));
@@ -126,7 +128,9 @@ async fn accept(
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(shared.clone(), id, client.to_string());
+        let known = Arc::new(Known::new(id, client.to_string()));
+        shared.clients().insert(id, known.clone());
+        let session = Session::new(shared.clone(), known);
         let (running, mut stopped, shared) = (running.clone(), stopped.clone(), shared.clone());
         let tls = tls.clone();
         tokio::spawn(async move {
@@ -138,6 +142,7 @@ async fn accept(
                     None => Ok(()),
                 },
             };
+            shared.clients().remove(&id);
             shared.connections.fetch_sub(1, Ordering::Relaxed);
             drop(running);
         });
@@ -155,10 +160,12 @@ async fn serve_connection(
 ) -> std::io::Result<()> {
     let (mut buffer, mut out) = (BytesMut::with_capacity(SMALL_READ_BYTES), Vec::new());
     let mut scanner = Scanner::default();
+    let known = session.known.clone();
     loop {
         reserve(&mut buffer);
         let read = tokio::select! {
             read = stream.read_buf(&mut buffer) => read?,
+            () = known.killed.notified() => return Ok(()),
             () = connections::until_stopped(stopped) => return Ok(()),
         };
         if read == 0 {

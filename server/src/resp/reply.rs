@@ -95,6 +95,15 @@ impl Reply<'_> {
         }
     }
 
+    /// A set with so many members; an array in version 2.
+    pub(crate) fn set(&mut self, members: usize) {
+        if self.is_v3 {
+            self.line(b'~', members.to_string().as_bytes());
+        } else {
+            self.array(members);
+        }
+    }
+
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
         self.out.extend_from_slice(text);
@@ -119,6 +128,7 @@ mod tests {
         let written = |is_v3: bool| {
             let mut out = Vec::new();
             let mut reply = Reply { out: &mut out, is_v3 };
+            reply.set(1);
             reply.map(1);
             reply.boolean(true);
             reply.null();
@@ -130,7 +140,7 @@ mod tests {
         };
         let same = ":-7\r\n$3\r\na\r\n\r\n";
         let error = "-ERR a  +b\r\n";
-        assert_eq!(written(false), format!("*2\r\n:1\r\n$-1\r\n{same}$1\r\nv\r\n{error}"));
-        assert_eq!(written(true), format!("%1\r\n#t\r\n_\r\n{same}=5\r\ntxt:v\r\n{error}"));
+        assert_eq!(written(false), format!("*1\r\n*2\r\n:1\r\n$-1\r\n{same}$1\r\nv\r\n{error}"));
+        assert_eq!(written(true), format!("~1\r\n%1\r\n#t\r\n_\r\n{same}=5\r\ntxt:v\r\n{error}"));
     }
 }

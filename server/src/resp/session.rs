@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bloomsday_common::id_form::IdForm;
 
 use super::reply::{Fault, error};
-use super::shared::Shared;
+use super::shared::{Known, Says, Shared};
 use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
 
 /// How often a set that was dropped at the moment of its use is looked up again.
@@ -24,8 +24,8 @@ const fn fault(text: &'static str) -> Fault {
 /// The state of one connection.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) id: u64,
-    pub(crate) address: String,
+    /// What others know of it: kept up by [`Session::publish`].
+    pub(crate) known: Arc<Known>,
     pub(crate) is_v3: bool,
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
@@ -66,12 +66,11 @@ pub(crate) struct Transaction {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, id: u64, address: String) -> Session {
+    pub(crate) fn new(shared: Arc<Shared>, known: Arc<Known>) -> Session {
         let is_authenticated = shared.live.token().is_none();
         Session {
             shared,
-            id,
-            address,
+            known,
             is_v3: false,
             database: 0,
             is_authenticated,
@@ -95,6 +94,17 @@ impl Session {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();
         self.is_authenticated = self.live().token().is_none();
+    }
+
+    /// Lets others know what this connection says of itself.
+    pub(crate) fn publish(&self) {
+        *self.known.says() = Says {
+            name: self.name.clone(),
+            library: self.library.clone(),
+            database: self.database,
+            is_v3: self.is_v3,
+            queued: self.transaction.as_ref().map(|transaction| transaction.requests.len()),
+        };
     }
 
     pub(crate) fn live(&self) -> &Live {

@@ -1,8 +1,12 @@
 //! [`Shared`]: what all connections of an address share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use tokio::sync::Notify;
 
 use crate::live::Live;
 
@@ -14,5 +18,52 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
+    /// Those accepted before the last CONFIG RESETSTAT.
+    pub(crate) accepted_before: AtomicU64,
     pub(crate) commands: AtomicU64,
+    /// The connections, by their numbers.
+    pub(crate) clients: Mutex<BTreeMap<u64, Arc<Known>>>,
+}
+
+impl Shared {
+    pub(crate) fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Known>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What other connections may know of one.
+pub(crate) struct Known {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    since: Instant,
+    says: Mutex<Says>,
+    /// Told when another connection ends this one.
+    pub(crate) killed: Notify,
+}
+
+/// What a connection says of itself.
+#[derive(Clone, Default)]
+pub(crate) struct Says {
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: (Vec<u8>, Vec<u8>),
+    pub(crate) database: u8,
+    pub(crate) is_v3: bool,
+    /// How many commands wait for EXEC, if there was a MULTI.
+    pub(crate) queued: Option<usize>,
+}
+
+impl Known {
+    pub(super) fn new(id: u64, address: String) -> Known {
+        let (says, killed) = (Mutex::default(), Notify::new());
+        Known { id, address, since: Instant::now(), says, killed }
+    }
+
+    pub(crate) fn says(&self) -> MutexGuard<'_, Says> {
+        self.says.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For how many seconds it is there.
+    pub(crate) fn age(&self) -> u64 {
+        self.since.elapsed().as_secs()
+    }
 }

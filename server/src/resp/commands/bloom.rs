@@ -4,7 +4,7 @@
 use bloomsday_common::hash::{ID_BYTES, is_valid_len};
 use bloomsday_common::id_form::IdForm;
 
-use super::super::command::{Command, is, number};
+use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
 use crate::live::{Added, Kind, Options, Refusal, hash_of};
@@ -45,7 +45,7 @@ pub(super) fn hashes(session: &mut Session, key: &[u8], ids: &[&[u8]]) -> Result
 }
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let error = number::<f64>(request[2]).ok_or("ERR bad error rate")?;
+    let error = fraction(request[2]).ok_or("ERR bad error rate")?;
     if !(error > 0.0 && error < 1.0) {
         return Err("ERR error rate must be in the range (0.000000, 1.000000)".into());
     }
@@ -164,7 +164,7 @@ fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
                 let value = number::<u64>(value()?).filter(|n| (1..=MAX_CAPACITY).contains(n));
                 options.capacity = value.ok_or("Bad capacity")?;
             } else if is(word, "ERROR") {
-                let value = number::<f64>(value()?).filter(|n| *n > 0.0 && *n < 1.0);
+                let value = fraction(value()?).filter(|n| *n > 0.0 && *n < 1.0);
                 options.error = value.ok_or("Bad error rate")?;
             } else if is(word, "EXPANSION") {
                 let value = number::<u32>(value()?).filter(|n| *n <= MAX_EXPANSION);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::command::{Command, is, number, unknown_subcommand};
+use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 
@@ -14,23 +14,25 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::plain("select", 2, select),
     Command::plain("quit", -1, quit).open().at_once(),
     Command::plain("reset", 1, reset).open().at_once(),
-    Command::plain("client", -2, client),
-    Command::plain("readonly", 1, done),
-    Command::plain("readwrite", 1, done),
+    Command::container("acl", ACL),
+    Command::plain("readonly", 1, no_cluster),
+    Command::plain("readwrite", 1, no_cluster),
     Command::plain("wait", 3, wait),
     Command::plain("waitaof", 4, waitaof),
 ];
 
+const ACL: &[Command] = &[Command::plain("acl|whoami", 2, |_, _, reply| {
+    reply.text("default");
+    Ok(())
+})];
+
 /// How many databases there are: a database is a part of each key.
 const DATABASES: i64 = 16;
-/// The longest name of a connection.
-const MAX_NAME_BYTES: usize = 256;
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-fn done(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    reply.ok();
-    Ok(())
+fn no_cluster(_: &mut Session, _: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fault> {
+    Err("ERR This instance has cluster support disabled".into())
 }
 
 fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -54,7 +56,7 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
             is_authenticated = true;
         } else if is(word, "SETNAME") {
             let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
-            name = Some(check_name(given)?);
+            name = Some(super::client::check_name(given)?);
         } else {
             return Err(syntax_of_hello(word));
         }
@@ -69,6 +71,7 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     }
     (session.is_authenticated, session.is_v3) = (true, is_v3);
     session.name = name.unwrap_or_else(|| session.name.clone());
+    session.publish();
     reply.is_v3 = is_v3;
     reply.map(7);
     for (field, value) in [("server", "bloomsday"), ("version", super::info::REDIS_VERSION)] {
@@ -78,7 +81,7 @@ fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     reply.text("proto");
     reply.integer(if is_v3 { 3 } else { 2 });
     reply.text("id");
-    reply.integer(session.id as i64);
+    reply.integer(session.known.id as i64);
     for (field, value) in [("mode", "standalone"), ("role", "master")] {
         reply.text(field);
         reply.text(value);
@@ -133,10 +136,17 @@ fn echo(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
 
 fn select(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let database = number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
+    if i32::try_from(database).is_err() {
+        let (least, most) = (i32::MIN, i32::MAX);
+        return Err(
+            format!("ERR value is out of range, value must between {least} and {most}").into()
+        );
+    }
     if !(0..DATABASES).contains(&database) {
         return Err("ERR DB index is out of range".into());
     }
     session.database = database as u8;
+    session.publish();
     reply.ok();
     Ok(())
 }
@@ -149,80 +159,9 @@ fn quit(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
 
 fn reset(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     session.reset();
+    session.publish();
     reply.simple("RESET");
     Ok(())
-}
-
-fn check_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
-    let fits = name.len() <= MAX_NAME_BYTES && name.iter().all(|byte| (b'!'..=b'~').contains(byte));
-    let why = "ERR Client names cannot contain spaces, newlines or special characters.";
-    if fits { Ok(name.to_vec()) } else { Err(why.into()) }
-}
-
-fn client(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let word = request[1];
-    let count = |many: usize, name: &str| {
-        let name = format!("client|{name}");
-        if request.len() == many { Ok(()) } else { Err(wrong_number(&name)) }
-    };
-    if is(word, "ID") {
-        count(2, "id")?;
-        reply.integer(session.id as i64);
-    } else if is(word, "GETNAME") {
-        count(2, "getname")?;
-        if session.name.is_empty() { reply.null() } else { reply.bulk(&session.name) }
-    } else if is(word, "SETNAME") {
-        count(3, "setname")?;
-        session.name = check_name(request[2])?;
-        reply.ok();
-    } else if is(word, "SETINFO") {
-        count(4, "setinfo")?;
-        let value = check_name(request[3]).map_err(|_| {
-            let option = String::from_utf8_lossy(request[2]).to_ascii_lowercase();
-            format!("ERR {option} cannot contain spaces, newlines or special characters.")
-        })?;
-        if is(request[2], "LIB-NAME") {
-            session.library.0 = value;
-        } else if is(request[2], "LIB-VER") {
-            session.library.1 = value;
-        } else {
-            let option = String::from_utf8_lossy(request[2]);
-            return Err(format!("ERR Unrecognized option '{option}'").into());
-        }
-        reply.ok();
-    } else if is(word, "INFO") {
-        count(2, "info")?;
-        reply.verbatim(&description(session));
-    } else if is(word, "LIST") {
-        // Of this connection: what others do is in INFO, as numbers.
-        reply.verbatim(&description(session));
-    } else if is(word, "NO-EVICT") || is(word, "NO-TOUCH") {
-        count(3, if is(word, "NO-EVICT") { "no-evict" } else { "no-touch" })?;
-        match request[2] {
-            on if is(on, "ON") || is(on, "OFF") => reply.ok(),
-            _ => return Err(SYNTAX),
-        }
-    } else {
-        return Err(unknown_subcommand("CLIENT", word));
-    }
-    Ok(())
-}
-
-fn description(session: &Session) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!(
-        "id={} addr={} laddr={} fd=0 name={} db={} sub=0 psub=0 multi={} cmd=client user=default \
-         lib-name={} lib-ver={} resp={}\n",
-        session.id,
-        session.address,
-        session.shared.address,
-        text(&session.name),
-        session.database,
-        session.transaction.as_ref().map_or(-1, |t| t.requests.len() as i64),
-        text(&session.library.0),
-        text(&session.library.1),
-        if session.is_v3 { 3 } else { 2 },
-    )
 }
 
 fn wait(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
@@ -240,11 +179,10 @@ fn timeout(word: &[u8]) -> Result<u64, Fault> {
 
 fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let locals = number::<i64>(request[1]).ok_or(NOT_AN_INTEGER)?;
-    let replicas = number::<i64>(request[2]).ok_or(NOT_AN_INTEGER)?;
     if !(0..=1).contains(&locals) {
         return Err("ERR value is out of range, value must between 0 and 1".into());
     }
-    if replicas < 0 {
+    if number::<i64>(request[2]).is_none_or(|replicas| replicas < 0) {
         return Err("ERR value is out of range, must be positive".into());
     }
     let timeout_ms = timeout(request[3])?;

@@ -3,7 +3,7 @@
 /// Whether a name fits a pattern.
 ///
 /// Cost: the product of both lengths at most: after a `*`, only the last one is tried again.
-pub(super) fn fits(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where to go on after the last star, and what it takes of the name so far.
     let mut star: Option<(usize, usize)> = None;

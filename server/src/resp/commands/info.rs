@@ -1,10 +1,11 @@
 //! What the server says of itself: INFO, CONFIG GET, MEMORY USAGE, ROLE, TIME, MODULE LIST.
 
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-use super::super::command::{Command, is, number, unknown_subcommand};
+use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
+use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
 use crate::connections::MAX_CONNECTIONS;
 use crate::live::{Ack, Kind, Options};
@@ -16,12 +17,47 @@ const MODULE_VERSION: i64 = 80_200;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("info", -1, info),
-    Command::plain("config", -2, config),
-    Command::read("memory", -2, memory).keys(2, 2, 1),
+    Command::container("config", CONFIG),
+    Command::container("memory", MEMORY),
     Command::plain("role", 1, role),
     Command::plain("time", 1, time),
-    Command::plain("module", -2, modules),
+    Command::container("module", MODULE),
 ];
+
+const CONFIG: &[Command] = &[
+    Command::plain("config|get", -3, config_get),
+    Command::plain("config|help", 2, usage_of_config),
+    Command::plain("config|resetstat", 2, resetstat),
+    Command::plain("config|rewrite", 2, |_, _, _| {
+        Err("ERR The server is running without a config file".into())
+    }),
+    Command::plain("config|set", -4, config_set),
+];
+
+const MEMORY: &[Command] = &[
+    Command::plain("memory|help", 2, usage_of_memory),
+    Command::read("memory|usage", -3, memory_usage).keys(2, 2, 1),
+];
+
+const MODULE: &[Command] = &[
+    Command::plain("module|help", 2, usage_of_module),
+    Command::plain("module|list", 2, module_list),
+];
+
+fn usage_of_config(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    help("CONFIG", CONFIG, reply);
+    Ok(())
+}
+
+fn usage_of_memory(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    help("MEMORY", MEMORY, reply);
+    Ok(())
+}
+
+fn usage_of_module(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    help("MODULE", MODULE, reply);
+    Ok(())
+}
 
 fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let words = &request[1..];
@@ -39,7 +75,7 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     let port = address.port();
     let (clients, accepted, commands) = (
         shared.connections.load(Ordering::Relaxed),
-        shared.accepted.load(Ordering::Relaxed),
+        shared.accepted.load(Ordering::Relaxed) - shared.accepted_before.load(Ordering::Relaxed),
         shared.commands.load(Ordering::Relaxed),
     );
     let on_disk = i32::from(live.ack() != Ack::Memory);
@@ -94,18 +130,13 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     Ok(())
 }
 
-fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if !is(request[1], "GET") {
-        return Err(unknown_subcommand("CONFIG", request[1]));
-    }
-    if request.len() < 3 {
-        return Err(wrong_number("config|get"));
-    }
+/// The settings that clients ask for.
+fn settings(session: &Session) -> [(&'static str, String); 14] {
     let ack = session.live().ack();
     let append = if ack == Ack::Memory { "no" } else { "yes" };
     let sync = if ack == Ack::Synced { "always" } else { "everysec" };
     let (bloom, cuckoo) = (Options::of(Kind::Bloom), Options::of(Kind::Cuckoo));
-    let known = [
+    [
         ("maxmemory", session.live().memory().1.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("save", String::new()),
@@ -120,7 +151,15 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
         ("cf-bucket-size", cuckoo.bucket.to_string()),
         ("cf-max-iterations", cuckoo.iterations.to_string()),
         ("cf-expansion-factor", cuckoo.expansion.to_string()),
-    ];
+    ]
+}
+
+fn config_get(
+    session: &mut Session,
+    request: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let known = settings(session);
     let is_requested = |name: &str| {
         request[2..].iter().any(|p| glob::fits(&p.to_ascii_lowercase(), name.as_bytes()))
     };
@@ -133,18 +172,49 @@ fn config(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
     Ok(())
 }
 
-fn memory(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    if !is(request[1], "USAGE") {
-        return Err(unknown_subcommand("MEMORY", request[1]));
+/// Nothing can be set: what holds is in the configuration and the flags.
+fn config_set(session: &mut Session, request: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fault> {
+    let (pairs, rest) = request[2..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(SYNTAX);
     }
-    match request[2..] {
-        [_] => {}
+    let known = settings(session);
+    let is_known = |word: &[u8]| known.iter().any(|(name, _)| is(word, name));
+    let quote = |word: &[u8]| {
+        String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED_BYTES)]).into_owned()
+    };
+    if let Some([name, _]) = pairs.iter().find(|[name, _]| !is_known(name)) {
+        let name = quote(name);
+        let why = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+        return Err(why.into());
+    }
+    let name = quote(pairs[0][0]);
+    Err(format!(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - can't set immutable config"
+    )
+    .into())
+}
+
+fn resetstat(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let shared = &session.shared;
+    shared.commands.store(0, Ordering::Relaxed);
+    shared.accepted_before.store(shared.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
+    reply.ok();
+    Ok(())
+}
+
+fn memory_usage(
+    session: &mut Session,
+    request: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let mut words = request[3..].iter();
+    while let Some(word) = words.next() {
+        let value = words.next().filter(|_| is(word, "SAMPLES")).ok_or(SYNTAX)?;
         // Nothing is sampled: the size is known.
-        [_, word, n] if is(word, "SAMPLES") => {
-            number::<u64>(n).ok_or(NOT_AN_INTEGER)?;
+        if number::<i64>(value).ok_or(NOT_AN_INTEGER)? < 0 {
+            return Err(SYNTAX);
         }
-        [] => return Err(wrong_number("memory|usage")),
-        _ => return Err(SYNTAX),
     }
     let now = session.now;
     match session.set(request[2])? {
@@ -162,23 +232,24 @@ fn role(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault
     Ok(())
 }
 
-fn time(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+/// The time, in microseconds since 1970.
+pub(super) fn microseconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+fn time(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = microseconds();
     reply.array(2);
-    reply.text(&(session.now / 1_000).to_string());
-    reply.text(&(session.now % 1_000 * 1_000).to_string());
+    reply.text(&(now / 1_000_000).to_string());
+    reply.text(&(now % 1_000_000).to_string());
     Ok(())
 }
 
-fn modules(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    match request {
-        [_, word] if is(word, "LIST") => {
-            reply.array(1);
-            module(reply);
-            Ok(())
-        }
-        [_, word] => Err(unknown_subcommand("MODULE", word)),
-        _ => Err(SYNTAX),
-    }
+fn module_list(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.array(1);
+    module(reply);
+    Ok(())
 }
 
 /// The module whose commands are here.

@@ -10,6 +10,8 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::write("del", -2, del).keys(1, -1, 1),
     Command::write("unlink", -2, del).keys(1, -1, 1),
     Command::read("exists", -2, exists).keys(1, -1, 1),
+    Command::read("touch", -2, exists).keys(1, -1, 1),
+    Command::plain("randomkey", 1, randomkey),
     Command::read("type", 2, kind),
     Command::write("expire", -3, |s, q, r| expire(s, q, r, 1_000, true)),
     Command::write("pexpire", -3, |s, q, r| expire(s, q, r, 1, true)),
@@ -180,21 +182,19 @@ fn persist(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 }
 
 fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let cursor = number::<u64>(request[1]).ok_or("ERR invalid cursor")?;
+    let cursor = cursor(request[1]).ok_or("ERR invalid cursor")?;
     let (mut pattern, mut count, mut wanted) = (None, 10, None);
-    let (words, rest) = request[2..].as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err(SYNTAX);
-    }
-    for [word, value] in words {
+    let mut words = request[2..].iter();
+    while let Some(word) = words.next() {
+        let value = *words.next().ok_or(SYNTAX)?;
         if is(word, "MATCH") {
-            pattern = Some(*value);
+            pattern = Some(value);
         } else if is(word, "COUNT") {
             let given = number::<i64>(value);
             let given = given.ok_or(NOT_AN_INTEGER)?;
             count = usize::try_from(given).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
         } else if is(word, "TYPE") {
-            wanted = Some(*value);
+            wanted = Some(value);
         } else {
             return Err(SYNTAX);
         }
@@ -215,6 +215,30 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     reply.text(&next.to_string());
     reply.array(some.len());
     some.iter().for_each(|set| reply.bulk(&set.key().name));
+    Ok(())
+}
+
+/// Where SCAN goes on. As in Redis what C's `strtoul` takes is a cursor.
+fn cursor(word: &[u8]) -> Option<u64> {
+    let (is_negative, digits) = match word {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let cursor: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(if is_negative { cursor.wrapping_neg() } else { cursor })
+}
+
+fn randomkey(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let sets = session.live().list(session.database, session.now);
+    match sets.len() {
+        0 => reply.null(),
+        many => reply.bulk(&sets[super::info::microseconds() as usize % many].key().name),
+    }
     Ok(())
 }
 
@@ -252,8 +276,11 @@ fn flush(
     }
     if !session.shared.allow_flush {
         let name = String::from_utf8_lossy(request[0]).to_ascii_uppercase();
-        let why = format!("ERR {name} is off on this server, because it deletes every filter");
-        return Err(why.into());
+        return Err(format!(
+            "ERR {name} is off on this server, because it deletes every filter: --allow-flush \
+             turns it on"
+        )
+        .into());
     }
     let now = session.now;
     for database in databases {

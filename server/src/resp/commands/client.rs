@@ -1,0 +1,248 @@
+//! CLIENT: what is known of connections, and how one ends another.
+
+use std::sync::Arc;
+
+use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
+use super::super::reply::{Fault, Reply};
+use super::super::session::{SYNTAX, Session};
+use super::super::shared::{Known, Shared};
+
+pub(super) const COMMANDS: &[Command] = &[Command::container("client", SUBCOMMANDS)];
+
+const SUBCOMMANDS: &[Command] = &[
+    Command::plain("client|getname", 2, getname),
+    Command::plain("client|getredir", 2, getredir),
+    Command::plain("client|help", 2, usage),
+    Command::plain("client|id", 2, id),
+    Command::plain("client|info", 2, info),
+    Command::plain("client|kill", -3, kill),
+    Command::plain("client|list", -2, list),
+    Command::plain("client|no-evict", 3, switch),
+    Command::plain("client|no-touch", 3, switch),
+    Command::plain("client|setinfo", 4, setinfo),
+    Command::plain("client|setname", 3, setname),
+    Command::plain("client|trackinginfo", 2, trackinginfo),
+];
+
+/// The longest name of a connection.
+const MAX_NAME_BYTES: usize = 256;
+
+/// A name that a client gives itself.
+pub(super) fn check_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
+    let fits = name.len() <= MAX_NAME_BYTES && name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    let why = "ERR Client names cannot contain spaces, newlines or special characters.";
+    if fits { Ok(name.to_vec()) } else { Err(why.into()) }
+}
+
+fn usage(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    help("CLIENT", SUBCOMMANDS, reply);
+    Ok(())
+}
+
+fn id(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.integer(session.known.id as i64);
+    Ok(())
+}
+
+fn getname(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if session.name.is_empty() {
+        reply.null()
+    } else {
+        reply.bulk(&session.name)
+    }
+    Ok(())
+}
+
+fn setname(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    session.name = check_name(request[2])?;
+    session.publish();
+    reply.ok();
+    Ok(())
+}
+
+fn setinfo(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let value = check_name(request[3]).map_err(|_| {
+        let option = String::from_utf8_lossy(request[2]).to_ascii_lowercase();
+        format!("ERR {option} cannot contain spaces, newlines or special characters.")
+    })?;
+    if is(request[2], "LIB-NAME") {
+        session.library.0 = value;
+    } else if is(request[2], "LIB-VER") {
+        session.library.1 = value;
+    } else {
+        let option = String::from_utf8_lossy(request[2]);
+        return Err(format!("ERR Unrecognized option '{option}'").into());
+    }
+    session.publish();
+    reply.ok();
+    Ok(())
+}
+
+fn info(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    session.publish();
+    reply.verbatim(&description(&session.shared, &session.known));
+    Ok(())
+}
+
+fn list(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let wanted: Box<dyn Fn(&Known) -> bool> = match &request[2..] {
+        [] => Box::new(|_| true),
+        [word, kind] if is(word, "TYPE") => {
+            let is_normal = is_normal(kind)?;
+            Box::new(move |_| is_normal)
+        }
+        [word, ids @ ..] if is(word, "ID") && !ids.is_empty() => {
+            let ids: Option<Vec<i64>> = ids.iter().map(|id| number(id)).collect();
+            let ids = ids.ok_or("ERR Invalid client ID")?;
+            Box::new(move |known| ids.contains(&(known.id as i64)))
+        }
+        _ => return Err(SYNTAX),
+    };
+    session.publish();
+    let clients = session.shared.clients();
+    let listed = clients.values().filter(|known| wanted(known));
+    let text: String = listed.map(|known| description(&session.shared, known)).collect();
+    drop(clients);
+    reply.verbatim(&text);
+    Ok(())
+}
+
+/// Whether this type of connections is the one that there is here.
+fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
+    let others = ["MASTER", "REPLICA", "SLAVE", "PUBSUB"];
+    if is(kind, "NORMAL") || others.iter().any(|other| is(kind, other)) {
+        return Ok(is(kind, "NORMAL"));
+    }
+    let kind = String::from_utf8_lossy(&kind[..kind.len().min(MAX_QUOTED_BYTES)]);
+    Err(format!("ERR Unknown client type '{kind}'").into())
+}
+
+/// Which connections CLIENT KILL ends: those that fit all of these.
+#[derive(Default)]
+struct Victims<'a> {
+    id: Option<i64>,
+    address: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    is_normal: Option<bool>,
+    least_age: Option<i64>,
+    with_self: bool,
+}
+
+impl<'a> Victims<'a> {
+    fn of(words: &[&'a [u8]]) -> Result<Victims<'a>, Fault> {
+        let (pairs, []) = words.as_chunks() else { return Err(SYNTAX) };
+        let mut victims = Victims::default();
+        for &[word, value] in pairs {
+            if is(word, "ID") {
+                let id = number(value).filter(|id| *id > 0);
+                victims.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+            } else if is(word, "ADDR") {
+                victims.address = Some(value);
+            } else if is(word, "LADDR") {
+                victims.local = Some(value);
+            } else if is(word, "TYPE") {
+                victims.is_normal = Some(is_normal(value)?);
+            } else if is(word, "USER") {
+                if value != b"default" {
+                    let user = String::from_utf8_lossy(&value[..value.len().min(MAX_QUOTED_BYTES)]);
+                    return Err(format!("ERR No such user '{user}'").into());
+                }
+            } else if is(word, "MAXAGE") {
+                let age = number(value).ok_or("ERR maxage is not an integer or out of range")?;
+                victims.least_age = Some(age).filter(|age| *age > 0);
+                if victims.least_age.is_none() {
+                    return Err("ERR maxage should be greater than 0".into());
+                }
+            } else if is(word, "SKIPME") && (is(value, "YES") || is(value, "NO")) {
+                victims.with_self = is(value, "NO");
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(victims)
+    }
+
+    fn has(&self, shared: &Shared, known: &Known) -> bool {
+        self.id.is_none_or(|id| id == known.id as i64)
+            && self.address.is_none_or(|address| address == known.address.as_bytes())
+            && self.local.is_none_or(|local| local == shared.address.to_string().as_bytes())
+            && self.is_normal.is_none_or(|is_normal| is_normal)
+            && self.least_age.is_none_or(|age| known.age() as i64 >= age)
+    }
+}
+
+fn kill(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    // An address alone is what clients wrote first.
+    let (victims, is_old) = match &request[2..] {
+        [address] => {
+            (Victims { address: Some(*address), with_self: true, ..Victims::default() }, true)
+        }
+        words => (Victims::of(words)?, false),
+    };
+    let mine = session.known.id;
+    let mut clients = session.shared.clients();
+    let killed: Vec<Arc<Known>> = clients
+        .values()
+        .filter(|known| victims.has(&session.shared, known))
+        .filter(|known| victims.with_self || known.id != mine)
+        .cloned()
+        .collect();
+    for known in &killed {
+        clients.remove(&known.id);
+        known.killed.notify_one();
+    }
+    drop(clients);
+    // What this command answers is still sent.
+    session.is_closing |= killed.iter().any(|known| known.id == mine);
+    match (is_old, killed.len()) {
+        (false, many) => reply.integer(many as i64),
+        (true, 0) => return Err("ERR No such client".into()),
+        (true, _) => reply.ok(),
+    }
+    Ok(())
+}
+
+fn switch(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    if !is(request[2], "ON") && !is(request[2], "OFF") {
+        return Err(SYNTAX);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Nobody is told of changes.
+fn getredir(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.integer(-1);
+    Ok(())
+}
+
+fn trackinginfo(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    reply.map(3);
+    reply.text("flags");
+    reply.set(1);
+    reply.text("off");
+    reply.text("redirect");
+    reply.integer(-1);
+    reply.text("prefixes");
+    reply.array(0);
+    Ok(())
+}
+
+fn description(shared: &Shared, known: &Known) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let says = known.says();
+    format!(
+        "id={} addr={} laddr={} fd=0 name={} age={} flags=N db={} sub=0 psub=0 multi={} \
+         cmd=client user=default lib-name={} lib-ver={} resp={}\n",
+        known.id,
+        known.address,
+        shared.address,
+        text(&says.name),
+        known.age(),
+        says.database,
+        says.queued.map_or(-1, |queued| queued as i64),
+        text(&says.library.0),
+        text(&says.library.1),
+        if says.is_v3 { 3 } else { 2 },
+    )
+}
