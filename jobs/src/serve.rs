@@ -20,7 +20,6 @@ use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::live::LiveSettings;
 use crate::config::{self, Settings, poll_interval};
 use crate::defaults;
 use crate::error::Error;
@@ -140,7 +139,11 @@ impl Serve {
         if given.is_empty() { file.filters.keys().cloned().collect() } else { given }
     }
 
-    fn access(&self, file: &config::File, live: &LiveSettings) -> Result<Access, Error> {
+    fn access(
+        &self,
+        file: &config::File,
+        live: &self::live::LiveSettings,
+    ) -> Result<Access, Error> {
         let read = |path: Option<&PathBuf>| path.map(|path| read_secret("token", path)).transpose();
         let admin_token = read(self.admin_token_file.as_ref().or(file.admin_token_file.as_ref()))?;
         let live_token = read(live.token_file.as_ref())?.or_else(|| admin_token.clone());
