@@ -26,7 +26,7 @@ use crate::remedy;
 use crate::repoint::repoint;
 use crate::resources::Resources;
 use crate::sample_data::{self, COLUMN, user};
-use crate::serve::Signals;
+use crate::signals::Signals;
 
 /// How many users a day of the sample has.
 const USERS_PER_DAY: u64 = 200_000;

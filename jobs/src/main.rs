@@ -32,6 +32,7 @@ mod sample_data;
 mod schedule;
 mod scheduling;
 mod serve;
+mod signals;
 mod simhash;
 mod status;
 mod target;

@@ -15,16 +15,17 @@ use bloomsday_common::key::FilterName;
 use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::LiveRole;
 use bloomsday_server::resp::Resp;
-use bloomsday_server::{Bloomsday, Config, Tls, Token, start_on};
+use bloomsday_server::{Config, Tls, Token, start_on};
 use clap::Args;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::live::LiveSettings;
 use crate::config::{self, Settings, poll_interval};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::{Output, host};
 use crate::remedy;
+use crate::signals::Signals;
 
 /// Look IDs up over HTTP, and follow the pointers; or keep live filters for Redis clients.
 ///
@@ -139,11 +140,7 @@ impl Serve {
         if given.is_empty() { file.filters.keys().cloned().collect() } else { given }
     }
 
-    fn access(
-        &self,
-        file: &config::File,
-        live: &self::live::LiveSettings,
-    ) -> Result<Access, Error> {
+    fn access(&self, file: &config::File, live: &LiveSettings) -> Result<Access, Error> {
         let read = |path: Option<&PathBuf>| path.map(|path| read_secret("token", path)).transpose();
         let admin_token = read(self.admin_token_file.as_ref().or(file.admin_token_file.as_ref()))?;
         let live_token = read(live.token_file.as_ref())?.or_else(|| admin_token.clone());
@@ -214,62 +211,6 @@ fn announce(server: &Server, resp: Option<&Resp>, tls: Option<&Tls>, output: &Ou
         });
         format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
     });
-}
-
-/// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a
-/// process.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    pub(crate) fn new() -> Result<Signals, Error> {
-        let listen = |kind: SignalKind| {
-            let doing = "listen for signals".to_owned();
-            signal(kind).map_err(|source| Error::System { doing, source })
-        };
-        Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    /// Reads the certificate again at every SIGHUP; returns at SIGTERM or Ctrl-C.
-    async fn until_ended(mut self, tls: Option<&Tls>) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => reload_certificate(tls),
-            }
-        }
-    }
-
-    /// Reloads filters and certificate at every SIGHUP; returns at SIGTERM or Ctrl-C.
-    pub(crate) async fn until_stopped(mut self, bloomsday: &Bloomsday, tls: Option<&Tls>) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {}
-            }
-            reload_certificate(tls);
-            // The poller logs the outcome, and /status reports it.
-            let bloomsday = bloomsday.clone();
-            tokio::spawn(async move { bloomsday.reload().await });
-        }
-    }
-}
-
-fn reload_certificate(tls: Option<&Tls>) {
-    match tls.map(Tls::reload) {
-        Some(Ok(())) => tracing::info!("the certificate was read again"),
-        Some(Err(error)) => tracing::error!("the certificate stays as it was: {error}"),
-        None => {}
-    }
 }
 
 fn open_tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Error> {

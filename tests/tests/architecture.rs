@@ -298,9 +298,8 @@ fn imports(path: &str, code: &str, modules: &BTreeMap<String, String>) -> BTreeS
                 found.extend(resolve(path, &used, modules));
             }
         } else if !(line.starts_with("pub") && line.contains(" use ")) {
-            for (at, _) in
-                statement.match_indices("crate::").chain(statement.match_indices("super::"))
-            {
+            let prefixes = ["crate::", "super::", "self::"];
+            for (at, _) in prefixes.iter().flat_map(|prefix| statement.match_indices(prefix)) {
                 let before = statement[..at].chars().next_back();
                 let is_visibility = statement[..at].ends_with("(in ");
                 let is_path = before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':');

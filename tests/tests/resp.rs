@@ -156,7 +156,7 @@ fn errors_are_worded_as_clients_expect_them() {
             (
                 "FLUSHALL",
                 "-ERR FLUSHALL is off on this server, because it deletes every filter: \
-                 --allow-flush turns it on|",
+                 allow_flush turns it on|",
             ),
             (&format!("BF.ADD k {long}"), "-ERR an item has 1 to 1024 bytes, this one 1025|"),
             ("EXISTS k", ":0|"),

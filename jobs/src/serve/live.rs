@@ -11,10 +11,10 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
 
-use super::Signals;
 use crate::config::RespFile;
 use crate::error::Error;
 use crate::output::{Output, host};
+use crate::signals::Signals;
 
 /// Flags of live filters.
 #[derive(Args)]

@@ -253,6 +253,12 @@ impl Live {
         now_of(&self.0.clock)
     }
 
+    /// The same in microseconds.
+    #[cfg(feature = "resp")]
+    pub(crate) fn microseconds(&self) -> u64 {
+        u64::try_from(self.0.clock.now().as_microsecond()).unwrap_or(0)
+    }
+
     /// A number that changes when a name gets another set, or none.
     pub(crate) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)

@@ -1,7 +1,6 @@
 //! What the server says of itself: INFO, CONFIG GET, MEMORY USAGE, ROLE, TIME, MODULE LIST.
 
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
 use super::super::reply::{Fault, Reply};
@@ -232,14 +231,8 @@ fn role(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault
     Ok(())
 }
 
-/// The time, in microseconds since 1970.
-pub(super) fn microseconds() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_micros() as u64)
-}
-
-fn time(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let now = microseconds();
+fn time(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let now = session.live().microseconds();
     reply.array(2);
     reply.text(&(now / 1_000_000).to_string());
     reply.text(&(now % 1_000_000).to_string());

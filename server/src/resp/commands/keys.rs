@@ -5,6 +5,7 @@ use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, refused};
 use super::glob;
 use crate::live::{Kind, LiveSet};
+use crate::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("del", -2, del).keys(1, -1, 1),
@@ -237,7 +238,7 @@ fn randomkey(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let sets = session.live().list(session.database, session.now);
     match sets.len() {
         0 => reply.null(),
-        many => reply.bulk(&sets[super::info::microseconds() as usize % many].key().name),
+        many => reply.bulk(&sets[random() as usize % many].key().name),
     }
     Ok(())
 }
@@ -277,7 +278,7 @@ fn flush(
     if !session.shared.allow_flush {
         let name = String::from_utf8_lossy(request[0]).to_ascii_uppercase();
         return Err(format!(
-            "ERR {name} is off on this server, because it deletes every filter: --allow-flush \
+            "ERR {name} is off on this server, because it deletes every filter: allow_flush \
              turns it on"
         )
         .into());
