@@ -190,7 +190,7 @@ impl Metrics<'_> {
             "Memory of the live IDs.",
             &[],
             |status, set| {
-                status.live.iter().for_each(|live| set(&[], live.bytes as f64));
+                status.live.iter().for_each(|live| set(&[], live.memory_bytes as f64));
             },
         )?;
         let help =

@@ -16,7 +16,7 @@ pub struct LiveStatus {
     /// How many IDs are hits by themselves.
     pub entries: u64,
     /// The bytes of their table.
-    pub bytes: u64,
+    pub memory_bytes: u64,
     /// Adds since the start that were answered "new".
     pub added_new: u64,
     /// Adds since the start that were answered "seen".

@@ -40,7 +40,7 @@ impl LiveSet {
         };
         LiveStatus {
             entries,
-            bytes,
+            memory_bytes: bytes,
             added_new: count(&self.added[0]),
             added_seen: count(&self.added[1]) + count(&self.added[2]),
             seen_by_day: count(&self.added[2]),
