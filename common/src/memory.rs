@@ -1,4 +1,4 @@
-//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them. [`available`]: how
+//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them. [`Lines`]: words that threads share. [`available`]: how
 //! much memory is free. [`LineWriter`] and [`prefetch_all`]: control of the processor's caches.
 //!
 //! A lookup reads a random cache line of a few hundred MiB: with 4 KiB pages nearly every one also misses
@@ -8,6 +8,8 @@
 mod available;
 #[allow(unsafe_code)] // prefetches and non-temporal stores
 mod cache;
+#[allow(unsafe_code)] // words that threads share, in mapped memory
+mod lines;
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -17,6 +19,7 @@ use memmap2::{MmapMut, MmapOptions};
 pub use self::available::{Available, available};
 pub(crate) use self::cache::prefetch;
 pub use self::cache::{LineWriter, prefetch_all};
+pub use self::lines::{LINE_WORDS, Line, LineArena, Lines};
 
 /// The size and alignment of a huge page on x86-64 and on most arm64 systems.
 const HUGE_PAGE: usize = 2 << 20;
@@ -72,6 +75,12 @@ impl Buffer {
         }
         self.len = len;
         Ok(self)
+    }
+
+    /// Where its bytes begin, for words that are changed in place.
+    fn first(&self) -> std::ptr::NonNull<u8> {
+        let first = self.map.as_ptr().wrapping_add(self.start).cast_mut();
+        std::ptr::NonNull::new(first).expect("a mapping is somewhere")
     }
 
     /// How many bytes it can have without new memory: at least as many as it has.

@@ -54,7 +54,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
@@ -409,7 +409,7 @@ impl Live {
 
     /// Where logs are.
     #[cfg(any(feature = "redis-streams", feature = "kafka"))]
-    pub(crate) fn folder(&self) -> Option<&Path> {
+    pub(crate) fn folder(&self) -> Option<&std::path::Path> {
         self.0.disk.as_ref().map(|disk| &*disk.folder)
     }
 

@@ -253,6 +253,7 @@ impl LiveSet {
             let State { writer, changed, .. } = state;
             if let Some(below) = below {
                 for (i, hash) in hashes.iter().enumerate() {
+                    writer.prefetch_ahead(hashes, i);
                     let before = self.table.seen(*hash);
                     // Also what the day's filter has: that may be a false positive of today's only.
                     let added = match writer.add(*hash) {

@@ -12,25 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
-use bloomsday_common::memory::prefetch_all;
+use bloomsday_common::memory::{LINE_WORDS, Line, Lines, prefetch_all};
 
-/// The words of a line: 64 bytes, one cache line.
-pub(super) const LINE_WORDS: usize = 8;
 /// How many hashes ahead of the one that is looked up are prefetched.
 pub(super) const PREFETCH_AHEAD: usize = 24;
 
-/// Eight places.
-#[repr(align(64))]
-pub(super) struct Line(pub(super) [AtomicU64; LINE_WORDS]);
-
-/// The lines of a shard.
-pub(super) type Lines = Arc<[Line]>;
-
-/// Lines with nothing in them.
-pub(super) fn empty_lines(lines: usize) -> Lines {
-    let empty = || Line(std::array::from_fn(|_| AtomicU64::new(EMPTY)));
-    std::iter::repeat_with(empty).take(lines).collect()
-}
+/// How many lines of a search are prefetched: one of three lines is full, and then the search goes on.
+const PREFETCH_LINES: usize = 2;
 
 /// The lines of all shards at one moment.
 pub(super) struct Shards(pub(super) [Lines; SHARDS]);
@@ -38,9 +26,16 @@ pub(super) struct Shards(pub(super) [Lines; SHARDS]);
 impl Shards {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        let lines = &self.0[entry::shard_of(hash)];
-        prefetch_all(std::slice::from_ref(&lines[entry::line_of(hash, lines.len())]));
+        prefetch(&self.0[entry::shard_of(hash)], hash);
     }
+}
+
+/// Fetches the lines of a shard that a search for a hash will read.
+#[inline(always)]
+pub(super) fn prefetch(lines: &[Line], hash: u64) {
+    let begin = entry::line_of(hash, lines.len());
+    let end = lines.len().min(begin + PREFETCH_LINES);
+    prefetch_all(&lines[begin..end]);
 }
 
 /// What the live layer says of an ID.
@@ -63,8 +58,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(window: Window) -> Table {
-        let shards = Shards(std::array::from_fn(|_| empty_lines(1)));
+    pub(super) fn new(window: Window, shards: Shards) -> Table {
         Table { shards: ArcSwap::from_pointee(shards), window, step: AtomicU64::new(0) }
     }
 

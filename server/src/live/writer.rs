@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::entry::{self, EMPTY, FREE, Repeat, SHARDS, STEPS, Tag, Window};
+use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines};
 
 use super::budget::Budget;
-use super::table::{LINE_WORDS, Line, Lines, PREFETCH_AHEAD, Shards, Table, empty_lines};
+use super::table::{PREFETCH_AHEAD, Shards, Table, prefetch};
 
 /// The highest share of a shard's places that are in use, in percent. With more, searches would
 /// cross several lines.
@@ -51,6 +52,7 @@ pub(crate) struct Writer {
     /// The lines that a shard gets when it first grows.
     reserved_lines: usize,
     budget: Arc<Budget>,
+    arena: LineArena,
 }
 
 /// One shard as its writer knows it.
@@ -63,11 +65,13 @@ struct Shard {
 impl Writer {
     /// An empty table; `None` when not even that fits into the budget.
     pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Writer> {
-        let table = Arc::new(Table::new(window));
         if !budget.take(bytes_of(SHARDS)) {
             return None;
         }
-        let lines = table.shards.load().0.clone();
+        let mut arena = LineArena::default();
+        let lines = (0..SHARDS).map(|_| arena.lines(1).ok()).collect::<Option<Vec<Lines>>>()?;
+        let lines: [Lines; SHARDS] = lines.try_into().ok()?;
+        let table = Arc::new(Table::new(window, Shards(lines.clone())));
         let shards = lines.map(|lines| Shard { lines, used: 0 }).into();
         let by_step = Box::new([0; STEPS as usize]);
         Some(Writer {
@@ -79,6 +83,7 @@ impl Writer {
             swept: 0,
             reserved_lines: 0,
             budget,
+            arena,
         })
     }
 
@@ -152,21 +157,27 @@ impl Writer {
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
     ) -> Result<(), (usize, Refused)> {
-        hashes.iter().take(PREFETCH_AHEAD).for_each(|hash| self.prefetch(*hash));
         for (i, hash) in hashes.iter().enumerate() {
-            if let Some(ahead) = hashes.get(i + PREFETCH_AHEAD) {
-                self.prefetch(*ahead);
-            }
+            self.prefetch_ahead(hashes, i);
             answer(i, self.add(*hash).map_err(|refused| (i, refused))?);
         }
         Ok(())
     }
 
+    /// Prefetches what comes some hashes after number `i`, and with the first one all until there.
+    #[inline]
+    pub(crate) fn prefetch_ahead(&self, hashes: &[u64], i: usize) {
+        if i == 0 {
+            hashes.iter().take(PREFETCH_AHEAD).for_each(|hash| self.prefetch(*hash));
+        }
+        if let Some(ahead) = hashes.get(i + PREFETCH_AHEAD) {
+            self.prefetch(*ahead);
+        }
+    }
+
     #[inline]
     fn prefetch(&self, hash: u64) {
-        let lines = &self.shards[entry::shard_of(hash)].lines;
-        let line = entry::line_of(hash, lines.len());
-        bloomsday_common::memory::prefetch_all(std::slice::from_ref(&lines[line]));
+        prefetch(&self.shards[entry::shard_of(hash)].lines, hash);
     }
 
     /// Adds a hash, seen now.
@@ -389,7 +400,11 @@ impl Writer {
         let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
         let lines = reserved.or_else(|| take(more)).ok_or(Refused::Memory)?;
 
-        let (new, mut gone) = (empty_lines(lines), Vec::new());
+        let Ok(new) = self.arena.lines(lines) else {
+            self.budget.give(bytes_of(lines));
+            return Err(Refused::Memory);
+        };
+        let mut gone = Vec::new();
         for word in words().filter(|word| *word != EMPTY && *word != FREE) {
             if !is_kept(word) {
                 gone.push(word);

@@ -3,7 +3,7 @@
 //! tests check the others against it.
 //!
 //! All unsafe code of the crate is in this folder, except cache hints and non-temporal stores
-//! (`memory/cache.rs`).
+//! (`memory/cache.rs`), and words that threads share in mapped memory (`memory/lines.rs`).
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
