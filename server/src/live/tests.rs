@@ -1,6 +1,7 @@
 //! Sets over restarts: torn tails, damaged segments, disks that fail.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use bloomsday_common::hash::mix64;
