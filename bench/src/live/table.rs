@@ -131,7 +131,7 @@ fn grow() -> Grown {
                 if added / LOOK > looked && added >= 1_000_000 {
                     looked = added / LOOK;
                     let live = handle.status().live.expect("it has live IDs");
-                    grown.bytes = grown.bytes.max(live.bytes as f64 / live.entries as f64);
+                    grown.bytes = grown.bytes.max(live.memory_bytes as f64 / live.entries as f64);
                 }
             }
         }
