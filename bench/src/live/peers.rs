@@ -1,4 +1,4 @@
-//! What teams do with Redis today, next to the same done here: scrapy-redis-bloomfilter's question for each
+//! What teams do with Redis today, next to the same done here: scrapy-redis-bloomfilter's requests for each
 //! new URL, and a script that keeps the clicks of a sliding window in seven Bloom filters.
 
 use std::net::SocketAddr;

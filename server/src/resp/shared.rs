@@ -37,7 +37,7 @@ pub(crate) struct Known {
     pub(crate) address: String,
     since: Instant,
     says: Mutex<Says>,
-    /// Told when another connection ends this one.
+    /// Notified when another connection ends this one.
     pub(crate) killed: Notify,
 }
 

@@ -210,7 +210,7 @@ fn switch(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-/// Nobody is told of changes.
+/// Nobody is notified of changes.
 fn getredir(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     reply.integer(-1);
     Ok(())
