@@ -155,11 +155,11 @@ impl Plan {
     }
 }
 
-/// The memory of live IDs: a table of 8 bytes for each place is at most 85 % full, and grows by a half.
+/// The memory of live IDs: a table of 8 bytes for each place is at most 69 % full, and grows by a fifth.
 fn live_bytes(ids: u64) -> (u64, u64) {
     const EMPTY: u64 = 16 << 10;
-    let full = ids.saturating_mul(800).div_ceil(85);
-    (full.saturating_add(EMPTY), full.saturating_mul(3).div_ceil(2).saturating_add(EMPTY))
+    let full = ids.saturating_mul(800).div_ceil(69);
+    (full.saturating_add(EMPTY), full.saturating_mul(6).div_ceil(5).saturating_add(EMPTY))
 }
 
 fn live_json(ids: u64) -> Value {
@@ -211,9 +211,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn live_ids_take_9_to_14_bytes_each() {
+    fn live_ids_take_11_to_14_bytes_each() {
         let (least, most) = live_bytes(24_000_000);
-        assert!(least / 24_000_000 == 9 && most / 24_000_000 == 14, "{least} {most}");
+        assert!(least / 24_000_000 == 11 && most <= 14 * 24_000_000, "{least} {most}");
     }
 
     #[test]

@@ -5,8 +5,12 @@ pub trait Overlay {
     /// Fetches what [`Overlay::decide`] will read.
     fn prefetch(&self, hash: u64);
 
-    /// The answer for the ID with this hash, for which the filter answers `hit`.
-    fn decide(&self, hash: u64, hit: bool) -> bool;
+    /// The answer for the ID with this hash, for which the filter answers `hit`. `None` when more memory
+    /// has to be read for it, which is being fetched now: [`Overlay::decide_late`] answers later.
+    fn decide(&self, hash: u64, hit: bool) -> Option<bool>;
+
+    /// The answer that [`Overlay::decide`] did not give.
+    fn decide_late(&self, hash: u64, hit: bool) -> bool;
 }
 
 /// Nothing.
@@ -15,7 +19,12 @@ impl Overlay for () {
     fn prefetch(&self, _: u64) {}
 
     #[inline(always)]
-    fn decide(&self, _: u64, hit: bool) -> bool {
+    fn decide(&self, _: u64, hit: bool) -> Option<bool> {
+        Some(hit)
+    }
+
+    #[inline(always)]
+    fn decide_late(&self, _: u64, hit: bool) -> bool {
         hit
     }
 }

@@ -269,6 +269,54 @@ proptest! {
     }
 }
 
+/// Something over a filter that decides by bits of the hash, in part late.
+struct ByBits;
+
+impl ByBits {
+    fn answer(hash: u64, hit: bool) -> bool {
+        match hash >> 20 & 3 {
+            0 => true,
+            1 => false,
+            _ => hit,
+        }
+    }
+}
+
+impl Overlay for ByBits {
+    fn prefetch(&self, _: u64) {}
+
+    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
+        (hash >> 22 & 1 == 0).then(|| ByBits::answer(hash, hit))
+    }
+
+    fn decide_late(&self, hash: u64, hit: bool) -> bool {
+        ByBits::answer(hash, hit)
+    }
+}
+
+#[test]
+fn a_batch_under_an_overlay_is_decided_by_it_at_once_or_late() {
+    let mut all = ids(0..1_000);
+    // Invalid IDs are misses, whatever the overlay says.
+    (0..50).for_each(|i| all[i * 20 + 7].clear());
+    let mut filter = FilterMut::new(Shape::new(Layout::Blocked, 200, 8).unwrap()).unwrap();
+    all.iter().step_by(3).for_each(|id| filter.insert(Xxh3::of(id)));
+    let mut filter = filter.freeze();
+    for kernel in Kernel::all() {
+        filter = filter.with_kernel(kernel);
+        for n in [0, 1, 31, 32, 33, 100, 1_000] {
+            let mut answers = vec![false; n];
+            let hits = filter.contains_batch_under(&all[..n], &mut answers, &ByBits).unwrap();
+            let single = |id: &Vec<u8>| {
+                !id.is_empty() && ByBits::answer(Xxh3::of(id).high_bits(), filter.contains(id))
+            };
+            let expected: Vec<bool> = all[..n].iter().map(single).collect();
+            assert_eq!(answers, expected, "{n} IDs, {kernel:?}");
+            assert_eq!(hits, expected.iter().filter(|hit| **hit).count(), "{n} IDs, {kernel:?}");
+        }
+    }
+}
+
 /// Files that spark-sketch 4.3.0 wrote: `BloomFilter.create(version, n, bits, 0)` with 72 and 73 bits.
 #[test]
 fn spark_filters_are_the_bytes_that_spark_writes() {

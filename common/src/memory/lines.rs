@@ -10,6 +10,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
 
 use super::Buffer;
 
@@ -19,6 +20,11 @@ pub const LINE_WORDS: usize = 8;
 const MIN_MAPPED_BYTES: usize = 128 << 10;
 /// What is mapped at once, and shared by lines that are made one after the other.
 const MAPPED_BYTES: usize = 8 << 20;
+/// From this many bytes on, the next mapping is made before it is needed: a table of 256 shards has
+/// eight such mappings then.
+const MIN_PREPARED_BYTES: usize = 256 << 10;
+/// The system gives memory, zeroed, at the first write to a page.
+const PAGE: usize = 4096;
 
 /// One cache line of words.
 #[derive(Debug, Default)]
@@ -76,6 +82,8 @@ impl fmt::Debug for Lines {
 pub struct LineArena {
     /// The last mapping, and how many of its bytes are in use.
     last: Option<(Arc<Owner>, usize)>,
+    /// The next mapping, whose pages a thread asks the system for: that takes as long as to fill them.
+    next: Option<JoinHandle<io::Result<Buffer>>>,
 }
 
 impl LineArena {
@@ -94,11 +102,7 @@ impl LineArena {
         }
         let (owner, used) = match self.last.take() {
             Some((owner, used)) if used + bytes <= owner.mapped() => (owner, used),
-            _ => {
-                // So long ones have one of their own.
-                let buffer = Buffer::zeroed(bytes.max(MAPPED_BYTES))?;
-                (Arc::new(Owner::Mapped(buffer)), 0)
-            }
+            _ => (Arc::new(Owner::Mapped(self.next_mapping(bytes)?)), 0),
         };
         let Owner::Mapped(buffer) = &*owner else { unreachable!("what is kept is mapped") };
         // SAFETY: `used + bytes` is at most the length of the buffer, see above, so that the pointer stays
@@ -108,6 +112,30 @@ impl LineArena {
         self.last = Some((owner, used + bytes));
         Ok(lines)
     }
+
+    /// A mapping for so many bytes. The one after it is prepared, but never waited for.
+    fn next_mapping(&mut self, bytes: usize) -> io::Result<Buffer> {
+        // So long ones have one of their own.
+        if bytes > MAPPED_BYTES {
+            return Buffer::zeroed(bytes);
+        }
+        let prepared = match self.next.take_if(|next| next.is_finished()) {
+            Some(next) => next.join().ok().and_then(Result::ok),
+            None => None,
+        };
+        if bytes >= MIN_PREPARED_BYTES && self.next.is_none() {
+            let prepare = std::thread::Builder::new().name("live-memory".to_owned());
+            self.next = prepare.spawn(prepared_mapping).ok();
+        }
+        prepared.map_or_else(|| Buffer::zeroed(MAPPED_BYTES), Ok)
+    }
+}
+
+/// A mapping whose pages are all there.
+fn prepared_mapping() -> io::Result<Buffer> {
+    let mut buffer = Buffer::zeroed(MAPPED_BYTES)?;
+    buffer.iter_mut().step_by(PAGE).for_each(|first| *first = 0);
+    Ok(buffer)
 }
 
 impl Owner {

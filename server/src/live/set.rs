@@ -581,7 +581,12 @@ impl Overlay for Over<'_> {
     }
 
     #[inline(always)]
-    fn decide(&self, hash: u64, hit: bool) -> bool {
+    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
+        self.0.seen_near(hash).map(|seen| decided(seen, hit))
+    }
+
+    #[inline(always)]
+    fn decide_late(&self, hash: u64, hit: bool) -> bool {
         decided(self.0.seen(hash), hit)
     }
 }

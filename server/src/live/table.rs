@@ -17,9 +17,6 @@ use bloomsday_common::memory::{LINE_WORDS, Line, Lines, prefetch_all};
 /// How many hashes ahead of the one that is looked up are prefetched.
 pub(super) const PREFETCH_AHEAD: usize = 24;
 
-/// How many lines of a search are prefetched: one of three lines is full, and then the search goes on.
-const PREFETCH_LINES: usize = 2;
-
 /// The lines of all shards at one moment.
 pub(super) struct Shards(pub(super) [Lines; SHARDS]);
 
@@ -28,14 +25,21 @@ impl Shards {
     pub(super) fn prefetch(&self, hash: u64) {
         prefetch(&self.0[entry::shard_of(hash)], hash);
     }
+
+    #[inline(always)]
+    fn prefetch_second(&self, hash: u64) {
+        let lines = &self.0[entry::shard_of(hash)];
+        let second = entry::line_of(hash, lines.len()) + 1;
+        prefetch_all(&lines[second..lines.len().min(second + 1)]);
+    }
 }
 
-/// Fetches the lines of a shard that a search for a hash will read.
+/// Fetches the line of a shard in which the search for a hash begins. For most it ends there, too: one
+/// line of six is full.
 #[inline(always)]
 pub(super) fn prefetch(lines: &[Line], hash: u64) {
     let begin = entry::line_of(hash, lines.len());
-    let end = lines.len().min(begin + PREFETCH_LINES);
-    prefetch_all(&lines[begin..end]);
+    prefetch_all(&lines[begin..=begin]);
 }
 
 /// What the live layer says of an ID.
@@ -110,17 +114,12 @@ impl Table {
         View { table: self, shards: self.shards.load(), now: self.step() }
     }
 
-    /// What most lookups need: a hash that its line does not have, in a line that is not full. Without a
-    /// branch for each word, because nobody can foretell it.
     #[inline(always)]
     fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
-        let lines = &shards.0[entry::shard_of(hash)];
-        let Line(line) = &lines[entry::line_of(hash, lines.len())];
-        let is_near = |word: &AtomicU64| entry::is_near(word.load(Ordering::Relaxed), hash);
-        let found = line.iter().fold(false, |found, word| found | is_near(word));
-        // Places are taken from the front, so that the last one tells whether there is an empty one.
-        let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
-        if found | is_full { self.find_anywhere(shards, hash, now) } else { Seen::Unknown }
+        match find_near(shards, hash) {
+            Near::Absent => Seen::Unknown,
+            Near::Found | Near::Beyond => self.find_anywhere(shards, hash, now),
+        }
     }
 
     #[inline(never)]
@@ -138,6 +137,33 @@ impl Table {
     }
 }
 
+/// What the line tells in which the search for a hash begins.
+enum Near {
+    /// The hash is not in the table.
+    Absent,
+    /// It may be in this line.
+    Found,
+    /// If it is in the table, then in a line that follows.
+    Beyond,
+}
+
+/// What most lookups need: a hash that its line does not have, in a line that is not full. Without a
+/// branch for each word, because nobody can foretell it.
+#[inline(always)]
+fn find_near(shards: &Shards, hash: u64) -> Near {
+    let lines = &shards.0[entry::shard_of(hash)];
+    let Line(line) = &lines[entry::line_of(hash, lines.len())];
+    let is_near = |word: &AtomicU64| entry::is_near(word.load(Ordering::Relaxed), hash);
+    let found = line.iter().fold(false, |found, word| found | is_near(word));
+    // Places are taken from the front, so that the last one tells whether there is an empty one.
+    let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
+    match (found, is_full) {
+        (true, _) => Near::Found,
+        (false, true) => Near::Beyond,
+        (false, false) => Near::Absent,
+    }
+}
+
 /// A table at one moment.
 pub(crate) struct View<'a> {
     table: &'a Table,
@@ -151,9 +177,24 @@ impl View<'_> {
         self.shards.prefetch(hash);
     }
 
+    /// What its first line tells of a hash. `None` when the search goes on in the next one, which is
+    /// prefetched.
     #[inline(always)]
+    pub(crate) fn seen_near(&self, hash: u64) -> Option<Seen> {
+        match find_near(&self.shards, hash) {
+            Near::Absent => Some(Seen::Unknown),
+            Near::Found => Some(self.seen(hash)),
+            Near::Beyond => {
+                self.shards.prefetch_second(hash);
+                None
+            }
+        }
+    }
+
+    /// What it tells of a hash.
+    #[inline(never)]
     pub(crate) fn seen(&self, hash: u64) -> Seen {
-        self.table.find(&self.shards, hash, self.now)
+        self.table.find_anywhere(&self.shards, hash, self.now)
     }
 }
 

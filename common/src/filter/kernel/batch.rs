@@ -61,32 +61,75 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     test: impl Fn(&Block, u64) -> bool,
 ) -> usize {
     let blocks = Blocks::of(body);
-    let test = |hash| over.decide(hash, test(blocks.get(hash), hash));
     let hits = &mut hits[..ids.len()];
-    let (mut all_valid, mut n_hits) = (true, 0);
+    let (mut all_valid, mut n_hits, mut late) = (true, 0, Late::default());
+    // Hits are counted here: a caller that reads the results back at once waits until all are stored.
+    let mut decide = |hits: &mut [bool], i: usize, hash: u64| {
+        let hit = test(blocks.get(hash), hash);
+        let decided = over.decide(hash, hit);
+        hits[i] = decided.unwrap_or(hit);
+        n_hits += usize::from(decided == Some(true));
+        if decided.is_none() {
+            n_hits += late.push(i, hash, hits, over);
+        }
+    };
     let mut ring = [0u64; AHEAD];
     let (head, tail) = ids.split_at(ids.len().min(AHEAD));
     for (slot, id) in ring.iter_mut().zip(head) {
         *slot = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
     }
-    let (due, last) = hits.split_at_mut(tail.len());
-    for (i, (id, hit)) in tail.iter().zip(due).enumerate() {
+    for (i, id) in tail.iter().enumerate() {
         let next = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
-        let hash = std::mem::replace(&mut ring[i % AHEAD], next);
-        *hit = test(hash);
-        // Counted here: a caller that reads the results back at once waits until they are all stored.
-        n_hits += usize::from(*hit);
+        decide(hits, i, std::mem::replace(&mut ring[i % AHEAD], next));
     }
-    for (i, hit) in last.iter_mut().enumerate() {
-        let hash = ring[(tail.len() + i) % AHEAD];
-        *hit = test(hash);
-        n_hits += usize::from(*hit);
+    for i in tail.len()..ids.len() {
+        decide(hits, i, ring[i % AHEAD]);
     }
+    n_hits += late.settle(hits, over);
     if !all_valid {
         clear_invalid(ids, hits);
         n_hits = hits.iter().filter(|hit| **hit).count();
     }
     n_hits
+}
+
+/// The lookups that an [`Overlay`] decides late: so many that the first one's memory has arrived when
+/// the last one's is asked for.
+struct Late {
+    lookups: [(usize, u64); LATE],
+    len: usize,
+}
+
+/// How many lookups are decided late at once.
+const LATE: usize = 16;
+
+impl Default for Late {
+    #[inline(always)]
+    fn default() -> Late {
+        Late { lookups: [(0, 0); LATE], len: 0 }
+    }
+}
+
+impl Late {
+    /// Puts lookup `i` off. Returns the number of hits among those that are decided now.
+    #[inline(always)]
+    fn push(&mut self, i: usize, hash: u64, hits: &mut [bool], over: &impl Overlay) -> usize {
+        self.lookups[self.len] = (i, hash);
+        self.len += 1;
+        if self.len == LATE { self.settle(hits, over) } else { 0 }
+    }
+
+    /// Decides all. Returns the number of hits.
+    #[inline(never)]
+    fn settle(&mut self, hits: &mut [bool], over: &impl Overlay) -> usize {
+        let mut n_hits = 0;
+        for (i, hash) in &self.lookups[..self.len] {
+            hits[*i] = over.decide_late(*hash, hits[*i]);
+            n_hits += usize::from(hits[*i]);
+        }
+        self.len = 0;
+        n_hits
+    }
 }
 
 /// How many of these hashes may be in it: the loop of [`contains`] for IDs that are hashed already.

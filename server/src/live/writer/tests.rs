@@ -178,7 +178,9 @@ proptest! {
             prop_assert_eq!(table.count(hash) as u64, oracle.count_fingerprint(hash));
             let is_there = oracle.contains_fingerprint(hash);
             prop_assert_eq!(table.seen(hash) == Seen::Alive, is_there);
-            prop_assert_eq!(table.view().seen(hash), table.seen(hash));
+            let view = table.view();
+            prop_assert_eq!(view.seen(hash), table.seen(hash));
+            prop_assert!(view.seen_near(hash).is_none_or(|near| near == table.seen(hash)));
         }
         let mut all: Vec<u64> = writer.entries().map(|(hash, _)| hash).collect();
         all.sort_unstable();
@@ -283,8 +285,8 @@ fn a_reservation_beyond_the_memory_does_not_leave_some_shards_without() {
 }
 
 #[test]
-fn memory_is_at_most_14_bytes_an_entry_and_10_if_reserved() {
-    for (reserved, most) in [(false, 14.5), (true, 11.0)] {
+fn memory_is_at_most_14_bytes_an_entry() {
+    for reserved in [false, true] {
         let mut writer = writer(Window::NONE);
         if reserved {
             writer.reserve(1_000_000);
@@ -292,7 +294,7 @@ fn memory_is_at_most_14_bytes_an_entry_and_10_if_reserved() {
         let hashes: Vec<u64> = (0..1_000_000).map(mix64).collect();
         writer.add_each(&hashes, |_, added| assert_eq!(added, Added::New)).unwrap();
         let each = writer.bytes() as f64 / writer.len() as f64;
-        assert!(each < most, "{each} bytes an entry");
+        assert!(each < 14.0, "{each} bytes an entry, reserved: {reserved}");
     }
 }
 
