@@ -8,6 +8,7 @@ mod absorb;
 mod counts;
 mod follow;
 mod near;
+mod over;
 mod union;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +16,6 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
-use bloomsday_common::filter::{Filter, Overlay};
-use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
@@ -25,15 +24,13 @@ pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
 use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
-use super::options::{Key, Options, hash_of};
+use super::options::{Key, Options};
 use super::role::Gate;
 use super::ship_status::ShipStatus;
 use super::syncer::lock;
-use super::table::{Seen, Table, View};
+use super::table::{Seen, Table};
 use super::writer::{Added, Refused, Writer};
 
-/// How many IDs are hashed before they are looked up.
-const CHUNK: usize = 256;
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
 
@@ -444,45 +441,6 @@ impl LiveSet {
         Ok(())
     }
 
-    /// Changes the answer of the day's filter for an ID as this set says.
-    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
-        // What is no valid ID was never added, whatever its hash.
-        is_valid_len(id) && decided(self.table.seen(hash_of(self.options.ids, id)), hit)
-    }
-
-    /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
-    pub(crate) fn decide_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
-        let (mut hashes, mut all) = ([0; CHUNK], 0);
-        for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
-            for (hash, id) in hashes.iter_mut().zip(ids) {
-                *hash = hash_of(self.options.ids, id.as_ref());
-            }
-            self.table.each(&hashes[..ids.len()], |i, seen| {
-                hits[i] = decided(seen, hits[i]) && is_valid_len(ids[i].as_ref());
-                all += usize::from(hits[i]);
-            });
-        }
-        all
-    }
-
-    /// Looks IDs up here and in a day's filter in one pass. Returns the number of hits.
-    pub(crate) fn contains_batch<T: AsRef<[u8]>>(
-        &self,
-        day: &Filter,
-        ids: &[T],
-        hits: &mut [bool],
-    ) -> usize {
-        // Where they do not look up the same hashes, one after the other.
-        let over = (self.options.ids == IdForm::Bytes).then(|| Over(self.table.view()));
-        match over.and_then(|over| day.contains_batch_under(ids, hits, &over)) {
-            Some(all) => all,
-            None => {
-                day.contains_batch(ids, hits);
-                self.decide_each(ids, hits)
-            }
-        }
-    }
-
     /// What the day's filter says; `None` for a set that lies over none.
     fn below(&self, hashes: &[u64]) -> Result<Option<Vec<bool>>, Refusal> {
         let Some(below) = self.below.get().and_then(Weak::upgrade) else { return Ok(None) };
@@ -568,34 +526,5 @@ impl LiveSet {
             (Op::Seen, added)
         });
         (ticket, added.map(|()| !is_there))
-    }
-}
-
-/// A table over a day's filter.
-struct Over<'a>(View<'a>);
-
-impl Overlay for Over<'_> {
-    #[inline(always)]
-    fn prefetch(&self, hash: u64) {
-        self.0.prefetch(hash);
-    }
-
-    #[inline(always)]
-    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
-        self.0.seen_near(hash).map(|seen| decided(seen, hit))
-    }
-
-    #[inline(always)]
-    fn decide_late(&self, hash: u64, hit: bool) -> bool {
-        decided(self.0.seen(hash), hit)
-    }
-}
-
-#[inline(always)]
-fn decided(seen: Seen, hit: bool) -> bool {
-    match seen {
-        Seen::Alive => true,
-        Seen::Hidden => false,
-        Seen::Unknown => hit,
     }
 }

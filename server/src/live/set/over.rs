@@ -1,0 +1,82 @@
+//! Lookups of IDs in a set that lies over a day's filter.
+
+use bloomsday_common::filter::{Filter, Overlay};
+use bloomsday_common::hash::is_valid_len;
+use bloomsday_common::id_form::IdForm;
+
+use super::super::options::hash_of;
+use super::super::table::{Seen, View};
+use super::LiveSet;
+
+/// How many IDs are hashed before they are looked up.
+const CHUNK: usize = 256;
+
+impl LiveSet {
+    /// Changes the answer of the day's filter for an ID as this set says.
+    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+        // What is no valid ID was never added, whatever its hash.
+        is_valid_len(id) && decided(self.table.seen(hash_of(self.options.ids, id)), hit)
+    }
+
+    /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
+    pub(crate) fn decide_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
+        let (mut hashes, mut all) = ([0; CHUNK], 0);
+        for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
+            for (hash, id) in hashes.iter_mut().zip(ids) {
+                *hash = hash_of(self.options.ids, id.as_ref());
+            }
+            self.table.each(&hashes[..ids.len()], |i, seen| {
+                hits[i] = decided(seen, hits[i]) && is_valid_len(ids[i].as_ref());
+                all += usize::from(hits[i]);
+            });
+        }
+        all
+    }
+
+    /// Looks IDs up here and in a day's filter in one pass. Returns the number of hits.
+    pub(crate) fn contains_batch<T: AsRef<[u8]>>(
+        &self,
+        day: &Filter,
+        ids: &[T],
+        hits: &mut [bool],
+    ) -> usize {
+        // Where they do not look up the same hashes, one after the other.
+        let over = (self.options.ids == IdForm::Bytes).then(|| Over(self.table.view()));
+        match over.and_then(|over| day.contains_batch_under(ids, hits, &over)) {
+            Some(all) => all,
+            None => {
+                day.contains_batch(ids, hits);
+                self.decide_each(ids, hits)
+            }
+        }
+    }
+}
+
+/// A table over a day's filter.
+struct Over<'a>(View<'a>);
+
+impl Overlay for Over<'_> {
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) {
+        self.0.prefetch(hash);
+    }
+
+    #[inline(always)]
+    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
+        self.0.seen_near(hash).map(|seen| decided(seen, hit))
+    }
+
+    #[inline(always)]
+    fn decide_late(&self, hash: u64, hit: bool) -> bool {
+        decided(self.0.seen(hash), hit)
+    }
+}
+
+#[inline(always)]
+fn decided(seen: Seen, hit: bool) -> bool {
+    match seen {
+        Seen::Alive => true,
+        Seen::Hidden => false,
+        Seen::Unknown => hit,
+    }
+}
