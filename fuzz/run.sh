@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-targets=(scan header config delta kafka record query request segment)  # the slowest first
+targets=(scan header config delta record query request segment)  # the slowest first
 short_seconds=10
 long_runs=100000000
 long_scan_runs=10000000

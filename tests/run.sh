@@ -11,14 +11,19 @@ export PATH="$PATH:/usr/sbin"
 
 say() { printf '\n== %s\n' "$*"; }
 
-# 1. What compiling needs: a C compiler.
+# 1. What compiling needs: a C compiler; and for Kafka a C++ compiler, make and the headers of OpenSSL.
 debian() {
   local root=(); [ "$(id -u)" = 0 ] || root=(sudo)
   say "installing $*"
   "${root[@]}" apt-get update -qq
   DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "$@"
 }
-command -v g++ >/dev/null && command -v cc >/dev/null || debian gcc g++ libc6-dev
+compiling=()
+command -v g++ >/dev/null && command -v cc >/dev/null || compiling+=(gcc g++ libc6-dev)
+command -v make >/dev/null || compiling+=(make)
+command -v pkg-config >/dev/null || compiling+=(pkgconf)
+[ -e /usr/include/openssl/ssl.h ] || compiling+=(libssl-dev)
+[ ${#compiling[@]} = 0 ] || debian "${compiling[@]}"
 
 # 2. What the tests need: Python (moto is an S3 server written in it, redis a client; maturin builds the package, whose
 # tests use numpy, pyarrow, polars, pandas, DuckDB and Spark), Java with Guava, Redis, a browser, nginx, promtool, mandoc,
@@ -38,7 +43,6 @@ install_tools() {
   command -v valgrind >/dev/null || need+=(valgrind)
   command -v curl >/dev/null || need+=(curl)
   command -v go >/dev/null || need+=(golang-go)
-  command -v pkg-config >/dev/null || need+=(pkgconf)
   command -v script >/dev/null || need+=(bsdutils)
   command -v npm >/dev/null || need+=(npm)
   [ ${#need[@]} = 0 ] || debian "${need[@]}"
@@ -99,7 +103,7 @@ cargo fmt --all --check
 cargo fmt --manifest-path python/bloomsday/Cargo.toml --check
 cargo fmt --manifest-path c/Cargo.toml --check
 say "lints"
-cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+cargo clippy --locked --workspace --all-targets --features bloomsday-server/kafka --quiet -- -D warnings
 cargo clippy --locked --manifest-path python/bloomsday/Cargo.toml --target-dir target --no-default-features \
   --all-targets --quiet -- -D warnings
 cargo clippy --locked --manifest-path c/Cargo.toml --target-dir target --no-default-features \

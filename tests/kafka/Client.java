@@ -101,8 +101,11 @@ public final class Client {
         for (String line = IN.readLine(); !line.equals("."); line = IN.readLine()) {
             lines.add(line);
         }
+        // One request in flight: with more, a topic that was made a moment ago may take a partition's batches out of
+        // order, and the producer then repeats them in vain until the deadline (Kafka 4.4).
         Map<String, Object> settings = new java.util.HashMap<>(Map.of("bootstrap.servers", servers, "acks", "all",
-                "compression.type", compression, "linger.ms", 5, "delivery.timeout.ms", 60000));
+                "compression.type", compression, "linger.ms", 5, "delivery.timeout.ms", 60000,
+                "max.in.flight.requests.per.connection", 1));
         if (aborted) {
             settings.put("transactional.id", "of-a-test");
         }

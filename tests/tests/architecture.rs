@@ -118,6 +118,13 @@ fn a_bidder_links_no_parquet_and_by_default_no_cloud() {
     assert!(tree("bloomsday-server", "aws").contains("reqwest"), "the check sees no cloud at all");
 }
 
+/// `docs/decisions/0024-kafka-by-rdkafka.md`: else `cargo test` would need the headers of OpenSSL.
+#[test]
+fn the_program_links_openssl_only_for_kafka() {
+    assert!(!tree("bloomsday-jobs", "").contains("openssl-sys"));
+    assert!(tree("bloomsday-jobs", "kafka").contains("openssl-sys"), "the check sees no Kafka");
+}
+
 /// Every Rust file of ours, with its path from the root.
 fn sources() -> Vec<(String, String)> {
     let folders = ["c", "common", "builder", "server", "jobs", "python", "tests", "bench"];

@@ -382,7 +382,6 @@ mod tests {
             ("[filters.rt]\nlive_engine = \"redis://u:secret@h/x/y\"", "HOST:PORT"),
             ("[filters.rt]\nlive_from = \"redis://host\"", "STREAM"),
             ("[filters.rt]\nlive_from = \"amqp://host/x\"", "/v1/filters/NAME/add"),
-            ("[filters.rt]\nlive_from = \"kafka://host/topic?group=x\"", "its options are"),
             ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
             ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),

@@ -22,7 +22,6 @@
 //! | `lease` | which server decides what is new: the lease in the store |
 //! | `role` | whether this process may change a set, and why not |
 //! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
-//! | `kafka` | a consumer of Kafka |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `status`, `feed_status` | what is known of a set and of its feed, for people and metrics |
 
@@ -32,8 +31,6 @@ mod disk;
 mod domains;
 mod feed_status;
 mod follow;
-#[cfg(feature = "kafka")]
-mod kafka;
 mod lease;
 mod log;
 mod near;

@@ -49,7 +49,7 @@ pub(super) enum Feed {
     #[cfg(feature = "redis-streams")]
     Redis(RedisStream),
     #[cfg(feature = "kafka")]
-    Kafka(crate::live::kafka::KafkaUrl),
+    Kafka(super::kafka_url::KafkaUrl),
 }
 
 /// A stream of Redis.
@@ -149,7 +149,7 @@ fn redis_stream(text: &str) -> Result<RedisStream, String> {
 }
 
 fn without(feature: &str) -> String {
-    format!("this program was compiled without the feature `{feature}`")
+    format!("this program was compiled without the feature `{feature}`: compile it with that")
 }
 
 fn is_number(text: &str) -> bool {
@@ -170,4 +170,20 @@ fn split(text: &str) -> Result<(String, Vec<&str>), String> {
     }
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     Ok((format!("redis://{host}"), parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_whose_feature_was_left_out_names_it() {
+        for (text, feature, is_in) in [
+            ("kafka://host/topic", "kafka", cfg!(feature = "kafka")),
+            ("redis://host/stream", "redis-streams", cfg!(feature = "redis-streams")),
+        ] {
+            let read = text.parse::<FeedUrl>();
+            assert_eq!(read.err(), (!is_in).then(|| without(feature)));
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::live::syncer::lock;
 use crate::random::{part, random};
 
 /// How many IDs are added at once: others may add in between.
-const MAX_ADDED: usize = 1000;
+pub(super) const MAX_ADDED: usize = 1000;
 /// The pause after a first failure, and while another server decides.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failure: each is twice as long as the one before.
@@ -80,6 +80,12 @@ impl Ids {
             Some(id) => self.hashes.push(hash_of(self.form, id)),
             None => self.skipped += 1,
         }
+    }
+
+    /// How many messages these are.
+    #[cfg(feature = "kafka")]
+    pub(super) fn len(&self) -> usize {
+        self.hashes.len() + usize::try_from(self.skipped).unwrap_or(usize::MAX)
     }
 
     /// Messages that cannot be read.

@@ -1,28 +1,30 @@
-//! A topic of Kafka as a feed: one worker for each broker that leads partitions of it. A partition without a
-//! leader, or whose broker is away, does not keep the others.
+//! A topic of Kafka as a feed: one worker for each partition, over one client. A partition without a leader, or
+//! whose broker is away, does not keep the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use bloomsday_common::redact::describe_source;
-use futures::future::BoxFuture;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use rdkafka::Message;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::statistics::Statistics;
 use serde_json::Value;
-use tokio::time::{Duration, Instant, interval, sleep_until};
+use tokio::time::{Duration, interval, sleep};
 
-use super::feed::{Feeding, Ids, KEEP_INTERVAL, NotFed, Pause};
-use crate::live::kafka::{
-    At, Broker, Connection, KafkaUrl, Metadata, NotRead, PartitionRecords, Start, Where, batches,
-};
+use super::feed::{Feeding, Ids, KEEP_INTERVAL, MAX_ADDED, NotFed, Pause};
+use super::kafka_client::{At, Client, Queue, Topic};
+use super::kafka_url::{KafkaUrl, Start, Where};
 use crate::live::syncer::lock;
 
-/// How often new partitions and new leaders are looked for.
+/// How often new partitions, and leaders of those without one, are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
-/// The error of a broker for an offset that a partition does not have.
-const OUT_OF_RANGE: i16 = 1;
+/// How many partitions the first client of a session is made for; another one is made for more.
+const FEW_PARTITIONS: usize = 16;
 
-/// Reads the topic until nothing of it can be read, or another server decides.
+/// Reads the topic until something is wrong with it, it has other partitions, or another server decides.
 pub(super) async fn session(
     feeding: &Feeding,
     url: &KafkaUrl,
@@ -33,43 +35,36 @@ pub(super) async fn session(
     if place.is_some() || url.start == Start::Earliest {
         feeding.check()?;
     }
-    let metadata = look(url).await.map_err(|why| failed(url, &why))?;
-    let name = format!("kafka:{}/{}", metadata.cluster, url.topic);
+    let mut client = Client::open(url, FEW_PARTITIONS).await?;
+    let topic = client.topic().await.map_err(redacted)?;
+    if topic.leaders.is_empty() {
+        return Err(client.no_topic());
+    }
+    if topic.leaders.len() > FEW_PARTITIONS {
+        client = Client::open(url, topic.leaders.len()).await?;
+    }
+    let name = format!("kafka:{}/{}", topic.cluster, url.topic);
     let known =
         place.take().and_then(|place| place.strip_suffix(&*format!(" {name}")).map(str::to_owned));
     let known = known.or_else(|| feeding.place(&name));
-    let all = metadata.leaders.iter().map(|(partition, _)| *partition);
-    let state = State {
-        first: if known.is_none() { all.collect() } else { BTreeSet::new() },
-        at: known.map(|at| parse(&at)).unwrap_or_default(),
-        ..State::default()
-    };
-    let topic = Topic { feeding, url, name, state: Mutex::new(state) };
-    let ended = topic.read(metadata, pause).await;
-    let at = format(&lock(&topic.state).at);
+    let state = State { at: known.as_deref().map(parse).unwrap_or_default(), ..State::default() };
+    let state = Mutex::new(state);
+    let reading = Reading { feeding, url, client: &client, name, topic, state };
+    let ended = reading.read(known.is_none(), pause).await.map_err(redacted);
+    let at = format(&lock(&reading.state).at);
     if at.is_empty() {
         return ended;
     }
-    let kept = feeding.keep(&topic.name, &at);
-    *place = Some(format!("{at} {}", topic.name));
+    let kept = feeding.keep(&reading.name, &at);
+    *place = Some(format!("{at} {}", reading.name));
     ended.and(kept)
 }
 
-/// The cluster as the first broker that answers knows it.
-async fn look(url: &KafkaUrl) -> Result<Metadata, NotRead> {
-    let mut last = None;
-    for broker in &url.brokers {
-        let looked = async { Connection::open(url, broker).await?.metadata(&url.topic).await };
-        match looked.await {
-            Ok(metadata) => return Ok(metadata),
-            Err(error) => last = Some(error),
-        }
+fn redacted(error: NotFed) -> NotFed {
+    match error {
+        NotFed::Stream(why) => NotFed::Stream(describe_source(&why)),
+        other => other,
     }
-    Err(last.expect("an address has a broker"))
-}
-
-fn failed(url: &KafkaUrl, error: &NotRead) -> NotFed {
-    NotFed::Stream(describe_source(&format!("topic {}: {error}", url.topic)))
 }
 
 /// A place: `PARTITION:OFFSET,…`.
@@ -87,296 +82,307 @@ fn format(at: &BTreeMap<i32, i64>) -> String {
 }
 
 /// The reading of a topic.
-struct Topic<'a> {
+struct Reading<'a> {
     feeding: &'a Feeding,
     url: &'a KafkaUrl,
+    client: &'a Client,
     /// The cluster and the topic, as the place names them.
     name: String,
+    topic: Topic,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// If no place was kept, the partitions that there were: they begin where the address says.
-    first: BTreeSet<i32>,
     /// The next offset of each partition: all before it is as safe as promised.
     at: BTreeMap<i32, i64>,
-    /// Where partitions ended when they were read last.
-    ends: BTreeMap<i32, i64>,
-    /// All partitions of the topic.
-    all: BTreeSet<i32>,
-    /// Those that have a worker.
-    taken: BTreeSet<i32>,
-    /// Those that were read since it began.
-    working: BTreeSet<i32>,
-    /// By partition, the offset of a batch that could not be read.
-    suspects: BTreeMap<i32, i64>,
+    /// The partitions whose last message was read. What follows it may be marks of transactions.
+    at_end: BTreeSet<i32>,
+    /// The partitions that are not read, because nobody says where they begin.
+    waiting: BTreeSet<i32>,
 }
 
-/// A worker that has ended: its partitions, and why.
-type Ended = (Vec<i32>, Result<(), NotFed>);
+impl Reading<'_> {
+    async fn read(&self, is_first: bool, pause: &mut Pause) -> Result<(), NotFed> {
+        let begun = self.begin(&self.topic.leaders, is_first).await;
+        let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();
+        let at: BTreeMap<i32, i64> = {
+            let mut state = lock(&self.state);
+            state.waiting = all.into_iter().filter(|p| !begun.contains_key(p)).collect();
+            state.at.extend(&begun);
+            begun
+        };
+        self.feeding.check()?;
+        let mut workers = FuturesUnordered::new();
+        for (partition, queue) in self.client.read(&at).await? {
+            workers.push(self.work(partition, queue));
+        }
+        tokio::select! {
+            Some(ended) = workers.next() => ended,
+            ended = self.keep() => ended,
+            ended = self.refresh() => ended,
+            () = self.judge(pause) => Ok(()),
+            wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
+        }
+    }
 
-impl Topic<'_> {
-    async fn read(&self, mut metadata: Metadata, pause: &mut Pause) -> Result<(), NotFed> {
-        let mut workers: FuturesUnordered<BoxFuture<'_, Ended>> = FuturesUnordered::new();
+    /// Says what is wrong, while what works goes on.
+    fn say(&self, why: String) {
+        self.feeding.gate.set_engine_error("feed", Some(describe_source(&why)));
+    }
+
+    /// Where reading begins, of each of these partitions whose leader answers.
+    async fn begin(
+        &self,
+        leaders: &BTreeMap<i32, Option<i32>>,
+        is_first: bool,
+    ) -> BTreeMap<i32, i64> {
+        let mut begin = BTreeMap::new();
+        for (partition, (first, last)) in self.ends(leaders).await {
+            let known = lock(&self.state).at.get(&partition).copied();
+            let (filter, topic) = (&self.feeding.filter, &self.url.topic);
+            let at = match known {
+                Some(at) if at < first => {
+                    let lost = first - at;
+                    self.feeding.gate.count_lost(u64::try_from(lost).unwrap_or(0));
+                    tracing::warn!(
+                        %filter,
+                        "topic {topic}, partition {partition}: up to {lost} messages were dropped before \
+                         they were read: keep them longer (retention.ms)"
+                    );
+                    first
+                }
+                Some(at) if at > last => {
+                    tracing::warn!(%filter, "topic {topic}, partition {partition} began anew: so does its reading");
+                    first
+                }
+                Some(at) => at,
+                None if is_first && self.url.start == Start::Latest => last,
+                // A partition that is made later is read from its beginning: nobody has read it.
+                None => first,
+            };
+            begin.insert(partition, at);
+        }
+        begin
+    }
+
+    /// Both ends of partitions. Each leader is asked by itself: one that is away does not keep the others.
+    async fn ends(&self, leaders: &BTreeMap<i32, Option<i32>>) -> BTreeMap<i32, (i64, i64)> {
+        let mut led: BTreeMap<Option<i32>, Vec<i32>> = BTreeMap::new();
+        for (partition, leader) in leaders {
+            led.entry(*leader).or_default().push(*partition);
+        }
+        if let Some(partitions) = led.remove(&None) {
+            let topic = &self.url.topic;
+            self.say(format!(
+                "topic {topic}: partitions {partitions:?} have no leader: start their brokers"
+            ));
+        }
+        let mut ends = BTreeMap::new();
+        for found in join_all(led.into_values().map(|partitions| self.ends_of(partitions))).await {
+            match found {
+                Ok(found) => ends.extend(found),
+                Err(error) => self.say(error.to_string()),
+            }
+        }
+        ends
+    }
+
+    async fn ends_of(&self, partitions: Vec<i32>) -> Result<Vec<(i32, (i64, i64))>, NotFed> {
+        let first = self.client.offsets(&partitions, At::Earliest).await?;
+        let last = self.client.offsets(&partitions, At::Latest).await?;
+        let both = |(partition, first)| Some((partition, (first, *last.get(&partition)?)));
+        Ok(first.into_iter().filter_map(both).collect())
+    }
+
+    /// Keeps the place, until another server decides.
+    async fn keep(&self) -> Result<(), NotFed> {
         let mut keep = interval(KEEP_INTERVAL);
         let mut kept = String::new();
         loop {
-            let mut refresh_at = Instant::now() + REFRESH;
-            for (broker, partitions) in self.idle(&metadata)? {
-                workers.push(self.work(broker, partitions).boxed());
+            keep.tick().await;
+            let at = format(&lock(&self.state).at);
+            if at != kept {
+                self.feeding.keep(&self.name, &at)?;
+                kept = at;
             }
-            while Instant::now() < refresh_at {
-                tokio::select! {
-                    Some((partitions, ended)) = workers.next() => {
-                        self.release(&partitions);
-                        match ended {
-                            Ok(()) => {}
-                            Err(NotFed::NotNow) => return Err(NotFed::NotNow),
-                            Err(error) if workers.is_empty() => return Err(error),
-                            Err(error) => {
-                                self.feeding.gate.set_engine_error("feed", Some(error.to_string()));
-                                refresh_at = refresh_at.min(Instant::now() + pause.next());
-                            }
-                        }
-                    }
-                    _ = keep.tick() => {
-                        let at = format(&lock(&self.state).at);
-                        if at != kept {
-                            self.feeding.keep(&self.name, &at)?;
-                            kept = at;
-                        }
-                        if self.is_whole() {
-                            *pause = Pause::FIRST;
-                        }
-                    }
-                    () = sleep_until(refresh_at) => {}
-                }
-            }
-            match look(self.url).await {
-                Ok(found) => metadata = found,
+            self.feeding.check()?;
+        }
+    }
+
+    /// Ends when the topic has other partitions than those that are read.
+    async fn refresh(&self) -> Result<(), NotFed> {
+        loop {
+            sleep(REFRESH).await;
+            let topic = match self.client.topic().await {
+                Ok(topic) => topic,
                 // The workers may go on without.
                 Err(error) => {
-                    let why = failed(self.url, &error).to_string();
-                    self.feeding.gate.set_engine_error("feed", Some(why));
+                    self.say(error.to_string());
+                    continue;
                 }
-            }
-        }
-    }
-
-    /// The partitions that nobody reads, by their leader.
-    fn idle(&self, metadata: &Metadata) -> Result<Vec<(Broker, Vec<i32>)>, NotFed> {
-        let mut state = lock(&self.state);
-        state.all = metadata.leaders.iter().map(|(partition, _)| *partition).collect();
-        let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-        for (partition, leader) in &metadata.leaders {
-            if !state.taken.contains(partition) {
-                by_leader.entry(*leader).or_default().push(*partition);
-            }
-        }
-        let mut idle = Vec::new();
-        for (leader, partitions) in by_leader {
-            match metadata.brokers.iter().find(|(node, _)| *node == leader) {
-                Some((_, broker)) => {
-                    state.taken.extend(&partitions);
-                    idle.push((broker.clone(), partitions));
-                }
-                None => {
-                    let why = format!(
-                        "topic {}: partitions {partitions:?} have no leader: start their brokers",
-                        self.url.topic
-                    );
-                    if state.taken.is_empty() && metadata.leaders.len() == partitions.len() {
-                        return Err(NotFed::Stream(why));
-                    }
-                    self.feeding.gate.set_engine_error("feed", Some(why));
-                }
-            }
-        }
-        Ok(idle)
-    }
-
-    fn release(&self, partitions: &[i32]) {
-        let mut state = lock(&self.state);
-        for partition in partitions {
-            state.taken.remove(partition);
-            state.working.remove(partition);
-        }
-    }
-
-    /// Whether all partitions are read.
-    fn is_whole(&self) -> bool {
-        let state = lock(&self.state);
-        !state.all.is_empty() && state.working.is_superset(&state.all)
-    }
-
-    async fn work(&self, broker: Broker, partitions: Vec<i32>) -> Ended {
-        let ended = self.read_from(&broker, partitions.clone()).await;
-        (partitions, ended)
-    }
-
-    /// Reads partitions from their leader until that fails.
-    async fn read_from(&self, broker: &Broker, mut partitions: Vec<i32>) -> Result<(), NotFed> {
-        let wrong = |error: NotRead| failed(self.url, &error);
-        let mut connection = Connection::open(self.url, broker).await.map_err(wrong)?;
-        self.begin(&mut connection, &partitions).await.map_err(wrong)?;
-        loop {
-            self.feeding.check()?;
-            // A batch may fill a response: each partition is the first one once.
-            partitions.rotate_left(1);
-            let mut read = Read::of(self.feeding.ids());
-            let from: Vec<(i32, i64)> = {
-                let state = lock(&self.state);
-                partitions.iter().map(|p| (*p, state.at.get(p).copied().unwrap_or(0))).collect()
             };
-            let topic = &self.url.topic;
-            let fetched =
-                connection.records(topic, &from, |part| self.take(part, &from, &mut read));
-            fetched.await.map_err(wrong)?;
-            // What was read before an error counts.
-            self.feeding.add(read.ids).await?;
-            self.go_on(&partitions, &read.next, &read.ends);
-            if let Some(why) = read.damaged {
-                // Over another connection: bytes may have changed on their way.
-                tracing::warn!(filter = %self.feeding.filter, "topic {topic}, {why}: it is fetched again");
-                connection = Connection::open(self.url, broker).await.map_err(wrong)?;
+            if !topic.leaders.keys().eq(self.topic.leaders.keys()) {
+                return Ok(());
             }
-            for (partition, error) in read.errors {
-                if error == OUT_OF_RANGE {
-                    self.start_anew(&mut connection, partition).await.map_err(wrong)?;
-                } else {
-                    connection.check(error).map_err(wrong)?;
-                }
+            let mut leaders = topic.leaders;
+            leaders.retain(|partition, _| lock(&self.state).waiting.contains(partition));
+            if !leaders.is_empty() && !self.ends(&leaders).await.is_empty() {
+                return Ok(());
             }
         }
     }
 
-    /// Finds out where partitions begin that have no place yet.
-    async fn begin(&self, connection: &mut Connection, partitions: &[i32]) -> Result<(), NotRead> {
-        // A partition that is made later is read from its beginning: nobody has read it.
-        let (first, later): (Vec<i32>, Vec<i32>) = {
-            let state = lock(&self.state);
-            let new = partitions.iter().filter(|partition| !state.at.contains_key(partition));
-            new.partition(|partition| state.first.contains(partition))
-        };
-        let at_first = match self.url.start {
-            Start::Earliest => At::Earliest,
-            Start::Latest => At::Latest,
-        };
-        for (new, at) in [(first, at_first), (later, At::Earliest)] {
-            if !new.is_empty() {
-                let offsets = connection.offsets(&self.url.topic, &new, at).await?;
-                let found = offsets.iter().map(|found| (found.partition, found.offset));
-                let found = found.filter(|(partition, _)| new.contains(partition));
-                lock(&self.state).at.extend(found);
+    /// Says how much is left, and that nothing is wrong if all partitions are read.
+    async fn judge(&self, pause: &mut Pause) {
+        let mut statistics = self.client.statistics();
+        while statistics.changed().await.is_ok() {
+            if let Some(behind) = self.behind(&statistics.borrow_and_update()) {
+                self.feeding.gate.set_feed_behind(behind);
+                self.feeding.gate.set_engine_error("feed", None);
+                *pause = Pause::FIRST;
             }
         }
-        Ok(())
     }
 
-    /// Takes the IDs of the messages of a partition.
-    fn take(&self, part: PartitionRecords<'_>, from: &[(i32, i64)], read: &mut Read) {
-        let partition = part.partition;
-        let Some((_, from)) = from.iter().find(|(asked, _)| *asked == partition) else { return };
-        if part.error != 0 {
-            read.errors.push((partition, part.error));
-            return;
-        }
-        read.ends.push((partition, part.end));
-        let skip = |read: &mut Read, messages: i64, why: &dyn std::fmt::Display| {
-            let (filter, topic) = (&self.feeding.filter, &self.url.topic);
-            tracing::warn!(%filter, "topic {topic}, partition {partition}: {messages} messages are skipped: {why}");
-            read.ids.skip(u64::try_from(messages).unwrap_or(0));
+    /// How many messages are left, if all partitions are read.
+    fn behind(&self, statistics: &Statistics) -> Option<u64> {
+        let partitions = &statistics.topics.get(&self.url.topic)?.partitions;
+        let is_up = |leader: i32| {
+            statistics.brokers.values().any(|one| one.nodeid == leader && one.state == "UP")
         };
-        let mut next = *from;
-        for batch in batches(part.bytes, &part.aborted) {
-            match batch {
-                Ok(batch) => {
-                    for record in batch.records() {
-                        match record {
-                            // Whole batches come, also of messages that were read before.
-                            Ok(record) if record.offset < next => {}
-                            Ok(record) => {
-                                push(&mut read.ids, &self.url.id, record.key, record.value);
-                                next = record.offset.saturating_add(1);
-                            }
-                            Err(error) => skip(read, batch.next - next, &error),
+        let state = lock(&self.state);
+        let mut behind = 0;
+        for partition in self.topic.leaders.keys() {
+            let known = partitions.get(partition)?;
+            // What can be read ends before the first open transaction.
+            let end = if known.ls_offset >= 0 { known.ls_offset } else { known.hi_offset };
+            if state.waiting.contains(partition)
+                || known.fetch_state != "active"
+                || !is_up(known.leader)
+                || end < 0
+            {
+                return None;
+            }
+            if !state.at_end.contains(partition) {
+                let at = state.at.get(partition)?;
+                behind += u64::try_from(end - at).unwrap_or(0);
+            }
+        }
+        Some(behind)
+    }
+
+    /// Adds the messages of a partition.
+    async fn work(&self, partition: i32, queue: Queue) -> Result<(), NotFed> {
+        let mut next = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
+        let mut damage = Damage::None;
+        let mut messages = queue.stream();
+        loop {
+            let mut ids = self.feeding.ids();
+            let mut wrong = None;
+            let mut read = messages.next().await;
+            // And what is there already.
+            while let Some(message) = read {
+                match message {
+                    Ok(message) if message.offset() < next => {}
+                    Ok(message) => {
+                        if damage.is_passed() {
+                            self.skip(&mut ids, partition, message.offset() - next);
                         }
+                        damage = Damage::None;
+                        push(&mut ids, &self.url.id, message.key(), message.payload());
+                        next = message.offset() + 1;
                     }
-                    next = next.max(batch.next);
+                    Err(error) => {
+                        wrong = Some(error);
+                        break;
+                    }
                 }
-                Err(damaged) if self.is_damaged_twice(partition, damaged.first) => {
-                    skip(read, damaged.next - damaged.first, &damaged);
-                    next = next.max(damaged.next);
+                let is_full = ids.len() >= MAX_ADDED;
+                read = if is_full { None } else { messages.next().now_or_never().flatten() };
+            }
+            if ids.len() > 0 {
+                lock(&self.state).at_end.remove(&partition);
+                // What was read before an error counts.
+                self.feeding.add(ids).await?;
+                lock(&self.state).at.insert(partition, next);
+            }
+            match wrong {
+                None => {}
+                Some(KafkaError::PartitionEOF(_)) => {
+                    lock(&self.state).at_end.insert(partition);
                 }
-                Err(damaged) => {
-                    read.damaged = Some(format!("partition {partition}: {damaged}"));
-                    break;
-                }
+                Some(error) => match error.rdkafka_error_code() {
+                    // Its messages were dropped, or it was made anew: the next session finds out.
+                    Some(Code::AutoOffsetReset | Code::LogTruncation) => return Ok(()),
+                    Some(
+                        Code::BadMessage
+                        | Code::BadCompression
+                        | Code::InvalidMessage
+                        | Code::NotImplemented,
+                    ) => {
+                        damage = self.damaged(partition, &mut next, damage, &error).await?;
+                    }
+                    _ => return Err(self.client.failed(&error)),
+                },
             }
         }
-        read.next.insert(partition, next);
     }
 
-    /// Whether the batch at this offset could not be read before.
-    fn is_damaged_twice(&self, partition: i32, first: i64) -> bool {
-        lock(&self.state).suspects.insert(partition, first) == Some(first)
-    }
-
-    /// What was read is as safe as promised.
-    fn go_on(&self, partitions: &[i32], next: &BTreeMap<i32, i64>, ends: &[(i32, i64)]) {
-        let mut state = lock(&self.state);
-        state.at.extend(next);
-        state.ends.extend(ends.iter().copied());
-        state.working.extend(partitions);
-        if state.working.is_superset(&state.all) {
-            let ends = state.ends.iter().filter(|(partition, _)| state.all.contains(partition));
-            let left =
-                ends.map(|(p, end)| end.saturating_sub(state.at.get(p).copied().unwrap_or(0)));
-            let behind = left.map(|left| u64::try_from(left).unwrap_or(0)).sum();
-            self.feeding.gate.set_feed_behind(behind);
-            self.feeding.gate.set_engine_error("feed", None);
+    /// A batch cannot be read. It is fetched once more, and then skipped.
+    async fn damaged(
+        &self,
+        partition: i32,
+        next: &mut i64,
+        damage: Damage,
+        error: &KafkaError,
+    ) -> Result<Damage, NotFed> {
+        let (filter, why) = (&self.feeding.filter, self.client.failed(error));
+        match damage {
+            Damage::None => {
+                // Bytes may have changed on their way.
+                tracing::warn!(%filter, "{why}, partition {partition}: it is fetched again");
+                self.client.seek(partition, *next)?;
+                Ok(Damage::Once)
+            }
+            Damage::Once => {
+                tracing::warn!(%filter, "{why}, partition {partition}: it is skipped");
+                Ok(Damage::Twice)
+            }
+            Damage::Twice => {
+                // Nothing follows the batch that would say where it ends.
+                let mut ids = self.feeding.ids();
+                self.skip(&mut ids, partition, 1);
+                self.feeding.add(ids).await?;
+                *next += 1;
+                lock(&self.state).at.insert(partition, *next);
+                self.client.seek(partition, *next)?;
+                Ok(Damage::Twice)
+            }
         }
     }
 
-    /// A partition does not have the offset: its messages were dropped, or it was made anew.
-    async fn start_anew(&self, connection: &mut Connection, partition: i32) -> Result<(), NotRead> {
-        let topic = &self.url.topic;
-        let first = connection.offsets(topic, &[partition], At::Earliest).await?;
-        let last = connection.offsets(topic, &[partition], At::Latest).await?;
-        let (Some(first), Some(last)) = (first.first(), last.first()) else { return Ok(()) };
-        let at = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
-        let filter = &self.feeding.filter;
-        if at < first.offset {
-            let lost = first.offset - at;
-            self.feeding.gate.count_lost(u64::try_from(lost).unwrap_or(0));
-            tracing::warn!(
-                %filter,
-                "topic {topic}, partition {partition}: up to {lost} messages were dropped before \
-                 they were read: keep them longer (retention.ms)"
-            );
-        } else if at > last.offset {
-            tracing::warn!(%filter, "topic {topic}, partition {partition} began anew: so does its reading");
-        } else {
-            return Ok(());
-        }
-        lock(&self.state).at.insert(partition, first.offset);
-        Ok(())
+    fn skip(&self, ids: &mut Ids, partition: i32, messages: i64) {
+        let (filter, topic) = (&self.feeding.filter, &self.url.topic);
+        tracing::debug!(%filter, "topic {topic}, partition {partition}: {messages} messages are skipped");
+        ids.skip(u64::try_from(messages).unwrap_or(0));
     }
 }
 
-/// What one response had.
-struct Read {
-    ids: Ids,
-    next: BTreeMap<i32, i64>,
-    ends: Vec<(i32, i64)>,
-    errors: Vec<(i32, i16)>,
-    damaged: Option<String>,
+/// What is known of a batch at the next offset.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damage {
+    None,
+    /// It could not be read, and is fetched again.
+    Once,
+    /// Nor could it then.
+    Twice,
 }
 
-impl Read {
-    fn of(ids: Ids) -> Read {
-        Read { ids, next: BTreeMap::new(), ends: Vec::new(), errors: Vec::new(), damaged: None }
+impl Damage {
+    /// Whether messages before the next one were in it.
+    fn is_passed(self) -> bool {
+        self == Damage::Twice
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `feed` | a stream of others → adds: what feeds have in common |
 //! | `feed_run` | reads a stream for as long as a process runs |
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
+//! | `kafka_url`, `kafka_client` | where a topic is; rdkafka, with what a feed asks of it |
 
 mod address;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
@@ -19,6 +20,10 @@ mod feed_kafka;
 mod feed_redis;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
 mod feed_run;
+#[cfg(feature = "kafka")]
+mod kafka_client;
+#[cfg(feature = "kafka")]
+mod kafka_url;
 #[cfg(feature = "redis-streams")]
 mod publish;
 #[cfg(feature = "redis-streams")]

@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-use super::message::Broker;
-
 /// The port of a broker, if none is named.
 const PORT: u16 = 9092;
 /// The most brokers to begin with: any of them knows all others.
@@ -24,6 +22,13 @@ pub(crate) struct KafkaUrl {
     pub(crate) start: Start,
     pub(super) login: Option<Login>,
     pub(super) tls: Option<Files>,
+}
+
+/// Where a broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broker {
+    host: String,
+    port: u16,
 }
 
 /// Where the ID of a message is.
@@ -74,7 +79,7 @@ pub(super) struct Files {
 impl Mechanism {
     const ALL: [Mechanism; 3] = [Mechanism::Plain, Mechanism::ScramSha256, Mechanism::ScramSha512];
 
-    /// Its name in the protocol; in an address it is in lower case.
+    /// Its name for brokers; in an address it is in lower case.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
