@@ -24,6 +24,8 @@ campaigns=(
   "corruption | tests/tests/corruption.rs | $release corruption $alone"
   "small_days | tests/tests/small_days.rs | $release small_days $alone"
   "races      | tests/tests/races.rs      | $debug races $alone"
+  "live_kills | tests/tests/live_kills.rs | $debug live_kills $alone"
+  "resp_kill  | tests/tests/resp_kill.rs  | $debug resp_kill $alone"
   "swaps      | tests/tests/swaps.rs      | $release swaps $alone"
   "months     | server/src/simulation/months.rs | cargo test --locked --release -p bloomsday-server --lib months $alone"
   "model      | tests/tests/model.rs      | $release model $alone --include-ignored"

@@ -33,6 +33,13 @@ pub const OPERATE: &[&str] = &["pinned"];
 /// Every crash point of the thread that ships live IDs, in order.
 pub const SHIP: &[&str] = &["shipping", "shipped"];
 
+/// Every crash point of the log and the table of live IDs while IDs are added.
+pub const LIVE: &[&str] =
+    &["live-created", "live-written", "live-syncing", "live-synced", "live-growing"];
+
+/// Those of a start that finds an open segment.
+pub const LIVE_START: &[&str] = &["live-cut", "live-closing", "live-closed"];
+
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
 /// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
 /// exists.
@@ -52,7 +59,7 @@ pub fn crash_point(name: &'static str) {
     });
     static PASSED: AtomicU32 = AtomicU32::new(0);
 
-    let lists = [BUILD, BUILD_DELTAS, SERVE, OPERATE, SHIP];
+    let lists = [BUILD, BUILD_DELTAS, SERVE, OPERATE, SHIP, LIVE, LIVE_START];
     assert!(lists.iter().any(|list| list.contains(&name)), "{name} is in no list");
     let Some((wanted, time)) = &*PAUSE_AT else { return };
     if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != *time {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
@@ -287,6 +288,7 @@ impl Log {
         }
         segment.is_torn = true;
         segment.file.write_all(unwritten)?;
+        crash_point("live-written");
         segment.is_torn = false;
         segment.bytes += unwritten.len() as u64;
         unwritten.clear();
@@ -313,6 +315,7 @@ impl Log {
             sync_folder(&self.folder)?;
             self.folder.parent().map_or(Ok(()), sync_folder)?;
         }
+        crash_point("live-created");
         Ok(OpenSegment { path, file, bytes: header.len() as u64, is_torn: false })
     }
 
@@ -381,10 +384,12 @@ impl Queued for Log {
         };
         // Others may write while this waits for the disk.
         drop(files);
+        crash_point("live-syncing");
         if let Err(error) = self.sync_data(&file) {
             self.fail("sync", &error, true);
             return true;
         }
+        crash_point("live-synced");
         self.failure.store(None);
         self.done.send_replace(written);
         if let Err(error) = self.rotate() {
@@ -401,7 +406,9 @@ pub(super) fn close(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new().append(true).open(path)?;
     file.write_all(digest.as_bytes())?;
     file.sync_data()?;
+    crash_point("live-closing");
     fs::rename(path, path.with_extension("seg"))?;
+    crash_point("live-closed");
     path.parent().map_or(Ok(()), sync_folder)
 }
 

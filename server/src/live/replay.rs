@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{FRAME_BYTES, Frame, Frames, HEADER_BYTES, Op};
 
 use super::budget::Budget;
@@ -117,6 +118,7 @@ fn end(path: &Path, good: u64, length: u64) -> Result<(), Error> {
         let file = OpenOptions::new().write(true).open(path)?;
         file.set_len(good)?;
         file.sync_data()?;
+        crash_point("live-cut");
         close(path)
     };
     cut().map_err(|source| system("close", path, source))

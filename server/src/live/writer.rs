@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::entry::{self, EMPTY, FREE, Repeat, SHARDS, STEPS, Tag, Window};
 use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines};
 
@@ -428,6 +429,7 @@ impl Writer {
                 self.by_step[usize::from(step)] -= 1;
             }
         }
+        crash_point("live-growing");
         self.shards[number] = Shard { lines: new.clone(), used: kept };
         let mut all = self.table.shards.load().0.clone();
         all[number] = new;
