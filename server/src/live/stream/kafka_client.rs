@@ -1,5 +1,5 @@
-//! [`Client`]: rdkafka's consumer of one topic: its settings, what a feed asks of it, and its errors in words.
-//! It is told which offsets to read from, is a member of no group, and commits nothing.
+//! [`Client`]: rdkafka's consumer of one topic: its settings, the requests of a feed, and its errors in words.
+//! It reads from the offsets that it is given, is a member of no group, and commits nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -52,19 +52,19 @@ pub(super) struct Client {
     statistics: watch::Receiver<Statistics>,
 }
 
-type Consumer = StreamConsumer<Hears>;
+type Consumer = StreamConsumer<Events>;
 
 /// The messages of a partition.
-pub(super) type Queue = StreamPartitionQueue<Hears>;
+pub(super) type Queue = StreamPartitionQueue<Events>;
 
-/// What librdkafka says while it is polled.
-pub(super) struct Hears {
+/// What librdkafka reports while it is polled.
+pub(super) struct Events {
     statistics: watch::Sender<Statistics>,
     /// The last error, with what it says of it.
     error: Mutex<Option<(Code, String)>>,
 }
 
-impl ClientContext for Hears {
+impl ClientContext for Events {
     fn log(&self, _: RDKafkaLogLevel, of: &str, text: &str) {
         // What matters comes as an error, too.
         tracing::debug!("librdkafka: {of}: {text}");
@@ -81,9 +81,9 @@ impl ClientContext for Hears {
     }
 }
 
-impl ConsumerContext for Hears {}
+impl ConsumerContext for Events {}
 
-/// What says nothing, or less than what came before it.
+/// Whether an error says nothing, or less than the one before it.
 fn is_noise(code: Code) -> bool {
     // A group's coordinator is looked for, and never needed.
     let of_groups = [
@@ -111,14 +111,14 @@ pub(super) enum At {
 }
 
 impl Client {
-    /// A client of a topic that has about so many partitions. It connects when it is asked something.
+    /// A client of a topic that has about so many partitions. It connects at the first request.
     pub(super) async fn open(url: &KafkaUrl, partitions: usize) -> Result<Client, NotFed> {
-        let (said, statistics) = watch::channel(Statistics::default());
+        let (sender, statistics) = watch::channel(Statistics::default());
         let settings = settings(url, partitions);
-        let hears = Hears { statistics: said, error: Mutex::new(None) };
+        let events = Events { statistics: sender, error: Mutex::new(None) };
         // It reads the files of TLS.
-        let made = spawn_blocking(move || settings.create_with_context(hears)).await;
-        let why = match made.expect("a question does not panic") {
+        let made = spawn_blocking(move || settings.create_with_context(events)).await;
+        let why = match made.expect("it does not panic") {
             Ok(consumer) => {
                 let consumer = Some(Arc::new(consumer));
                 return Ok(Client { consumer, url: url.clone(), statistics });
@@ -135,18 +135,19 @@ impl Client {
         self.consumer.as_ref().expect("it is there until it is dropped")
     }
 
-    /// How it goes, once a second, while [`listen`](Client::listen) runs.
+    /// Its statistics, once a second, while [`listen`](Client::listen) runs.
     pub(super) fn statistics(&self) -> watch::Receiver<Statistics> {
         self.statistics.clone()
     }
 
-    /// Hears what librdkafka says, and calls `said` with what is wrong with a broker. Never ends.
-    pub(super) async fn listen(&self, said: impl Fn(String)) -> NotFed {
+    /// Receives what librdkafka reports, and calls `report` with what is wrong with a broker. Ends only when
+    /// the consumer cannot go on.
+    pub(super) async fn listen(&self, report: impl Fn(String)) -> NotFed {
         loop {
             match self.consumer().recv().await {
                 Err(error) => {
                     if error.rdkafka_error_code().is_some_and(|code| !is_noise(code)) {
-                        said(self.failed(&error).to_string());
+                        report(self.failed(&error).to_string());
                     }
                 }
                 Ok(_) => {
@@ -156,15 +157,15 @@ impl Client {
         }
     }
 
-    /// Asks a broker, on a thread that may wait.
-    async fn ask<T: Send + 'static>(
+    /// Sends a request to a broker, on a thread that may block.
+    async fn call<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Consumer) -> KafkaResult<T> + Send + 'static,
+        request: impl FnOnce(&Consumer) -> KafkaResult<T> + Send + 'static,
     ) -> Result<T, NotFed> {
         let consumer = Arc::clone(self.consumer());
-        let answer = spawn_blocking(move || question(&consumer));
+        let answer = spawn_blocking(move || request(&consumer));
         let answer = tokio::select! {
-            answer = answer => answer.expect("a question does not panic"),
+            answer = answer => answer.expect("a request does not panic"),
             // So that it is known what is wrong.
             wrong = self.listen(drop) => return Err(wrong),
         };
@@ -174,7 +175,7 @@ impl Client {
     /// The topic as a broker knows it: without partitions, if there is none of this name.
     pub(super) async fn topic(&self) -> Result<Topic, NotFed> {
         let name = self.url.topic.clone();
-        let asked = self.ask(move |consumer| {
+        let found = self.call(move |consumer| {
             let metadata = consumer.fetch_metadata(Some(&name), DEADLINE)?;
             let cluster = consumer.client().fetch_cluster_id(DEADLINE).unwrap_or_default();
             let mut leaders = BTreeMap::new();
@@ -190,7 +191,7 @@ impl Client {
             }
             Ok(Topic { cluster, leaders })
         });
-        asked.await
+        found.await
     }
 
     /// There is no topic of this name.
@@ -214,7 +215,7 @@ impl Client {
             let added = list.add_partition_offset(&self.url.topic, *partition, at);
             added.map_err(|error| self.failed(&error))?;
         }
-        let list = self.ask(move |consumer| consumer.offsets_for_times(list, DEADLINE)).await?;
+        let list = self.call(move |consumer| consumer.offsets_for_times(list, DEADLINE)).await?;
         let mut offsets = BTreeMap::new();
         for found in list.elements() {
             found.error().map_err(|error| self.failed(&error))?;
@@ -237,7 +238,7 @@ impl Client {
             let added = list.add_partition_offset(&self.url.topic, *partition, offset);
             added.map_err(|error| self.failed(&error))?;
         }
-        self.ask(move |consumer| consumer.assign(&list)).await?;
+        self.call(move |consumer| consumer.assign(&list)).await?;
         Ok(queues)
     }
 
@@ -248,12 +249,12 @@ impl Client {
         sought.map_err(|error| self.failed(&error))
     }
 
-    /// An error in words, with what librdkafka said of the last one that was more than noise.
+    /// An error in words, with the reason that librdkafka gave for the last one that was more than noise.
     pub(super) fn failed(&self, error: &KafkaError) -> NotFed {
-        let said = lock(&self.consumer().client().context().error).clone();
+        let last = lock(&self.consumer().client().context().error).clone();
         let own = error.rdkafka_error_code();
-        match (own, said) {
-            // A question fails because a connection did.
+        match (own, last) {
+            // A request fails because a connection did.
             (
                 Some(Code::BrokerTransportFailure | Code::OperationTimedOut),
                 Some((code, reason)),
