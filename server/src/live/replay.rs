@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::live::segment::{FRAME_BYTES, Frame, Frames, HEADER_BYTES, Op};
+use bloomsday_common::live::segment::{Frame, Frames, HEADER_BYTES, Op};
 
 use super::budget::Budget;
 use super::log::close;
@@ -50,17 +50,16 @@ pub(super) struct Replayed {
 pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Replayed>, Error> {
     let mut replaying = Replaying { set: None, next_seq: 1, epoch: 0, node: None };
     let segments = segments(folder)?;
-    let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
-    for (path, length) in segments {
+    for (path, length) in &segments {
         let corrupt = |why: String| Error::Segment { file: path.display().to_string(), why };
-        if length > MAX_SEGMENT_BYTES {
+        if *length > MAX_SEGMENT_BYTES {
             return Err(corrupt(format!("it has {length} bytes, and at most {MAX_SEGMENT_BYTES}")));
         }
-        let content = fs::read(&path).map_err(|source| system("read", &path, source))?;
+        let content = fs::read(path).map_err(|source| system("read", path, source))?;
         let is_open = path.extension().is_some_and(|extension| extension == "open");
         if is_open && content.len() < HEADER_BYTES {
             // Killed before its header was written, and so before any frame.
-            fs::remove_file(&path).map_err(|source| system("remove", &path, source))?;
+            fs::remove_file(path).map_err(|source| system("remove", path, source))?;
             continue;
         }
         let parsed = if is_open { Frames::of_open(&content) } else { Frames::of_closed(&content) };
@@ -76,14 +75,14 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
             );
         }
         for frame in frames.by_ref().map_while(Result::ok) {
-            replaying.apply(&frame, bytes, budget).map_err(|why| match why {
+            replaying.apply(&frame, &segments, budget).map_err(|why| match why {
                 Unfit::Corrupt(why) => corrupt(why.to_owned()),
                 Unfit::Memory => Error::LiveMemory { limit: budget.limit() },
             })?;
         }
         replaying.next_seq = frames.next_seq();
         if is_open {
-            end(&path, frames.good_bytes() as u64, length)?;
+            end(path, frames.good_bytes() as u64, *length)?;
         }
     }
     let Replaying { set, next_seq, epoch, node } = replaying;
@@ -106,6 +105,28 @@ fn segments(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
         Ok(found)
     };
     list().map_err(|source| system("list", folder, source))
+}
+
+/// How many entries a log without a window leaves: those that were added, less those that were deleted.
+/// What cannot be read does not count.
+///
+/// Cost: the log is read twice, which takes less than the table's growth would.
+fn entries(segments: &[(PathBuf, u64)]) -> u64 {
+    let mut entries = 0_u64;
+    for (path, _) in segments.iter().filter(|(_, length)| *length <= MAX_SEGMENT_BYTES) {
+        let Ok(content) = fs::read(path) else { continue };
+        // The tail of an open one does not matter.
+        let Ok((_, frames)) = Frames::of_open(&content) else { continue };
+        for frame in frames.map_while(Result::ok) {
+            let many = frame.hashes().len() as u64;
+            match frame.op {
+                Op::Seen => entries += many,
+                Op::Forget => entries = entries.saturating_sub(many),
+                Op::Reserve | Op::Drop | Op::Expire => {}
+            }
+        }
+    }
+    entries
 }
 
 /// Cuts the tail of an open segment, and closes it.
@@ -170,14 +191,21 @@ enum Unfit {
 }
 
 impl Replaying {
-    /// Makes the change of a frame. `bytes` is the length of all segments.
-    fn apply(&mut self, frame: &Frame<'_>, bytes: u64, budget: &Arc<Budget>) -> Result<(), Unfit> {
+    /// Makes the change of a frame of these segments.
+    fn apply(
+        &mut self,
+        frame: &Frame<'_>,
+        segments: &[(PathBuf, u64)],
+        budget: &Arc<Budget>,
+    ) -> Result<(), Unfit> {
         if frame.op == Op::Reserve {
             let (key, options) = Options::parse(frame.record())
                 .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
             let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
-            // No more than that many are in the log: so most shards grow once.
-            writer.reserve(bytes / (8 + FRAME_BYTES as u64));
+            // So most shards grow once. What a window renews is in the log more than once, and not counted.
+            if options.window.steps.is_none() {
+                writer.reserve(entries(segments));
+            }
             let mut near = None;
             if options.kind == Kind::Near {
                 let made = Near::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
