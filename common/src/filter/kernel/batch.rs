@@ -66,11 +66,15 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     // Hits are counted here: a caller that reads the results back at once waits until all are stored.
     let mut decide = |hits: &mut [bool], i: usize, hash: u64| {
         let hit = test(blocks.get(hash), hash);
-        let decided = over.decide(hash, hit);
-        hits[i] = decided.unwrap_or(hit);
-        n_hits += usize::from(decided == Some(true));
-        if decided.is_none() {
-            n_hits += late.push(i, hash, hits, over);
+        match over.decide(hash, hit) {
+            Some(answer) => {
+                hits[i] = answer;
+                n_hits += usize::from(answer);
+            }
+            None => {
+                hits[i] = hit;
+                n_hits += late.push(i, hash, hits, over);
+            }
         }
     };
     let mut ring = [0u64; AHEAD];
@@ -93,15 +97,15 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     n_hits
 }
 
-/// The lookups that an [`Overlay`] decides late: so many that the first one's memory has arrived when
-/// the last one's is asked for.
+/// How many lookups are decided late at once: so many that the memory of the first one has arrived when
+/// that of the last one is prefetched.
+const LATE: usize = 16;
+
+/// The lookups that an [`Overlay`] decides late: their numbers and hashes.
 struct Late {
     lookups: [(usize, u64); LATE],
     len: usize,
 }
-
-/// How many lookups are decided late at once.
-const LATE: usize = 16;
 
 impl Default for Late {
     #[inline(always)]
@@ -111,7 +115,7 @@ impl Default for Late {
 }
 
 impl Late {
-    /// Puts lookup `i` off. Returns the number of hits among those that are decided now.
+    /// Adds lookup `i`, and decides all when there are [`LATE`]. Returns the number of hits among those that are decided now.
     #[inline(always)]
     fn push(&mut self, i: usize, hash: u64, hits: &mut [bool], over: &impl Overlay) -> usize {
         self.lookups[self.len] = (i, hash);
