@@ -82,7 +82,7 @@ impl fmt::Debug for Lines {
 pub struct LineArena {
     /// The last mapping, and how many of its bytes are in use.
     last: Option<(Arc<Owner>, usize)>,
-    /// The next mapping, whose pages a thread asks the system for: that takes as long as to fill them.
+    /// The next mapping. A thread writes to its pages, so that the system zeroes them before they are needed.
     next: Option<JoinHandle<io::Result<Buffer>>>,
 }
 
@@ -119,10 +119,8 @@ impl LineArena {
         if bytes > MAPPED_BYTES {
             return Buffer::zeroed(bytes);
         }
-        let prepared = match self.next.take_if(|next| next.is_finished()) {
-            Some(next) => next.join().ok().and_then(Result::ok),
-            None => None,
-        };
+        let prepared = self.next.take_if(|next| next.is_finished());
+        let prepared = prepared.and_then(|next| next.join().ok()?.ok());
         if bytes >= MIN_PREPARED_BYTES && self.next.is_none() {
             let prepare = std::thread::Builder::new().name("live-memory".to_owned());
             self.next = prepare.spawn(prepared_mapping).ok();
