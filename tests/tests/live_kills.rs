@@ -99,7 +99,7 @@ impl Case {
         true
     }
 
-    /// Adds IDs until it is told to stop, or the server is away.
+    /// Adds IDs until `stop` is set, or the server is away.
     fn add_until(&self, stop: &AtomicBool, mut random: Random, ids: std::ops::Range<u64>) {
         let mut next = ids.start;
         until("it listens, or is stopped", || {

@@ -26,6 +26,7 @@ impl Shards {
         prefetch(&self.0[entry::shard_of(hash)], hash);
     }
 
+    /// Fetches the line after the one in which the search begins, if there is one.
     #[inline(always)]
     fn prefetch_second(&self, hash: u64) {
         let lines = &self.0[entry::shard_of(hash)];

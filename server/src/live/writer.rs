@@ -11,8 +11,8 @@ use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines};
 use super::budget::Budget;
 use super::table::{PREFETCH_AHEAD, Shards, Table, prefetch};
 
-/// The highest share of a shard's places that are in use, in percent. With more, searches would
-/// cross several lines: with 85, a batch of lookups takes half as long again.
+/// The highest share of a shard's places that are in use, in percent. With more, more lines are full, and
+/// searches go on in lines that were not prefetched.
 const MAX_LOAD_PERCENT: usize = 69;
 /// How many lines a full shard gets, in percent of those that it had. With more, an entry would take
 /// more than 14 bytes for a while.

@@ -1,5 +1,5 @@
 //! A topic of Kafka as a feed: one worker for each partition, over one client. A partition without a leader, or
-//! whose broker is away, does not keep the others.
+//! whose broker is away, does not delay the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -166,7 +166,7 @@ impl Reading<'_> {
         begin
     }
 
-    /// Both ends of partitions. Each leader is asked by itself: one that is away does not keep the others.
+    /// Both ends of partitions. Each leader gets a request of its own: one that is away does not delay the others.
     async fn ends(&self, leaders: &BTreeMap<i32, Option<i32>>) -> BTreeMap<i32, (i64, i64)> {
         let mut led: BTreeMap<Option<i32>, Vec<i32>> = BTreeMap::new();
         for (partition, leader) in leaders {

@@ -9,7 +9,7 @@
 //! | `feed` | a stream of others → adds: what feeds have in common |
 //! | `feed_run` | reads a stream for as long as a process runs |
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
-//! | `kafka_url`, `kafka_client` | where a topic is; rdkafka, with what a feed asks of it |
+//! | `kafka_url`, `kafka_client` | where a topic is; rdkafka, with the requests of a feed |
 
 mod address;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
