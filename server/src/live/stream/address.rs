@@ -149,7 +149,9 @@ fn redis_stream(text: &str) -> Result<RedisStream, String> {
 }
 
 fn without(feature: &str) -> String {
-    format!("this program was compiled without the feature `{feature}`: compile it with that")
+    format!(
+        "this program was compiled without the feature `{feature}`: compile it with this feature (docs/live.md)"
+    )
 }
 
 fn is_number(text: &str) -> bool {
