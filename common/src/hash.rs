@@ -66,6 +66,13 @@ pub trait IdHash: bytemuck::Pod + Ord + Send + Sync + 'static {
 #[repr(transparent)]
 pub struct Xxh3(pub u64);
 
+impl Xxh3 {
+    /// Hashes that are kept as words. Cost: none, they are not copied.
+    pub fn from_words(words: &[u64]) -> &[Xxh3] {
+        bytemuck::cast_slice(words)
+    }
+}
+
 impl IdHash for Xxh3 {
     const LAYOUT: Layout = Layout::Blocked;
 

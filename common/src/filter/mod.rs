@@ -179,6 +179,24 @@ impl Filter {
         }
     }
 
+    /// Looks up many hashes: `hits[i]` becomes what [`Filter::contains_hash`] returns for `hashes[i]`.
+    ///
+    /// Cost: a fraction of that of single lookups, because the cache misses of neighbours overlap.
+    ///
+    /// # Panics
+    /// When `hashes` and `hits` differ in length, or the hashes belong to another layout.
+    pub fn contains_hashes<H: IdHash>(&self, hashes: &[H], hits: &mut [bool]) {
+        assert_eq!(hashes.len(), hits.len(), "one result for each hash");
+        assert_eq!(H::LAYOUT, self.shape.layout(), "a hash belongs to its layout");
+        let found = |i: usize, hit| hits[i] = hit;
+        match H::LAYOUT {
+            Layout::Blocked => {
+                self.kernel.contains_hashes(self.body(), self.shape.probes(), hashes, found)
+            }
+            _ => hashes.iter().zip(hits).for_each(|(hash, hit)| *hit = self.contains_hash(*hash)),
+        }
+    }
+
     /// For how many of these hashes [`Filter::contains_hash`] returns `true`.
     ///
     /// Cost: a fraction of that of single lookups, and less still for hashes in ascending order.

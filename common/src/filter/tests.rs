@@ -226,6 +226,9 @@ proptest! {
             for some in [&hashes[..], &hashes[..seed as usize % hashes.len()]] {
                 let hits = results[..some.len()].iter().filter(|contains| **contains).count();
                 prop_assert_eq!(filter.count_hashes(some), hits);
+                let mut each = vec![false; some.len()];
+                filter.contains_hashes(some, &mut each);
+                prop_assert_eq!(&each[..], &results[..some.len()]);
             }
             answers.push(results);
         }
@@ -263,8 +266,11 @@ proptest! {
         }
         if layout == Layout::Guava {
             let hashes: Vec<Murmur3> = all[..n].iter().map(|id| Murmur3::of(id)).collect();
-            let hits = hashes.iter().filter(|hash| filter.contains_hash(**hash)).count();
-            prop_assert_eq!(filter.count_hashes(&hashes), hits);
+            let single: Vec<bool> = hashes.iter().map(|hash| filter.contains_hash(*hash)).collect();
+            let mut each = vec![false; n];
+            filter.contains_hashes(&hashes, &mut each);
+            prop_assert_eq!(&each, &single);
+            prop_assert_eq!(filter.count_hashes(&hashes), each.iter().filter(|hit| **hit).count());
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+#[cfg(feature = "live")]
+use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
 
 use super::counters::{LookupCounters, SingleCounters};
@@ -333,9 +335,7 @@ impl crate::live::Below for ServedFilter {
         if generation.filter.shape().layout() != bloomsday_common::filter::Layout::Blocked {
             return false;
         }
-        for (hash, answer) in hashes.iter().zip(answers) {
-            *answer = generation.filter.contains_hash(bloomsday_common::hash::Xxh3(*hash));
-        }
+        generation.filter.contains_hashes(Xxh3::from_words(hashes), answers);
         true
     }
 }

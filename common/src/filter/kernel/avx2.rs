@@ -40,9 +40,14 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
+pub(super) fn contains_hashes<H: IdHash>(
+    body: &[u8],
+    probes: u32,
+    hashes: &[H],
+    found: impl FnMut(usize, bool),
+) {
     let salts = Salts::of(probes);
-    batch::count(body, hashes, |block, hash| test(block, probes, salts, hash))
+    batch::contains_hashes(body, hashes, found, |block, hash| test(block, probes, salts, hash))
 }
 
 #[target_feature(enable = "avx2,bmi2")]

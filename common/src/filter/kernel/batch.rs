@@ -136,22 +136,22 @@ impl Late {
     }
 }
 
-/// How many of these hashes may be in it: the loop of [`contains`] for IDs that are hashed already.
+/// The loop of [`contains`] for IDs that are hashed already. Calls `found` with the number of each hash
+/// and whether it may be in the body, in order.
 #[inline(always)]
-pub(super) fn count<H: IdHash>(
+pub(super) fn contains_hashes<H: IdHash>(
     body: &[u8],
     hashes: &[H],
+    mut found: impl FnMut(usize, bool),
     test: impl Fn(&Block, u64) -> bool,
-) -> usize {
+) {
     let blocks = Blocks::of(body);
-    let mut n_hits = 0;
     for (i, hash) in hashes.iter().enumerate() {
         if let Some(next) = hashes.get(i + AHEAD) {
             prefetch(blocks.get(next.high_bits()));
         }
-        n_hits += usize::from(test(blocks.get(hash.high_bits()), hash.high_bits()));
+        found(i, test(blocks.get(hash.high_bits()), hash.high_bits()));
     }
-    n_hits
 }
 
 #[cold]

@@ -95,14 +95,27 @@ impl Kernel {
 
     /// How many of these hashes may be in a `blocked` filter.
     pub(super) fn count<H: IdHash>(self, body: &[u8], probes: u32, hashes: &[H]) -> usize {
+        let mut n_hits = 0;
+        self.contains_hashes(body, probes, hashes, |_, hit| n_hits += usize::from(hit));
+        n_hits
+    }
+
+    /// Calls `found` with the number of each hash and whether it may be in a `blocked` filter, in order.
+    pub(super) fn contains_hashes<H: IdHash>(
+        self,
+        body: &[u8],
+        probes: u32,
+        hashes: &[H],
+        found: impl FnMut(usize, bool),
+    ) {
         match self.0 {
-            Isa::Scalar => scalar::count(body, probes, hashes),
+            Isa::Scalar => scalar::contains_hashes(body, probes, hashes, found),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
-            Isa::Avx2 => unsafe { avx2::count(body, probes, hashes) },
+            Isa::Avx2 => unsafe { avx2::contains_hashes(body, probes, hashes, found) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
-            Isa::Avx512 => unsafe { avx512::count(body, probes, hashes) },
+            Isa::Avx512 => unsafe { avx512::contains_hashes(body, probes, hashes, found) },
         }
     }
 

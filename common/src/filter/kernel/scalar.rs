@@ -42,8 +42,13 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
     batch::contains(body, ids, hits, over, |block, hash| test(block, probes, hash))
 }
 
-pub(super) fn count<H: IdHash>(body: &[u8], probes: u32, hashes: &[H]) -> usize {
-    batch::count(body, hashes, |block, hash| test(block, probes, hash))
+pub(super) fn contains_hashes<H: IdHash>(
+    body: &[u8],
+    probes: u32,
+    hashes: &[H],
+    found: impl FnMut(usize, bool),
+) {
+    batch::contains_hashes(body, hashes, found, |block, hash| test(block, probes, hash))
 }
 
 #[inline(always)]

@@ -158,11 +158,12 @@ impl LiveSet {
         }
         *lock(&self.absorbed) = Some((live.day(), live.digest));
         // Some that the input lost are false positives of the filter.
-        let all = f64::from(unconfirmed) / (1.0 - live.header.fpp_measured()).max(0.5);
-        self.unconfirmed.store(all.round() as u64, Ordering::Relaxed);
+        let found = f64::from(unconfirmed);
+        let unconfirmed = (found / (1.0 - live.header.fpp_measured()).max(0.5)).round() as u64;
+        self.unconfirmed.store(unconfirmed, Ordering::Relaxed);
         self.confirmed.store(confirmed, Ordering::Relaxed);
         let (filter, day) = (String::from_utf8_lossy(&self.key.name), live.day());
-        tracing::info!(%filter, %day, confirmed, unconfirmed = all.round(), "live IDs were compared with the day");
+        tracing::info!(%filter, %day, confirmed, unconfirmed, "live IDs were compared with the day");
     }
 }
 
