@@ -79,6 +79,14 @@ pub enum Error {
         /// The values that are allowed.
         allowed: String,
     },
+    /// Two folders have the log of one set.
+    #[error("{folder} has the log of the same set as {other}: move one of them to another place")]
+    TwoLogs {
+        /// One folder.
+        folder: String,
+        /// The other one.
+        other: String,
+    },
     /// A segment of a log is damaged.
     #[error(
         "{file} cannot be used: {why}; restore the file, or remove its folder and lose that set"
@@ -115,6 +123,12 @@ pub enum Error {
         decider: String,
         /// When its lease ends unless it is renewed.
         until: jiff::Timestamp,
+    },
+    /// What was to be added or deleted is no ID; nothing was.
+    #[error("an ID has 1 to 1,024 bytes, this one {bytes}: nothing was added or deleted")]
+    InvalidId {
+        /// How many bytes it has.
+        bytes: usize,
     },
     /// IDs were not added or deleted, or nobody knows.
     #[error("`{filter}` does not take these IDs now: {why}")]
@@ -166,9 +180,10 @@ impl Error {
             | Error::Cache { .. }
             | Error::LiveMemory { .. }
             | Error::ReadOnly { .. }
+            | Error::InvalidId { .. }
             | Error::NotLive { .. }
             | Error::Setting { .. } => Kind::Usage,
-            Error::Segment { .. } => Kind::Corrupt,
+            Error::Segment { .. } | Error::TwoLogs { .. } => Kind::Corrupt,
             Error::OtherDecider { .. } => Kind::Superseded,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy | Error::AddRefused { .. } => Kind::Transient,

@@ -353,6 +353,14 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
+/// Whether a sound frame begins somewhere in these bytes. A frame that was being written has none behind it.
+pub fn has_frame(bytes: &[u8]) -> bool {
+    (0..bytes.len().saturating_sub(FRAME_BYTES - 1)).any(|at| {
+        let next_seq = u64_at(bytes, at + 16);
+        (1..=5).contains(&bytes[at + 32]) && Frames { bytes, at, next_seq }.parse().is_some()
+    })
+}
+
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the header is longer"))
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 
@@ -12,7 +13,7 @@ use super::ack::Ack;
 use super::budget::Budget;
 use super::log::{Identity, Log, sync_folder};
 use super::options::Key;
-use super::replay;
+use super::replay::{self, Replayed};
 use super::set::LiveSet;
 use super::syncer::Syncer;
 use crate::error::Error;
@@ -20,6 +21,8 @@ use crate::random::random;
 
 /// The end of the name of a folder whose set was dropped.
 const DROPPED: &str = "dropped";
+/// How far a clock may go back between two starts without a word.
+const MAX_CLOCK_STEP: Duration = Duration::from_secs(60);
 
 /// Where logs are.
 pub(super) struct Disk {
@@ -43,33 +46,23 @@ impl Disk {
     ) -> Result<Disk, Error> {
         let lock = replay::lock_folder(folder)?;
         let system = |source| Error::System { doing: format!("read {}", folder.display()), source };
-        let mut folders = Vec::new();
-        for entry in fs::read_dir(folder).map_err(system)? {
-            let path = entry.map_err(system)?.path();
-            if path.extension().is_some_and(|extension| extension == DROPPED) {
-                fs::remove_dir_all(&path).map_err(system)?;
-            } else if path.is_dir() {
-                folders.push(path);
-            }
-        }
-        // The later of two folders of one name was made when the set of the other was dropped.
-        folders.sort_by_key(|path| number_of(path));
-        let (mut epoch, mut found) = (0, BTreeMap::new());
+        let folders = folders(folder).map_err(system)?;
+        let (mut epoch, mut found) = (0, BTreeMap::<Key, (&PathBuf, Replayed)>::new());
         for path in &folders {
-            let Some(replayed) = replay::replay(path, budget)? else {
-                fs::remove_dir_all(path).map_err(system)?;
-                continue;
-            };
+            let Some(replayed) = replay::replay(path, budget)? else { continue };
             epoch = epoch.max(replayed.epoch);
-            if let Some((before, _)) = found.insert(replayed.key.clone(), (path, replayed)) {
-                let before: &PathBuf = before;
-                fs::remove_dir_all(before).map_err(system)?;
+            if let Some((before, _)) = found.get(&replayed.key) {
+                let (folder, other) = (path.display().to_string(), before.display().to_string());
+                return Err(Error::TwoLogs { folder, other });
             }
+            found.insert(replayed.key.clone(), (path, replayed));
         }
         let epoch = epoch.saturating_add(1);
-        let next = folders.last().and_then(|path| number_of(path)).map_or(0, |last| last + 1);
+        let next = folders.iter().filter_map(|path| number_of(path)).max();
+        let next = next.map_or(0, |last| last.wrapping_add(1));
         let (syncer, next_folder) = (Syncer::start(ack).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
+            warn_of_the_future(path, replayed.last_ms, opened_ms);
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
             let step = replayed.options.window.step_at(opened_ms);
@@ -88,30 +81,34 @@ impl Disk {
 
     /// The log of a new set, in a folder of its own.
     pub(super) fn log(&self, key: &Key) -> Arc<Log> {
-        let number = self.next_folder.fetch_add(1, Ordering::Relaxed);
         let text = std::str::from_utf8(&key.name).ok();
         let name = text.and_then(|text| text.parse::<FilterName>().ok());
         let name = match name {
             Some(name) if key.database == 0 => name.to_string(),
             _ => format!("{}-{:016x}", key.database, key.number()),
         };
-        let folder = self.folder.join(format!("{name}-{number:08x}"));
+        let next = || self.next_folder.fetch_add(1, Ordering::Relaxed);
+        let mut folders =
+            std::iter::repeat_with(|| self.folder.join(format!("{name}-{:08x}", next())));
+        let folder =
+            folders.find(|folder| !folder.exists()).expect("it goes on until one is found");
         let ack = if self.syncer.is_prompt() { Ack::Synced } else { Ack::Written };
         let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
         let identity = Identity { set, node: new_node(), epoch, created_ms, ack };
         Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
     }
 
-    /// Removes a log, so that its set is not found at the next start.
+    /// Removes a log, so that its set is not found at the next start, whatever happens until then.
     pub(super) fn remove(&self, log: &Log) -> std::io::Result<()> {
         let gone = log.folder().with_extension(DROPPED);
         if !log.remove(&gone)? {
             return Ok(());
         }
-        if self.syncer.is_prompt() {
-            sync_folder(&self.folder)?;
+        sync_folder(&self.folder)?;
+        if let Err(error) = fs::remove_dir_all(&gone) {
+            tracing::warn!("{} stays until the next start: {error}", gone.display());
         }
-        fs::remove_dir_all(&gone)
+        Ok(())
     }
 }
 
@@ -120,8 +117,43 @@ fn new_node() -> u64 {
     random().max(1)
 }
 
-/// The number at the end of a folder's name.
+/// The folders of logs. Those whose sets were dropped are removed, and what is none of ours stays.
+fn folders(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        let is_dropped = path.extension().is_some_and(|extension| extension == DROPPED);
+        let is_named = number_of(&path.with_extension("")).is_some();
+        match (is_named, replay::has_only_segments(&path)?) {
+            (true, true) if is_dropped => fs::remove_dir_all(&path)?,
+            (true, true) => found.push(path),
+            _ => tracing::warn!("{} is not the folder of a log, and is left alone", path.display()),
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The number at the end of a folder's name: eight digits.
 fn number_of(folder: &Path) -> Option<u32> {
     let name = folder.file_name()?.to_str()?;
-    u32::from_str_radix(name.rsplit_once('-')?.1, 16).ok()
+    let digits =
+        name.rsplit_once('-').map(|(_, digits)| digits).filter(|digits| digits.len() == 8)?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// Tells when the clock is behind the last change of a log by so much that a window waits for it.
+fn warn_of_the_future(folder: &Path, last_ms: u64, now_ms: u64) {
+    let ahead = Duration::from_millis(last_ms.saturating_sub(now_ms));
+    if ahead > MAX_CLOCK_STEP {
+        tracing::error!(
+            "{}: its last change is {} s in the future by this clock, and until then no window of it ends; \
+             set the clock, or delete the filter",
+            folder.display(),
+            ahead.as_secs()
+        );
+    }
 }

@@ -9,6 +9,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -57,6 +58,8 @@ pub(super) struct Log {
     is_queued: AtomicBool,
     /// Set under the lock of `file`.
     is_removed: AtomicBool,
+    /// Whether it was reported that its folder cannot be removed.
+    is_stuck: AtomicBool,
     #[cfg(test)]
     pub(super) failing_syncs: AtomicBool,
     written: AtomicU64,
@@ -74,6 +77,8 @@ struct Pending {
 #[derive(Default)]
 struct Files {
     open: Option<OpenSegment>,
+    /// One that is long enough, until it is closed.
+    closing: Option<OpenSegment>,
     /// What could not be written, or was taken to be written.
     unwritten: Vec<u8>,
     /// The number of the first and of the last frame in it.
@@ -82,7 +87,7 @@ struct Files {
 
 struct OpenSegment {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     /// The length of what is good.
     bytes: u64,
     /// Whether there may be a part of a frame after it.
@@ -113,6 +118,7 @@ impl Log {
             syncer,
             is_queued: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
             #[cfg(test)]
             failing_syncs: AtomicBool::new(false),
             written: AtomicU64::new(next_seq.saturating_sub(1)),
@@ -257,7 +263,7 @@ impl Log {
     }
 
     fn write_to(&self, files: &mut Files) -> io::Result<()> {
-        let Files { open, unwritten, unwritten_seqs } = files;
+        let Files { open, unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
             if unwritten.is_empty() {
@@ -287,7 +293,7 @@ impl Log {
             segment.file.set_len(segment.bytes)?;
         }
         segment.is_torn = true;
-        segment.file.write_all(unwritten)?;
+        (&*segment.file).write_all(unwritten)?;
         crash_point("live-written");
         segment.is_torn = false;
         segment.bytes += unwritten.len() as u64;
@@ -307,7 +313,7 @@ impl Log {
         let header = Header { set, node, epoch, first_seq, created_ms }.encode();
         fs::create_dir_all(&self.folder)?;
         // What a failed attempt left is without a frame.
-        let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         file.set_len(0)?;
         file.write_all(&header)?;
         if self.identity.ack == Ack::Synced {
@@ -316,16 +322,30 @@ impl Log {
             self.folder.parent().map_or(Ok(()), sync_folder)?;
         }
         crash_point("live-created");
-        Ok(OpenSegment { path, file, bytes: header.len() as u64, is_torn: false })
+        let (file, bytes) = (Arc::new(file), header.len() as u64);
+        Ok(OpenSegment { path, file, bytes, is_torn: false })
     }
 
-    /// Closes a segment that is long enough. The next frame begins another.
+    /// Closes a segment that is long enough. The next frame begins another. One that cannot be closed now is
+    /// tried again with the next sync.
+    ///
+    /// # Errors
+    /// Those of a sync: nobody knows what is on the disk.
     fn rotate(&self) -> io::Result<()> {
         let mut files = lock(&self.file);
-        let is_long = files.open.as_ref().is_some_and(|open| open.bytes >= SEGMENT_BYTES);
-        let Some(open) = files.open.take_if(|_| is_long) else { return Ok(()) };
+        if files.closing.is_none() {
+            let is_long = |open: &mut OpenSegment| open.bytes >= SEGMENT_BYTES;
+            files.closing = files.open.take_if(is_long);
+        }
+        let Some(segment) = files.closing.take() else { return Ok(()) };
         drop(files);
-        close(&open.path)
+        // Others may have written to it since the sync.
+        self.sync_data(&segment.file)?;
+        if let Err(error) = close(&segment.file, &segment.path, segment.bytes) {
+            tracing::warn!("cannot close {}: {error}; it is tried again", segment.path.display());
+            lock(&self.file).closing = Some(segment);
+        }
+        Ok(())
     }
 
     /// Refuses changes from now on: until a write succeeds, or for ever.
@@ -343,14 +363,32 @@ impl Log {
     }
 
     /// Gives the folder another name, and writes no more. Returns whether there was a folder.
+    ///
+    /// # Errors
+    /// The system's: then the log goes on.
     pub(super) fn remove(&self, to: &Path) -> io::Result<bool> {
         let _files = lock(&self.file);
-        self.is_removed.store(true, Ordering::Relaxed);
-        match fs::rename(&self.folder, to) {
+        let is_there = match fs::rename(&self.folder, to) {
             // Nothing was written yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            renamed => renamed.map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            renamed => renamed.map(|()| true)?,
+        };
+        self.is_removed.store(true, Ordering::Relaxed);
+        Ok(is_there)
+    }
+
+    /// Whether the folder has another name.
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Relaxed)
+    }
+
+    /// Why it was not removed, which is reported once.
+    pub(super) fn not_removed(&self, error: &io::Error) -> Arc<str> {
+        let why = format!("cannot remove the log in {}: {error}", self.folder.display());
+        if !self.is_stuck.swap(true, Ordering::Relaxed) {
+            tracing::error!("{why}");
         }
+        why.into()
     }
 
     /// The folder of its segments.
@@ -375,13 +413,7 @@ impl Queued for Log {
             self.done.send_replace(written);
             return true;
         };
-        let file = match open.file.try_clone() {
-            Ok(file) => file,
-            Err(error) => {
-                self.fail("sync", &error, false);
-                return false;
-            }
-        };
+        let file = open.file.clone();
         // Others may write while this waits for the disk.
         drop(files);
         crash_point("live-syncing");
@@ -393,23 +425,30 @@ impl Queued for Log {
         self.failure.store(None);
         self.done.send_replace(written);
         if let Err(error) = self.rotate() {
-            // Others may have written to it since the sync.
             self.fail("sync", &error, true);
         }
         true
     }
 }
 
-/// Ends an open segment with its digest, and gives it its final name.
-pub(super) fn close(path: &Path) -> io::Result<()> {
-    let digest = blake3::hash(&fs::read(path)?);
-    let mut file = OpenOptions::new().append(true).open(path)?;
-    file.write_all(digest.as_bytes())?;
+/// Ends an open segment of so many bytes with its digest, and gives it its final name. The file takes
+/// appends, and no new one is opened.
+///
+/// # Errors
+/// The system's; then it may be tried again.
+pub(super) fn close(mut file: &File, path: &Path, bytes: u64) -> io::Result<()> {
+    // Without what a failed attempt, or a frame that was being written, left.
+    file.set_len(bytes)?;
+    let mut content = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+    file.read_exact_at(&mut content, 0)?;
+    file.write_all(blake3::hash(&content).as_bytes())?;
     file.sync_data()?;
     crash_point("live-closing");
     fs::rename(path, path.with_extension("seg"))?;
     crash_point("live-closed");
-    path.parent().map_or(Ok(()), sync_folder)
+    // Under its old name the file is as good.
+    let _ = path.parent().map_or(Ok(()), sync_folder);
+    Ok(())
 }
 
 /// Makes the names in a folder safe.

@@ -161,7 +161,7 @@ impl Live {
     /// memory than the limit, [`Error::System`] for a folder that cannot be used or is in use.
     pub fn open(config: LiveConfig) -> Result<Live, Error> {
         let clock = Clock::system();
-        let budget = Arc::new(Budget::new(config.memory));
+        let budget = Arc::new(Budget::starting(config.memory));
         let mut sets = BTreeMap::new();
         let disk = match &config.data_dir {
             Some(folder) if config.ack != Ack::Memory => {
@@ -172,6 +172,7 @@ impl Live {
             }
             _ => None,
         };
+        budget.started();
         let (sets, changes) = (RwLock::new(sets), AtomicU64::new(0));
         let LiveConfig { ack, create, token, name, .. } = config;
         let max_filters = config.max_filters.min(MAX_SETS);
@@ -265,7 +266,8 @@ impl Live {
     pub(crate) fn get(&self, key: &Key, now: u64) -> Option<Arc<LiveSet>> {
         let set = self.sets().get(key).cloned()?;
         if set.expires_at().is_some_and(|at| at <= now) {
-            self.remove_set(&set);
+            // One that cannot be removed is tried again.
+            let _ = self.remove_set(&set);
             return None;
         }
         Some(set)
@@ -330,36 +332,46 @@ impl Live {
     }
 
     /// Drops the set of this name, and returns whether there was one.
-    pub(crate) fn remove(&self, key: &Key, now: u64) -> bool {
-        self.get(key, now).is_some_and(|set| self.remove_set(&set))
+    ///
+    /// # Errors
+    /// Why its log could not be removed: the set stays, or it may come back with the next start.
+    pub(crate) fn remove(&self, key: &Key, now: u64) -> Result<bool, Arc<str>> {
+        self.get(key, now).map_or(Ok(false), |set| self.remove_set(&set))
     }
 
     /// Drops a set unless an ID was added meanwhile.
     pub(crate) fn remove_empty(&self, set: &Arc<LiveSet>) {
-        self.remove_if(set, true);
+        // One that cannot be removed stays, and is empty.
+        let _ = self.remove_if(set, true);
     }
 
-    fn remove_set(&self, set: &Arc<LiveSet>) -> bool {
+    fn remove_set(&self, set: &Arc<LiveSet>) -> Result<bool, Arc<str>> {
         self.remove_if(set, false)
     }
 
-    fn remove_if(&self, set: &Arc<LiveSet>, is_empty: bool) -> bool {
+    fn remove_if(&self, set: &Arc<LiveSet>, is_empty: bool) -> Result<bool, Arc<str>> {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
         if !is_there || set.is_declared() || !set.end(is_empty) {
-            return false;
+            return Ok(false);
         }
-        // Under the lock: a set of this name that is made next has a later folder.
-        if let (Some(log), Some(disk)) = (set.take_log(), &self.0.disk)
+        let mut removed = Ok(true);
+        // Under the lock: at no time there are two logs of one name.
+        if let (Some(log), Some(disk)) = (set.log(), &self.0.disk)
             && let Err(error) = disk.remove(&log)
         {
-            tracing::error!("{} stays: {error}; its set comes back", log.folder().display());
+            removed = Err(log.not_removed(&error));
+            if !log.is_removed() {
+                set.resume();
+                return removed;
+            }
         }
+        set.take_log();
         sets.remove(set.key());
         self.0.changes.fetch_add(1, Ordering::Release);
         drop(sets);
         set.free();
-        true
+        removed
     }
 
     /// The sets of a database, by name.

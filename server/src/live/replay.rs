@@ -2,15 +2,17 @@
 //!
 //! An open segment may end in the middle of a frame: that is what a process leaves which was killed
 //! while it wrote, and no client was answered that the frame is safe. The tail is cut, and the segment
-//! closed. Damage anywhere else is an error: it would lose IDs that were acknowledged.
+//! closed. If sound frames are in that tail, it was damaged: then a copy of the file stays. Damage
+//! anywhere else is an error: it would lose IDs that were acknowledged.
 
+use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::live::segment::{Frame, Frames, HEADER_BYTES, Op};
+use bloomsday_common::live::segment::{Frame, Frames, HEADER_BYTES, Header, Op, has_frame};
 
 use super::budget::Budget;
 use super::log::close;
@@ -22,6 +24,8 @@ use crate::error::Error;
 
 /// The longest segment that is read: many times what is written.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
+/// The extension of the copy of a segment whose tail was cut although there were sound frames in it.
+const DAMAGED: &str = "damaged";
 /// How long a start waits for the lock of its folder, and between two tries.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -48,7 +52,7 @@ pub(super) struct Replayed {
 /// [`Error::Segment`] for a damaged segment: restore it, or remove the folder and lose the set.
 /// [`Error::LiveMemory`] when the set does not fit.
 pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Replayed>, Error> {
-    let mut replaying = Replaying { set: None, next_seq: 1, epoch: 0, node: None };
+    let mut replaying = Replaying { number: None, set: None, next_seq: 1, epoch: 0, node: None };
     let segments = segments(folder)?;
     for (path, length) in &segments {
         let corrupt = |why: String| Error::Segment { file: path.display().to_string(), why };
@@ -59,21 +63,13 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         let is_open = path.extension().is_some_and(|extension| extension == "open");
         if is_open && content.len() < HEADER_BYTES {
             // Killed before its header was written, and so before any frame.
+            tracing::warn!("{}: it has no complete header, and is removed", path.display());
             fs::remove_file(path).map_err(|source| system("remove", path, source))?;
             continue;
         }
         let parsed = if is_open { Frames::of_open(&content) } else { Frames::of_closed(&content) };
         let (header, mut frames) = parsed.map_err(|bad| corrupt(bad.to_string()))?;
-        replaying.epoch = replaying.epoch.max(header.epoch);
-        replaying.node = Some(header.node).filter(|node| *node != 0).or(replaying.node);
-        if header.first_seq != replaying.next_seq {
-            tracing::warn!(
-                "{}: frames {} to {} are not here; an ID whose add was not acknowledged may be lost",
-                path.display(),
-                replaying.next_seq,
-                header.first_seq
-            );
-        }
+        replaying.follows(&header).map_err(corrupt)?;
         for frame in frames.by_ref().map_while(Result::ok) {
             replaying.apply(&frame, &segments, budget).map_err(|why| match why {
                 Unfit::Corrupt(why) => corrupt(why.to_owned()),
@@ -82,11 +78,31 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         }
         replaying.next_seq = frames.next_seq();
         if is_open {
-            end(path, frames.good_bytes() as u64, *length)?;
+            end(path, &content, frames.good_bytes())?;
         }
     }
-    let Replaying { set, next_seq, epoch, node } = replaying;
-    Ok(set.map(|set| Replayed { next_seq, epoch, node, ..set }))
+    let Replaying { set, next_seq, epoch, node, .. } = replaying;
+    let Some(set) = set else {
+        // It never began, or was dropped. What cannot be removed now is read again at the next start.
+        segments.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
+        segments.iter().for_each(|(path, _)| drop(fs::remove_file(path.with_extension("seg"))));
+        let _ = fs::remove_dir(folder);
+        return Ok(None);
+    };
+    Ok(Some(Replayed { next_seq, epoch, node, ..set }))
+}
+
+/// Whether there is nothing in a folder but what this module reads or leaves there.
+pub(super) fn has_only_segments(folder: &Path) -> std::io::Result<bool> {
+    let ours = ["open", "seg", DAMAGED];
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if !extension.is_some_and(|extension| ours.contains(&extension)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The segments of a folder with their lengths, in the order in which they were written.
@@ -104,7 +120,15 @@ fn segments(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
         found.sort_unstable();
         Ok(found)
     };
-    list().map_err(|source| system("list", folder, source))
+    let found = list().map_err(|source| system("list", folder, source))?;
+    // A pipe would be waited for.
+    match found.iter().find(|(path, _)| !path.is_file()) {
+        Some((path, _)) => Err(Error::Segment {
+            file: path.display().to_string(),
+            why: "it is no file".to_owned(),
+        }),
+        None => Ok(found),
+    }
 }
 
 /// How many entries a log without a window leaves: those that were added, less those that were deleted.
@@ -129,18 +153,28 @@ fn entries(segments: &[(PathBuf, u64)]) -> u64 {
     entries
 }
 
-/// Cuts the tail of an open segment, and closes it.
-fn end(path: &Path, good: u64, length: u64) -> Result<(), Error> {
+/// Cuts the tail of an open segment, and closes it. A copy stays if the tail is more than a frame that was
+/// being written.
+fn end(path: &Path, content: &[u8], good: usize) -> Result<(), Error> {
     let cut = || {
-        if good < length {
-            let lost = length - good;
-            tracing::warn!("{}: {lost} bytes of an incomplete frame are cut", path.display());
+        let (tail, name) = (&content[good..], path.display());
+        if has_frame(tail) {
+            let copy = path.with_extension(DAMAGED);
+            fs::write(&copy, content)?;
+            File::open(&copy)?.sync_all()?;
+            let (lost, copy) = (tail.len(), copy.display());
+            tracing::error!(
+                "{name}: the frame at byte {good} is damaged; the {lost} bytes from there on are cut, and \
+                 acknowledged IDs may be among them; the file as it was is {copy}"
+            );
+        } else if !tail.is_empty() {
+            tracing::warn!("{name}: {} bytes of an incomplete frame are cut", tail.len());
         }
-        let file = OpenOptions::new().write(true).open(path)?;
-        file.set_len(good)?;
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
+        file.set_len(good as u64)?;
         file.sync_data()?;
         crash_point("live-cut");
-        close(path)
+        close(&file, path, good as u64)
     };
     cut().map_err(|source| system("close", path, source))
 }
@@ -178,6 +212,8 @@ pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
 }
 
 struct Replaying {
+    /// The number of the set, as the first segment has it.
+    number: Option<u64>,
     /// Its number, epoch and node are those of the whole log, which are known at its end.
     set: Option<Replayed>,
     next_seq: u64,
@@ -191,6 +227,28 @@ enum Unfit {
 }
 
 impl Replaying {
+    /// Checks that a segment is the next one of this log.
+    fn follows(&mut self, header: &Header) -> Result<(), String> {
+        let Header { set, node, first_seq, epoch, .. } = *header;
+        let is_other_node = self.node.is_some_and(|before| node != 0 && node != before);
+        if *self.number.get_or_insert(set) != set || is_other_node {
+            return Err("it belongs to another log".to_owned());
+        }
+        match first_seq.cmp(&self.next_seq) {
+            Ordering::Greater => {
+                let (first, last) = (self.next_seq, first_seq - 1);
+                return Err(format!(
+                    "the frames {first} to {last}, which come before it, are missing"
+                ));
+            }
+            Ordering::Less => return Err("its frames are in another segment already".to_owned()),
+            Ordering::Equal => {}
+        }
+        self.epoch = self.epoch.max(epoch);
+        self.node = Some(node).filter(|node| *node != 0).or(self.node);
+        Ok(())
+    }
+
     /// Makes the change of a frame of these segments.
     fn apply(
         &mut self,
@@ -201,6 +259,12 @@ impl Replaying {
         if frame.op == Op::Reserve {
             let (key, options) = Options::parse(frame.record())
                 .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
+            if self.set.is_some() {
+                return Err(Unfit::Corrupt("it has a second record of options"));
+            }
+            if self.number != Some(key.number()) {
+                return Err(Unfit::Corrupt("its record of options is of another set"));
+            }
             let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
             // So most shards grow once. What a window renews is in the log more than once, and not counted.
             if options.window.steps.is_none() {
@@ -250,7 +314,15 @@ impl Replaying {
                         writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
                     }
                 } else {
-                    writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
+                    let step = options.window.step_at(frame.ms);
+                    if step < writer.table().step() {
+                        // What another set had seen before, and this one was united with.
+                        for hash in hashes {
+                            writer.add_at(hash, step).map_err(|_| Unfit::Memory)?;
+                        }
+                    } else {
+                        writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
+                    }
                 }
             }
             Op::Forget => {

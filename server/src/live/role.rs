@@ -90,6 +90,8 @@ pub(crate) struct GateStatus {
     pub(super) segments: u64,
     pub(super) logs: usize,
     pub(super) through_ms: u64,
+    /// How long this process has followed.
+    pub(super) running_ms: u64,
 }
 
 impl Gate {
@@ -291,6 +293,7 @@ impl Gate {
             segments,
             logs,
             through_ms,
+            running_ms: self.ms_at(Instant::now()),
         }
     }
 }

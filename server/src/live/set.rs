@@ -512,6 +512,11 @@ impl LiveSet {
         state.is_dropped
     }
 
+    /// Goes on after all with a set that has ended.
+    pub(super) fn resume(&self) {
+        lock(&self.state).is_dropped = false;
+    }
+
     /// The log, of a set that has ended.
     pub(super) fn take_log(&self) -> Option<Arc<Log>> {
         lock(&self.state).log.take()

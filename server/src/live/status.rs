@@ -92,9 +92,13 @@ impl ShareStatus {
 }
 
 impl GateStatus {
-    /// Seconds since all that others changed until then has been here; unknown before the first of it.
+    /// Seconds since all that others changed until then has been here. Before the first of it: since the start
+    /// if it cannot be read, else unknown.
     pub(super) fn lag_seconds(&self, now_ms: u64) -> Option<f64> {
-        let through = Some(self.through_ms).filter(|through| *through > 0)?;
-        Some(now_ms.saturating_sub(through) as f64 / 1e3)
+        let lag = match self.through_ms {
+            0 => self.follow_error.is_some().then_some(self.running_ms)?,
+            through => now_ms.saturating_sub(through),
+        };
+        Some(lag as f64 / 1e3)
     }
 }

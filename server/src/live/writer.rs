@@ -114,6 +114,22 @@ impl Writer {
         (0..STEPS as usize).filter(alive).map(|step| self.by_step[step]).sum()
     }
 
+    /// Empties the table, and returns its lines, to be freed where nobody waits for that. Lookups that run
+    /// may still have them.
+    pub(crate) fn clear(&mut self) -> impl Sized + use<> {
+        let before = self.bytes();
+        let mut arena = LineArena::default();
+        let lines = (0..SHARDS).map(|_| arena.lines(1).ok()).collect::<Option<Vec<Lines>>>();
+        let lines = lines.and_then(|lines| <[Lines; SHARDS]>::try_from(lines).ok())?;
+        let table = self.table.shards.swap(Arc::new(Shards(lines.clone())));
+        let shards: Vec<_> = lines.map(|lines| Shard { lines, used: 0 }).into();
+        let shards = std::mem::replace(&mut self.shards, shards);
+        let arena = std::mem::replace(&mut self.arena, arena);
+        *self.by_step = [0; STEPS as usize];
+        self.budget.give(before - self.bytes());
+        Some((table, shards, arena))
+    }
+
     /// The bytes of its lines.
     pub(crate) fn bytes(&self) -> u64 {
         bytes_of(self.shards.iter().map(|shard| shard.lines.len()).sum())

@@ -14,6 +14,7 @@ const MAX_LOOKUPS: usize = 8;
 pub(crate) const WRONGTYPE: Fault =
     fault("WRONGTYPE Operation against a key holding the wrong kind of value");
 pub(crate) const SYNTAX: Fault = fault("ERR syntax error");
+const DROPPED_AGAIN: Fault = fault("ERR the filter is dropped again and again: try again");
 /// A number that is none, or too large.
 pub(super) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -179,7 +180,7 @@ impl Session {
         match self.live().make(&key, options(), self.now) {
             Ok(set) => Ok(set),
             // Another connection made it meanwhile.
-            Err(NotMade::Exists) => self.set_of(name, kind)?.ok_or(SYNTAX),
+            Err(NotMade::Exists) => self.set_of(name, kind)?.ok_or(DROPPED_AGAIN),
             Err(other) => Err(self.not_made(&other)),
         }
     }
@@ -205,21 +206,52 @@ impl Session {
         mut set: impl FnMut(&mut Session) -> Result<Arc<LiveSet>, Fault>,
         mut change: impl FnMut(&LiveSet, u64) -> (Ticket, Result<T, Refusal>),
     ) -> Result<Result<T, Refusal>, Fault> {
+        let changed = self.try_change(
+            |session| set(session).map(Some),
+            |session, set| {
+                let (ticket, result) = change(set, session.now);
+                session.await_later(ticket);
+                Ok(result)
+            },
+        )?;
+        changed.ok_or(DROPPED_AGAIN)
+    }
+
+    /// The same in a set that may not be there, or not be one to change: then nothing is changed.
+    pub(crate) fn change_if<T>(
+        &mut self,
+        set: impl FnMut(&mut Session) -> Result<Option<Arc<LiveSet>>, Fault>,
+        change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, Refusal>, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        self.try_change(set, change)?.transpose().map_err(refused)
+    }
+
+    fn try_change<T>(
+        &mut self,
+        mut set: impl FnMut(&mut Session) -> Result<Option<Arc<LiveSet>>, Fault>,
+        mut change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, Refusal>, Fault>,
+    ) -> Result<Option<Result<T, Refusal>>, Fault> {
         for _ in 0..MAX_LOOKUPS {
-            let found = set(self)?;
-            let (ticket, result) = change(&found, self.now);
-            self.await_later(ticket);
+            let Some(found) = set(self)? else { return Ok(None) };
+            let result = change(self, &found)?;
             if !matches!(result, Err(Refusal::Gone)) {
                 if !self.changed.iter().any(|other| Arc::ptr_eq(other, &found)) {
                     self.changed.retain(|set| !set.is_dropped());
                     self.changed.push(found);
                 }
-                return Ok(result);
+                return Ok(Some(result));
             }
             // To look it up waits until the other one is away.
             self.last = None;
         }
-        Err(Fault::from("ERR the filter is dropped again and again: try again"))
+        Err(DROPPED_AGAIN)
+    }
+
+    /// Drops the set of this name, and returns whether there was one.
+    pub(crate) fn remove(&mut self, key: &Key) -> Result<bool, Fault> {
+        self.last = None;
+        let removed = self.live().remove(key, self.now);
+        removed.map_err(|why| Fault::from(format!("MISCONF {why}")))
     }
 
     /// Notes what the replies of this batch wait for.

@@ -6,6 +6,7 @@ use bloomsday_common::live::segment::Op;
 
 use super::{LiveSet, Refusal, State, Ticket};
 use crate::live::near::{Near, Neighbour};
+use crate::live::syncer::lock;
 
 impl LiveSet {
     /// Adds a fingerprint unless one is alive within `max` bits: then returns that one, the
@@ -38,10 +39,11 @@ impl LiveSet {
         Some(change(near))
     }
 
-    /// Frees the fingerprints of a set that has ended: connections may have the set for long.
+    /// Frees the memory of a set that has ended: connections may have the set for long.
     pub(in crate::live) fn free(&self) {
         // In two steps, so that it is not locked while the memory is freed.
         let near = self.near.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(near);
+        let table = lock(&self.state).writer.clear();
+        drop((near, table));
     }
 }

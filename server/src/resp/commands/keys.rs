@@ -2,9 +2,9 @@
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session, refused};
+use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
-use crate::live::{Kind, LiveSet};
+use crate::live::{Kind, LiveSet, Refusal};
 use crate::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -47,7 +47,7 @@ fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let mut deleted = 0;
     for name in &request[1..] {
         let key = session.key(name)?;
-        deleted += i64::from(session.live().remove(&key, session.now));
+        deleted += i64::from(session.remove(&key)?);
     }
     reply.integer(deleted);
     Ok(())
@@ -82,29 +82,24 @@ fn expire(
     let at = given.checked_mul(unit_ms).and_then(|ms| ms.checked_add(begin));
     let name = String::from_utf8_lossy(request[0]).to_ascii_lowercase();
     let at = at.ok_or_else(|| format!("ERR invalid expire time in '{name}' command"))?;
-    let Some(set) = session.set(request[1])? else {
-        reply.integer(0);
-        return Ok(());
-    };
-    let before = set.expires_at();
     let at = u64::try_from(at).unwrap_or(0);
-    let holds = |condition: &Condition| match condition {
+    let holds = |before: Option<u64>, condition: &Condition| match condition {
         Condition::Nx => before.is_none(),
         Condition::Xx => before.is_some(),
         Condition::Gt => before.is_some_and(|before| at > before),
         Condition::Lt => before.is_none_or(|before| at < before),
     };
-    if !conditions.iter().all(holds) {
-        reply.integer(0);
-        return Ok(());
-    }
-    if at <= now {
-        session.live().remove(set.key(), now);
-        reply.integer(1);
-        return Ok(());
-    }
-    end_at(session, &set, Some(at))?;
-    reply.integer(1);
+    let done = session.change_if(
+        |session| {
+            let set = session.set(request[1])?;
+            Ok(set.filter(|set| conditions.iter().all(|c| holds(set.expires_at(), c))))
+        },
+        |session, set| match at <= now {
+            true => session.remove(set.key()).map(|_| Ok(())),
+            false => end_at(session, set, Some(at)),
+        },
+    )?;
+    reply.integer(i64::from(done.is_some()));
     Ok(())
 }
 
@@ -142,13 +137,17 @@ fn conditions(words: &[&[u8]]) -> Result<Vec<Condition>, Fault> {
     Ok(found)
 }
 
-fn end_at(session: &mut Session, set: &LiveSet, at: Option<u64>) -> Result<(), Fault> {
+fn end_at(
+    session: &mut Session,
+    set: &LiveSet,
+    at: Option<u64>,
+) -> Result<Result<(), Refusal>, Fault> {
     if set.is_declared() {
         return Err("ERR a filter of the configuration has no end".into());
     }
     let (ticket, result) = set.expire_at(session.now, at);
     session.await_later(ticket);
-    result.map_err(refused)
+    Ok(result)
 }
 
 fn left(
@@ -174,11 +173,11 @@ fn left(
 }
 
 fn persist(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let set = session.set(request[1])?.filter(|set| set.expires_at().is_some());
-    if let Some(set) = &set {
-        end_at(session, set, None)?;
-    }
-    reply.integer(i64::from(set.is_some()));
+    let done = session.change_if(
+        |session| Ok(session.set(request[1])?.filter(|set| set.expires_at().is_some())),
+        |session, set| end_at(session, set, None),
+    )?;
+    reply.integer(i64::from(done.is_some()));
     Ok(())
 }
 
@@ -189,7 +188,7 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     while let Some(word) = words.next() {
         let value = *words.next().ok_or(SYNTAX)?;
         if is(word, "MATCH") {
-            pattern = Some(value);
+            pattern = Some(glob::checked(value)?);
         } else if is(word, "COUNT") {
             let given = number::<i64>(value);
             let given = given.ok_or(NOT_AN_INTEGER)?;
@@ -244,8 +243,9 @@ fn randomkey(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Resul
 }
 
 fn keys(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let pattern = glob::checked(request[1])?;
     let mut sets = session.live().list(session.database, session.now);
-    sets.retain(|set| glob::fits(request[1], &set.key().name));
+    sets.retain(|set| glob::fits(pattern, &set.key().name));
     reply.array(sets.len());
     sets.iter().for_each(|set| reply.bulk(&set.key().name));
     Ok(())
@@ -286,7 +286,7 @@ fn flush(
     let now = session.now;
     for database in databases {
         for set in session.live().list(database, now) {
-            session.live().remove(set.key(), now);
+            session.remove(set.key())?;
         }
     }
     reply.ok();

@@ -34,16 +34,14 @@ fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 
 fn srem(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hashes = hashes(session, request[1], &request[2..])?;
-    if session.set_of(request[1], Kind::Set)?.is_none() {
-        reply.integer(0);
-        return Ok(());
-    }
-    let deleted = session
-        .change(
-            |session| session.set_of(request[1], Kind::Set)?.ok_or_else(|| "ERR not found".into()),
-            |set, now| set.forget(now, &hashes),
-        )?
-        .map_err(refused)?;
+    let deleted = session.change_if(
+        |session| session.set_of(request[1], Kind::Set),
+        |session, set| {
+            let (ticket, result) = set.forget(session.now, &hashes);
+            session.await_later(ticket);
+            Ok(result)
+        },
+    )?;
     // A set of Redis without members does not exist.
     if let Some(set) = session.set_of(request[1], Kind::Set)?
         && set.options().kind == Kind::Set
@@ -51,7 +49,7 @@ fn srem(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     {
         session.live().remove_empty(&set);
     }
-    reply.integer(deleted as i64);
+    reply.integer(deleted.unwrap_or(0) as i64);
     Ok(())
 }
 
