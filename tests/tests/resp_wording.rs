@@ -284,6 +284,26 @@ fn limits_are_errors_with_their_numbers() {
     assert_eq!(replies[16_384], "-ERR a transaction has at most 16384 commands|");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
     assert_eq!(wire.call("EXEC"), aborted);
+    // What a transaction takes is more than the bytes of its words.
+    wire.call("MULTI");
+    let empty = vec![&b""[..]; 1_000_000];
+    let many = encode(&[&[&b"EXISTS"[..]][..], &empty].concat());
+    wire.send(&many).unwrap();
+    assert_eq!(wire.reply().unwrap(), "+QUEUED|");
+    wire.send(&many).unwrap();
+    assert_eq!(wire.reply().unwrap(), "-ERR a transaction takes at most 67108864 bytes|");
+    assert_eq!(wire.call("EXEC"), aborted);
+    // A reply that is too long, and a transaction of such ones.
+    let names = vec![&b"client"[..]; 200_000];
+    wire.send(&encode(&[&[&b"COMMAND"[..], b"INFO"][..], &names].concat())).unwrap();
+    let long = "-ERR a reply has at most 67108864 bytes: ask for less at once|";
+    assert_eq!(wire.reply().unwrap(), long);
+    // A pattern has as many bytes as a name.
+    let pattern = "-ERR a pattern has at most 1024 bytes, this one 1025|";
+    for command in ["KEYS", "SCAN 0 MATCH", "CONFIG GET", "COMMAND LIST FILTERBY PATTERN"] {
+        assert_eq!(wire.call(&format!("{command} {longer}")), pattern, "{command}");
+    }
+    assert_eq!(wire.call(&format!("KEYS {longest}")), format!("*1|$1024|{longest}|"));
     // One filter more than there may be; some are there already.
     let there: usize = wire.call("DBSIZE")[1..].trim_end_matches('|').parse().unwrap();
     for number in there..512 {

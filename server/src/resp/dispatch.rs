@@ -9,9 +9,14 @@ use super::session::{SYNTAX, Session, Transaction, wrong_number};
 
 /// When a batch has as many bytes of replies, they are sent before it goes on.
 const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
-/// The most requests of a transaction, and their bytes.
+/// The most requests of a transaction, and the memory that they take.
 const MAX_QUEUED: usize = 16 << 10;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
+/// What a word takes beside its bytes: its place in the request, and what an allocation needs at least.
+const WORD_BYTES: usize = size_of::<Vec<u8>>() + 32;
+/// The longest reply of one request or transaction.
+const MAX_REPLY_BYTES: usize = 64 << 20;
+
 /// What follows a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -159,10 +164,14 @@ fn perform(
 
 fn enqueue(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Fault> {
     let Some(transaction) = &mut session.transaction else { return Ok(()) };
-    transaction.bytes += request.iter().map(|argument| argument.len()).sum::<usize>();
-    if transaction.requests.len() >= MAX_QUEUED || transaction.bytes > MAX_QUEUED_BYTES {
+    let bytes = request.iter().map(|word| word.len() + WORD_BYTES).sum::<usize>();
+    if transaction.requests.len() >= MAX_QUEUED {
         return Err(format!("ERR a transaction has at most {MAX_QUEUED} commands").into());
     }
+    if transaction.bytes + bytes > MAX_QUEUED_BYTES {
+        return Err(format!("ERR a transaction takes at most {MAX_QUEUED_BYTES} bytes").into());
+    }
+    transaction.bytes += bytes;
     transaction.requests.push(request.iter().map(|argument| argument.to_vec()).collect());
     out.extend_from_slice(b"+QUEUED\r\n");
     Ok(())
@@ -194,15 +203,27 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             Some(command) => command.describe(reply),
             None => reply.null(),
         }
+        check_length(reply)?;
     }
     Ok(())
+}
+
+/// Refuses a reply that is too long.
+fn check_length(reply: &Reply<'_>) -> Result<(), Fault> {
+    match reply.out.len() {
+        ..=MAX_REPLY_BYTES => Ok(()),
+        _ => {
+            Err(format!("ERR a reply has at most {MAX_REPLY_BYTES} bytes: ask for less at once")
+                .into())
+        }
+    }
 }
 
 fn list(_: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let is_listed: Box<dyn Fn(&str) -> bool> = match request[2..] {
         [] => Box::new(|_| true),
         [by, what, wanted] if is(by, "FILTERBY") && is(what, "PATTERN") => {
-            let pattern = wanted.to_ascii_lowercase();
+            let pattern = glob::checked(wanted)?.to_ascii_lowercase();
             Box::new(move |name| glob::fits(&pattern, name.as_bytes()))
         }
         [by, what, wanted] if is(by, "FILTERBY") && is(what, "MODULE") => {
@@ -260,7 +281,8 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
     for request in &transaction.requests {
         let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
         let Ok(command) = find(&request) else { continue };
-        if let Err(fault) = perform(session, command, &request, reply.out) {
+        let done = check_length(reply);
+        if let Err(fault) = done.and_then(|()| perform(session, command, &request, reply.out)) {
             reply.error(&fault);
         }
     }

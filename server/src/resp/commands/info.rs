@@ -14,6 +14,9 @@ pub(super) const REDIS_VERSION: &str = "7.4.0";
 /// The version of the module whose commands these are.
 const MODULE_VERSION: i64 = 80_200;
 
+/// The most patterns of one CONFIG GET.
+const MAX_PATTERNS: usize = 64;
+
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("info", -1, info),
     Command::container("config", CONFIG),
@@ -159,9 +162,14 @@ fn config_get(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let known = settings(session);
-    let is_requested = |name: &str| {
-        request[2..].iter().any(|p| glob::fits(&p.to_ascii_lowercase(), name.as_bytes()))
-    };
+    if request.len() > 2 + MAX_PATTERNS {
+        return Err(format!("ERR CONFIG GET takes at most {MAX_PATTERNS} patterns").into());
+    }
+    let patterns = request[2..].iter().map(|word| glob::checked(word));
+    let patterns = patterns.map(|word| word.map(<[u8]>::to_ascii_lowercase));
+    let patterns = patterns.collect::<Result<Vec<_>, Fault>>()?;
+    let is_requested =
+        |name: &str| patterns.iter().any(|pattern| glob::fits(pattern, name.as_bytes()));
     let found: Vec<_> = known.iter().filter(|(name, _)| is_requested(name)).collect();
     reply.map(found.len());
     for (name, value) in found {

@@ -1,15 +1,16 @@
 //! BLOOM.*: what only these filters have: windows, where an answer comes from, and unions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{SYNTAX, Session, refused};
+use super::super::session::{SYNTAX, Session, WRONGTYPE, refused};
 use super::bloom::{hash, make};
-use crate::live::{Kind, Options};
+use crate::live::{Kind, LiveSet, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bloom.reserve", -2, reserve),
@@ -19,12 +20,14 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// The longest window, in seconds: ten years.
 const MAX_WINDOW_SECONDS: u64 = 3_660 * 24 * 3_600;
+/// The largest capacity: BF.INFO shows it as an integer of Redis.
+const MAX_CAPACITY: u64 = i64::MAX as u64;
 /// How many steps a window has if nothing else is said.
 const DEFAULT_STEPS: u64 = 10;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut options = Options { error: 1e-9, ..Options::of(Kind::Any) };
-    let (mut size, mut repeat) = (WindowWords::new(u64::MAX), Repeat::Renew);
+    let (mut size, mut repeat) = (WindowWords::new(MAX_CAPACITY), Repeat::Renew);
     let (words, rest) = request[2..].as_chunks::<2>();
     if !rest.is_empty() {
         return Err(SYNTAX);
@@ -142,38 +145,43 @@ const OTHER_IDS: Fault =
 
 fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    // All before one is locked again: a set may be united with itself.
-    let mut entries = BTreeMap::<u64, Vec<u64>>::new();
-    let mut options = None;
-    for source in &request[2..] {
-        let Some(set) = session.set_of(source, Kind::Any)? else { continue };
+    // Each once, whatever its names in the request are.
+    let mut sources: Vec<Arc<LiveSet>> = Vec::new();
+    for name in &request[2..] {
+        let Some(set) = session.set_of(name, Kind::Any)? else { continue };
         if set.options().kind == Kind::Cuckoo {
-            return Err(super::super::session::WRONGTYPE);
+            return Err(WRONGTYPE);
         }
-        let first = options.get_or_insert_with(|| set.options().clone());
-        if first.ids != set.options().ids {
+        if sources.first().is_some_and(|first| first.options().ids != set.options().ids) {
             return Err(OTHER_IDS);
         }
-        for (ms, hashes) in set.by_time(now) {
-            // Without a window there is no time: as seen now.
-            let ms = if set.options().window.steps.is_some() { ms } else { now };
-            entries.entry(ms).or_default().extend(hashes);
+        if !sources.iter().any(|other| Arc::ptr_eq(other, &set)) {
+            sources.push(set);
         }
     }
-    let options = options.unwrap_or_else(|| Options::of(Kind::Any));
-    let new = session
-        .change(
-            |session| {
-                let set = session.made(request[1], Kind::Any, || options.clone())?;
-                match set.options() {
-                    found if found.kind == Kind::Cuckoo => Err(super::super::session::WRONGTYPE),
-                    found if found.ids != options.ids => Err(OTHER_IDS),
-                    _ => Ok(set),
-                }
-            },
-            |set, now| set.union(now, &entries),
-        )?
-        .map_err(refused)?;
+    let options =
+        sources.first().map_or_else(|| Options::of(Kind::Any), |set| set.options().clone());
+    let mut add = |entries: &BTreeMap<u64, Vec<u64>>| {
+        let made = |session: &mut Session| {
+            let set = session.made(request[1], Kind::Any, || options.clone())?;
+            match set.options() {
+                found if found.kind == Kind::Cuckoo => Err(WRONGTYPE),
+                found if found.ids != options.ids => Err(OTHER_IDS),
+                _ => Ok(set),
+            }
+        };
+        session.change(made, |set, now| set.union(now, entries))?.map_err(refused)
+    };
+    let mut new = add(&BTreeMap::new())?;
+    // One after the other: the memory that this takes is that of one source.
+    for source in sources {
+        let mut entries = source.by_time(now);
+        if source.options().window.steps.is_none() {
+            // Without a window there is no time: as seen now.
+            entries = BTreeMap::from([(now, entries.into_values().flatten().collect())]);
+        }
+        new += add(&entries)?;
+    }
     reply.integer(new as i64);
     Ok(())
 }
