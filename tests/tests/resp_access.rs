@@ -113,6 +113,24 @@ fn post(daemon: &Daemon, act: &str, token: Option<&str>) -> u16 {
 }
 
 #[test]
+fn a_body_with_one_line_that_is_no_id_changes_nothing() {
+    let backend = backend();
+    let config = file(&backend, "live.toml", "[filters.rt]\nlive = \"decide\"\n");
+    let daemon = Daemon::ready(&backend, &["--config", &config]);
+    for act in ["add", "forget"] {
+        for body in ["new-1\n\nnew-2\n", &format!("new-1\n{}\n", "x".repeat(1_025))] {
+            let reply = daemon.post(&format!("/v1/filters/rt/{act}"), body.as_bytes());
+            assert_eq!(reply.status, 400, "{act}: {}", reply.body);
+            assert!(reply.body.contains("1 to 1,024 bytes"), "{}", reply.body);
+        }
+    }
+    assert!(!daemon.contains("new-1"));
+    let added = daemon.post("/v1/filters/rt/add", b"new-1\nnew-2\n");
+    assert_eq!((added.status, added.body.as_str()), (200, "1\n1\n"));
+    end(daemon);
+}
+
+#[test]
 fn strangers_look_up_and_change_nothing() {
     let backend = backend();
     let text = "[filters.rt]\nlive = \"decide\"\n";

@@ -14,7 +14,7 @@ impl FilterHandle {
     ///
     /// # Errors
     /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::ReadOnly`] where another process decides which
-    /// are new; [`Error::AddRefused`].
+    /// are new; [`Error::InvalidId`], [`Error::AddRefused`].
     pub async fn add(&self, id: &[u8]) -> Result<bool, Error> {
         let mut is_new = [false];
         self.add_batch(&[id], &mut is_new).await?;
@@ -89,8 +89,7 @@ impl FilterHandle {
     fn hashes<T: AsRef<[u8]>>(&self, live: &LiveSet, ids: &[T]) -> Result<Vec<u64>, Error> {
         let wrong = ids.iter().map(AsRef::as_ref).find(|id| !is_valid_len(id));
         if let Some(id) = wrong {
-            let why = format!("an ID has 1 to 1,024 bytes, this one {}", id.len());
-            return Err(self.refused(why));
+            return Err(Error::InvalidId { bytes: id.len() });
         }
         Ok(ids.iter().map(|id| hash_of(live.options().ids, id.as_ref())).collect())
     }

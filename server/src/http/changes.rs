@@ -4,6 +4,7 @@
 //! Lookups are open to whoever reaches the public address; changes need the token of the live layer, or
 //! come from this machine.
 
+use bloomsday_common::hash::is_valid_len;
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 
@@ -54,12 +55,16 @@ pub(super) async fn change(
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
+    let blocks: Vec<_> = lines.into_blocks().collect();
+    let bare = |id| if strip { strip_return(id) } else { id };
+    let mut all = blocks.iter().flat_map(|block| split_ids(block)).map(bare);
+    // Before anything is changed.
+    if let Some(id) = all.find(|id| !is_valid_len(id)) {
+        return refusal(&Error::InvalidId { bytes: id.len() });
+    }
     let mut answers = String::new();
-    for block in lines.into_blocks() {
-        let mut ids: Vec<&[u8]> = split_ids(&block).collect();
-        if strip {
-            ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
-        }
+    for block in &blocks {
+        let ids: Vec<&[u8]> = split_ids(block).map(bare).collect();
         let mut each = vec![false; ids.len()];
         let changed = match change {
             Change::Add => handle.add_batch(&ids, &mut each).await,
@@ -73,8 +78,13 @@ pub(super) async fn change(
     text(StatusCode::OK, &answers)
 }
 
+fn strip_return(id: &[u8]) -> &[u8] {
+    id.strip_suffix(b"\r").unwrap_or(id)
+}
+
 fn refusal(why: &Error) -> Reply {
     let status = match why {
+        Error::InvalidId { .. } => StatusCode::BAD_REQUEST,
         Error::NotLive { .. } | Error::ReadOnly { .. } => StatusCode::CONFLICT,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
