@@ -75,6 +75,7 @@ struct Access {
 
 impl Serve {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        allow_open_files();
         let file = settings.file();
         let live = self.live.settle(&file.resp)?;
         let access = self.access(file, &live)?;
@@ -256,4 +257,12 @@ fn warn_if_others_read(what: &str, path: &Path) {
             "every user of this machine can read the {what} in {path}: chmod 600 {path}"
         );
     }
+}
+
+/// Raises the limit on open files as far as the system lets it: each connection and each log has one.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Otherwise it stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
