@@ -87,6 +87,7 @@ proptest! {
                     prop_assert_eq!(good, whole);
                     prop_assert_eq!(frames.good_bytes(), ends[whole]);
                     prop_assert!(frames.next().is_none());
+                    prop_assert!(!has_frame(&bytes[ends[whole]..length]));
                 }
             }
             if length > 0 {
@@ -107,6 +108,7 @@ proptest! {
             });
         }
         prop_assert!(Frames::of_closed(&bytes).is_err());
+        prop_assert!(!has_frame(&bytes));
     }
 }
 
@@ -133,6 +135,8 @@ fn every_flipped_bit_is_noticed() {
                 let good = frames.take_while(Result::is_ok).count();
                 let hit = ends.iter().filter(|end| **end <= bit / 8).count() - 1;
                 assert_eq!(good, hit, "bit {bit} of an open segment");
+                let has_more = hit + 1 < contents.len();
+                assert_eq!(has_frame(&flipped[ends[hit]..open.len()]), has_more, "bit {bit}");
             }
         }
     }
