@@ -5,6 +5,7 @@
 
 mod file;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -322,9 +323,23 @@ pub(crate) fn window(
     }
 }
 
+/// The address that a flag says.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let why = "an address is an IP address and a port, such as 127.0.0.1:6380 or [::1]:6380";
+    text.parse().map_err(|_| why.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_none_is_refused_with_an_example() {
+        assert_eq!(address("[::1]:80").unwrap().port(), 80);
+        for text in ["localhost:6380", "127.0.0.1", "127.0.0.1:99999", ""] {
+            assert!(address(text).unwrap_err().contains("127.0.0.1:6380"), "{text}");
+        }
+    }
 
     #[test]
     fn pointers_on_hdfs_are_refused_with_what_to_do() {

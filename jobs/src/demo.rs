@@ -51,7 +51,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The address for lookups.
-    #[arg(long, value_name = "ADDRESS", default_value_t = defaults::LISTEN)]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, default_value_t = defaults::LISTEN)]
     listen: SocketAddr,
     /// Stop after the last step; do not keep serving.
     #[arg(long)]

@@ -61,7 +61,7 @@ pub(crate) struct Schedule {
     #[arg(long)]
     once: bool,
     /// The address that answers GET /metrics and /livez [default: none].
-    #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_SCHEDULE_METRICS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_SCHEDULE_METRICS")]
     metrics: Option<SocketAddr>,
     /// A file to write the metrics to, for node_exporter's textfile collector.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_SCHEDULE_METRICS_FILE")]

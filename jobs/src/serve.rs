@@ -40,10 +40,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
     /// The address for lookups [default: 127.0.0.1:8642].
-    #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_LISTEN")]
     listen: Option<SocketAddr>,
     /// The address for reloads and the operator's page [default: 127.0.0.1:8643].
-    #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_ADMIN")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_ADMIN")]
     admin: Option<SocketAddr>,
     /// A file with the token that reloads must present; required unless --admin is loopback.
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_ADMIN_TOKEN_FILE")]

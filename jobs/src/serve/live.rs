@@ -20,7 +20,7 @@ use crate::signals::Signals;
 #[derive(Args)]
 pub(super) struct LiveFlags {
     /// The address for Redis clients, whose IDs count from the moment they are added.
-    #[arg(long, value_name = "ADDRESS", env = "BLOOMSDAY_RESP")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_RESP")]
     resp: Option<SocketAddr>,
     /// A file with the token of those who add and delete IDs: Redis clients' password, and HTTP's
     /// Bearer token [default: the admin token; without one, only this machine may].
