@@ -337,7 +337,8 @@ impl Log {
             let is_long = |open: &mut OpenSegment| open.bytes >= SEGMENT_BYTES;
             files.closing = files.open.take_if(is_long);
         }
-        let Some(segment) = files.closing.take() else { return Ok(()) };
+        let segment = files.closing.take().filter(|_| !self.is_removed());
+        let Some(segment) = segment else { return Ok(()) };
         drop(files);
         // Others may have written to it since the sync.
         self.sync_data(&segment.file)?;
