@@ -13,7 +13,7 @@ use super::ack::Ack;
 use super::budget::Budget;
 use super::log::{Identity, Log, sync_folder};
 use super::options::Key;
-use super::replay::{self, Replayed};
+use super::replay::{self, Contents, Replayed};
 use super::set::LiveSet;
 use super::syncer::Syncer;
 use crate::error::Error;
@@ -127,9 +127,11 @@ fn folders(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
         }
         let is_dropped = path.extension().is_some_and(|extension| extension == DROPPED);
         let is_named = number_of(&path.with_extension("")).is_some();
-        match (is_named, replay::has_only_segments(&path)?) {
-            (true, true) if is_dropped => fs::remove_dir_all(&path)?,
-            (true, true) => found.push(path),
+        let Contents { has_segment, has_other } = Contents::of(&path)?;
+        match is_dropped {
+            true if is_named && !has_other => fs::remove_dir_all(&path)?,
+            // Whatever else somebody put into it, a folder with segments is a log.
+            false if is_named && (has_segment || !has_other) => found.push(path),
             _ => tracing::warn!("{} is not the folder of a log, and is left alone", path.display()),
         }
     }

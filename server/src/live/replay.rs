@@ -92,17 +92,29 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
     Ok(Some(Replayed { next_seq, epoch, node, ..set }))
 }
 
-/// Whether there is nothing in a folder but what this module reads or leaves there.
-pub(super) fn has_only_segments(folder: &Path) -> std::io::Result<bool> {
-    let ours = ["open", "seg", DAMAGED];
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        if !extension.is_some_and(|extension| ours.contains(&extension)) {
-            return Ok(false);
+/// What is in a folder.
+#[derive(Default)]
+pub(super) struct Contents {
+    /// Whether there is a segment, or what a start left of one.
+    pub(super) has_segment: bool,
+    /// Whether there is anything else.
+    pub(super) has_other: bool,
+}
+
+impl Contents {
+    pub(super) fn of(folder: &Path) -> std::io::Result<Contents> {
+        let ours = ["open", "seg", DAMAGED];
+        let mut contents = Contents::default();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            match extension.is_some_and(|extension| ours.contains(&extension)) {
+                true => contents.has_segment = true,
+                false => contents.has_other = true,
+            }
         }
+        Ok(contents)
     }
-    Ok(true)
 }
 
 /// The segments of a folder with their lengths, in the order in which they were written.

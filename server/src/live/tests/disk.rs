@@ -59,6 +59,8 @@ async fn folders_that_are_no_logs_stay_as_they_are() {
         fs::create_dir_all(live.join(name)).unwrap();
         fs::write(live.join(name).join("precious"), "it").unwrap();
     }
+    // One that has a log is read, whatever else is in it.
+    fs::write(files[0].with_file_name("README"), "it").unwrap();
     fs::create_dir(live.join("a-backup")).unwrap();
     fs::copy(&files[0], live.join("a-backup").join(files[0].file_name().unwrap())).unwrap();
     {
