@@ -37,7 +37,7 @@ if ! command -v g++ >/dev/null; then
 fi
 
 # What cargo-fuzz passes to a nightly compiler, without its address sanitizer, which stable has not:
-# there is unsafe code in the kernels only, and those have tests of their own.
+# of what is fuzzed, only kernels and memory have unsafe code, and they have tests of their own.
 coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
 folder=target/long

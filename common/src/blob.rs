@@ -70,7 +70,7 @@ pub struct Header {
     pub ids: u64,
     /// The fpp it was sized for.
     pub fpp_target: f64,
-    /// How many of those lookups were hits: false positives.
+    /// How many of the `fpp_lookups` were hits: false positives.
     pub fpp_hits: u64,
     /// How many IDs that are not in it were looked up to measure its fpp.
     pub fpp_lookups: u64,
@@ -342,7 +342,7 @@ fn check_kernel(filter: &Filter) -> Result<(), String> {
     Ok(())
 }
 
-/// The record of version 0. Frozen with the first tagged release: bincode is positional, so a changed
+/// The record of the versions 0 and 1, which differ in that number only. Frozen: bincode is positional, so a changed
 /// field is a new version with a struct of its own.
 #[derive(Encode, Decode)]
 struct RecordV1 {

@@ -13,6 +13,7 @@
 //! {filter}/servers/{server}
 //! {filter}/live/{day}/{node}-{epoch}-{first frame}.seg
 //! {filter}/live/heads/{node}
+//! {filter}/live/lease
 //! ```
 
 use std::fmt;

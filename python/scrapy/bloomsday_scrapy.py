@@ -209,8 +209,8 @@ def parse_url(url):
         raise BadSetting(f"BLOOMSDAY_URL cannot be read ({error}): {example}") from None
     if parts.scheme == "rediss":
         raise BadSetting(
-            "BLOOMSDAY_URL begins with rediss://, but Bloomsday does not speak TLS to Redis"
-            " clients: use redis:// on the same machine, or a tunnel"
+            "BLOOMSDAY_URL begins with rediss://, but this package does not speak TLS: use"
+            " redis:// on the same machine, or a tunnel"
         )
     if parts.scheme != "redis" or not host or not 0 <= database <= 15:
         raise BadSetting(

@@ -385,8 +385,8 @@ impl Follower {
     }
 
     /// Takes the memory of retired filters that no reader and no thread slot has any more, and
-    /// keeps one buffer: so a server never has more memory than two filters need, and the next load
-    /// need not touch new memory.
+    /// keeps one buffer: so without idle readers a server has the memory of two filters, and the next
+    /// load need not touch new memory.
     fn reclaim(&mut self) {
         self.served.refresh_idle();
         for generation in std::mem::take(&mut self.retired) {

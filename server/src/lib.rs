@@ -27,7 +27,7 @@
 //! | `pin` | warns before a pin ends |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
 //! | `connections` | accepting connections, for all addresses (features `http` and `resp`) |
-//! | `tls`, `token` | `Tls` and `Token`: what all addresses share (features `http` and `resp`) |
+//! | `tls`, `token` | `Tls` and `Token`: what all addresses share (`tls`: `http` or `resp`; `token`: `http` or `live`) |
 //! | `random` | random numbers; not for secrets |
 //! | `clock` | the time of day |
 //!

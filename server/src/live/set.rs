@@ -128,11 +128,11 @@ pub(crate) struct LiveSet {
     shipping: OnceLock<Arc<ShipStatus>>,
     /// The day's filter that this set was compared with last.
     absorbed: Mutex<Option<(Day, Digest)>>,
-    /// How many IDs that lacks and should have.
+    /// How many live IDs the filter in `absorbed` lacks and should have.
     unconfirmed: AtomicU64,
     /// All that is here and was changed before this time, in milliseconds since 1970, can be read again.
     stored_before: AtomicU64,
-    /// How many it has.
+    /// How many live IDs the filter in `absorbed` has.
     confirmed: AtomicU64,
     /// How many adds were answered "new", how many "seen" because of a live ID, and how many because of
     /// the day's filter.

@@ -120,8 +120,8 @@ impl LiveSet {
         Ok(new)
     }
 
-    /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set without a
-    /// log drops nothing, because it could not bring that back.
+    /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set that
+    /// neither has a log nor only follows drops nothing, because it could not bring that back.
     ///
     /// Cost: a lookup in the filter for each ID; adds wait for a 256th of them at a time.
     pub(crate) fn absorb(&self, now: u64, live: DayFilter<'_>) {
