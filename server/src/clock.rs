@@ -26,4 +26,16 @@ impl Clock {
     pub(crate) fn now(&self) -> Timestamp {
         (self.0)()
     }
+
+    /// The time in milliseconds since 1970.
+    #[cfg(feature = "live")]
+    pub(crate) fn now_ms(&self) -> u64 {
+        ms_of(self.now())
+    }
+}
+
+/// A time in milliseconds since 1970; before that, 0.
+#[cfg(feature = "live")]
+pub(crate) fn ms_of(time: Timestamp) -> u64 {
+    u64::try_from(time.as_millisecond()).unwrap_or(0)
 }

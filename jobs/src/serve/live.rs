@@ -25,7 +25,6 @@ pub(super) struct LiveFlags {
     /// A file with the token of those who add and delete IDs: Redis clients' password, and HTTP's
     /// Bearer token [default: the admin token; without one, only this machine may].
     #[arg(long, value_name = "FILE", env = "BLOOMSDAY_LIVE_TOKEN_FILE")]
-    #[arg(alias = "resp-password-file")]
     live_token_file: Option<PathBuf>,
     /// The folder for what is added to live filters [default: none: it ends with the process].
     #[arg(long, value_name = "DIR", env = "BLOOMSDAY_DATA_DIR")]

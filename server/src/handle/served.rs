@@ -286,7 +286,7 @@ impl ServedFilter {
 
     #[cfg(feature = "live")]
     pub(super) fn now_ms(&self) -> u64 {
-        u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0)
+        self.clock.now_ms()
     }
 
     pub(crate) fn sample(&self) -> Option<&Sample> {

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::role::{Gate, LiveRole};
 use super::set::{LateDeletions, LiveSet, Refusal};
 use super::stream::Entry;
-use crate::clock::Clock;
+use crate::clock::{Clock, ms_of};
 
 /// How often the heads are read.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -248,7 +248,7 @@ impl Following {
     /// What others changed before this time is here, by the clock of the one that wrote last.
     fn through_ms(&self) -> u64 {
         let through = self.logs.values().filter_map(|log| log.head.as_ref());
-        let through = through.map(|head| u64::try_from(head.through.as_millisecond()).unwrap_or(0));
+        let through = through.map(|head| ms_of(head.through));
         through.max().unwrap_or(0)
     }
 
@@ -258,7 +258,7 @@ impl Following {
         let known = log.tag.as_deref();
         match in_time(self.store.head_now(&self.filter, node, known)).await? {
             HeadNow::Found(head, tag) => {
-                let through = u64::try_from(head.through.as_millisecond()).unwrap_or(0);
+                let through = ms_of(head.through);
                 if let MapEntry::Occupied(mut ahead) = self.ahead.entry(node) {
                     if head.seq >= ahead.get().last {
                         ahead.remove();
@@ -467,7 +467,7 @@ impl Following {
         }
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
-        let now = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
+        let now = self.clock.now_ms();
         let (mut late, mut last) = (HashMap::new(), (header.first_seq, 0));
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));

@@ -165,7 +165,7 @@ impl Live {
         let mut sets = BTreeMap::new();
         let disk = match &config.data_dir {
             Some(folder) if config.ack != Ack::Memory => {
-                let opened_ms = now_of(&clock);
+                let opened_ms = clock.now_ms();
                 // What is shipped is on the disk first.
                 let ack = if config.ack == Ack::Shipped { Ack::Synced } else { config.ack };
                 Some(Disk::open(&folder.join("live"), ack, opened_ms, &budget, &mut sets)?)
@@ -248,7 +248,7 @@ impl Live {
 
     /// The time of day in milliseconds since 1970.
     pub(crate) fn now(&self) -> u64 {
-        now_of(&self.0.clock)
+        self.0.clock.now_ms()
     }
 
     /// The same in microseconds.
@@ -450,10 +450,6 @@ impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Live").field("sets", &self.sets().len()).finish_non_exhaustive()
     }
-}
-
-fn now_of(clock: &Clock) -> u64 {
-    u64::try_from(clock.now().as_millisecond()).unwrap_or(0)
 }
 
 #[cfg(test)]

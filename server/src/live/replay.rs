@@ -269,87 +269,100 @@ impl Replaying {
         budget: &Arc<Budget>,
     ) -> Result<(), Unfit> {
         if frame.op == Op::Reserve {
-            let (key, options) = Options::parse(frame.record())
-                .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
-            if self.set.is_some() {
-                return Err(Unfit::Corrupt("it has a second record of options"));
-            }
-            if self.number != Some(key.number()) {
-                return Err(Unfit::Corrupt("its record of options is of another set"));
-            }
-            let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
-            // So most shards grow once. What a window renews is in the log more than once, and not counted.
-            if options.window.steps.is_none() {
-                writer.reserve(entries(segments));
-            }
-            let mut near = None;
-            if options.kind == Kind::Near {
-                let made = Near::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
-                near.insert(made).reserve(options.capacity);
-            }
-            let (expires_at, next_seq, epoch) = (None, 0, 0);
-            self.set = Some(Replayed {
-                key,
-                options,
-                writer,
-                near,
-                expires_at,
-                next_seq,
-                epoch,
-                node: None,
-                last_ms: frame.ms,
-                deletions: Deletions::default(),
-            });
-            return Ok(());
+            return self.begin(frame, segments, budget);
         }
-        let Some(Replayed { options, writer, near, expires_at, last_ms, deletions, .. }) =
-            &mut self.set
-        else {
-            return Err(Unfit::Corrupt("it does not begin with a record of options"));
-        };
-        *last_ms = frame.ms.max(*last_ms);
-        if options.is_over_day {
-            deletions.note(frame.op, frame.ms, frame.hashes());
+        let set = self.set.as_mut();
+        let set = set.ok_or(Unfit::Corrupt("it does not begin with a record of options"))?;
+        set.last_ms = frame.ms.max(set.last_ms);
+        if set.options.is_over_day {
+            set.deletions.note(frame.op, frame.ms, frame.hashes());
         }
         match frame.op {
-            Op::Seen => {
-                writer.tick(frame.ms);
-                let hashes: Vec<u64> = frame.hashes().collect();
-                if let Some(near) = near {
-                    near.go_to(options.window.step_at(frame.ms));
-                    for fingerprint in hashes {
-                        near.insert(fingerprint).map_err(|_| Unfit::Memory)?;
-                    }
-                } else if options.kind == Kind::Cuckoo {
-                    for hash in hashes {
-                        // More copies than there may be are not there.
-                        writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
-                    }
-                } else {
-                    let step = options.window.step_at(frame.ms);
-                    if step < writer.table().step() {
-                        // What another set had seen before, and this one was united with.
-                        for hash in hashes {
-                            writer.add_at(hash, step).map_err(|_| Unfit::Memory)?;
-                        }
-                    } else {
-                        writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
-                    }
-                }
-            }
+            Op::Seen => set.see(frame)?,
             Op::Forget => {
-                writer.tick(frame.ms);
+                set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
-                    writer.forget(hash, options.is_over_day).map_err(|_| Unfit::Memory)?;
+                    let forgotten = set.writer.forget(hash, set.options.is_over_day);
+                    forgotten.map_err(|_| Unfit::Memory)?;
                 }
             }
             Op::Expire => {
                 let at = frame.record().first_chunk();
                 let at = at.ok_or(Unfit::Corrupt("a time cannot be read"))?;
-                *expires_at = Some(u64::from_le_bytes(*at)).filter(|at| *at != u64::MAX);
+                set.expires_at = Some(u64::from_le_bytes(*at)).filter(|at| *at != u64::MAX);
             }
             Op::Drop => self.set = None,
             Op::Reserve => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the set with the options of the first frame.
+    fn begin(
+        &mut self,
+        frame: &Frame<'_>,
+        segments: &[(PathBuf, u64)],
+        budget: &Arc<Budget>,
+    ) -> Result<(), Unfit> {
+        let (key, options) = Options::parse(frame.record())
+            .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
+        if self.set.is_some() {
+            return Err(Unfit::Corrupt("it has a second record of options"));
+        }
+        if self.number != Some(key.number()) {
+            return Err(Unfit::Corrupt("its record of options is of another set"));
+        }
+        let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+        // So most shards grow once. What a window renews is in the log more than once, and not counted.
+        if options.window.steps.is_none() {
+            writer.reserve(entries(segments));
+        }
+        let mut near = None;
+        if options.kind == Kind::Near {
+            let made = Near::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+            near.insert(made).reserve(options.capacity);
+        }
+        let (expires_at, next_seq, epoch) = (None, 0, 0);
+        self.set = Some(Replayed {
+            key,
+            options,
+            writer,
+            near,
+            expires_at,
+            next_seq,
+            epoch,
+            node: None,
+            last_ms: frame.ms,
+            deletions: Deletions::default(),
+        });
+        Ok(())
+    }
+}
+
+impl Replayed {
+    /// Adds what a frame says was seen.
+    fn see(&mut self, frame: &Frame<'_>) -> Result<(), Unfit> {
+        let Replayed { options, writer, near, .. } = self;
+        let step = options.window.step_at(frame.ms);
+        writer.tick(frame.ms);
+        if let Some(near) = near {
+            near.go_to(step);
+            for fingerprint in frame.hashes() {
+                near.insert(fingerprint).map_err(|_| Unfit::Memory)?;
+            }
+        } else if options.kind == Kind::Cuckoo {
+            for hash in frame.hashes() {
+                // More copies than there may be are not there.
+                writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
+            }
+        } else if step < writer.table().step() {
+            // What another set had seen before, and this one was united with.
+            for hash in frame.hashes() {
+                writer.add_at(hash, step).map_err(|_| Unfit::Memory)?;
+            }
+        } else {
+            let hashes: Vec<u64> = frame.hashes().collect();
+            writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl Shipper {
     ) -> Result<Shipper, Error> {
         let (stop, stopping) = watch::channel(false);
         let (ending, ended) = watch::channel(());
-        let now = now_ms(clock);
+        let now = clock.now_ms();
         let shipments: Vec<Shipping> = sets
             .into_iter()
             .filter_map(|(filter, set)| {
@@ -177,7 +177,7 @@ impl Shipping {
 
     /// Ships all that is synced.
     async fn ship(&mut self) -> Result<(), NotShipped> {
-        let began = now_ms(&self.clock);
+        let began = self.clock.now_ms();
         let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
         let first = match self.next {
             Some(next) => next,
@@ -260,8 +260,4 @@ impl Shipping {
 
 async fn in_time<T>(doing: impl Future<Output = Result<T, StoreError>>) -> Result<T, NotShipped> {
     Ok(tokio::time::timeout(DEADLINE, doing).await.map_err(|_| NotShipped::Slow)??)
-}
-
-fn now_ms(clock: &Clock) -> u64 {
-    u64::try_from(clock.now().as_millisecond()).unwrap_or(0)
 }

@@ -122,7 +122,7 @@ impl Feeding {
 
     /// Adds IDs, and returns when they are as safe as promised.
     pub(super) async fn add(&self, ids: Ids) -> Result<(), NotFed> {
-        let now = u64::try_from(self.clock.now().as_millisecond()).unwrap_or(0);
+        let now = self.clock.now_ms();
         let mut last = None;
         for hashes in ids.hashes.chunks(MAX_ADDED) {
             let (ticket, added) = self.set.add_each(now, hashes, |_, _| ());
