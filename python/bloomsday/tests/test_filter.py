@@ -60,7 +60,8 @@ def test_every_damaged_copy_is_refused(published, tmp_path):
         copy.write_bytes(damaged)
         with pytest.raises(bloomsday.UnsoundBlob) as error:
             Filter.open(copy)
-        assert "copy" in str(error.value) or "rt/blobs/" in str(error.value)
+        # The flipped bit may be in the filter's name.
+        assert "copy" in str(error.value) or "/blobs/" in str(error.value)
 
     for _ in range(200):
         at = places.randrange(len(blob))
