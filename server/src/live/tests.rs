@@ -110,11 +110,10 @@ async fn deletions_windows_copies_and_ends_are_there_after_a_restart() {
     }
     let window = Window::of(3_600_000, 1_000_000, Repeat::Renew).unwrap();
     let windowed = Options { window, ..Options::of(Kind::Bloom) };
-    let windowed = live.make(&key("window"), windowed, now - 9_000_000).unwrap();
+    let windowed = live.make(&key("window"), windowed, now).unwrap();
     // Seen in an earlier step, and in one whose window has ended.
-    for (at, hash) in [(now - 9_000_000, 2), (now - 2_000_000, 1)] {
-        windowed.add_each(at, &[hash], |_, _| ()).0.wait().await.unwrap();
-    }
+    let seen = BTreeMap::from([(now - 9_000_000, vec![2]), (now - 2_000_000, vec![1])]);
+    windowed.union(now, &seen).0.wait().await.unwrap();
     add(&live, "gone", &hashes(0..10)).await;
     assert_eq!(live.remove(&key("gone"), now), Ok(true));
     assert_eq!(live.remove(&key("gone"), now), Ok(false));
