@@ -79,8 +79,10 @@ pub enum Error {
         /// The values that are allowed.
         allowed: String,
     },
-    /// Two folders have the log of one set.
-    #[error("{folder} has the log of the same set as {other}: move one of them to another place")]
+    /// Two folders have the log of one live filter.
+    #[error(
+        "{folder} has the log of the same filter as {other}: move the one that is a copy to another place"
+    )]
     TwoLogs {
         /// One folder.
         folder: String,
