@@ -297,7 +297,7 @@ async fn gather<H: IdHash>(
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
-    let samples = if source::is_live(&job.inputs) {
+    let samples = if source::reads_live_ids(&job.inputs) {
         segments::gather(job, store, &partitions, report, progress).await?;
         Vec::new()
     } else {

@@ -30,7 +30,7 @@ mod walk;
 
 pub use self::completeness::{Completeness, check_complete};
 pub use self::find::{find, find_window};
-pub use self::input::{Input, InputFile, LIVE, Window, is_live};
+pub use self::input::{Input, InputFile, LIVE, Window, reads_live_ids};
 pub use self::limits::{MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAMED, MAX_WINDOW_DAYS};
 pub use self::walk::MAX_DEPTH;
 

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bloomsday_builder::source::is_live;
+use bloomsday_builder::source::reads_live_ids;
 use bloomsday_builder::{Deltas, Job, ShapeChoice, Window};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
@@ -181,7 +181,7 @@ impl Settings {
     pub(crate) fn segment_days(&self, name: &FilterName) -> u32 {
         let filter = self.filter(name);
         let live_days = filter.live_for.unwrap_or(defaults::LIVE_DAYS);
-        let built = if is_live(&filter.input) { filter.window_days.unwrap_or(1) } else { 0 };
+        let built = if reads_live_ids(&filter.input) { filter.window_days.unwrap_or(1) } else { 0 };
         live_days.max(built).saturating_add(1)
     }
 
@@ -213,7 +213,8 @@ impl Settings {
         window.check(&inputs)?;
         let column = overrides.column.or(configured.column);
         // Segments of live IDs have no columns.
-        let column = if is_live(&inputs) { column.or_else(|| Some(String::new())) } else { column };
+        let column =
+            if reads_live_ids(&inputs) { column.or_else(|| Some(String::new())) } else { column };
         let column = column.ok_or_else(|| missing("column"))?;
         let bases = overrides.deltas.or(configured.deltas).unwrap_or(defaults::DELTAS);
         let shape = match configured.stable_shape {

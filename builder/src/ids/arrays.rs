@@ -9,7 +9,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrowNativeTypeOp, OffsetSizeTrait};
 use arrow_schema::DataType;
 
-use super::{Counts, IdValidator, decimal, fixed, uuid_text};
+use super::kind::fixed;
+use super::values::{Counts, IdValidator, decimal, uuid_text};
 
 /// Calls `take` for each valid ID of a column, in order. `is_uuid` is whether 16 bytes are a UUID.
 ///

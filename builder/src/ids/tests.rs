@@ -1,8 +1,11 @@
 //! Types and names, on schemas and arrays made here; whole files are read in `scan`'s tests.
 
+use super::projection::as_views;
 use super::*;
 use arrow_array::*;
+use arrow_schema::Field;
 use bloomsday_common::error::Kind;
+use parquet::arrow::parquet_to_arrow_schema;
 use parquet::schema::parser::parse_message_type;
 
 fn schema(text: &str) -> SchemaDescriptor {

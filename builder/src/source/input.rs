@@ -13,7 +13,7 @@ use crate::error::Error;
 pub const LIVE: &str = "live:";
 
 /// Whether the input is the filter's own live IDs.
-pub fn is_live(inputs: &[String]) -> bool {
+pub fn reads_live_ids(inputs: &[String]) -> bool {
     inputs.iter().any(|input| input == LIVE)
 }
 

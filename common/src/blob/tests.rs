@@ -1,7 +1,12 @@
 //! A blob is read back exactly, and nothing that is not one passes.
 
+use super::probe_vector::PROBE_IDS;
 use super::*;
-use crate::filter::{FilterMut, PinnedFilter};
+use crate::day::Day;
+use crate::filter::{FilterMut, Kernel, Layout, PinnedFilter, Shape};
+use crate::hash::{IdHash, Murmur3, Spark, Xxh3};
+use crate::id_form::IdForm;
+use crate::key::FilterName;
 
 fn rt() -> FilterName {
     "rt".parse().unwrap()
@@ -213,10 +218,10 @@ fn another_filters_blob_is_rejected() {
 
 #[test]
 fn probe_ids_cover_every_length_class() {
-    let lengths: Vec<usize> = (0..PROBE_IDS).map(|i| test_vector_id(i).len()).collect();
+    let lengths: Vec<usize> = (0..PROBE_IDS).map(|i| probe_vector_id(i).len()).collect();
     assert_eq!(&lengths[..17], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 37]);
     assert_eq!(lengths.last(), Some(&1024));
-    assert_eq!(test_vector_id(3), b"defg");
+    assert_eq!(probe_vector_id(3), b"defg");
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(super) async fn check_input(
     window: Window,
     day: Day,
 ) -> Result<InputState, BuilderError> {
-    let looked = match source::is_live(inputs) {
+    let looked = match source::reads_live_ids(inputs) {
         true => check_live(store, filter, day).await,
         false => check_all(inputs, marker, settle, window, day).await,
     };

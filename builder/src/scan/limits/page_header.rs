@@ -32,7 +32,18 @@ pub(in crate::scan) enum Levels {
     /// Compressed together with the values, in an encoding of their own: data page version 1.
     Packed { encoding: Encoding },
     /// Before the values and never compressed: data page version 2.
-    InFront { repetition: u32, definition: u32, nulls: u32, rows: u32, is_compressed: bool },
+    InFront(LevelsInFront),
+}
+
+/// What the header of a data page of version 2 says of its levels: their bytes, and what they mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::scan) struct LevelsInFront {
+    pub(in crate::scan) repetition: u32,
+    pub(in crate::scan) definition: u32,
+    pub(in crate::scan) nulls: u32,
+    pub(in crate::scan) rows: u32,
+    /// Whether the values are compressed.
+    pub(in crate::scan) is_compressed: bool,
 }
 
 impl Header {
@@ -88,14 +99,14 @@ impl Header {
             (Some(3), Some(Name::DataPageV2)) => Kind::Data {
                 values: values()?,
                 encoding: encoding(inner[3])?,
-                levels: Levels::InFront {
+                levels: Levels::InFront(LevelsInFront {
                     nulls: number("nulls", inner[1])?,
                     rows: number("rows", inner[2])?,
                     definition: number("bytes of levels", inner[4])?,
                     repetition: number("bytes of levels", inner[5])?,
                     // Old writers do not have this field.
                     is_compressed: inner[6] != Some(0),
-                },
+                }),
             },
             _ => return Err(UNREADABLE.to_owned()),
         };
@@ -154,13 +165,13 @@ pub(in crate::scan) mod tests {
         let read = Header { uncompressed: 10, compressed: 5, crc: None, page: data };
         assert_eq!(Header::read(&header(20, 10, 7)), Ok((read, 17)));
         let (read, length) = Header::read(&V2).unwrap();
-        let levels = Levels::InFront {
+        let levels = Levels::InFront(LevelsInFront {
             repetition: 0,
             definition: 2,
             nulls: 1,
             rows: 4,
             is_compressed: false,
-        };
+        });
         assert_eq!(length, 22);
         assert_eq!(read.page, Kind::Data { values: 4, encoding: Encoding::PLAIN, levels });
         let dictionary = [0x15, 4, 0x15, 20, 0x15, 10, 0x4c, 0x15, 8, 0x15, 4, 0x11, 0, 0];

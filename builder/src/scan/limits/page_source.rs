@@ -14,7 +14,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::decompress::Codec;
 use super::levels;
-use super::page_header::{Header, Kind, Levels};
+use super::page_header::{Header, Kind, Levels, LevelsInFront};
 use super::values::Values;
 
 /// What the checks need to know of a column.
@@ -179,73 +179,93 @@ impl PageSource {
         levels: Levels,
         body: &Bytes,
     ) -> Result<DataPage, String> {
-        const CONTRADICTED: &str = "has levels that contradict its number of values";
         self.data_seen = true;
-        let max_level = self.layout.max_level;
-        let count = |levels: &[u8]| {
-            levels::count_present(levels, max_level, values).ok_or_else(|| CONTRADICTED.to_owned())
-        };
         match levels {
             Levels::Packed { encoding: levels } => {
-                let buf = self.unpack(header, &[], body, true)?;
-                let (present, values_at) = if max_level == 0 {
-                    (values, 0)
-                } else if levels != Encoding::RLE {
-                    // Writers used two different bit orders, which cannot be distinguished.
-                    return Err(format!("has levels in the deprecated encoding {levels}"));
-                } else {
-                    let (length, rest) = buf.split_first_chunk().ok_or("ends in its levels")?;
-                    let length = u32::from_le_bytes(*length) as usize;
-                    (count(rest.get(..length).ok_or("ends in its levels")?)?, 4 + length)
-                };
-                let page = Page::DataPage {
-                    buf,
-                    num_values: values,
-                    encoding,
-                    def_level_encoding: Encoding::RLE,
-                    rep_level_encoding: Encoding::RLE,
-                    statistics: None,
-                };
-                Ok(DataPage { page, encoding, rows: values, present, values_at })
+                self.data_page_v1(header, (values, encoding), levels, body)
             }
-            Levels::InFront { repetition, definition, nulls, rows, is_compressed } => {
-                if rows != values {
-                    return Err(format!("claims {rows} rows of {values} values"));
-                }
-                let (repeated, front) =
-                    (repetition as usize, repetition as u64 + definition as u64);
-                let front = usize::try_from(front).ok().and_then(|front| body.get(..front));
-                let front = front.ok_or("ends in its levels")?;
-                let (repeats, defines) = front.split_at(repeated);
-                // A column that is not repeated has no repetition levels, or levels of zero bits.
-                if !repeats.is_empty() && levels::count_present(repeats, 0, values).is_none() {
-                    return Err("has repetition levels, and its column is not repeated".to_owned());
-                }
-                let present = match max_level {
-                    0 if defines.is_empty() => values,
-                    _ => count(defines)?,
-                };
-                if values.checked_sub(nulls) != Some(present) {
-                    return Err(format!(
-                        "claims {nulls} nulls among its {values} values, and its levels {}",
-                        values - present
-                    ));
-                }
-                let buf = self.unpack(header, front, body, is_compressed)?;
-                let page = Page::DataPageV2 {
-                    buf,
-                    num_values: values,
-                    encoding,
-                    num_nulls: nulls,
-                    num_rows: rows,
-                    def_levels_byte_len: definition,
-                    rep_levels_byte_len: repetition,
-                    is_compressed,
-                    statistics: None,
-                };
-                Ok(DataPage { page, encoding, rows: values, present, values_at: front.len() })
-            }
+            Levels::InFront(levels) => self.data_page_v2(header, (values, encoding), levels, body),
         }
+    }
+
+    /// A page of version 1: its levels are packed with its values.
+    fn data_page_v1(
+        &mut self,
+        header: &Header,
+        (values, encoding): (u32, Encoding),
+        levels: Encoding,
+        body: &Bytes,
+    ) -> Result<DataPage, String> {
+        let buf = self.unpack(header, &[], body, true)?;
+        let (present, values_at) = if self.layout.max_level == 0 {
+            (values, 0)
+        } else if levels != Encoding::RLE {
+            // Writers used two different bit orders, which cannot be distinguished.
+            return Err(format!("has levels in the deprecated encoding {levels}"));
+        } else {
+            let (length, rest) = buf.split_first_chunk().ok_or("ends in its levels")?;
+            let length = u32::from_le_bytes(*length) as usize;
+            let levels = rest.get(..length).ok_or("ends in its levels")?;
+            (self.count_present(levels, values)?, 4 + length)
+        };
+        let page = Page::DataPage {
+            buf,
+            num_values: values,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        Ok(DataPage { page, encoding, rows: values, present, values_at })
+    }
+
+    /// A page of version 2: its levels are in front of its values, and never compressed.
+    fn data_page_v2(
+        &mut self,
+        header: &Header,
+        (values, encoding): (u32, Encoding),
+        levels: LevelsInFront,
+        body: &Bytes,
+    ) -> Result<DataPage, String> {
+        let LevelsInFront { repetition, definition, nulls, rows, is_compressed } = levels;
+        if rows != values {
+            return Err(format!("claims {rows} rows of {values} values"));
+        }
+        let front = usize::try_from(repetition as u64 + definition as u64).ok();
+        let front = front.and_then(|front| body.get(..front)).ok_or("ends in its levels")?;
+        let (repeats, defines) = front.split_at(repetition as usize);
+        // A column that is not repeated has no repetition levels, or levels of zero bits.
+        if !repeats.is_empty() && levels::count_present(repeats, 0, values).is_none() {
+            return Err("has repetition levels, and its column is not repeated".to_owned());
+        }
+        let present = match self.layout.max_level {
+            0 if defines.is_empty() => values,
+            _ => self.count_present(defines, values)?,
+        };
+        if values.checked_sub(nulls) != Some(present) {
+            return Err(format!(
+                "claims {nulls} nulls among its {values} values, and its levels {}",
+                values - present
+            ));
+        }
+        let page = Page::DataPageV2 {
+            buf: self.unpack(header, front, body, is_compressed)?,
+            num_values: values,
+            encoding,
+            num_nulls: nulls,
+            num_rows: rows,
+            def_levels_byte_len: definition,
+            rep_levels_byte_len: repetition,
+            is_compressed,
+            statistics: None,
+        };
+        Ok(DataPage { page, encoding, rows: values, present, values_at: front.len() })
+    }
+
+    /// How many of a page's values are there, by its definition levels.
+    fn count_present(&self, levels: &[u8], values: u32) -> Result<u32, String> {
+        levels::count_present(levels, self.layout.max_level, values)
+            .ok_or_else(|| "has levels that contradict its number of values".to_owned())
     }
 
     /// The bytes of a page: `front`, which is never compressed, and its unpacked body.

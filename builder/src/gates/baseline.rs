@@ -1,0 +1,110 @@
+//! [`Baseline`]: what is normal, from the days before.
+
+use std::collections::BTreeMap;
+
+use bloomsday_common::day::Day;
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
+
+use super::counts::Numbers;
+
+/// The number of accepted earlier days in a baseline: the newest ones.
+pub const BASELINE_DAYS: usize = 7;
+
+/// The greatest age of a day in a baseline. It is large because a bad day is most likely after an
+/// outage of weeks, and an old baseline is better than none. Earlier pointers have the same limit.
+pub const MAX_BASELINE_AGE_DAYS: u32 = 400;
+
+/// After this many days with the same number of files, fewer files cause a warning.
+const STABLE_FILES_DAYS: usize = 3;
+
+/// What is normal, from earlier days.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline {
+    pub(super) ids: Option<f64>,
+    pub(super) nulls: Option<f64>,
+    pub(super) invalid: Option<f64>,
+    /// Of the newest earlier day.
+    pub(super) duplicates: Option<f64>,
+    pub(super) overlap: Option<f64>,
+    pub(super) files: Option<f64>,
+    pub(super) input_bytes: Option<f64>,
+    /// The number of files, if several days all had the same.
+    pub(super) stable_files: Option<f64>,
+}
+
+impl Baseline {
+    /// Computes the medians of the newest [`BASELINE_DAYS`] accepted days before `day`, if they are
+    /// not older than [`MAX_BASELINE_AGE_DAYS`]. The last accepted build of each day counts. A day
+    /// whose pointer an operator moved to another day's blob does not count. If the record of a day
+    /// lacks a number, the median is that of the other days.
+    pub fn of(day: Day, history: &[HistoryEvent]) -> Baseline {
+        let mut acts: Vec<&HistoryEvent> = history.iter().collect();
+        acts.sort_by_key(|act| act.at);
+        let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
+        let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
+        for act in &acts {
+            let Some(of) = act.day.filter(|of| *of < day && *of >= oldest) else { continue };
+            match (act.act, act.outcome) {
+                (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
+                (EventKind::Repoint, Outcome::Published) => {
+                    let built = |build: &&&HistoryEvent| {
+                        build.act == EventKind::Build
+                            && build.day == Some(of)
+                            && build.blob == act.blob
+                    };
+                    match acts.iter().rev().find(built) {
+                        Some(build) => drop(accepted.insert(of, build)),
+                        None => drop(accepted.remove(&of)),
+                    }
+                }
+                _ => {}
+            }
+        }
+        let newest = accepted.values().rev().take(BASELINE_DAYS);
+        // From the newest day to the oldest.
+        let days: Vec<Numbers> = newest.map(|act| Numbers::of_act(act)).collect();
+        let median_of =
+            |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
+        let files = median_of(|day| day.files);
+        let all_had = |files: &f64| days.iter().all(|day| day.files == Some(*files));
+        Baseline {
+            ids: median_of(|day| Some(day.ids)),
+            nulls: median_of(|day| day.nulls),
+            invalid: median_of(|day| day.invalid),
+            duplicates: days.first().and_then(|day| day.duplicates),
+            overlap: median_of(|day| day.overlap),
+            files,
+            input_bytes: median_of(|day| day.input_bytes),
+            stable_files: files.filter(all_had).filter(|_| days.len() >= STABLE_FILES_DAYS),
+        }
+    }
+
+    /// Whether no earlier day has a number of IDs.
+    pub fn lacks_ids(&self) -> bool {
+        self.ids.is_none()
+    }
+
+    /// Uses the number of IDs of an earlier filter if the history has none.
+    pub fn or_ids(self, ids: u64) -> Baseline {
+        Baseline { ids: self.ids.or(Some(ids as f64)), ..self }
+    }
+
+    /// Returns a warning if there are fewer files than on each earlier day: a file may be missing,
+    /// unless the writer was changed.
+    pub fn fewer_files(&self, files: u64) -> Option<String> {
+        let stable = self.stable_files.filter(|stable| (files as f64) < *stable)?;
+        Some(format!(
+            "{files} files were read, and each of the days before had {stable}: is one missing?"
+        ))
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[n / 2]),
+        n => Some(f64::midpoint(values[n / 2 - 1], values[n / 2])),
+    }
+}

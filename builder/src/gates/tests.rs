@@ -1,0 +1,199 @@
+//! Days that pass, days that are refused, and what a baseline is made of.
+
+use bloomsday_common::day::Day;
+use bloomsday_common::digest::Digest;
+use bloomsday_common::key::BlobKey;
+use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
+
+use super::*;
+
+fn day() -> Day {
+    "2026-11-19".parse().unwrap()
+}
+
+fn blob(digit: u8) -> BlobKey {
+    let digest = Digest::new([digit; 32]);
+    BlobKey { filter: "rt".parse().unwrap(), day: day(), digest }
+}
+
+/// An act `back` days before, `hour` hours into that day.
+fn act(kind: EventKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> HistoryEvent {
+    let of = day().minus(back);
+    let at = of.minus(0).end() + jiff::SignedDuration::from_hours(hour);
+    HistoryEvent {
+        day: Some(of),
+        blob: Some(blob(ids as u8)),
+        rows: Some(2 * ids),
+        nulls: Some(ids / 10),
+        invalid: Some(0),
+        ids: Some(ids),
+        overlap: Some(0.8),
+        files: Some(24),
+        input_bytes: Some(1_000_000),
+        ..HistoryEvent::new(kind, outcome, at, "test")
+    }
+}
+
+fn built(back: u32, ids: u64) -> HistoryEvent {
+    act(EventKind::Build, Outcome::Published, back, 1, ids)
+}
+
+fn week() -> Baseline {
+    Baseline::of(day(), &(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>())
+}
+
+fn normal() -> Counts {
+    Counts {
+        rows: 2_000,
+        nulls: 100,
+        invalid: 0,
+        ids: 1_000,
+        overlap: Some((0.8, 0.01)),
+        files: Some(24),
+        input_bytes: Some(1_000_000),
+    }
+}
+
+fn refused(counts: Counts, baseline: &Baseline) -> Vec<&'static str> {
+    let verdicts = evaluate(&counts, baseline, &Gates::default());
+    verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate).collect()
+}
+
+#[test]
+fn a_day_like_those_before_passes() {
+    assert_eq!(refused(normal(), &week()), [""; 0]);
+}
+
+#[test]
+fn a_first_day_passes_on_the_floors() {
+    let first = Counts { overlap: None, ..normal() };
+    assert_eq!(refused(first, &Baseline::default()), [""; 0]);
+    assert_eq!(refused(Counts { ids: 0, ..first }, &Baseline::default()), ["ids"]);
+    assert_eq!(refused(Counts { nulls: 1_001, ..first }, &Baseline::default()), ["nulls"]);
+    assert_eq!(refused(Counts { invalid: 201, ..first }, &Baseline::default()), ["invalid"]);
+    let copied = Counts { rows: 2_000_000, ..first };
+    assert_eq!(refused(copied, &Baseline::default()), ["duplicates"]);
+}
+
+#[test]
+fn each_number_is_refused_just_outside_its_band() {
+    let baseline = week();
+    for (ids, expected) in
+        [(496, vec!["ids"]), (497, vec![]), (1_988, vec![]), (1_989, vec!["ids"])]
+    {
+        // Rows follow, so that only the count is unusual.
+        let rows = 2 * ids;
+        let day = Counts { ids, rows, nulls: ids / 10, ..normal() };
+        assert_eq!(refused(day, &baseline), expected, "{ids}");
+    }
+    // The median share of nulls is 0.0495 or so: three times that is the band.
+    assert_eq!(refused(Counts { nulls: 290, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(Counts { nulls: 310, ..normal() }, &baseline), ["nulls"]);
+    // The norm of invalid IDs is none at all: the floor is what passes.
+    assert_eq!(refused(Counts { invalid: 2, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(Counts { invalid: 3, ..normal() }, &baseline), ["invalid"]);
+    // 1.9 rows an ID on the newest day before.
+    assert_eq!(refused(Counts { rows: 5_700, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(Counts { rows: 5_900, ..normal() }, &baseline), ["duplicates"]);
+    let overlap = |share| Counts { overlap: Some((share, 0.01)), ..normal() };
+    assert_eq!(refused(overlap(0.371), &baseline), [""; 0], "within three deviations of half");
+    assert_eq!(refused(overlap(0.369), &baseline), ["overlap"]);
+}
+
+#[test]
+fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
+    let gates = Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
+    let baseline = Baseline { overlap: Some(0.999), ..Baseline::default() };
+    let at = |share| Counts { overlap: Some((share, 0.0)), ..normal() };
+    let passed =
+        |share| evaluate(&at(share), &baseline, &gates).iter().all(|verdict| verdict.passed);
+    assert!(passed(0.9) && !passed(0.89));
+    assert_eq!(refused(at(0.0), &Baseline::default()), ["overlap"]);
+}
+
+#[test]
+fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
+    let norm = |acts: &[HistoryEvent]| Baseline::of(day(), acts).ids;
+    assert_eq!(norm(&[]), None);
+    assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
+    assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
+    let eight: Vec<HistoryEvent> = (1..=8).map(|back| built(back, 10 * u64::from(back))).collect();
+    assert_eq!(norm(&eight), Some(40.0), "the newest seven");
+    assert_eq!(norm(&[built(1, 100), built(2, 200), built(7, 900)]), Some(200.0));
+    assert_eq!(norm(&[built(1, 100), built(2, 200)]), Some(150.0));
+    let mended = act(EventKind::Build, Outcome::Published, 1, 5, 140);
+    assert_eq!(norm(&[mended.clone(), built(1, 100)]), Some(140.0), "in any order");
+    for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Pending] {
+        assert_eq!(norm(&[act(EventKind::Build, outcome, 1, 1, 100)]), None);
+    }
+}
+
+#[test]
+fn a_day_that_was_rolled_back_is_no_norm() {
+    let rollback = act(EventKind::Repoint, Outcome::Published, 1, 3, 7);
+    let mut acts = vec![built(1, 100), built(2, 200), rollback];
+    assert_eq!(Baseline::of(day(), &acts).ids, Some(200.0));
+    let forward = HistoryEvent {
+        blob: Some(blob(100)),
+        ..act(EventKind::Repoint, Outcome::Published, 1, 4, 7)
+    };
+    acts.push(forward);
+    assert_eq!(Baseline::of(day(), &acts).ids, Some(150.0), "pointed forward again");
+}
+
+#[test]
+fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
+    let baseline = week();
+    let of = |files, bytes| {
+        let counts = Counts { files: Some(files), input_bytes: Some(bytes), ..normal() };
+        refused(counts, &baseline)
+    };
+    assert_eq!(of(2, 250_000), [""; 0], "compacted into fewer files, by a better codec");
+    assert_eq!(of(288, 4_000_000), [""; 0]);
+    assert_eq!(of(1, 249_999), ["files", "input_bytes"]);
+    assert_eq!(of(289, 4_000_001), ["files", "input_bytes"]);
+    // Older records do not have these numbers.
+    let old = |back| HistoryEvent { files: None, input_bytes: None, ..built(back, 1_000) };
+    let baseline = Baseline::of(day(), &[old(1), old(2), built(3, 1_000)]);
+    assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
+    let none = Baseline::of(day(), &[old(1)]);
+    assert_eq!(refused(Counts { files: Some(9_000), ..normal() }, &none), [""; 0]);
+}
+
+#[test]
+fn a_file_less_than_on_every_day_before_is_worth_a_word() {
+    assert_eq!(week().fewer_files(24), None);
+    assert!(week().fewer_files(23).unwrap().contains("23 files were read"));
+    let two = [built(1, 1_000), built(2, 1_000)];
+    assert_eq!(Baseline::of(day(), &two).fewer_files(23), None, "two days are no habit");
+    let odd = HistoryEvent { files: Some(20), ..built(3, 1_000) };
+    assert_eq!(Baseline::of(day(), &[two.to_vec(), vec![odd]].concat()).fewer_files(19), None);
+}
+
+#[test]
+fn a_filter_alone_gives_the_normal_number_of_ids() {
+    assert!(Baseline::default().lacks_ids());
+    let baseline = Baseline::default().or_ids(10_000);
+    assert_eq!(refused(Counts { overlap: None, ..normal() }, &baseline), ["ids"]);
+    assert_eq!(week().or_ids(10_000), week(), "the history goes first");
+}
+
+#[test]
+fn impossible_limits_are_named() {
+    let with = |ids| Gates { ids, ..Gates::default() }.check();
+    let limits = |floor, band, cap| Limits { floor, band, cap };
+    assert_eq!(Gates::default().check(), Ok(()));
+    assert!(with(limits(1.0, 0.5, 2.0)).unwrap_err().contains("gates.ids: band"));
+    assert!(with(limits(3.0, 2.0, 2.0)).unwrap_err().contains("0 <= floor <= cap"));
+    assert!(with(limits(f64::NAN, 2.0, 2.0)).is_err() && with(limits(0.0, f64::NAN, 1.0)).is_err());
+}
+
+#[test]
+fn a_refusal_says_its_numbers() {
+    let verdicts =
+        evaluate(&Counts { ids: 10, rows: 20, nulls: 1, ..normal() }, &week(), &Gates::default());
+    assert_eq!(
+        verdicts[0].to_string(),
+        "ids: distinct IDs 10 lies outside 497 to 1988 (normal: 994)"
+    );
+}
