@@ -20,10 +20,11 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::config::{self, FilterFile, LiveRole, Settings, WindowMissing};
+use crate::config::{self, FilterFile, LiveRole, RespFile, Settings, WindowMissing};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::{self, Output};
+use crate::serve::ServeEnvironment;
 
 /// How many of the next runs are listed.
 const MAX_LISTED_RUNS: usize = 3;
@@ -115,7 +116,7 @@ fn values(settings: &Settings) -> Result<Vec<Value>, Error> {
         rows.0.push(Value { name: "pointers".into(), value: name, from });
         rows.add("pointers_key", settings.file().pointers_key.as_ref(), config::DEFAULT_KEY);
     }
-    add_server(&mut rows, settings);
+    add_server(&mut rows, settings)?;
     for (name, filter) in &settings.file().filters {
         add_filter(&mut rows, settings, name, filter)?;
     }
@@ -127,6 +128,22 @@ fn values(settings: &Settings) -> Result<Vec<Value>, Error> {
 struct Rows(Vec<Value>);
 
 impl Rows {
+    /// A setting of `serve`: of the environment, else of the file, else the default.
+    fn add_flag(
+        &mut self,
+        name: &str,
+        flag: Option<String>,
+        file: Option<impl ToString>,
+        default: impl ToString,
+    ) {
+        match flag {
+            Some(value) => {
+                self.0.push(Value { name: name.to_owned(), value, from: "environment" });
+            }
+            None => self.add(name, file, default),
+        }
+    }
+
     /// A value of the file, or the default.
     fn add(&mut self, name: &str, value: Option<impl ToString>, default: impl ToString) {
         let from = if value.is_some() { "file" } else { "default" };
@@ -135,30 +152,35 @@ impl Rows {
     }
 }
 
-fn add_server(rows: &mut Rows, settings: &Settings) {
-    let file = settings.file();
-    rows.add("listen", file.listen, defaults::LISTEN);
-    rows.add("admin", file.admin, defaults::ADMIN);
-    rows.add("admin_token_file", path(&file.admin_token_file), "none");
-    rows.add("tls_cert", path(&file.tls_cert), "none");
-    rows.add("tls_key", path(&file.tls_key), "none");
+fn add_server(rows: &mut Rows, settings: &Settings) -> Result<(), Error> {
+    let (file, env) = (settings.file(), ServeEnvironment::read()?);
+    rows.add_flag("listen", env.text("listen"), file.listen, defaults::LISTEN);
+    rows.add_flag("admin", env.text("admin"), file.admin, defaults::ADMIN);
+    let admin_token = env.text("admin_token_file");
+    let has_admin_token = admin_token.is_some() || file.admin_token_file.is_some();
+    rows.add_flag("admin_token_file", admin_token, path(&file.admin_token_file), "none");
+    rows.add_flag("tls_cert", env.text("tls_cert"), path(&file.tls_cert), "none");
+    rows.add_flag("tls_key", env.text("tls_key"), path(&file.tls_key), "none");
     let interval = Config::new("", Vec::new()).poll_interval;
-    rows.add("poll_interval", file.poll_interval.map(time), time(interval));
+    let poll_interval = (env.text("poll_interval"), file.poll_interval.map(time));
+    rows.add_flag("poll_interval", poll_interval.0, poll_interval.1, time(interval));
     rows.add("heartbeats", file.heartbeats, defaults::HEARTBEATS);
-    rows.add("cache_dir", path(&file.cache_dir), "none");
-    add_resp(rows, settings);
+    rows.add_flag("cache_dir", env.text("cache_dir"), path(&file.cache_dir), "none");
+    add_resp(rows, &file.resp, &env, has_admin_token);
+    Ok(())
 }
 
 /// Live filters, and the address for Redis clients.
-fn add_resp(rows: &mut Rows, settings: &Settings) {
-    let file = &settings.file().resp;
-    let admin = settings.file().admin_token_file.as_ref().map_or("none", |_| "admin_token_file");
-    rows.add("resp.listen", file.listen, "none");
-    rows.add("resp.token_file", path(&file.token_file), admin);
-    rows.add("resp.data_dir", path(&file.data_dir), "none");
-    let default = LiveConfig::new(file.data_dir.clone());
-    rows.add("resp.ack", file.ack.map(Ack::name), default.ack.name());
-    rows.add("resp.live_memory", file.live_memory, ByteSize::b(default.memory));
+fn add_resp(rows: &mut Rows, file: &RespFile, env: &ServeEnvironment, has_admin_token: bool) {
+    let token = if has_admin_token { "admin_token_file" } else { "none" };
+    rows.add_flag("resp.listen", env.text("resp"), file.listen, "none");
+    rows.add_flag("resp.token_file", env.text("live_token_file"), path(&file.token_file), token);
+    let data_dir = env.text("data_dir");
+    let default = LiveConfig::new(data_dir.as_ref().map(PathBuf::from).or(file.data_dir.clone()));
+    rows.add_flag("resp.data_dir", data_dir, path(&file.data_dir), "none");
+    rows.add_flag("resp.ack", env.text("ack"), file.ack.map(Ack::name), default.ack.name());
+    let memory = ByteSize::b(default.memory);
+    rows.add_flag("resp.live_memory", env.text("live_memory"), file.live_memory, memory);
     rows.add("resp.max_filters", file.max_filters, default.max_filters);
     rows.add("resp.create", file.create, default.create);
     rows.add("resp.allow_flush", file.allow_flush, false);

@@ -9,6 +9,7 @@ use bloomsday_builder::source::MAX_WINDOW_DAYS;
 use bloomsday_common::delta;
 use bloomsday_common::filter::shape::{classic_bits, classic_fpp, classic_probes, recommend};
 use bloomsday_common::filter::{Layout, Shape};
+use bloomsday_server::live;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -60,10 +61,38 @@ struct Row {
     fpp: f64,
 }
 
+/// What is known without a build.
+struct Sizes {
+    ids: u64,
+    live_ids: Option<u64>,
+    fpp: f64,
+    window_days: u32,
+    layouts: Vec<Row>,
+    /// Why the blocked layout is not among them.
+    not_blocked: Option<String>,
+    recommended: Layout,
+    because: &'static str,
+    /// The shape of the recommended layout.
+    shape: Shape,
+}
+
 impl Plan {
     pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
-        let (ids, fpp, window_days) = (self.ids, self.fpp, self.window_days);
-        let live = self.live;
+        let sizes = self.sizes()?;
+        let estimate = match self.sizes_only {
+            true => None,
+            false => Some(estimate::estimate(self.workload(sizes.shape)).await?),
+        };
+        let mut report = sizes.json();
+        report["build"] = json!(estimate.as_ref().map(Estimate::json));
+        output.show(&report, || {
+            sizes.page() + &estimate.map_or(String::new(), |estimate| estimate.page())
+        });
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn sizes(&self) -> Result<Sizes, Error> {
+        let (ids, fpp) = (self.ids, self.fpp);
         // This layout supports every fpp; an impossible one is refused here, with the remedy.
         let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
         let bits = classic_bits(ids, fpp);
@@ -83,63 +112,25 @@ impl Plan {
             fpp: shape.expected_fpp(ids),
         };
         let blocked = Shape::for_ids(Layout::Blocked, ids, fpp);
-        let mut rows = vec![classic];
-        rows.extend(blocked.iter().copied().map(of));
-        rows.push(of(guava));
-
-        let (choice, why) = recommend(fpp);
-        let chosen = match (choice, &blocked) {
+        let mut layouts = vec![classic];
+        layouts.extend(blocked.iter().copied().map(of));
+        layouts.push(of(guava));
+        let (recommended, because) = recommend(fpp);
+        let shape = match (recommended, &blocked) {
             (Layout::Blocked, Ok(shape)) => *shape,
             _ => guava,
         };
-        let estimate = match self.sizes_only {
-            true => None,
-            false => Some(estimate::estimate(self.workload(chosen)).await?),
-        };
-        let report: Vec<Value> = rows.iter().map(|row| row.json(ids)).collect();
-        let report = json!({
-            "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": report,
-            "recommended": choice.name(), "because": why,
-            "live": live.map(live_json),
-            "deltas": CHURNS.map(|churn| {
-                let bytes = delta::expected_bytes(chosen, ids, churn) as u64;
-                json!({ "churn": churn, "bytes": bytes })
-            }),
-            "build": estimate.as_ref().map(Estimate::json),
-        });
-        output.show(&report, || {
-            let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits per ID", "fpp"];
-            let lines: Vec<Vec<String>> = rows.iter().map(|row| row.line(ids)).collect();
-            let mut page = format!("{} IDs, fpp target {fpp}\n\n", thousands(ids));
-            if window_days > 1 {
-                page = format!(
-                    "{} distinct IDs of {window_days} days together, fpp target {fpp}\n\n",
-                    thousands(ids)
-                );
-            }
-            page += &table(&head, &lines);
-            if let Err(error) = &blocked {
-                page += &format!("\nblocked: {error}\n");
-            }
-            page += &format!("\nchoose --layout {choice}: {why}\n");
-            if let Some(ids) = live {
-                let (least, most) = live_bytes(ids);
-                let (least, most) = (mebibytes(least), mebibytes(most));
-                page += &format!(
-                    "\n{} live IDs: {least} to {most} of memory, {} of log for each {0} adds\n",
-                    thousands(ids),
-                    mebibytes(ids.saturating_mul(8))
-                );
-            }
-            let sizes = CHURNS.map(|churn| {
-                let size = mebibytes(delta::expected_bytes(chosen, ids, churn) as u64);
-                format!("{size} at {} %", churn * 100.0)
-            });
-            page +=
-                &format!("a delta has, by the share of IDs that change: {}\n", sizes.join(", "));
-            page + &estimate.map_or(String::new(), |estimate| estimate.page())
-        });
-        Ok(ExitCode::SUCCESS)
+        Ok(Sizes {
+            ids,
+            live_ids: self.live,
+            fpp,
+            window_days: self.window_days,
+            layouts,
+            not_blocked: blocked.err().map(|error| error.to_string()),
+            recommended,
+            because,
+            shape,
+        })
     }
 
     fn workload(self, shape: Shape) -> Workload {
@@ -155,16 +146,61 @@ impl Plan {
     }
 }
 
-/// The memory of live IDs: a table of 8 bytes for each place is at most 69 % full, and grows by a fifth.
-fn live_bytes(ids: u64) -> (u64, u64) {
-    const EMPTY: u64 = 16 << 10;
-    let full = ids.saturating_mul(800).div_ceil(69);
-    (full.saturating_add(EMPTY), full.saturating_mul(6).div_ceil(5).saturating_add(EMPTY))
+impl Sizes {
+    fn json(&self) -> Value {
+        let Sizes { ids, fpp, window_days, .. } = *self;
+        let layouts: Vec<Value> = self.layouts.iter().map(|row| row.json(ids)).collect();
+        let deltas =
+            CHURNS.map(|churn| json!({ "churn": churn, "bytes": self.delta_bytes(churn) }));
+        json!({
+            "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": layouts,
+            "recommended": self.recommended.name(), "because": self.because,
+            "live": self.live_ids.map(live_json), "deltas": deltas,
+        })
+    }
+
+    fn page(&self) -> String {
+        let Sizes { ids, fpp, window_days, recommended, because, .. } = *self;
+        let head = ["layout", "bits", "64-bit words", "MiB", "probes", "bits per ID", "fpp"];
+        let lines: Vec<Vec<String>> = self.layouts.iter().map(|row| row.line(ids)).collect();
+        let what = match window_days {
+            1 => "IDs".to_owned(),
+            days => format!("distinct IDs of {days} days together"),
+        };
+        let mut page = format!("{} {what}, fpp target {fpp}\n\n", thousands(ids));
+        page += &table(&head, &lines);
+        if let Some(why) = &self.not_blocked {
+            page += &format!("\nblocked: {why}\n");
+        }
+        page += &format!("\nchoose --layout {recommended}: {because}\n");
+        if let Some(ids) = self.live_ids {
+            let (least, most) = live::memory_of(ids);
+            page += &format!(
+                "\n{} live IDs: {} to {} of memory, {} of log for each {0} adds\n",
+                thousands(ids),
+                mebibytes(least),
+                mebibytes(most),
+                mebibytes(log_bytes(ids))
+            );
+        }
+        let sizes = CHURNS
+            .map(|churn| format!("{} at {} %", mebibytes(self.delta_bytes(churn)), churn * 100.0));
+        page + &format!("a delta has, by the share of IDs that change: {}\n", sizes.join(", "))
+    }
+
+    fn delta_bytes(&self, churn: f64) -> u64 {
+        delta::expected_bytes(self.shape, self.ids, churn) as u64
+    }
 }
 
 fn live_json(ids: u64) -> Value {
-    let (least, most) = live_bytes(ids);
-    json!({ "ids": ids, "memory_min": least, "memory_max": most, "log_bytes": ids.saturating_mul(8) })
+    let (least, most) = live::memory_of(ids);
+    json!({ "ids": ids, "memory_min": least, "memory_max": most, "log_bytes": log_bytes(ids) })
+}
+
+/// A log has 8 bytes for each hash.
+fn log_bytes(ids: u64) -> u64 {
+    ids.saturating_mul(8)
 }
 
 impl Row {
@@ -209,12 +245,6 @@ fn parse_count(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn live_ids_take_11_to_14_bytes_each() {
-        let (least, most) = live_bytes(24_000_000);
-        assert!(least / 24_000_000 == 11 && most <= 14 * 24_000_000, "{least} {most}");
-    }
 
     #[test]
     fn counts_may_have_a_unit() {

@@ -16,7 +16,7 @@ use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::LiveRole;
 use bloomsday_server::resp::Resp;
 use bloomsday_server::{Config, Tls, Token, start_on};
-use clap::Args;
+use clap::{ArgMatches, Args, Command};
 use serde_json::json;
 
 use self::live::LiveSettings;
@@ -64,6 +64,28 @@ pub(crate) struct Serve {
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
     live: self::live::LiveFlags,
+}
+
+/// What the environment says to `serve`: each variable that `--help` names.
+pub(crate) struct ServeEnvironment(ArgMatches);
+
+impl ServeEnvironment {
+    /// # Errors
+    /// A variable has a value that `serve` refuses.
+    pub(crate) fn read() -> Result<ServeEnvironment, Error> {
+        let command = Serve::augment_args(Command::new("serve"));
+        let read = command.try_get_matches_from(["serve"]);
+        read.map(ServeEnvironment).map_err(|error| {
+            let text = error.to_string();
+            let why = text.lines().next().unwrap_or_default();
+            Error::Usage(format!("in the environment: {}", why.trim_start_matches("error: ")))
+        })
+    }
+
+    /// The value that a variable gives to this flag.
+    pub(crate) fn text(&self, flag: &str) -> Option<String> {
+        Some(self.0.get_raw(flag)?.next()?.to_string_lossy().into_owned())
+    }
 }
 
 /// Who may use the addresses, and how they speak: the secrets, read from their files.

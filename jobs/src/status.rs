@@ -105,35 +105,7 @@ async fn report(
     retention: Retention,
 ) -> Result<FilterReport, Error> {
     let now = Timestamp::now();
-    let mut pointers = Vec::new();
-    // The history only adds notes to the pointers: without it the report is still useful.
-    let history = store.history(filter).await.unwrap_or_else(|error| {
-        tracing::warn!("the report cannot say which pointers were changed by hand: {error}");
-        Vec::new()
-    });
-    for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
-        let pointer = store.pointer(filter, day).await?.state;
-        let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();
-        let (pointer, error) = match pointer {
-            RecordState::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
-            RecordState::Unreadable(why) => (None, Some(why)),
-            RecordState::Absent => continue,
-        };
-        let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
-        let delta_bytes = pointer.as_ref().and_then(|pointer| delta_of(pointer, &history));
-        let blob_bytes = pointer.as_ref().and_then(|pointer| pointer.bytes);
-        let bytes_saved =
-            delta_bytes.zip(blob_bytes).map(|(delta, blob)| blob.saturating_sub(delta));
-        pointers.push(PointerReport {
-            pointer_day: day,
-            rolled_back,
-            by_hand,
-            delta_bytes,
-            bytes_saved,
-            pointer,
-            error,
-        });
-    }
+    let pointers = pointers(store, filter, retention, now).await?;
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => (Some(followed), None),
@@ -171,6 +143,45 @@ async fn report(
         live: live_logs(&store.heads(filter).await?, now),
         live_lease: store.lease(filter).await?.state.found().cloned(),
     })
+}
+
+/// The newest pointers of a filter, the newest first.
+async fn pointers(
+    store: &Store,
+    filter: &FilterName,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Vec<PointerReport>, Error> {
+    let mut pointers = Vec::new();
+    // The history only adds notes to the pointers: without it the report is still useful.
+    let history = store.history(filter).await.unwrap_or_else(|error| {
+        tracing::warn!("the report cannot say which pointers were changed by hand: {error}");
+        Vec::new()
+    });
+    for day in store.pointer_days(filter).await?.into_iter().rev().take(MAX_LISTED) {
+        let pointer = store.pointer(filter, day).await?.state;
+        let by_hand = Past::of(day, &history, &pointer, Day::of(now), retention).is_by_hand();
+        let (pointer, error) = match pointer {
+            RecordState::Found(pointer) => (Some(with_ids_of(pointer, &history)), None),
+            RecordState::Unreadable(why) => (None, Some(why)),
+            RecordState::Absent => continue,
+        };
+        let rolled_back = pointer.as_ref().is_some_and(|pointer| pointer.day != day);
+        let delta_bytes = pointer.as_ref().and_then(|pointer| delta_of(pointer, &history));
+        let blob_bytes = pointer.as_ref().and_then(|pointer| pointer.bytes);
+        let bytes_saved =
+            delta_bytes.zip(blob_bytes).map(|(delta, blob)| blob.saturating_sub(delta));
+        pointers.push(PointerReport {
+            pointer_day: day,
+            rolled_back,
+            by_hand,
+            delta_bytes,
+            bytes_saved,
+            pointer,
+            error,
+        });
+    }
+    Ok(pointers)
 }
 
 /// The logs of live IDs, the newest first.

@@ -324,11 +324,11 @@ impl Bloomsday {
         &self.store
     }
 
-    /// Whether every filter is loaded and followed, and so are the live IDs of other servers. A stale filter
+    /// Whether the polling thread runs, every filter is loaded, and the live IDs of other servers are here. A stale filter
     /// counts as ready.
     pub fn is_ready(&self) -> bool {
-        let is_ready = |served: &ServedFilter| served.is_loaded() && served.is_followed();
-        self.is_followed() && self.waiting(is_ready).is_empty()
+        let is_ready = |served: &ServedFilter| served.is_loaded() && served.has_others_live_ids();
+        self.is_polling() && self.waiting(is_ready).is_empty()
     }
 
     /// The names of the filters that are not so.
@@ -338,7 +338,7 @@ impl Bloomsday {
     }
 
     /// Whether the polling thread runs.
-    pub(crate) fn is_followed(&self) -> bool {
+    pub(crate) fn is_polling(&self) -> bool {
         self.poller.is_alive()
     }
 

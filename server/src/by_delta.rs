@@ -1,4 +1,4 @@
-//! Loads a blob by its delta from the one that this server has: the live filter, or the copy in the cache. Any
+//! Loads a blob by its delta from the one that this server has: the current filter, or the copy in the cache. Any
 //! trouble means the full blob, in the same round, and is never an error of the load.
 
 use std::fs::File;
@@ -45,19 +45,19 @@ impl Deltas {
 
 /// The blob that this server has.
 pub(crate) enum Have {
-    Live(Arc<Generation>),
+    Current(Arc<Generation>),
     Copy(BlobKey, File, u64),
 }
 
 impl Have {
-    /// The live filter, else the copy in the cache.
+    /// The current filter, else the copy in the cache.
     pub(crate) async fn find(
-        live: Option<Arc<Generation>>,
+        current: Option<Arc<Generation>>,
         cache: Option<&Cache>,
         want: &BlobKey,
     ) -> Option<Have> {
-        if let Some(live) = live {
-            return Some(Have::Live(live));
+        if let Some(current) = current {
+            return Some(Have::Current(current));
         }
         let cache = cache?;
         let key = cache.followed(&want.filter).await?;
@@ -67,36 +67,36 @@ impl Have {
 
     fn key(&self) -> &BlobKey {
         match self {
-            Have::Live(live) => &live.key,
+            Have::Current(current) => &current.key,
             Have::Copy(key, ..) => key,
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Have::Live(live) => live.bytes,
+            Have::Current(current) => current.bytes,
             Have::Copy(.., bytes) => *bytes,
         }
     }
 }
 
-/// The live filter or the copy, as a base. It is read on other threads, so it has its own reference.
+/// The current filter or the copy, as a base. It is read on other threads, so it has its own reference.
 enum BaseOf {
-    Live(Arc<Generation>),
+    Current(Arc<Generation>),
     Copy(File),
 }
 
 impl Base for BaseOf {
     fn bytes(&self) -> io::Result<u64> {
         match self {
-            BaseOf::Live(live) => live.bytes(),
+            BaseOf::Current(current) => current.bytes(),
             BaseOf::Copy(file) => file.bytes(),
         }
     }
 
     fn copy(&self, offset: usize, to: &mut [u8]) -> io::Result<()> {
         match self {
-            BaseOf::Live(live) => live.copy(offset, to),
+            BaseOf::Current(current) => current.copy(offset, to),
             BaseOf::Copy(file) => file.copy(offset, to),
         }
     }
@@ -126,7 +126,7 @@ pub(crate) async fn load(
         Err(_) => return None,
     };
     let base = match have {
-        Have::Live(live) => BaseOf::Live(live),
+        Have::Current(current) => BaseOf::Current(current),
         Have::Copy(_, file, _) => BaseOf::Copy(file),
     };
     let memory = |bytes| match spare {

@@ -79,6 +79,14 @@ pub enum Error {
         /// The values that are allowed.
         allowed: String,
     },
+    /// Another process has the data folder.
+    #[error(
+        "another server uses the folder {folder}: stop it, or give this one a folder of its own"
+    )]
+    FolderInUse {
+        /// The folder.
+        folder: String,
+    },
     /// Two folders have the log of one live filter.
     #[error(
         "{folder} has the log of the same filter as {other}: move the one that is a copy to another place"
@@ -189,7 +197,7 @@ impl Error {
             Error::OtherDecider { .. } => Kind::Superseded,
             Error::UnknownFilter { .. } => Kind::NotFound,
             Error::NotReady { .. } | Error::Busy | Error::AddRefused { .. } => Kind::Transient,
-            Error::Stopped | Error::System { .. } => Kind::Failed,
+            Error::Stopped | Error::FolderInUse { .. } | Error::System { .. } => Kind::Failed,
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct FollowState {
     /// Blobs with a permanent error, as their records name them, and the error; the latest last.
     /// They are not fetched again until the record changes.
     rejected: VecDeque<(Rejected, String)>,
-    /// The blobs that were live in this process, the latest last.
+    /// The blobs that were current in this process, the latest last.
     served: VecDeque<Digest>,
 }
 
@@ -34,13 +34,13 @@ type Rejected = (Digest, Option<u64>);
 /// What to do with the blob that is named.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Next {
-    /// It is live already.
+    /// It is the current one already.
     Stay,
     /// Load it.
     Load,
-    /// It was rejected before, and another filter is live: keep that.
+    /// It was rejected before, and there is another current filter: keep that.
     KeepCurrent(String),
-    /// It was rejected before, and no filter is live: try the pointers of the days before.
+    /// It was rejected before, and there is no current filter: try the pointers of the days before.
     TryOlder(String),
 }
 
@@ -100,10 +100,10 @@ impl FollowState {
         self.last_followed = self.last_followed.max(Some(day));
     }
 
-    /// Whether the guard judges this blob: only if its day is newer than `live`, its own pointer
-    /// names it, and it was not live in this process before.
-    pub(crate) fn is_judged(&self, followed: &Followed, live: Day) -> bool {
-        let newer = followed.blob.day > live;
+    /// Whether the guard judges this blob: only if its day is newer than `current`, its own pointer
+    /// names it, and it was not current in this process before.
+    pub(crate) fn is_judged(&self, followed: &Followed, current: Day) -> bool {
+        let newer = followed.blob.day > current;
         let own_pointer = followed.pointer_day() == Some(followed.blob.day);
         newer && own_pointer && !self.served.contains(&followed.blob.digest)
     }
@@ -189,7 +189,7 @@ mod tests {
         let rollback = FollowedBy::Pointer { day: today.plus(1) };
         assert!(!state.is_judged(&Followed { by: rollback, ..followed(1) }, before));
         state.loaded(&followed(1));
-        assert!(!state.is_judged(&followed(1), before), "it was live before");
+        assert!(!state.is_judged(&followed(1), before), "it was current before");
         for digit in 2..=u8::MAX {
             state.loaded(&followed(digit));
         }

@@ -128,7 +128,7 @@ impl Follower {
         self.guard.ends_at()
     }
 
-    /// Resolves, and loads and swaps if necessary. A filter whose hold has ended is live after it,
+    /// Resolves, and loads and swaps if necessary. A filter whose hold has ended is current after it,
     /// whatever the result.
     pub(crate) async fn round(
         &mut self,
@@ -227,10 +227,11 @@ impl Follower {
             poll_status.last_error.clone_from(&result.error);
             self.swap(loader, Arc::new(generation), &cached, poll_status);
         }
-        let is_live = self.served.published().is_some_and(|live| live.key == cached.blob);
+        let current = self.served.published();
+        let is_current = current.is_some_and(|current| current.key == cached.blob);
         // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
         // failed, or the guard holds its blob back: either way the cached one stays.
-        if is_live && result.followed.is_none() {
+        if is_current && result.followed.is_none() {
             self.uncached = None;
             self.state.loaded_fallback(&cached);
             if result.error.is_some() {
@@ -420,8 +421,8 @@ impl Follower {
             )));
         }
         let clock = Instant::now();
-        let live = self.served.published();
-        let loaded = loader.load(followed, live, &mut self.deltas, &mut self.spare_buffer).await;
+        let current = self.served.published();
+        let loaded = loader.load(followed, current, &mut self.deltas, &mut self.spare_buffer).await;
         poll_status.counts.deltas_failed = self.deltas.failures;
         match &loaded {
             Ok(generation) => {
@@ -435,7 +436,7 @@ impl Follower {
         loaded.map(Arc::new)
     }
 
-    /// Makes `generation` live and publishes `poll_status`.
+    /// Makes `generation` the current one and publishes `poll_status`.
     ///
     /// The status of a first filter is published before the swap, while the state is still
     /// `loading`: so a fallback is never reported as well. Any other status is published after the
@@ -472,21 +473,24 @@ impl Follower {
         self.retired.extend(before);
     }
 
-    /// Compares the live IDs with a filter that has gone live.
+    /// Drops the live IDs that the filter of a new day has.
     #[cfg(feature = "live")]
     pub(crate) async fn absorb(&mut self) {
-        let Some(live) = self.served.published().filter(|_| self.served.is_live()) else { return };
-        if self.absorbed == Some(live.key.digest) {
+        if !self.served.has_live_ids() {
             return;
         }
-        self.absorbed = Some(live.key.digest);
+        let Some(current) = self.served.published() else { return };
+        if self.absorbed == Some(current.key.digest) {
+            return;
+        }
+        self.absorbed = Some(current.key.digest);
         let served = self.served.clone();
-        let absorbing = tokio::task::spawn_blocking(move || served.absorb(&live));
+        let absorbing = tokio::task::spawn_blocking(move || served.absorb(&current));
         // After a panic they are compared with the next filter.
         let _ = absorbing.await;
     }
 
-    /// Writes the live filter to the cache, in a task of its own: a slow disk delays no round, and
+    /// Writes the current filter to the cache, in a task of its own: a slow disk delays no round, and
     /// a full disk only prevents a start without the store.
     pub(crate) async fn write_cache(&mut self, loader: &Loader) {
         let Some(cache) = loader.cache.clone() else { return };

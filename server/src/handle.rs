@@ -295,7 +295,7 @@ impl Reader {
 
 impl ReaderCache {
     /// Whether there are live IDs over the filter.
-    fn is_live(&self) -> bool {
+    fn has_live_ids(&self) -> bool {
         #[cfg(feature = "live")]
         return self.live.is_some();
         #[cfg(not(feature = "live"))]
@@ -312,7 +312,7 @@ impl ReaderCache {
             self.sample_single(id, lookups);
         }
         state.singles.carry();
-        if !self.is_live() {
+        if !self.has_live_ids() {
             let last = lookups + <SingleCounters>::MAX_UNCARRIED;
             state.due.set(self.singles.next().min(last));
         }

@@ -9,7 +9,7 @@
 //! | `config` | [`Config`] and [`FilterConfig`] |
 //! | [`limits`] | the range of each setting |
 //! | [`handle`] | [`FilterHandle`] and [`Reader`]: the hot path |
-//! | [`status`] | [`FilterStatus`]: which filter is live, and why |
+//! | [`status`] | [`FilterStatus`]: which filter is current, and why |
 //! | [`error`] | [`error::Error`]: why a server cannot start or reload |
 //! | `http` | lookups, status and admin over HTTP (feature `http`) |
 //! | `live` | IDs that count from the moment they are added (feature `live`) |

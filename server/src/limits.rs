@@ -29,6 +29,15 @@ pub const MAX_HOLD: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// The most filters of one name in memory.
 pub const MAX_GENERATIONS: usize = 64;
+/// The most days for which an added ID is a hit by itself.
+#[cfg(feature = "live")]
+pub const MAX_LIVE_DAYS: u8 = 250;
+/// The shortest lease of live IDs: it is renewed three times in its length.
+#[cfg(feature = "live")]
+pub const MIN_LEASE: Duration = Duration::from_secs(1);
+/// The longest lease of live IDs: a successor waits as long after a crash.
+#[cfg(feature = "live")]
+pub const MAX_LEASE: Duration = Duration::from_secs(3600);
 
 impl Config {
     /// Refuses a setting outside its limits.
@@ -60,6 +69,28 @@ impl Config {
                 let allowed = format!("at most {MAX_AGE_DAYS}");
                 return Err(Error::Setting { name: "max_age_days", value, allowed });
             }
+            #[cfg(feature = "live")]
+            filter.check_live()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "live")]
+impl crate::config::FilterConfig {
+    fn check_live(&self) -> Result<(), Error> {
+        if let Some(days) = self.live_days
+            && !(1..=MAX_LIVE_DAYS).contains(&days)
+        {
+            let allowed = format!("1 to {MAX_LIVE_DAYS}");
+            return Err(Error::Setting { name: "live_days", value: days.to_string(), allowed });
+        }
+        let lease = self.live_lease;
+        if !lease.is_zero() && !(MIN_LEASE..=MAX_LEASE).contains(&lease) {
+            let value = format!("{} s", lease.as_secs_f64());
+            let (least, most) = (MIN_LEASE.as_secs(), MAX_LEASE.as_secs());
+            let allowed = format!("0 s for none, or {least} to {most} s");
+            return Err(Error::Setting { name: "live_lease", value, allowed });
         }
         Ok(())
     }
@@ -89,5 +120,26 @@ mod tests {
         refused("max_generations", &|config| config.max_generations = usize::MAX);
         refused("guard_max_hold", &|config| config.filters[0].guard_max_hold = longest);
         refused("max_age_days", &|config| config.filters[0].max_age_days = 3_000_000);
+    }
+
+    #[cfg(feature = "live")]
+    #[test]
+    fn a_setting_of_live_ids_outside_its_limits_is_refused_by_name() {
+        let check = |days, lease| {
+            let mut filter = FilterConfig::new("rt".parse().unwrap());
+            (filter.live_days, filter.live_lease) = (days, lease);
+            Config::new("", vec![filter]).check().map_err(|why| why.to_string())
+        };
+        for lease in [Duration::ZERO, MIN_LEASE, MAX_LEASE] {
+            assert_eq!(check(Some(MAX_LIVE_DAYS), lease), Ok(()));
+        }
+        for days in [0, MAX_LIVE_DAYS + 1] {
+            let why = check(Some(days), MIN_LEASE).unwrap_err();
+            assert!(why.contains("live_days") && why.contains("1 to 250"), "{why}");
+        }
+        for lease in [MIN_LEASE / 2, MAX_LEASE + MIN_LEASE] {
+            let why = check(None, lease).unwrap_err();
+            assert!(why.contains("live_lease") && why.contains("1 to 3600 s"), "{why}");
+        }
     }
 }

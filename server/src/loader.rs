@@ -71,17 +71,17 @@ impl Loader {
         }
     }
 
-    /// Loads and checks a blob, into the spare buffer if it fits: by its delta from the `live` filter or
+    /// Loads and checks a blob, into the spare buffer if it fits: by its delta from the `current` filter or
     /// from the cached copy, if there is one, else in full. A panic counts as a permanent error: the
     /// poller goes on.
     pub(crate) async fn load(
         &self,
         followed: &Followed,
-        live: Option<Arc<Generation>>,
+        current: Option<Arc<Generation>>,
         deltas: &mut Deltas,
         spare_buffer: &mut Option<Buffer>,
     ) -> Result<Generation, LoadError> {
-        let loading = self.load_with_retries(followed, live, deltas, spare_buffer);
+        let loading = self.load_with_retries(followed, current, deltas, spare_buffer);
         let loading = AssertUnwindSafe(loading).catch_unwind();
         match tokio::time::timeout(self.deadline, loading).await {
             Ok(Ok(loaded)) => loaded,
@@ -96,7 +96,7 @@ impl Loader {
     async fn load_with_retries(
         &self,
         followed: &Followed,
-        live: Option<Arc<Generation>>,
+        current: Option<Arc<Generation>>,
         deltas: &mut Deltas,
         spare_buffer: &mut Option<Buffer>,
     ) -> Result<Generation, LoadError> {
@@ -107,7 +107,7 @@ impl Loader {
         // Half of what is left, so that a delta that hangs leaves time for the full blob.
         let deadline = self.deadline.saturating_sub(began.elapsed()) / 2;
         if let Some(generation) =
-            self.load_by_delta(followed, live, deltas, deadline, spare_buffer).await
+            self.load_by_delta(followed, current, deltas, deadline, spare_buffer).await
         {
             return Ok(generation);
         }
@@ -183,12 +183,12 @@ impl Loader {
     async fn load_by_delta(
         &self,
         followed: &Followed,
-        live: Option<Arc<Generation>>,
+        current: Option<Arc<Generation>>,
         deltas: &mut Deltas,
         deadline: Duration,
         spare_buffer: &mut Option<Buffer>,
     ) -> Option<Generation> {
-        let have = Have::find(live, self.cache.as_ref(), &followed.blob).await?;
+        let have = Have::find(current, self.cache.as_ref(), &followed.blob).await?;
         let fit = |bytes| {
             if bytes > self.max_blob_bytes {
                 return Err("it is larger than the limit".to_owned());

@@ -1,7 +1,7 @@
 //! [`MemoryCheck`]: whether the system has memory for one more filter, checked before a byte is
 //! fetched.
 //!
-//! The live filter, and those that readers still have, are in memory already. So the available
+//! The current filter, and those that readers still have, are in memory already. So the available
 //! memory must be enough for the new filter and for the bytes in flight. The system would grant
 //! more, and would kill the process at the first touch.
 
@@ -41,7 +41,7 @@ impl MemoryCheck {
             return Ok(());
         }
         Err(format!(
-            "it needs {needed} bytes of memory while the live filter stays loaded, and {} are \
+            "it needs {needed} bytes of memory while the current filter stays loaded, and {} are \
              available ({}): give the process memory for two filters",
             available.bytes, available.by
         ))

@@ -288,7 +288,7 @@ impl PollLoop {
     }
 
     /// The time of the next poll if no request comes. At the end of a hold there is a poll before
-    /// the held filter goes live.
+    /// the held filter becomes the current one.
     fn next_poll(&mut self) -> Instant {
         let random = (self.random)();
         let pause = if !self.follower.served().is_loaded() {

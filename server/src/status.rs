@@ -1,4 +1,4 @@
-//! [`FilterStatus`]: which filter is live, and why. `/status` returns it and the metrics are made
+//! [`FilterStatus`]: which filter is current, and why. `/status` returns it and the metrics are made
 //! of it.
 
 use bloomsday_common::day::Day;
@@ -239,9 +239,9 @@ pub struct Reloaded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReloadOutcome {
-    /// A new filter is live.
+    /// A new filter is the current one.
     Swapped,
-    /// The live filter is the right one already.
+    /// The current filter is the right one already.
     Unchanged,
     /// The guard holds the new filter back.
     Held,

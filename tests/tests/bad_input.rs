@@ -1,10 +1,10 @@
 //! Whatever is wrong, the program says what and what to do about it, ends with the documented
 //! status, moves no pointer, and a running daemon goes on answering.
 
-#[path = "bad_input/gate.rs"]
-mod gate;
 #[path = "bad_input/objects.rs"]
 mod objects;
+#[path = "bad_input/proxy.rs"]
+mod proxy;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +17,8 @@ use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
-use gate::{Gate, Way};
 use objects::{bucket, objects, put};
+use proxy::{Proxy, Way};
 use serde_json::Value;
 
 /// How many users the good day holds: `user(0)` and so on.
@@ -528,10 +528,10 @@ fn a_store_that_cannot_be_reached_is_said_to_be_so_within_two_minutes() {
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
-    let gate = Gate::open();
-    let good = Good::on(gate.backend());
+    let proxy = Proxy::start();
+    let good = Good::on(proxy.backend());
     let (backend, day) = (&good.backend, good.day.as_str());
-    gate.set(Way::Forbidden);
+    proxy.set(Way::Forbidden);
     let says = ["forbids", &backend.store, "credentials and their rights", "s3:ListBucket"];
     for words in [&["query", "rt", "x"][..], &["repoint", "rt", day, "--to", day]] {
         backend.bloomsday(words).run().expect(1).complains(&says);
@@ -544,16 +544,16 @@ fn a_store_that_forbids_is_no_missing_day_and_the_rights_are_named() {
     run.complains(&[file, "credentials and their rights", "s3:ListBucket"]);
     local.unmoved();
     good.reload_fails(&says);
-    gate.set(Way::Open);
+    proxy.set(Way::Pass);
     good.unmoved();
 }
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_listing_that_is_forbidden_is_not_called_a_passing_trouble() {
-    let gate = Gate::open();
-    let (backend, local) = (gate.backend(), Good::local());
-    gate.set(Way::Forbidden);
+    let proxy = Proxy::start();
+    let (backend, local) = (proxy.backend(), Good::local());
+    proxy.set(Way::Forbidden);
     let remedy = "credentials and their rights";
     for words in [&["status"][..], &["status", "rt"], &["history", "rt"]] {
         backend.bloomsday(words).run().expect(1).complains(&[&backend.store, remedy]);
@@ -569,14 +569,14 @@ fn a_listing_that_is_forbidden_is_not_called_a_passing_trouble() {
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_daemon_outlives_its_store() {
-    let gate = Gate::open();
-    let good = Good::on(gate.backend());
+    let proxy = Proxy::start();
+    let good = Good::on(proxy.backend());
     for way in [Way::Broken, Way::Forbidden, Way::Broken] {
-        gate.set(way);
+        proxy.set(way);
         good.reload_fails(&[&good.backend.store]);
         assert_eq!(good.daemon.get("/livez").status, 200);
     }
-    gate.set(Way::Open);
+    proxy.set(Way::Pass);
     good.unmoved();
     Publisher::day(&good.backend, &good.day).users(0..GOOD - 1).run().expect(0);
     assert_eq!(good.daemon.reload("").0, 200);

@@ -8,6 +8,7 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::nginx::Nginx;
 use bloomsday_tests::program::{Run, bloomsday};
+use serde_json::Value;
 
 /// A folder of Parquet, and a configuration that schedules it.
 fn configuration(backend: &Backend) -> String {
@@ -49,6 +50,24 @@ fn a_first_day_can_be_rehearsed_where_the_folder_is_not_there_yet() {
     run(&backend, &config, &["build", "rt", "--day", &day, "--dry-run"]).expect(0);
     assert!(!std::path::Path::new(&backend.store).exists(), "a rehearsal made the store");
     rehearse(&backend);
+}
+
+#[test]
+fn the_check_shows_what_the_environment_says_to_a_server() {
+    let backend = Backend::local();
+    let config = configuration(&backend);
+    let check = |variable: &'static str, value: &str| {
+        let words = ["config", "check", "--dry-run", "--config", &config];
+        backend.bloomsday(&words).envs(&[(variable, value.to_owned())]).run()
+    };
+    let shown = check("BLOOMSDAY_LISTEN", "127.0.0.1:9999").expect(0).stdout;
+    let rows: Vec<Value> = shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let from = |name: &str| &rows.iter().find(|row| row["name"] == name).unwrap()["from"];
+    assert!(shown.contains("127.0.0.1:9999"), "{shown}");
+    assert_eq!((from("listen"), from("admin")), (&"environment".into(), &"default".into()));
+    check("BLOOMSDAY_POLL_INTERVAL", "2days")
+        .expect(2)
+        .complains(&["in the environment", "at most 1day"]);
 }
 
 #[test]

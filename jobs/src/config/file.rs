@@ -20,11 +20,6 @@ use serde::{Deserialize, Deserializer};
 
 use crate::scheduling::cron::Expression;
 
-/// The largest `live_for`.
-const MAX_LIVE_DAYS: u32 = 250;
-/// The shortest `live_lease`, which is renewed thrice in its length, and the longest.
-const MIN_LEASE: Duration = Duration::from_secs(1);
-const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// The largest `catch_up_days`.
 pub(crate) const MAX_CATCH_UP_DAYS: u32 = 31;
 /// The largest `day_offset`: how many days before its own date a run may build.
@@ -265,8 +260,8 @@ fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
 
 fn lease<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
-    let length = time_up_to(&text, MAX_LEASE).map_err(serde::de::Error::custom)?;
-    if !length.is_zero() && length < MIN_LEASE {
+    let length = time_up_to(&text, limits::MAX_LEASE).map_err(serde::de::Error::custom)?;
+    if !length.is_zero() && length < limits::MIN_LEASE {
         return Err(serde::de::Error::custom("it is 0s for none, or at least 1s"));
     }
     Ok(Some(length))
@@ -296,7 +291,8 @@ fn days<'de, const MIN: u32, const MAX: u32, D: Deserializer<'de>>(
 /// A duration of whole days.
 fn live_for<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let text = String::deserialize(from)?;
-    let time = time_up_to(&text, MAX_LIVE_DAYS * DAY).map_err(serde::de::Error::custom)?;
+    let time = time_up_to(&text, u32::from(limits::MAX_LIVE_DAYS) * DAY)
+        .map_err(serde::de::Error::custom)?;
     let days = time.as_secs() / DAY.as_secs();
     if days == 0 || time != days as u32 * DAY {
         return Err(serde::de::Error::custom("whole days: choose `1day` to at most `250days`"));

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomsday_common::day::Day;
+use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Followed;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -24,7 +26,7 @@ pub(crate) struct GuardHold {
     /// The filter on hold, and what named it.
     held: Option<(Arc<Generation>, Followed)>,
     /// When the hold began. A second blob that is held, too, does not start a new hold: otherwise a
-    /// build each hour could keep the old filter live for ever.
+    /// build each hour could keep the old filter current for ever.
     since: Option<(Instant, Timestamp)>,
 }
 
@@ -54,7 +56,7 @@ impl GuardHold {
         self.held.take()
     }
 
-    /// Ends the hold: the right filter is live.
+    /// Ends the hold: the right filter is current.
     pub(crate) fn release(&mut self, poll_status: &mut PollStatus) {
         self.since = None;
         self.drop_held(poll_status);
@@ -96,8 +98,9 @@ impl GuardHold {
         let held_since = self.since.map(|(_, at)| at);
         let max_hold = SignedDuration::try_from(self.max_hold).unwrap_or(SignedDuration::MAX);
         // After the hold, its end has no meaning.
-        let pinned = held_since.filter(|_| verdict == Verdict::Held);
-        let held_until = pinned.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
+        let holding_since = held_since.filter(|_| verdict == Verdict::Held);
+        let held_until =
+            holding_since.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
         poll_status.counts.verdicts[verdict as usize] += 1;
         poll_status.judged = Some(Judged {
             verdict,
@@ -112,37 +115,42 @@ impl GuardHold {
             held_since,
             held_until,
         });
-        let (filter, day) = (served.name(), new.key.day);
         let rates = comparison.map_or_else(
             || format!("recent lookups have only {} distinct IDs", ids.len()),
             |comparison| comparison.describe(),
         );
-        match verdict {
-            Verdict::TooFewLookups => {
-                tracing::info!(%filter, %day, "the guard has no verdict: {rates}")
-            }
-            Verdict::Passed => tracing::info!(%filter, %day, "the guard passes it: {rates}"),
-            Verdict::Forced => tracing::warn!(%filter, %day, "forced past the guard: {rates}"),
-            Verdict::Warned => tracing::warn!(
-                %filter, %day,
-                "its hit rate differs too much; it is swapped in all the same, as the guard only warns: {rates}"
-            ),
-            Verdict::Overdue => tracing::error!(
-                %filter, %day,
-                "it was held for the longest time allowed (guard_max_hold) and is swapped in now, \
-                 though its hit rate differs too much: {rates}; repoint if the day is bad"
-            ),
-            Verdict::Held => {
-                let until = held_until.map_or(String::new(), |at| format!("{at:.0}"));
-                let why = format!(
-                    "the guard holds {} back until {until} at most: {rates}; if the day is good, \
-                     reload with force=true, else repoint",
-                    new.key
-                );
-                tracing::warn!(%filter, "{why}");
-                return Decision::Hold(why);
-            }
+        if verdict == Verdict::Held {
+            let until = held_until.map_or(String::new(), |at| format!("{at:.0}"));
+            let why = format!(
+                "the guard holds {} back until {until} at most: {rates}; if the day is good, \
+                 reload with force=true, else repoint",
+                new.key
+            );
+            tracing::warn!(filter = %served.name(), "{why}");
+            return Decision::Hold(why);
         }
+        log_swap(verdict, served.name(), new.key.day, &rates);
         Decision::Swap
+    }
+}
+
+/// Writes to the log why a filter is swapped in.
+fn log_swap(verdict: Verdict, filter: &FilterName, day: Day, rates: &str) {
+    match verdict {
+        Verdict::TooFewLookups => {
+            tracing::info!(%filter, %day, "the guard has no verdict: {rates}")
+        }
+        Verdict::Passed => tracing::info!(%filter, %day, "the guard passes it: {rates}"),
+        Verdict::Forced => tracing::warn!(%filter, %day, "forced past the guard: {rates}"),
+        Verdict::Warned => tracing::warn!(
+            %filter, %day,
+            "its hit rate differs too much; it is swapped in all the same, as the guard only warns: {rates}"
+        ),
+        Verdict::Overdue => tracing::error!(
+            %filter, %day,
+            "it was held for the longest time allowed (guard_max_hold) and is swapped in now, \
+             though its hit rate differs too much: {rates}; repoint if the day is bad"
+        ),
+        Verdict::Held => unreachable!("what is held is not swapped in"),
     }
 }

@@ -1,4 +1,4 @@
-//! The guard: compares the hit rates of the live filter and of a newer day's filter on recent
+//! The guard: compares the hit rates of the current filter and of a newer day's filter on recent
 //! lookups. This file is pure: no I/O, no clock, no swap. `sample` collects the lookups; `hold`
 //! remembers a filter that is held back.
 //!
@@ -45,7 +45,7 @@ pub enum Guard {
     /// It is swapped in, with a warning in log, status and metrics.
     #[default]
     Warn,
-    /// The old filter stays live, for a bounded time.
+    /// The old filter stays current, for a bounded time.
     Hold,
 }
 

@@ -255,7 +255,7 @@ impl ServedFilter {
         let _ = self.live.set(set);
     }
 
-    /// Brings live IDs back that this filter, which goes live next, lacks.
+    /// Brings live IDs back that this filter, which becomes current next, lacks.
     #[cfg(feature = "live")]
     pub(crate) fn bring_back(&self, next: &Generation) {
         if let Some(live) = self.live.get() {
@@ -263,24 +263,24 @@ impl ServedFilter {
         }
     }
 
-    /// Drops live IDs that this filter, which is live, has.
+    /// Drops live IDs that `current` has, the filter that answers now.
     #[cfg(feature = "live")]
-    pub(crate) fn absorb(&self, live: &Generation) {
+    pub(crate) fn absorb(&self, current: &Generation) {
         if let Some(set) = self.live.get() {
-            set.absorb(self.now_ms(), day_filter(live));
+            set.absorb(self.now_ms(), day_filter(current));
         }
     }
 
     /// Whether the live IDs that others added before the start are here, or cannot be read now.
-    pub(crate) fn is_followed(&self) -> bool {
+    pub(crate) fn has_others_live_ids(&self) -> bool {
         #[cfg(feature = "live")]
-        return self.live.get().is_none_or(|live| live.is_followed());
+        return self.live.get().is_none_or(|live| live.has_others_ids());
         #[cfg(not(feature = "live"))]
         true
     }
 
     #[cfg(feature = "live")]
-    pub(crate) fn is_live(&self) -> bool {
+    pub(crate) fn has_live_ids(&self) -> bool {
         self.live.get().is_some()
     }
 

@@ -48,7 +48,7 @@ struct Shared {
 pub(super) struct CachedHistory {
     /// When the next read is due; none before the first.
     fresh_until: Option<Instant>,
-    /// The digest of the filter that was live then: after a swap the history is read again.
+    /// The digest of the filter that was current then: after a swap the history is read again.
     digest: Option<Digest>,
     is_reading: bool,
     pub(super) events: Arc<Vec<HistoryEvent>>,

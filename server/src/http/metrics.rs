@@ -81,19 +81,24 @@ impl Metrics<'_> {
         self.registry.register(Box::new(metric))
     }
 
-    /// The filter that is live, and its lookups.
+    /// The current filter, and its lookups.
     fn of_filters(&self) -> prometheus::Result<()> {
         let labels = &["day", "digest"];
-        self.gauge("bloomsday_filter_info", "The blob that is live.", labels, |status, set| {
-            if let (Some(day), Some(digest)) = (status.day, status.digest) {
-                set(&[&day.to_string(), &digest.to_string()], 1.0);
-            }
-        })?;
+        self.gauge(
+            "bloomsday_filter_info",
+            "The blob of the current filter.",
+            labels,
+            |status, set| {
+                if let (Some(day), Some(digest)) = (status.day, status.digest) {
+                    set(&[&day.to_string(), &digest.to_string()], 1.0);
+                }
+            },
+        )?;
         let help = "1 for the state that the filter is in, 0 for the others.";
         self.gauge("bloomsday_filter_state", help, &["state"], |status, set| {
             State::ALL.iter().for_each(|one| set(&[one.name()], is(*one == status.state)));
         })?;
-        let help = "Seconds since the end of the day that is live.";
+        let help = "Seconds since the end of the day of the current filter.";
         self.gauge("bloomsday_filter_age_seconds", help, &[], |status, set| {
             status.age_seconds.into_iter().for_each(|seconds| set(&[], seconds as f64));
         })?;
@@ -193,12 +198,11 @@ impl Metrics<'_> {
                 status.live.iter().for_each(|live| set(&[], live.memory_bytes as f64));
             },
         )?;
-        let help =
-            "Live IDs that the day's filter had when it went live; they were dropped from memory.";
+        let help = "Live IDs that the day's filter had when it became current; they were dropped from memory.";
         self.gauge("bloomsday_live_confirmed", help, &[], |status, set| {
             status.live.iter().for_each(|live| set(&[], live.confirmed as f64));
         })?;
-        let help = "Live IDs that the day's filter lacked when it went live, and should have.";
+        let help = "Live IDs that the day's filter lacked when it became current, and should have.";
         self.gauge("bloomsday_live_unconfirmed", help, &[], |status, set| {
             status.live.iter().for_each(|live| set(&[], live.unconfirmed as f64));
         })?;

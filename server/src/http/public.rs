@@ -97,13 +97,16 @@ impl Public {
     }
 
     fn readiness(&self) -> Reply {
-        if !self.bloomsday.is_followed() {
+        if !self.bloomsday.is_polling() {
             let ended = "not ready: the polling thread has ended; restart this process\n";
             return text(StatusCode::SERVICE_UNAVAILABLE, ended);
         }
         let waiting: Vec<String> = [
             (self.bloomsday.waiting(ServedFilter::is_loaded), "not loaded yet"),
-            (self.bloomsday.waiting(ServedFilter::is_followed), "without others' live IDs yet"),
+            (
+                self.bloomsday.waiting(ServedFilter::has_others_live_ids),
+                "without others' live IDs yet",
+            ),
         ]
         .into_iter()
         .filter(|(filters, _)| !filters.is_empty())

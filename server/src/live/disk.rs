@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 
-use super::ack::Ack;
 use super::budget::Budget;
 use super::log::{Identity, Log, sync_folder};
 use super::options::Key;
@@ -36,10 +35,10 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Reads all logs.
+    /// Reads all logs. `is_prompt` is whether adds wait until they are synced.
     pub(super) fn open(
         folder: &Path,
-        ack: Ack,
+        is_prompt: bool,
         opened_ms: u64,
         budget: &Arc<Budget>,
         sets: &mut BTreeMap<Key, Arc<LiveSet>>,
@@ -60,14 +59,15 @@ impl Disk {
         let epoch = epoch.saturating_add(1);
         let next = folders.iter().filter_map(|path| number_of(path)).max();
         let next = next.map_or(0, |last| last.wrapping_add(1));
-        let (syncer, next_folder) = (Syncer::start(ack).map_err(system)?, AtomicU32::new(next));
+        let (syncer, next_folder) =
+            (Syncer::start(is_prompt).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
             warn_of_the_future(path, replayed.last_ms, opened_ms);
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
             let step = replayed.options.window.step_at(opened_ms);
             replayed.near.iter_mut().for_each(|near| near.go_to(step));
-            let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms, ack };
+            let identity = Identity { set: key.number(), node, epoch, created_ms: opened_ms };
             let log = Log::new(path.clone(), identity, replayed.next_seq, syncer.clone());
             let (options, writer, near) = (replayed.options, replayed.writer, replayed.near);
             let log = Some(Arc::new(log));
@@ -92,9 +92,8 @@ impl Disk {
             std::iter::repeat_with(|| self.folder.join(format!("{name}-{:08x}", next())));
         let folder =
             folders.find(|folder| !folder.exists()).expect("it goes on until one is found");
-        let ack = if self.syncer.is_prompt() { Ack::Synced } else { Ack::Written };
         let (set, epoch, created_ms) = (key.number(), self.epoch, self.opened_ms);
-        let identity = Identity { set, node: new_node(), epoch, created_ms, ack };
+        let identity = Identity { set, node: new_node(), epoch, created_ms };
         Arc::new(Log::new(folder, identity, 1, self.syncer.clone()))
     }
 

@@ -21,8 +21,10 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::role::{Gate, LiveRole};
+use super::access::WriteAccess;
+use super::role::LiveRole;
 use super::set::{LateDeletions, LiveSet, Refusal};
+use super::store_call::{CallError, in_time};
 use super::stream::Entry;
 use crate::clock::{Clock, ms_of};
 
@@ -32,8 +34,6 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 const LIST_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest pause after failures; it doubles from [`FOLLOW_INTERVAL`].
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How long one request may take.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
@@ -43,7 +43,7 @@ const MAX_GAPS: usize = 64;
 pub(super) struct Following {
     filter: FilterName,
     set: Arc<LiveSet>,
-    gate: Arc<Gate>,
+    access: Arc<WriteAccess>,
     store: Store,
     clock: Clock,
     /// The log of this process, which is not read.
@@ -99,9 +99,7 @@ struct Gap {
 #[derive(Debug, thiserror::Error)]
 enum NotRead {
     #[error("{0}")]
-    Store(#[from] StoreError),
-    #[error("the store does not answer")]
-    Slow,
+    Store(#[from] CallError),
     #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
     Damaged(String, String),
     #[error("{0}")]
@@ -114,7 +112,7 @@ enum NotRead {
 
 impl Following {
     pub(super) fn new(
-        (filter, set, gate): (FilterName, Arc<LiveSet>, Arc<Gate>),
+        (filter, set, access): (FilterName, Arc<LiveSet>, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         own: Option<u64>,
         days: u32,
@@ -124,7 +122,7 @@ impl Following {
         Following {
             filter,
             set,
-            gate,
+            access,
             store,
             clock,
             own,
@@ -140,14 +138,14 @@ impl Following {
     pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let mut pause = FOLLOW_INTERVAL;
         loop {
-            let epoch = self.gate.epoch();
+            let epoch = self.access.epoch();
             match self.round().await {
                 Ok(through_ms) => {
-                    self.gate.round_succeeded(epoch, through_ms);
+                    self.access.round_succeeded(epoch, through_ms);
                     pause = FOLLOW_INTERVAL;
                 }
                 Err(error) => {
-                    self.gate.round_failed(error.to_string());
+                    self.access.round_failed(error.to_string());
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
@@ -155,7 +153,7 @@ impl Following {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
-                    () = self.gate.lease_taken() => break,
+                    () = self.access.lease_taken() => break,
                     _ = stopping.changed() => return,
                     Some(entry) = next_entry(&mut self.entries) => {
                         // What is not applied now comes by the store.
@@ -222,10 +220,10 @@ impl Following {
             for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
             }
-            self.gate.set_log_count(self.logs.len());
-            if self.gate.role() == LiveRole::Follow {
+            self.access.set_log_count(self.logs.len());
+            if self.access.role() == LiveRole::Follow {
                 let lease = in_time(self.store.lease(&self.filter)).await?;
-                self.gate.lease_observed(lease.state.found().cloned());
+                self.access.lease_observed(lease.state.found().cloned());
             }
             self.fill_gaps().await?;
             self.list_due = Instant::now() + LIST_INTERVAL;
@@ -287,7 +285,7 @@ impl Following {
                         self.take(key, Ok(bytes)).await?;
                         continue;
                     }
-                    Err(NotRead::Store(StoreError::NotFound { .. })) => {}
+                    Err(NotRead::Store(CallError::Store(StoreError::NotFound { .. }))) => {}
                     Err(other) => return Err(other),
                 }
             }
@@ -366,7 +364,10 @@ impl Following {
         };
         let (next, is_end_unknown, newest_ms) = match read {
             Ok((last, newest_ms)) => (last + 1, false, newest_ms),
-            Err(why @ (NotRead::Damaged(..) | NotRead::Store(StoreError::NotFound { .. }))) => {
+            Err(
+                why @ (NotRead::Damaged(..)
+                | NotRead::Store(CallError::Store(StoreError::NotFound { .. }))),
+            ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
                 new.push(Gap { first, last, days, why: why.to_string() });
                 (key.first_seq + 1, true, 0)
@@ -480,7 +481,7 @@ impl Following {
             self.drop_seen_later(key, &mut late).await?;
             self.set.hide(&late).map_err(refused)?;
         }
-        self.gate.count_segment();
+        self.access.count_segment();
         Ok(last)
     }
 
@@ -542,13 +543,9 @@ fn refused(refusal: Refusal) -> NotRead {
 
 async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, NotRead> {
     match in_time(store.segment(key)).await {
-        Err(NotRead::Store(error @ StoreError::TooManyBytes { .. })) => {
+        Err(CallError::Store(error @ StoreError::TooManyBytes { .. })) => {
             Err(NotRead::Damaged(key.to_string(), error.to_string()))
         }
-        other => other,
+        other => Ok(other?),
     }
-}
-
-async fn in_time<T>(doing: impl Future<Output = Result<T, StoreError>>) -> Result<T, NotRead> {
-    Ok(tokio::time::timeout(DEADLINE, doing).await.map_err(|_| NotRead::Slow)??)
 }

@@ -1,5 +1,5 @@
 //! [`Keeper`]: takes the lease of one set, renews it, and gives it back at the end. What it decides is
-//! [`claim`]'s; the gate of the set opens and closes by it.
+//! [`claim`]'s; by it the set may be changed or not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use bloomsday_common::store::{Precondition, Store};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::role::Gate;
+use super::access::WriteAccess;
 use crate::clock::Clock;
 
 /// A lease is renewed this many times in its length.
@@ -22,7 +22,7 @@ const RETRIES: u32 = 10;
 /// The keeper of one set's lease.
 pub(super) struct Keeper {
     filter: FilterName,
-    gate: Arc<Gate>,
+    access: Arc<WriteAccess>,
     store: Store,
     server: String,
     node: String,
@@ -35,13 +35,13 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(
-        (filter, gate): (FilterName, Arc<Gate>),
+        (filter, access): (FilterName, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         (server, node): (String, u64),
         length: Duration,
     ) -> Keeper {
         let node = format!("{node:016x}");
-        Keeper { filter, gate, store, server, node, length, clock, own_epoch: None, seen: None }
+        Keeper { filter, access, store, server, node, length, clock, own_epoch: None, seen: None }
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
@@ -53,7 +53,7 @@ impl Keeper {
                 Err(_) => Some("the store does not answer".to_owned()),
             };
             let parts = if failed.is_some() { RETRIES } else { RENEWALS };
-            failed.into_iter().for_each(|why| self.gate.lease_failed(why));
+            failed.into_iter().for_each(|why| self.access.lease_failed(why));
             let pause = self.length / parts;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -83,7 +83,7 @@ impl Keeper {
             Claim::Write { epoch } => epoch,
             Claim::Wait(lease) => {
                 self.own_epoch = None;
-                self.gate.lease_not_acquired(lease.cloned());
+                self.access.lease_not_acquired(lease.cloned());
                 return Ok(());
             }
         };
@@ -91,14 +91,14 @@ impl Keeper {
         match self.store.put_lease(&self.filter, &lease, &there.version).await {
             Ok(()) => {
                 self.own_epoch = Some(epoch);
-                self.gate.lease_acquired(lease, began + self.length);
+                self.access.lease_acquired(lease, began + self.length);
                 Ok(())
             }
             Err(StoreError::Changed { .. }) => {
                 // Another one was faster; the next turn says who.
                 self.own_epoch = None;
                 let there = self.store.lease(&self.filter).await?.state;
-                self.gate.lease_not_acquired(there.found().cloned());
+                self.access.lease_not_acquired(there.found().cloned());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -113,7 +113,7 @@ impl Keeper {
     /// Ends the lease now, so that a successor need not wait.
     async fn give_back(&mut self) -> Result<(), StoreError> {
         let Some(own_epoch) = self.own_epoch.take() else { return Ok(()) };
-        self.gate.lease_not_acquired(None);
+        self.access.lease_not_acquired(None);
         let there = self.store.lease(&self.filter).await?;
         let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == own_epoch;
         if !there.state.found().is_some_and(is_ours) {

@@ -20,7 +20,6 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
-use super::ack::Ack;
 use super::syncer::{Queued, Syncer, lock};
 
 /// A segment that is longer is closed, and another begun.
@@ -41,7 +40,6 @@ pub(super) struct Identity {
     pub(super) epoch: u32,
     /// When this process opened the log.
     pub(super) created_ms: u64,
-    pub(super) ack: Ack,
 }
 
 /// The log of one set.
@@ -201,18 +199,15 @@ impl Log {
     }
 
     async fn wait_here(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
-        match self.identity.ack {
-            Ack::Memory => Ok(()),
-            Ack::Written => {
-                if self.written.load(Ordering::Acquire) >= seq {
-                    return Ok(());
-                }
-                // The syncer tries again what cannot be written now.
-                self.queue();
-                self.write()
-            }
-            Ack::Synced | Ack::Shipped => self.wait_synced(seq).await,
+        if self.syncer.is_prompt() {
+            return self.wait_synced(seq).await;
         }
+        if self.written.load(Ordering::Acquire) >= seq {
+            return Ok(());
+        }
+        // The syncer tries again what cannot be written now.
+        self.queue();
+        self.write()
     }
 
     /// Waits until the frame with this number is synced, whatever is promised.
@@ -300,7 +295,7 @@ impl Log {
         unwritten.clear();
         unwritten.shrink_to(KEPT_BUFFER_BYTES);
         self.written.store(unwritten_seqs.1, Ordering::Release);
-        if self.identity.ack == Ack::Written && !self.has_failed() {
+        if !self.syncer.is_prompt() && !self.has_failed() {
             self.failure.store(None);
         }
         Ok(())
@@ -308,7 +303,7 @@ impl Log {
 
     /// Makes an open segment.
     fn create(&self, first_seq: u64) -> io::Result<OpenSegment> {
-        let Identity { set, node, epoch, created_ms, .. } = self.identity;
+        let Identity { set, node, epoch, created_ms } = self.identity;
         let path = self.folder.join(format!("{epoch:08x}-{first_seq:016x}.open"));
         let header = Header { set, node, epoch, first_seq, created_ms }.encode();
         fs::create_dir_all(&self.folder)?;
@@ -316,7 +311,7 @@ impl Log {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         file.set_len(0)?;
         file.write_all(&header)?;
-        if self.identity.ack == Ack::Synced {
+        if self.syncer.is_prompt() {
             // A file is safe when its name is, and its folder's name.
             sync_folder(&self.folder)?;
             self.folder.parent().map_or(Ok(()), sync_folder)?;

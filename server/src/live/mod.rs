@@ -20,11 +20,14 @@
 //! | `tail` | the frames of a log that follow a number, while its writer appends |
 //! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `lease` | which server decides what is new: the lease in the store |
-//! | `role` | whether this process may change a set, and why not |
+//! | `access` | whether this process may change a set, and why not |
+//! | `role` | what a process does with the live IDs of a filter |
 //! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
+//! | `store_call` | a call of the store that may take only so long |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `status`, `feed_status` | what is known of a set and of its feed, for people and metrics |
 
+mod access;
 mod ack;
 mod budget;
 mod disk;
@@ -43,6 +46,7 @@ mod sharing;
 mod ship;
 mod ship_status;
 mod status;
+mod store_call;
 mod stream;
 mod syncer;
 mod table;
@@ -77,6 +81,7 @@ pub use self::status::{LiveStatus, ShareStatus};
 pub use self::stream::{EngineUrl, FeedUrl};
 pub(crate) use self::writer::Added;
 use self::writer::Writer;
+pub use self::writer::memory_of;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::token::Token;
@@ -167,8 +172,8 @@ impl Live {
             Some(folder) if config.ack != Ack::Memory => {
                 let opened_ms = clock.now_ms();
                 // What is shipped is on the disk first.
-                let ack = if config.ack == Ack::Shipped { Ack::Synced } else { config.ack };
-                Some(Disk::open(&folder.join("live"), ack, opened_ms, &budget, &mut sets)?)
+                let is_prompt = matches!(config.ack, Ack::Synced | Ack::Shipped);
+                Some(Disk::open(&folder.join("live"), is_prompt, opened_ms, &budget, &mut sets)?)
             }
             _ => None,
         };

@@ -209,18 +209,17 @@ pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
                 Err(TryLockError::WouldBlock) if began.elapsed() < MAX_LOCK_WAIT => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
-                locked => {
-                    locked?;
-                    return Ok(());
-                }
+                locked => return locked,
             }
         }
     };
-    lock().map_err(|source| Error::System {
-        doing: format!("lock {} (does another server use this folder?)", path.display()),
-        source,
-    })?;
-    Ok(file)
+    match lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::FolderInUse { folder: folder.display().to_string() })
+        }
+        Err(TryLockError::Error(source)) => Err(system("lock", &path, source)),
+    }
 }
 
 struct Replaying {

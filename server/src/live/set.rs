@@ -21,11 +21,11 @@ use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
 pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
+use super::access::WriteAccess;
 use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
 use super::options::{Key, Options};
-use super::role::Gate;
 use super::ship_status::ShipStatus;
 use super::syncer::lock;
 use super::table::{Seen, Table};
@@ -121,7 +121,7 @@ pub(crate) struct LiveSet {
     /// In milliseconds since 1970.
     expires_at: AtomicU64,
     /// Whether this process may change it; a set that is not shared has none.
-    gate: OnceLock<Arc<Gate>>,
+    access: OnceLock<Arc<WriteAccess>>,
     /// The logs of other servers, of a set that is shared.
     others: OnceLock<Arc<dyn Others>>,
     /// Whether and how its log is shipped.
@@ -182,7 +182,7 @@ impl LiveSet {
                 deletions,
             }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
-            gate: OnceLock::new(),
+            access: OnceLock::new(),
             others: OnceLock::new(),
             shipping: OnceLock::new(),
             absorbed: Mutex::new(None),
@@ -400,8 +400,8 @@ impl LiveSet {
         if state.is_dropped {
             return Err(Refusal::Gone);
         }
-        if let Some(gate) = self.gate.get() {
-            gate.check().map_err(Refusal::ReadOnly)?;
+        if let Some(access) = self.access.get() {
+            access.check().map_err(Refusal::ReadOnly)?;
         }
         state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(Refusal::Log)
     }
@@ -495,8 +495,8 @@ impl LiveSet {
     }
 
     /// Whether what others added before the start has been read, or cannot be now.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.gate.get().is_none_or(|gate| gate.is_round_done())
+    pub(crate) fn has_others_ids(&self) -> bool {
+        self.access.get().is_none_or(|access| access.is_round_done())
     }
 
     /// Whether the set was dropped.

@@ -12,12 +12,13 @@ use futures::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::Live;
+use super::access::WriteAccess;
 #[cfg(feature = "redis-streams")]
 use super::ack::Ack;
 use super::follow::Following;
 use super::lease::Keeper;
 use super::others::Stored;
-use super::role::{Gate, LiveRole};
+use super::role::LiveRole;
 use super::set::LiveSet;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
 use super::stream::Feeding;
@@ -69,7 +70,7 @@ struct Streams {
 }
 
 /// Which set, and whether it may be changed.
-type Which = (FilterName, Arc<LiveSet>, Arc<Gate>);
+type Which = (FilterName, Arc<LiveSet>, Arc<WriteAccess>);
 
 /// What is done for as long as a process runs.
 type Tasks = Vec<BoxFuture<'static, ()>>;
@@ -90,28 +91,29 @@ impl Streams {
         let mut tasks = Tasks::new();
         #[cfg(any(feature = "redis-streams", feature = "kafka"))]
         if let Some(feed) = self.from {
-            let (filter, set, gate) = which.clone();
+            let (filter, set, access) = which.clone();
             let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
             let (clock, warned) = (clock.clone(), Default::default());
-            let feeding = Feeding { filter, set, gate, feed, file, clock, warned };
+            let feeding = Feeding { filter, set, access, feed, file, clock, warned };
             tasks.push(feeding.run(stopping.clone()).boxed());
         }
         #[cfg(feature = "redis-streams")]
         if let Some(engine) = self.engine {
-            let (filter, set, gate) = which.clone();
+            let (filter, set, access) = which.clone();
             if let Some(log) = set.log() {
                 let (last, shipped) = watch::channel(0);
                 if live.ack() == Ack::Shipped {
                     log.promise(shipped);
                 }
-                let ((filter, gate), tail) =
-                    ((filter.clone(), gate.clone()), Tail::new(log.folder()));
+                let ((filter, access), tail) =
+                    ((filter.clone(), access.clone()), Tail::new(log.folder()));
                 let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
-                let publishing = Publishing { filter, log, gate, store, clock, engine, last, tail };
+                let publishing =
+                    Publishing { filter, log, access, store, clock, engine, last, tail };
                 tasks.push(publishing.run(stopping.clone()).boxed());
             }
             let to = self.entries;
-            tasks.push(Reading { filter, gate, engine, to }.run(stopping.clone()).boxed());
+            tasks.push(Reading { filter, access, engine, to }.run(stopping.clone()).boxed());
         }
         tasks
     }
@@ -130,10 +132,10 @@ impl Sharing {
     ) -> Result<Sharing, Error> {
         let (stop, stopping) = watch::channel(false);
         let (ending, ended) = watch::channel(());
-        let mut gates = Vec::new();
+        let mut accesses = Vec::new();
         let mut tasks = Tasks::new();
         for Shared { filter, set, role, days, lease, engine, from } in shared {
-            let gate = Arc::new(Gate::new(filter.clone(), role, !lease.is_zero()));
+            let access = Arc::new(WriteAccess::new(filter.clone(), role, !lease.is_zero()));
             let own = set.log().map(|log| log.node());
             let place = (store.clone(), clock.clone());
             let is_incomplete = Arc::<AtomicBool>::default();
@@ -144,17 +146,17 @@ impl Sharing {
                 days,
                 is_incomplete: is_incomplete.clone(),
             };
-            set.share(gate.clone(), Arc::new(others));
-            gates.push((filter.clone(), gate.clone()));
-            if gate.has_lease() {
+            set.share(access.clone(), Arc::new(others));
+            accesses.push((filter.clone(), access.clone()));
+            if access.has_lease() {
                 let who = (live.name().to_owned(), own.unwrap_or_else(|| random().max(1)));
-                let of = (filter.clone(), gate.clone());
+                let of = (filter.clone(), access.clone());
                 tasks
                     .push(Keeper::new(of, place.clone(), who, lease).run(stopping.clone()).boxed());
             }
             let (entries, received) = mpsc::channel(MAX_ENTRIES);
             let streams = Streams { engine, from, entries };
-            let which = (filter.clone(), set.clone(), gate.clone());
+            let which = (filter.clone(), set.clone(), access.clone());
             tasks.extend(streams.tasks(&which, &place, live, &stopping));
             let mut following = Following::new(which, place, own, u32::from(days), is_incomplete);
             following.entries = Some(received);
@@ -171,8 +173,10 @@ impl Sharing {
         };
         thread.spawn(run).map_err(failed)?;
         let until = Instant::now() + START_WAIT;
-        for (filter, gate) in gates.iter().filter(|(_, gate)| gate.role() == LiveRole::Decide) {
-            let other = gate.wait(until.saturating_duration_since(Instant::now()));
+        for (filter, access) in
+            accesses.iter().filter(|(_, access)| access.role() == LiveRole::Decide)
+        {
+            let other = access.wait(until.saturating_duration_since(Instant::now()));
             if let Some(lease) = other {
                 let (filter, decider) = (filter.to_string(), lease.decider);
                 return Err(Error::OtherDecider { filter, decider, until: lease.until });

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use super::log::Log;
 use super::set::LiveSet;
 use super::ship_status::ShipStatus;
+use super::store_call::{CallError, in_time};
 use super::tail::Tail;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -33,8 +34,6 @@ const SHIP_INTERVAL: Duration = Duration::from_secs(1);
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest pause after failures; it doubles from [`SHIP_INTERVAL`].
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How long one segment or head may take.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// How long the end of a process waits for the last segments.
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -131,9 +130,7 @@ struct Shipping {
 #[derive(Debug, thiserror::Error)]
 enum NotShipped {
     #[error("{0}")]
-    Store(#[from] StoreError),
-    #[error("the store does not answer")]
-    Slow,
+    Store(#[from] CallError),
     #[error("cannot read the log in {0}: {1}")]
     Log(String, io::Error),
     #[error(
@@ -156,7 +153,10 @@ impl Shipping {
                 Ok(()) => SHIP_INTERVAL,
                 Err(_) => (pause * 2).min(MAX_PAUSE),
             };
-            let is_over = matches!(&shipped, Err(NotShipped::Store(StoreError::ReadOnly { .. })));
+            let is_over = matches!(
+                &shipped,
+                Err(NotShipped::Store(CallError::Store(StoreError::ReadOnly { .. })))
+            );
             self.status.set_error(&self.filter, shipped.err().map(|error| error.to_string()));
             if is_over {
                 return;
@@ -256,8 +256,4 @@ impl Shipping {
         self.head_due = Instant::now() + HEAD_INTERVAL;
         Ok(())
     }
-}
-
-async fn in_time<T>(doing: impl Future<Output = Result<T, StoreError>>) -> Result<T, NotShipped> {
-    Ok(tokio::time::timeout(DEADLINE, doing).await.map_err(|_| NotShipped::Slow)??)
 }

@@ -5,9 +5,10 @@ use bloomsday_common::day::Day;
 use bloomsday_common::live::lease::Lease;
 use serde::Serialize;
 
+use super::access::AccessStatus;
 use super::domains::DomainShare;
 use super::feed_status::FeedStatus;
-use super::role::{GateStatus, LiveRole};
+use super::role::LiveRole;
 
 /// The live IDs over one filter, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -74,9 +75,10 @@ pub struct ShareStatus {
 }
 
 impl ShareStatus {
-    pub(super) fn of(gate: GateStatus) -> ShareStatus {
-        let GateStatus { role, decides, lease, lease_error, follow_error, engine_error, .. } = gate;
-        let (segments, logs, feed) = (gate.segments, gate.logs, gate.feed);
+    pub(super) fn of(access: AccessStatus) -> ShareStatus {
+        let AccessStatus { role, decides, lease, lease_error, follow_error, engine_error, .. } =
+            access;
+        let (segments, logs, feed) = (access.segments, access.logs, access.feed);
         ShareStatus {
             role,
             decides,
@@ -91,7 +93,7 @@ impl ShareStatus {
     }
 }
 
-impl GateStatus {
+impl AccessStatus {
     /// Seconds since all that others changed until then has been here. Before the first of it: since the start
     /// if it cannot be read, else unknown.
     pub(super) fn lag_seconds(&self, now_ms: u64) -> Option<f64> {

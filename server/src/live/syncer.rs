@@ -3,8 +3,6 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use super::ack::Ack;
-
 /// How often logs are synced whose changes are acknowledged before, and how long a failed write
 /// waits until it is tried again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -25,8 +23,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     /// Starts the thread. It ends when nobody has this any more.
-    pub(super) fn start(ack: Ack) -> std::io::Result<Arc<Syncer>> {
-        let is_prompt = ack == Ack::Synced;
+    pub(super) fn start(is_prompt: bool) -> std::io::Result<Arc<Syncer>> {
         let syncer = Syncer { queue: Mutex::default(), wake: Condvar::new(), is_prompt };
         let syncer = Arc::new(syncer);
         let weak = Arc::downgrade(&syncer);

@@ -118,8 +118,8 @@ impl Table {
     #[inline(always)]
     fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
         match find_near(shards, hash) {
-            Near::Absent => Seen::Unknown,
-            Near::Found | Near::Beyond => self.find_anywhere(shards, hash, now),
+            HomeGroup::Absent => Seen::Unknown,
+            HomeGroup::Found | HomeGroup::Beyond => self.find_anywhere(shards, hash, now),
         }
     }
 
@@ -139,7 +139,7 @@ impl Table {
 }
 
 /// What the line tells in which the search for a hash begins.
-enum Near {
+enum HomeGroup {
     /// The hash is not in the table.
     Absent,
     /// It may be in this line.
@@ -151,7 +151,7 @@ enum Near {
 /// What most lookups need: a hash that its line does not have, in a line that is not full. Without a
 /// branch for each word, because nobody can foretell it.
 #[inline(always)]
-fn find_near(shards: &Shards, hash: u64) -> Near {
+fn find_near(shards: &Shards, hash: u64) -> HomeGroup {
     let lines = &shards.0[entry::shard_of(hash)];
     let Line(line) = &lines[entry::line_of(hash, lines.len())];
     let is_near = |word: &AtomicU64| entry::is_near(word.load(Ordering::Relaxed), hash);
@@ -159,9 +159,9 @@ fn find_near(shards: &Shards, hash: u64) -> Near {
     // Places are taken from the front, so that the last one tells whether there is an empty one.
     let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
     match (found, is_full) {
-        (true, _) => Near::Found,
-        (false, true) => Near::Beyond,
-        (false, false) => Near::Absent,
+        (true, _) => HomeGroup::Found,
+        (false, true) => HomeGroup::Beyond,
+        (false, false) => HomeGroup::Absent,
     }
 }
 
@@ -183,9 +183,9 @@ impl View<'_> {
     #[inline(always)]
     pub(crate) fn seen_near(&self, hash: u64) -> Option<Seen> {
         match find_near(&self.shards, hash) {
-            Near::Absent => Some(Seen::Unknown),
-            Near::Found => Some(self.seen(hash)),
-            Near::Beyond => {
+            HomeGroup::Absent => Some(Seen::Unknown),
+            HomeGroup::Found => Some(self.seen(hash)),
+            HomeGroup::Beyond => {
                 self.shards.prefetch_second(hash);
                 None
             }

@@ -481,6 +481,19 @@ fn more_lines(number: usize, old: usize) -> usize {
     STAGGERED_LINES + STAGGERED_LINES * (GROWTH_PERCENT - 100) * number / (100 * SHARDS)
 }
 
+/// The bytes that a table of this many entries takes: the least, and the most, just after it has grown.
+///
+/// ```
+/// let (least, most) = bloomsday_server::live::memory_of(24_000_000);
+/// assert!(least > 11 * 24_000_000 && most < 14 * 24_000_000);
+/// ```
+pub fn memory_of(entries: u64) -> (u64, u64) {
+    let empty = bytes_of(SHARDS);
+    let full = entries.saturating_mul(8 * 100).div_ceil(MAX_LOAD_PERCENT as u64);
+    let grown = full.saturating_mul(GROWTH_PERCENT as u64).div_ceil(100);
+    (full.saturating_add(empty), grown.saturating_add(empty))
+}
+
 /// How many places of a shard may be in use.
 fn max_used(lines: usize) -> usize {
     lines * LINE_WORDS * MAX_LOAD_PERCENT / 100

@@ -114,7 +114,7 @@ fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
     play(|mut scene| async move {
         let (good, strangers) = (made(-1, Kind::Good), made(0, Kind::Strangers));
         let process = holding(&mut scene).await;
-        // A rollback of the held day: the live filter is the right one again.
+        // A rollback of the held day: the current filter is the right one again.
         scene.point(0, &good.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Unchanged);
         let status = process.status();
@@ -131,7 +131,7 @@ fn force_rollbacks_pins_and_blobs_served_before_pass_the_guard() {
         let status = process.status();
         assert_eq!((status.state, status.held), (State::Pinned, false));
         assert_eq!(status.pin_reason.as_deref(), Some("we know better"));
-        // Back by a rollback, and forward to a blob that was live before.
+        // Back by a rollback, and forward to a blob that was current before.
         scene.store.remove("rt/pin").await;
         scene.point(0, &good.key).await;
         assert_eq!(reload(&process).await, ReloadOutcome::Swapped);

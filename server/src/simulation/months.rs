@@ -1,5 +1,5 @@
 //! Complete months of a server, with faults of the store, the clock, the data and the operators.
-//! After every step an oracle checks whether the live filter is allowed to be live.
+//! After every step an oracle checks whether the current filter is allowed.
 //!
 //! A test run plays a few months; `BLOOMSDAY_CAMPAIGN=full` plays 10,000. `BLOOMSDAY_SEED=n` plays
 //! the month with this seed, and in a campaign all months from it on.
@@ -36,7 +36,7 @@ const FULL: u64 = 10_000;
 const DELTAS: usize = 4;
 /// A step is at most this long; a day has some seventy.
 const STEP_SECONDS: u64 = 2_400;
-/// Twice in each poll interval: a filter is seldom live only between two observations.
+/// Twice in each poll interval: a filter is seldom current only between two observations.
 const OBSERVE_EVERY: Duration = Duration::from_secs(300);
 
 /// How many loads of all months came by a delta, and how many deltas could not be used.
@@ -192,7 +192,7 @@ impl Month {
         self.story.push(format!("{:.0} {what}", self.clock.truth()));
     }
 
-    /// Records before and after every change which filters may be live.
+    /// Records before and after every change which filters may be current.
     fn note(&mut self) {
         self.oracle.note(&self.records, self.clock.now());
     }
@@ -387,7 +387,7 @@ impl Month {
 
     async fn restart(&mut self, first: bool) {
         self.log("restart".into());
-        // The last write to the cache may not have ended: every filter that was live may be in it.
+        // The last write to the cache may not have ended: every filter that was current may be in it.
         let cached = match self.config.cache_dir {
             Some(_) if !first => self.oracle.cacheable(),
             _ => Vec::new(),
@@ -443,7 +443,7 @@ impl Month {
         self.check(wrong.map_or(Ok(()), Err));
     }
 
-    /// Ends all faults. After a poll and a load the right blob must be live.
+    /// Ends all faults. After a poll and a load the right blob must be current.
     async fn calm(&mut self) {
         self.idle.clear();
         self.set_fault(Fault::None);
@@ -465,7 +465,7 @@ impl Month {
                     && !status.held
                     && status.digest != Some(key.digest) =>
             {
-                // If nothing was live before, an older day may be live.
+                // If nothing was current before, an older day may be current.
                 (before.is_none() || status.digest == before) && status.last_error.is_some()
             }
             Target::Blob(key, _) if status.digest == Some(key.digest) => {

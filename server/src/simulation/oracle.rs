@@ -1,4 +1,4 @@
-//! [`Oracle`]: decides from the records in the store which blobs may be live. It shares no code
+//! [`Oracle`]: decides from the records in the store which blobs may be current. It shares no code
 //! with the server.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,9 +37,9 @@ pub(super) struct Records {
 /// What a server that reads the records now should do.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Target {
-    /// This blob should be live; the day is the pointer's, and a pin has none.
+    /// This blob should be current; the day is the pointer's, and a pin has none.
     Blob(BlobKey, Option<Day>),
-    /// The live filter should stay.
+    /// The current filter should stay.
     Keep,
 }
 
@@ -98,9 +98,9 @@ pub(super) struct Observation {
 
 /// Checks one server process after another.
 pub(super) struct Oracle {
-    /// The blobs that may become live, and since when they no longer may.
+    /// The blobs that may become current, and since when they no longer may.
     allowed: Vec<(BlobKey, Option<Instant>)>,
-    /// The blob that was live at the last observation.
+    /// The blob that was current at the last observation.
     pub(super) answers: Option<&'static Made>,
     /// The day of the newest pointer that it was observed to follow.
     pub(super) last_followed: Option<Day>,
@@ -111,7 +111,7 @@ pub(super) struct Oracle {
     served: Vec<BlobKey>,
     /// Since when a filter is held back without interruption.
     pub(super) held_from: Option<Instant>,
-    /// Since when a newer filter is not live, including interruptions by a failing store.
+    /// Since when a newer filter is not current, including interruptions by a failing store.
     kept_from: Option<Instant>,
     /// The blob held back. It was verified, so later damage in the store does not matter.
     holds: Option<Digest>,
@@ -152,7 +152,7 @@ impl Oracle {
         self.served.iter().rev().take(3).cloned().collect()
     }
 
-    /// Records which blobs may be live now; called before and after every change.
+    /// Records which blobs may be current now; called before and after every change.
     pub(super) fn note(&mut self, records: &Records, now: Timestamp) {
         self.may_have_followed = self.may_have_followed.max(self.last_followed);
         // Only a server without a filter falls back to an older day.
@@ -225,7 +225,7 @@ impl Oracle {
                         observation.day
                     ));
                 };
-                // A held filter becomes live in time also while the records cannot be read.
+                // A held filter becomes current in time also while the records cannot be read.
                 let held = self.holds == Some(digest) && !observation.well;
                 if !held && ended.is_some_and(|ended| ended + UNDER_WAY < since) {
                     return Err(format!("{key} answers; nothing named it for long"));
@@ -248,7 +248,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// After a good day, a day of unknown users from its own pointer becomes live only after the
+    /// After a good day, a day of unknown users from its own pointer becomes current only after the
     /// longest hold.
     fn judge_guard(
         &self,
@@ -265,7 +265,7 @@ impl Oracle {
         let strangers = |made: &Made| matches!(made.kind, Kind::Strangers | Kind::OtherStrangers);
         let newer_by_own_pointer =
             next.key.day > before.key.day && observation.pointer_day == Some(next.key.day);
-        // Another such blob may have been live between two observations, for example under a pin
+        // Another such blob may have been current between two observations, for example under a pin
         // that ended.
         let may_have_answered =
             |ended: &Option<Instant>| ended.is_none_or(|at| at + UNDER_WAY >= since);

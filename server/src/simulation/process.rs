@@ -145,7 +145,7 @@ impl Process {
         ids.iter().for_each(|id| sample.offer_one(id.as_ref()));
     }
 
-    /// How many of the filters that were live during this test are still in memory.
+    /// How many of the filters that were current during this test are still in memory.
     pub(crate) fn alive(&mut self) -> usize {
         if let Some(current) = self.served.published() {
             let known = self.generations.last().and_then(Weak::upgrade);

@@ -29,11 +29,11 @@ impl LiveSet {
         let Size { entries, bytes, deleted } = self.size(now);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let shipping = self.shipping.get();
-        let gate = self.gate.get().map(|gate| gate.status());
-        let lag = match &gate {
-            Some(gate) if !gate.decides => {
+        let access = self.access.get().map(|access| access.status());
+        let lag = match &access {
+            Some(access) if !access.decides => {
                 let own = shipping.map(|shipping| shipping.lag_seconds(now));
-                let others = gate.lag_seconds(now);
+                let others = access.lag_seconds(now);
                 own.into_iter().chain(others).reduce(f64::max)
             }
             _ => shipping.map(|shipping| shipping.lag_seconds(now)),
@@ -50,7 +50,7 @@ impl LiveSet {
             unconfirmed: count(&self.unconfirmed),
             absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
             lag_seconds: lag,
-            share: gate.map(ShareStatus::of),
+            share: access.map(ShareStatus::of),
             segments: shipping.map_or(0, |shipping| shipping.segments()),
             ship_error: shipping.and_then(|shipping| shipping.error()),
         }

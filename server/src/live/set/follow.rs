@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
-use super::super::role::{Gate, LiveRole};
+use super::super::access::WriteAccess;
+use super::super::role::LiveRole;
 use super::super::syncer::lock;
 use super::{LiveSet, Refusal};
 
@@ -60,10 +61,10 @@ pub(crate) trait Others: Send + Sync {
 pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
 
 impl LiveSet {
-    /// Changes are taken only if this gate is open; `others` has what is not in its own log.
-    pub(in crate::live) fn share(&self, gate: Arc<Gate>, others: Arc<dyn Others>) {
+    /// Changes are taken only while `access` is granted; `others` has what is not in its own log.
+    pub(in crate::live) fn share(&self, access: Arc<WriteAccess>, others: Arc<dyn Others>) {
         // A set is shared by one filter.
-        let _ = (self.gate.set(gate), self.others.set(others));
+        let _ = (self.access.set(access), self.others.set(others));
     }
 
     pub(super) fn others(&self) -> Option<&Arc<dyn Others>> {
@@ -117,7 +118,7 @@ impl LiveSet {
 
     /// Whether all of its IDs are those of other servers.
     pub(super) fn only_follows(&self) -> bool {
-        self.gate.get().is_some_and(|gate| gate.role() == LiveRole::Follow)
+        self.access.get().is_some_and(|access| access.role() == LiveRole::Follow)
     }
 
     /// Hides hashes for which no later sighting was found.

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 use super::address::FeedUrl;
 use crate::clock::Clock;
+use crate::live::access::WriteAccess;
 use crate::live::options::hash_of;
-use crate::live::role::Gate;
 use crate::live::set::{LiveSet, Refusal};
 use crate::live::syncer::lock;
 use crate::random::{part, random};
@@ -37,7 +37,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 pub(in crate::live) struct Feeding {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) set: Arc<LiveSet>,
-    pub(in crate::live) gate: Arc<Gate>,
+    pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) feed: FeedUrl,
     /// The file with the place; without a data folder a start reads the stream from its beginning.
     pub(in crate::live) file: Option<PathBuf>,
@@ -112,7 +112,7 @@ impl Pause {
 impl Feeding {
     /// Whether this server decides.
     pub(super) fn check(&self) -> Result<(), NotFed> {
-        self.gate.check().map_err(|_| NotFed::NotNow)
+        self.access.check().map_err(|_| NotFed::NotNow)
     }
 
     /// No IDs yet.
@@ -139,7 +139,7 @@ impl Feeding {
         if let Some(ticket) = last {
             ticket.wait().await.map_err(|why| NotFed::Refused(why.to_string()))?;
         }
-        self.gate.count_fed(ids.hashes.len() as u64, ids.skipped);
+        self.access.count_fed(ids.hashes.len() as u64, ids.skipped);
         self.warn(ids.skipped);
         Ok(())
     }

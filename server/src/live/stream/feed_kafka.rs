@@ -128,7 +128,7 @@ impl Reading<'_> {
 
     /// Says what is wrong, while what works goes on.
     fn say(&self, why: String) {
-        self.feeding.gate.set_engine_error("feed", Some(describe_source(&why)));
+        self.feeding.access.set_engine_error("feed", Some(describe_source(&why)));
     }
 
     /// Where reading begins, of each of these partitions whose leader answers.
@@ -144,7 +144,7 @@ impl Reading<'_> {
             let at = match known {
                 Some(at) if at < first => {
                     let lost = first - at;
-                    self.feeding.gate.count_lost(u64::try_from(lost).unwrap_or(0));
+                    self.feeding.access.count_lost(u64::try_from(lost).unwrap_or(0));
                     tracing::warn!(
                         %filter,
                         "topic {topic}, partition {partition}: up to {lost} messages were dropped before \
@@ -238,8 +238,8 @@ impl Reading<'_> {
         let mut statistics = self.client.statistics();
         while statistics.changed().await.is_ok() {
             if let Some(behind) = self.behind(&statistics.borrow_and_update()) {
-                self.feeding.gate.set_feed_behind(behind);
-                self.feeding.gate.set_engine_error("feed", None);
+                self.feeding.access.set_feed_behind(behind);
+                self.feeding.access.set_engine_error("feed", None);
                 *pause = Pause::FIRST;
             }
         }

@@ -34,14 +34,14 @@ pub(super) async fn session(
                 tracing::warn!(filter = %feeding.filter, "{name} began anew: so does its reading");
                 *at = BEGINNING.into();
             } else {
-                feeding.gate.set_feed_at_end();
+                feeding.access.set_feed_at_end();
             }
         }
         if let Some((last, _)) = entries.last() {
             add(feeding, &entries).await?;
             last.clone_into(at);
         }
-        feeding.gate.set_engine_error("feed", None);
+        feeding.access.set_engine_error("feed", None);
         *pause = Pause::FIRST;
         if *at != kept && keep_due <= Instant::now() {
             feeding.keep(&name, at)?;

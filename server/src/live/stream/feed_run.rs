@@ -11,7 +11,7 @@ use super::feed_redis;
 
 impl Feeding {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
-        self.gate.begin_feed(self.feed.name());
+        self.access.begin_feed(self.feed.name());
         let mut pause = Pause::FIRST;
         let mut at = None;
         loop {
@@ -23,7 +23,7 @@ impl Feeding {
             let wait = match ended {
                 Ok(()) | Err(NotFed::NotNow) => PAUSE,
                 Err(error) => {
-                    self.gate.set_engine_error("feed", Some(error.to_string()));
+                    self.access.set_engine_error("feed", Some(error.to_string()));
                     pause.next()
                 }
             };

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use super::address::EngineUrl;
 use super::read::{connect, describe};
 use crate::clock::Clock;
+use crate::live::access::WriteAccess;
 use crate::live::log::Log;
-use crate::live::role::Gate;
 use crate::live::tail::Tail;
 
 /// For how long the engine keeps what is also in the store.
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(in crate::live) struct Publishing {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) log: Arc<Log>,
-    pub(in crate::live) gate: Arc<Gate>,
+    pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) store: Store,
     pub(in crate::live) clock: Clock,
     pub(in crate::live) engine: EngineUrl,
@@ -57,7 +57,7 @@ impl Publishing {
                 _ = stopping.changed() => return,
             };
             if let Err(error) = ended {
-                self.gate.set_engine_error("publish", Some(error.to_string()));
+                self.access.set_engine_error("publish", Some(error.to_string()));
                 self.tail.restart();
             }
             tokio::select! {
@@ -74,7 +74,7 @@ impl Publishing {
         let mut synced = self.log.synced();
         loop {
             next = self.publish(&mut redis, next).await?;
-            self.gate.set_engine_error("publish", None);
+            self.access.set_engine_error("publish", None);
             if tokio::time::timeout(CHECK_INTERVAL, synced.changed()).await.is_err()
                 && self.head(&mut redis).await? != Some(next - 1)
                 && next > 1

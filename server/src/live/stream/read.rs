@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Entry;
 use super::address::EngineUrl;
-use crate::live::role::Gate;
+use crate::live::access::WriteAccess;
 
 /// How long connecting, and each response, may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ pub(super) fn is_before(number: &str, other: &str) -> bool {
 /// The reading of one filter's stream.
 pub(in crate::live) struct Reading {
     pub(in crate::live) filter: FilterName,
-    pub(in crate::live) gate: Arc<Gate>,
+    pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) engine: EngineUrl,
     /// Where segments go.
     pub(in crate::live) to: mpsc::Sender<Entry>,
@@ -131,7 +131,7 @@ impl Reading {
             };
             if let Err(error) = ended {
                 let why = describe(&self.engine.name(), &error);
-                self.gate.set_engine_error("read", Some(why));
+                self.access.set_engine_error("read", Some(why));
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
@@ -155,7 +155,7 @@ impl Reading {
         loop {
             *after = Some(at.clone());
             let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
-            self.gate.set_engine_error("read", None);
+            self.access.set_engine_error("read", None);
             if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
                 at = "0-0".to_owned();
             }

@@ -1,4 +1,4 @@
-//! A door between the program and S3 that a test can close.
+//! A proxy between the program and S3 that a test can make refuse or break connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex};
 
 use bloomsday_tests::backend::{Backend, s3_server};
 
-/// What stands between the program and S3.
+/// What the proxy does.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Way {
-    /// Nothing: requests pass.
-    Open,
+    /// Requests pass.
+    Pass,
     /// Every request is answered 403.
     Forbidden,
     /// Every connection is closed at once.
     Broken,
 }
 
-/// A door in front of the S3 server, which a test can close.
-pub(crate) struct Gate {
+/// A proxy in front of the S3 server.
+pub(crate) struct Proxy {
     address: String,
     state: Arc<Mutex<(Way, Vec<TcpStream>)>>,
 }
 
-impl Gate {
-    pub(crate) fn open() -> Gate {
+impl Proxy {
+    pub(crate) fn start() -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new((Way::Open, Vec::new())));
+        let state = Arc::new(Mutex::new((Way::Pass, Vec::new())));
         let server = s3_server().trim_start_matches("http://").to_owned();
         let shared = state.clone();
         std::thread::spawn(move || {
@@ -37,7 +37,7 @@ impl Gate {
                 match way {
                     Way::Broken => drop(client),
                     Way::Forbidden => drop(std::thread::spawn(move || forbid(client))),
-                    Way::Open => {
+                    Way::Pass => {
                         let server = TcpStream::connect(&server).unwrap();
                         state.1.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                         carry(client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -46,7 +46,7 @@ impl Gate {
                 }
             }
         });
-        Gate { address, state }
+        Proxy { address, state }
     }
 
     /// Changes what happens, also to connections that were kept open.

@@ -1,0 +1,330 @@
+//! [`WriteAccess`]: whether this process may change a set now, and why not; with what is known of the
+//! lease and of the logs of other servers. Lookups never come here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bloomsday_common::key::FilterName;
+use bloomsday_common::live::lease::Lease;
+use tokio::sync::Notify;
+
+use super::feed_status::{FeedState, FeedStatus};
+use super::role::LiveRole;
+use super::syncer::lock;
+
+/// Whether a set may be changed now.
+pub(crate) struct WriteAccess {
+    filter: FilterName,
+    role: LiveRole,
+    has_lease: bool,
+    began: Instant,
+    /// Changes are taken before this time, in milliseconds since `began`.
+    granted_until: AtomicU64,
+    state: Mutex<State>,
+    /// Tells of the first outcome.
+    decided: Condvar,
+    /// Wakes who follows: there is a lease.
+    taken: Notify,
+}
+
+/// What is known.
+#[derive(Clone, Default)]
+struct State {
+    /// The lease as it was last read or written.
+    lease: Option<Lease>,
+    /// The epoch in which this process has it.
+    own_epoch: Option<u64>,
+    /// Until when it has it, in milliseconds since `began`.
+    until: u64,
+    /// In which epoch all that others had added was read.
+    caught_up: Option<u64>,
+    lease_error: Option<String>,
+    is_lease_known: bool,
+    follow_error: Option<String>,
+    /// What is wrong with an engine or a feed, by what was tried.
+    engine_errors: BTreeMap<&'static str, String>,
+    feed: Option<FeedState>,
+    is_round_done: bool,
+    segments: u64,
+    logs: usize,
+    /// What others changed before this time is here, in milliseconds since 1970; 0 for unknown.
+    through_ms: u64,
+    was_granted: bool,
+}
+
+/// What the status says of it.
+pub(crate) struct AccessStatus {
+    pub(super) role: LiveRole,
+    pub(super) decides: bool,
+    pub(super) lease: Option<Lease>,
+    pub(super) lease_error: Option<String>,
+    pub(super) follow_error: Option<String>,
+    pub(super) engine_error: Option<String>,
+    pub(super) feed: Option<FeedStatus>,
+    pub(super) segments: u64,
+    pub(super) logs: usize,
+    pub(super) through_ms: u64,
+    /// How long this process has followed.
+    pub(super) running_ms: u64,
+}
+
+impl WriteAccess {
+    pub(super) fn new(filter: FilterName, role: LiveRole, has_lease: bool) -> WriteAccess {
+        WriteAccess {
+            filter,
+            role,
+            has_lease: has_lease && role != LiveRole::Follow,
+            began: Instant::now(),
+            granted_until: AtomicU64::new(0),
+            state: Mutex::default(),
+            decided: Condvar::new(),
+            taken: Notify::new(),
+        }
+    }
+
+    /// Whether a change is taken now; else why not.
+    pub(super) fn check(&self) -> Result<(), Arc<str>> {
+        match self.is_granted() {
+            true => Ok(()),
+            false => Err(self.why().into()),
+        }
+    }
+
+    fn is_granted(&self) -> bool {
+        self.ms_at(Instant::now()) < self.granted_until.load(Ordering::Acquire)
+    }
+
+    fn ms_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Why no change is taken.
+    fn why(&self) -> String {
+        let state = lock(&self.state);
+        let by = |lease: &Lease| format!("`{}` decides", lease.decider);
+        match (self.role, &state.lease, &state.lease_error) {
+            (LiveRole::Follow, Some(lease), _) => {
+                format!("this server only follows; {}: add there", by(lease))
+            }
+            (LiveRole::Follow, None, _) => {
+                "this server only follows: add at the server with `live = \"decide\"`".into()
+            }
+            _ if state.own_epoch.is_some() && self.ms_at(Instant::now()) < state.until => {
+                "this server has just begun to decide, and reads what others added: try again"
+                    .into()
+            }
+            (_, _, Some(error)) => format!("the lease cannot be renewed or taken: {error}"),
+            (_, Some(lease), _) if state.own_epoch.is_none() => {
+                format!("{} until {:.0} or longer: add there", by(lease), lease.until)
+            }
+            _ => "this server has no lease yet: try again".into(),
+        }
+    }
+
+    /// This process took or renewed the lease: it has it until this moment.
+    pub(super) fn lease_acquired(&self, lease: Lease, until: Instant) {
+        let mut state = lock(&self.state);
+        if state.own_epoch != Some(lease.epoch) {
+            self.taken.notify_one();
+        }
+        (state.own_epoch, state.until) = (Some(lease.epoch), self.ms_at(until));
+        (state.lease, state.lease_error) = (Some(lease), None);
+        self.update(&mut state);
+    }
+
+    /// Another process has the lease, or nobody.
+    pub(super) fn lease_not_acquired(&self, lease: Option<Lease>) {
+        let mut state = lock(&self.state);
+        (state.lease, state.own_epoch) = (lease, None);
+        (state.lease_error, state.is_lease_known) = (None, true);
+        self.update(&mut state);
+    }
+
+    /// The lease could not be read, taken or renewed. One that this process has stays its own until its end.
+    pub(super) fn lease_failed(&self, why: String) {
+        let mut state = lock(&self.state);
+        if state.lease_error.as_ref() != Some(&why) {
+            tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
+        }
+        (state.lease_error, state.is_lease_known) = (Some(why), true);
+        self.update(&mut state);
+    }
+
+    /// Waits until this process has taken the lease anew.
+    pub(super) async fn lease_taken(&self) {
+        self.taken.notified().await;
+    }
+
+    /// Takes the lease as a follower read it.
+    pub(super) fn lease_observed(&self, lease: Option<Lease>) {
+        lock(&self.state).lease = lease;
+    }
+
+    /// The epoch in which this process has the lease, before a round of following.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
+    }
+
+    /// A round of following that began in this epoch has succeeded. What was changed before `through_ms` is here.
+    pub(super) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
+        let mut state = lock(&self.state);
+        (state.caught_up, state.is_round_done) = (epoch.or(state.caught_up), true);
+        state.follow_error = None;
+        state.through_ms = state.through_ms.max(through_ms);
+        self.update(&mut state);
+    }
+
+    /// A round has failed, or not all of what others added can be read.
+    pub(super) fn round_failed(&self, why: String) {
+        let mut state = lock(&self.state);
+        if state.follow_error.as_ref() != Some(&why) {
+            tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
+        }
+        (state.follow_error, state.is_round_done) = (Some(why), true);
+        self.update(&mut state);
+    }
+
+    pub(super) fn count_segment(&self) {
+        lock(&self.state).segments += 1;
+    }
+
+    pub(super) fn set_log_count(&self, logs: usize) {
+        lock(&self.state).logs = logs;
+    }
+
+    /// Whether the first round of following has ended, well or not.
+    pub(crate) fn is_round_done(&self) -> bool {
+        lock(&self.state).is_round_done
+    }
+
+    fn update(&self, state: &mut State) {
+        let granted_until = match (self.role, self.has_lease) {
+            (LiveRole::Follow, _) => 0,
+            _ if state.caught_up.is_none() => 0,
+            (_, false) => u64::MAX,
+            _ if state.caught_up == state.own_epoch => state.until,
+            _ => 0,
+        };
+        self.granted_until.store(granted_until, Ordering::Release);
+        let is_granted = self.is_granted();
+        if is_granted != state.was_granted {
+            state.was_granted = is_granted;
+            let (filter, by) = (&self.filter, state.lease.as_ref().map(|lease| &lease.decider));
+            match is_granted {
+                true => tracing::info!(%filter, "this server decides which live IDs are new"),
+                false => {
+                    tracing::warn!(%filter, ?by, "this server no longer decides: adds are refused")
+                }
+            }
+        }
+        self.decided.notify_all();
+    }
+
+    /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
+    pub(super) fn wait(&self, most: Duration) -> Option<Lease> {
+        let undecided = |state: &mut State| {
+            let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
+            let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
+            (is_waiting && state.follow_error.is_none()) || is_unknown || !state.is_round_done
+        };
+        let state = lock(&self.state);
+        let waited = self.decided.wait_timeout_while(state, most, undecided);
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.own_epoch.is_none() && state.lease_error.is_none() {
+            state.lease.clone()
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn role(&self) -> LiveRole {
+        self.role
+    }
+
+    pub(super) fn has_lease(&self) -> bool {
+        self.has_lease
+    }
+
+    pub(super) fn status(&self) -> AccessStatus {
+        let decides = self.is_granted();
+        let state = lock(&self.state).clone();
+        let (segments, logs, through_ms) = (state.segments, state.logs, state.through_ms);
+        let (lease, lease_error, follow_error) =
+            (state.lease, state.lease_error, state.follow_error);
+        let role = self.role;
+        let errors =
+            state.engine_errors.iter().map(|(doing, why)| format!("cannot {doing}: {why}"));
+        let engine_error = errors.reduce(|one, other| format!("{one}; {other}"));
+        let feed = state.feed.as_ref().map(|feed| feed.status(decides));
+        AccessStatus {
+            role,
+            decides,
+            lease,
+            lease_error,
+            follow_error,
+            engine_error,
+            feed,
+            segments,
+            logs,
+            through_ms,
+            running_ms: self.ms_at(Instant::now()),
+        }
+    }
+}
+
+#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
+impl WriteAccess {
+    /// Sets the error of an engine or a feed; `None` when it works.
+    pub(super) fn set_engine_error(&self, doing: &'static str, why: Option<String>) {
+        let mut state = lock(&self.state);
+        match why {
+            Some(why) if state.engine_errors.get(doing) != Some(&why) => {
+                tracing::warn!(filter = %self.filter, "live IDs: cannot {doing}: {why}");
+                state.engine_errors.insert(doing, why);
+            }
+            Some(_) => {}
+            None => _ = state.engine_errors.remove(doing),
+        }
+    }
+
+    /// Begins to count what is read of a feed.
+    pub(super) fn begin_feed(&self, name: String) {
+        lock(&self.state).feed = Some(FeedState::new(name));
+    }
+
+    fn update_feed(&self, update: impl FnOnce(&mut FeedState)) {
+        if let Some(feed) = &mut lock(&self.state).feed {
+            update(feed);
+        }
+    }
+
+    /// Counts IDs of a feed that were added, and messages that had none.
+    pub(super) fn count_fed(&self, read: u64, skipped: u64) {
+        self.update_feed(|feed| {
+            feed.read += read;
+            feed.skipped += skipped;
+        });
+    }
+
+    /// Counts messages of a feed that were dropped before they were read.
+    pub(super) fn count_lost(&self, messages: u64) {
+        self.update_feed(|feed| feed.lost += messages);
+    }
+
+    /// Sets how many messages of a feed are still to be read.
+    pub(super) fn set_feed_behind(&self, messages: u64) {
+        self.update_feed(|feed| {
+            feed.behind = Some(messages);
+            if messages == 0 {
+                feed.at_end = Instant::now();
+            }
+        });
+    }
+
+    /// Notes that all of a feed has been read by now.
+    pub(super) fn set_feed_at_end(&self) {
+        self.update_feed(|feed| feed.at_end = Instant::now());
+    }
+}
