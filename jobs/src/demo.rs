@@ -11,8 +11,9 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
+use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::{Live, LiveConfig};
-use bloomsday_server::{Bloomsday, Config, FilterConfig, http, start};
+use bloomsday_server::{Bloomsday, Config, FilterConfig, start};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -101,20 +102,11 @@ impl Demo {
         }
 
         demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
-        let mut config = Config::new(&demo.address, vec![FilterConfig::new(demo.filter.clone())]);
-        config.cache_dir = Some(dir.join("cache"));
-        let live = LiveConfig::new(Some(dir.join("live")));
-        config.live = Some(Live::open(live)?);
-        config.filters[0].live_days = Some(LIVE_DAYS);
-        let bloomsday = start(config).await?;
-        let port = if self.exit { 0 } else { defaults::ADMIN.port() };
-        let admin = SocketAddr::new(defaults::ADMIN.ip(), port);
-        let listen = if self.exit { SocketAddr::new(self.listen.ip(), 0) } else { self.listen };
-        let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
-        demo.note(&format!(
-            "lookups at http://{}, admin at http://{}",
-            server.public, server.admin
-        ));
+        // Any free ports for a run that nobody looks at.
+        let port_of = |address: SocketAddr| if self.exit { 0 } else { address.port() };
+        let listen = SocketAddr::new(self.listen.ip(), port_of(self.listen));
+        let admin = SocketAddr::new(defaults::ADMIN.ip(), port_of(defaults::ADMIN));
+        let (bloomsday, server) = demo.serve(&dir, listen, admin).await?;
 
         let (old, new) = (user(USERS_PER_DAY / 2), user(USERS_PER_DAY + 2 * NEW_PER_DAY - 1));
         demo.step("Look up a user of yesterday, and one who comes for the first time today.");
@@ -162,6 +154,24 @@ impl Demo {
 }
 
 impl Demonstration<'_> {
+    async fn serve(
+        &self,
+        dir: &Path,
+        listen: SocketAddr,
+        admin: SocketAddr,
+    ) -> Result<(Bloomsday, Server), Error> {
+        let mut config = Config::new(&self.address, vec![FilterConfig::new(self.filter.clone())]);
+        config.cache_dir = Some(dir.join("cache"));
+        let live = LiveConfig::new(Some(dir.join("live")));
+        config.live = Some(Live::open(live)?);
+        config.filters[0].live_days = Some(LIVE_DAYS);
+        let bloomsday = start(config).await?;
+        let server = http::serve(bloomsday.clone(), listen, admin, None, None).await?;
+        let (public, admin) = (server.public, server.admin);
+        self.note(&format!("lookups at http://{public}, admin at http://{admin}"));
+        Ok((bloomsday, server))
+    }
+
     /// Prints what to try while the server runs.
     fn suggest(
         &self,
