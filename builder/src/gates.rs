@@ -208,7 +208,7 @@ impl std::fmt::Display for Verdict {
         write!(f, "{gate}: {what} {value} {verdict} {low} to {high}")?;
         match norm {
             Some(norm) => write!(f, " (normal: {})", number(*norm)),
-            None => write!(f, " (no day before to compare with)"),
+            None => write!(f, " (no earlier day has this number)"),
         }
     }
 }

@@ -38,6 +38,11 @@ pub(crate) enum Error {
 
 impl Error {
     pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.exit_status())
+    }
+
+    /// One of [`exit`].
+    pub(crate) fn exit_status(&self) -> u8 {
         let kind = match self {
             Error::Common(error) => error.kind(),
             Error::Builder(error) => error.kind(),
@@ -46,13 +51,13 @@ impl Error {
             Error::NotFound(_) => Kind::NotFound,
             Error::System { .. } | Error::Sample(_) => Kind::Failed,
         };
-        ExitCode::from(match kind {
+        match kind {
             Kind::Usage => exit::USAGE,
             Kind::NotFound => exit::NOT_FOUND,
             Kind::Superseded => exit::SUPERSEDED,
             Kind::Corrupt => exit::CORRUPT,
             Kind::Transient => exit::TRY_AGAIN,
             Kind::Failed => exit::FAILED,
-        })
+        }
     }
 }

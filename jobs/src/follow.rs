@@ -44,9 +44,17 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
-    pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+    pub(crate) async fn run(
+        mut self,
+        settings: &Settings,
+        output: &Output,
+    ) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         check_place(&self.to)?;
+        // A link stays one, and the file that it names is kept.
+        if let Ok(path) = self.to.canonicalize() {
+            self.to = path;
+        }
         let max_age_days = settings.max_age_days(&self.filter);
         if self.once {
             self.round(&store, max_age_days, output).await?;
@@ -125,8 +133,15 @@ fn check_place(path: &Path) -> Result<(), Error> {
         let why = format!("there is no folder for {}: create it", path.display());
         return Err(Error::NotFound(why));
     }
-    if path.is_dir() {
+    // Follows a link. What is not there yet is made.
+    let Ok(there) = path.metadata() else { return Ok(()) };
+    if there.is_dir() {
         let why = format!("--to names a folder, {}: name a file in it", path.display());
+        return Err(Error::Usage(why));
+    }
+    let is_kept = there.is_file() && (there.len() == 0 || inspect::is_blob(path));
+    if !is_kept {
+        let why = format!("{} is no blob and stays as it is: name another file", path.display());
         return Err(Error::Usage(why));
     }
     Ok(())

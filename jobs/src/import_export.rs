@@ -1,10 +1,11 @@
 //! `bloomsday export` and `bloomsday import`: blobs as files of other systems, and back.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bloomsday_builder::{ForeignFormat, Import as ImportJob, import};
+use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
@@ -93,13 +94,20 @@ impl Export {
             return Ok(ExitCode::SUCCESS);
         }
         let (doing, written) = match &self.output {
-            Some(path) => {
-                (format!("write {}", path.display()), std::fs::write(path, filter.body()))
-            }
+            Some(path) => (format!("write {}", path.display()), write_file(path, filter.body())),
             None => ("write to stdout".into(), std::io::stdout().write_all(filter.body())),
         };
         written.map_err(|source| Error::System { doing, source })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Replaces a file by a rename: if the disk is full, what was there stays. A pipe or a device is written to.
+fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    match path.metadata() {
+        Ok(there) if !there.is_file() => std::fs::write(path, bytes),
+        Ok(_) => atomic_file::write(&path.canonicalize()?, bytes, |_| {}),
+        Err(_) => atomic_file::write(path, bytes, |_| {}),
     }
 }
 

@@ -173,8 +173,28 @@ pub(crate) async fn open(
     Ok((key, header, filter))
 }
 
+/// Whether a local file begins as a blob does.
+pub(crate) fn is_blob(path: &Path) -> bool {
+    first_bytes(path).is_ok_and(|first| first.starts_with(&blob::MAGIC))
+}
+
+/// The first bytes of a file, fewer than a header has.
+fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    const FIRST_BYTES: u64 = 64;
+    let mut first = Vec::new();
+    File::open(path)?.take(FIRST_BYTES).read_to_end(&mut first)?;
+    Ok(first)
+}
+
 /// Opens a local file, after every check.
 pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
+    // Before all of it is read: it may be any file, of any size. What is no file can be read only once.
+    if path.is_file()
+        && let Ok(first) = first_bytes(path)
+        && !first.starts_with(&blob::MAGIC)
+    {
+        blob::key_of(&first, &path.display().to_string())?;
+    }
     let memory = read(path)?;
     let key = blob::key_of(&memory, &path.display().to_string())?;
     let (header, filter) = blob::open(RawBlob::of(memory), &key)?;

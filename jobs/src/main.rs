@@ -90,52 +90,31 @@ struct Global {
     verbose: u8,
 }
 
+/// The help of a command is the documentation of its struct.
 #[derive(Subcommand)]
 enum Job {
-    /// Build, serve, swap and roll back sample data, then keep serving.
     Demo(demo::Demo),
-    /// Build one day: read, count, fill, verify, publish, point.
     Build(build::Build),
-    /// Write a day of live IDs as Parquet, from the store.
     Compact(compact::Compact),
-    /// Answer lookups over HTTP, and follow the pointers.
     Serve(serve::Serve),
-    /// Show which blobs the store's pointers name, and why.
     Status(status::Status),
-    /// Show every event of a filter, newest first.
     History(history::History),
-    /// Show a blob's header, and verify all of it.
     Inspect(inspect::Inspect),
-    /// Look up IDs, as a server does.
     Query(query::Query),
-    /// Keep a file equal to the blob that a server would load.
     Follow(follow::Follow),
-    /// Show which of the last days contain an ID, and how likely a false positive is.
     #[command(alias = "why")]
     Trace(trace::Trace),
-    /// Roll a day back or forward, for the whole fleet.
     Repoint(repoint::Repoint),
-    /// Keep the whole fleet on one blob.
     Pin(pin::Pin),
-    /// Remove a pin: the fleet follows the pointers again.
     Unpin(pin::Unpin),
-    /// Delete old pointers, and blobs that nothing needs.
     Prune(prune::Prune),
-    /// Run every filter's build by its cron expression.
     Schedule(schedule::Schedule),
-    /// Export a blob in another system's format.
     Export(import_export::Export),
-    /// Import a file in another system's format as a day.
     Import(import_export::Import),
-    /// Show size, probes and memory for each layout, before building anything.
     Plan(plan::Plan),
-    /// Print the simhash of texts, by which near duplicates are found.
     Simhash(simhash::Simhash),
-    /// Check a running server or scheduler.
     Health(health::Health),
-    /// Print shell completions.
     Completions(man_pages::Completions),
-    /// Write the man pages.
     Man(man_pages::Man),
     /// Check the configuration.
     #[command(subcommand)]
@@ -192,7 +171,7 @@ fn main() -> ExitCode {
         })
     };
     match run() {
-        Ok(code) => code,
+        Ok(code) => output::exit_code(code),
         Err(error) => {
             // A message of this program may have several lines. Values in it have been made single lines.
             let lines: Vec<String> =
@@ -248,6 +227,22 @@ mod tests {
     use bloomsday_server::Config;
 
     use super::*;
+
+    #[test]
+    fn every_command_has_an_example_in_its_help() {
+        let mut program = Cli::command();
+        program.build();
+        let mut commands: Vec<&mut clap::Command> = program.get_subcommands_mut().collect();
+        while let Some(command) = commands.pop() {
+            if command.get_name() == "help" {
+                continue;
+            }
+            let help = command.render_long_help().to_string();
+            let has_commands = command.has_subcommands();
+            assert!(has_commands || help.contains("Example: "), "{help}");
+            commands.extend(command.get_subcommands_mut());
+        }
+    }
 
     #[test]
     fn the_help_names_the_defaults() {

@@ -3,7 +3,9 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anstream::stream::RawStream;
@@ -13,6 +15,8 @@ use bloomsday_builder::Progress;
 use bloomsday_common::redact::single_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+
+use crate::error::exit;
 
 /// The most characters of a value in a table.
 const MAX_CELL_CHARS: usize = 500;
@@ -91,10 +95,26 @@ fn style(unit: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the templates above are well formed")
 }
 
-/// Writes to stdout. Ends the program if the reader has closed the pipe.
+/// Whether something could not be written to stdout, although somebody reads it.
+static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Writes to stdout. The job goes on if that fails: what it does to the store counts more than what it says.
+/// A pipe that its reader has closed is no failure; any other one is told once, and [`exit_code`] knows of it.
 pub(crate) fn print(text: &str) {
-    if io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
-        std::process::exit(0);
+    let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !IS_OUTPUT_LOST.swap(true, Ordering::Relaxed)
+    {
+        complain("error", &format!("cannot write to stdout: {error}"));
+    }
+}
+
+/// The exit status of a job that ended with `code`: 1 in place of 0 if some of its output was lost.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    match code == ExitCode::SUCCESS && IS_OUTPUT_LOST.load(Ordering::Relaxed) {
+        true => ExitCode::from(exit::FAILED),
+        false => code,
     }
 }
 

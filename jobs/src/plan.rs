@@ -93,8 +93,14 @@ impl Plan {
 
     fn sizes(&self) -> Result<Sizes, Error> {
         let (ids, fpp) = (self.ids, self.fpp);
-        // This layout supports every fpp; an impossible one is refused here, with the remedy.
-        let guava = Shape::for_ids(Layout::Guava, ids, fpp)?;
+        let blocked = Shape::for_ids(Layout::Blocked, ids, fpp);
+        let guava = match (Shape::for_ids(Layout::Guava, ids, fpp), &blocked) {
+            (Ok(guava), _) => Some(guava),
+            // More IDs than that layout can have.
+            (Err(_), Ok(_)) => None,
+            // It supports every fpp; an impossible one is refused here, with the remedy.
+            (Err(error), Err(_)) => return Err(error.into()),
+        };
         let bits = classic_bits(ids, fpp);
         let probes = classic_probes(ids, bits);
         let classic = Row {
@@ -111,14 +117,14 @@ impl Plan {
             probes: shape.probes(),
             fpp: shape.expected_fpp(ids),
         };
-        let blocked = Shape::for_ids(Layout::Blocked, ids, fpp);
         let mut layouts = vec![classic];
         layouts.extend(blocked.iter().copied().map(of));
-        layouts.push(of(guava));
+        layouts.extend(guava.map(of));
         let (recommended, because) = recommend(fpp);
         let shape = match (recommended, &blocked) {
             (Layout::Blocked, Ok(shape)) => *shape,
-            _ => guava,
+            (_, Ok(shape)) => guava.unwrap_or(*shape),
+            (_, Err(_)) => guava.expect("one of the two is possible, or an error was returned"),
         };
         Ok(Sizes {
             ids,

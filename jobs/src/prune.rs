@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::MAX_KEEP_DAYS;
-use bloomsday_common::store::Pruned;
+use bloomsday_common::store::{Pruned, Store};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -53,36 +52,41 @@ struct PruneReport {
 impl Prune {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        let filters = match self.filter {
-            Some(filter) => vec![filter],
+        let filters = match &self.filter {
+            Some(filter) => vec![filter.clone()],
             None => store.filters().await?,
         };
-        let mut refused = None;
+        let mut failed: Option<Error> = None;
         for filter in filters {
-            let mut retention = settings.retention(&filter);
-            retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
-            let pruned = match store.prune(&filter, retention, &who(), self.dry_run).await {
+            match self.prune(filter, &store, settings).await {
+                Ok(report) => output.show(&report, || describe(&report)),
                 // The other filters are pruned all the same.
-                Err(error @ StoreError::NoPointers { .. }) => {
-                    if let Some(before) = refused.replace(error) {
-                        complain("refused", &Error::from(before).to_string());
+                Err(error) => {
+                    if let Some(before) = failed.replace(error) {
+                        complain("error", &before.to_string());
                     }
-                    continue;
                 }
-                pruned => pruned?,
-            };
-            let servers = store.forget_servers(&filter, Timestamp::now(), self.dry_run).await?;
-            let keep_days = retention.keep_days;
-            let segment_days = settings.segment_days(&filter).max(keep_days);
-            let (live_days, segments) = store
-                .prune_segments(&filter, retention, segment_days, &who(), self.dry_run)
-                .await?;
-            let dry_run = self.dry_run;
-            let report =
-                PruneReport { filter, pruned, live_days, segments, servers, keep_days, dry_run };
-            output.show(&report, || describe(&report));
+            }
         }
-        refused.map_or(Ok(ExitCode::SUCCESS), |error| Err(error.into()))
+        failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+
+    async fn prune(
+        &self,
+        filter: FilterName,
+        store: &Store,
+        settings: &Settings,
+    ) -> Result<PruneReport, Error> {
+        let (dry_run, by) = (self.dry_run, who());
+        let mut retention = settings.retention(&filter);
+        retention.keep_days = self.keep_days.unwrap_or(retention.keep_days);
+        let keep_days = retention.keep_days;
+        let pruned = store.prune(&filter, retention, &by, dry_run).await?;
+        let servers = store.forget_servers(&filter, Timestamp::now(), dry_run).await?;
+        let segment_days = settings.segment_days(&filter).max(keep_days);
+        let (live_days, segments) =
+            store.prune_segments(&filter, retention, segment_days, &by, dry_run).await?;
+        Ok(PruneReport { filter, pruned, live_days, segments, servers, keep_days, dry_run })
     }
 }
 

@@ -6,6 +6,9 @@ use bloomsday_builder::budget::default_memory;
 use bytesize::ByteSize;
 use clap::Args;
 
+/// More are a typing error: each has buffers of its own.
+const MAX_THREADS: i64 = 1024;
+
 /// Options of every command that builds.
 #[derive(Args, Default)]
 pub(crate) struct Resources {
@@ -16,9 +19,9 @@ pub(crate) struct Resources {
     /// The folder for spilled data [default: the system's folder for temporary files].
     #[arg(long, value_name = "DIR")]
     spill: Option<PathBuf>,
-    /// How many threads to use [default: one for each core].
-    #[arg(long)]
-    threads: Option<usize>,
+    /// How many threads to use, 1 to 1024 [default: one for each core].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
+    threads: Option<u16>,
 }
 
 impl Resources {
@@ -33,6 +36,6 @@ impl Resources {
 
     pub(crate) fn threads(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(cores).max(1)
+        self.threads.map_or_else(cores, usize::from)
     }
 }

@@ -33,7 +33,7 @@ use self::input::{Reason, Waits};
 use self::metrics::Metrics;
 use crate::config::{BuildOverrides, MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
-use crate::output::{Output, table};
+use crate::output::{Output, complain, table};
 use crate::remedy::explain;
 use crate::report::describe;
 use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
@@ -127,7 +127,7 @@ impl Schedule {
 }
 
 /// Waits for every runner, or for SIGTERM or Ctrl-C. Without `--once` runners do not end.
-async fn until_done(mut tasks: JoinSet<Result<u8, Error>>) -> Result<ExitCode, Error> {
+async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
     let listen = |kind: SignalKind| {
         let doing = "listen for signals".to_owned();
         signal(kind).map_err(|source| Error::System { doing, source })
@@ -139,7 +139,7 @@ async fn until_done(mut tasks: JoinSet<Result<u8, Error>>) -> Result<ExitCode, E
         tokio::select! {
             ended = tasks.join_next() => match ended {
                 None => return Ok(ExitCode::from(worst)),
-                Some(Ok(ended)) => worst = worst.max(ended?),
+                Some(Ok(ended)) => worst = worst.max(ended),
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             },
             _ = terminate.recv() => break,
@@ -173,12 +173,16 @@ struct Runner {
 impl Runner {
     /// Acts when something is due. With `once`, returns when nothing is left to do now, with the exit status
     /// of that state.
-    async fn run(mut self, once: bool) -> Result<u8, Error> {
+    async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
         loop {
             let pause = match self.step(&mut worst).await {
                 Ok(pause) => pause,
-                Err(error) if once => return Err(error),
+                // The other filters are built all the same.
+                Err(error) if once => {
+                    complain("error", &format!("{}: {error}", self.filter));
+                    return worst.max(error.exit_status());
+                }
                 Err(error) => {
                     tracing::warn!(filter = %self.filter, "{error}");
                     self.gauge(&self.metrics.up, 0.0);
@@ -198,7 +202,7 @@ impl Runner {
                     tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
                     worst = worst.max(exit::TRY_AGAIN);
                 }
-                return Ok(worst);
+                return worst;
             }
             tokio::time::sleep(pause.min(MAX_SLEEP)).await;
         }
@@ -471,10 +475,18 @@ struct Upcoming {
 /// Prints what is due and the next runs of every filter.
 async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> {
     let now = Timestamp::now();
-    let mut rows = Vec::new();
+    let (mut rows, mut worst) = (Vec::new(), 0);
     for mut runner in runners {
-        runner.read_history().await?;
-        runner.read_pointers(now).await?;
+        let read = async {
+            runner.read_history().await?;
+            runner.read_pointers(now).await
+        };
+        // The other filters are shown all the same.
+        if let Err(error) = read.await {
+            complain("error", &format!("{}: {error}", runner.filter));
+            worst = worst.max(error.exit_status());
+            continue;
+        }
         for (day, standing, _) in runner.rules.open(now, &runner.observed) {
             // A failed check is reported as what the day waits for.
             if matches!(standing, Standing::Pending(_))
@@ -519,5 +531,5 @@ async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> 
     if !output.is_json() {
         crate::output::print(&table(&["filter", "when", "day", "standing", "because"], &rows));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(worst))
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
+use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::lease::Lease;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, mebibytes, or_dash, pairs, table, thousands};
+use crate::output::{Output, complain, mebibytes, or_dash, pairs, table, thousands};
 
 /// The most pointers, and the most laggards, that are listed.
 const MAX_LISTED: usize = 14;
@@ -90,12 +91,22 @@ impl Status {
         if filters.is_empty() {
             return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
         }
+        let mut failed: Option<Error> = None;
         for (i, filter) in filters.iter().enumerate() {
-            let report = report(&store, filter, settings.retention(filter)).await?;
-            let gap = if i > 0 { "\n" } else { "" };
-            output.show(&report, || gap.to_owned() + &describe(&report));
+            match report(&store, filter, settings.retention(filter)).await {
+                Ok(report) => {
+                    let gap = if i > 0 { "\n" } else { "" };
+                    output.show(&report, || gap.to_owned() + &describe(&report));
+                }
+                // The other filters are shown all the same.
+                Err(error) => {
+                    if let Some(before) = failed.replace(error) {
+                        complain("error", &before.to_string());
+                    }
+                }
+            }
         }
-        Ok(ExitCode::SUCCESS)
+        failed.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }
 
@@ -108,7 +119,14 @@ async fn report(
     let pointers = pointers(store, filter, retention, now).await?;
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
-        Following::Blob(followed) => (Some(followed), None),
+        Following::Blob(followed) => {
+            // A pointer may outlive its blob; a server then stays as it is.
+            let missing = match store.head_blob(&followed.blob).await {
+                Err(error @ StoreError::NotFound { .. }) => Some(Error::from(error).to_string()),
+                _ => None,
+            };
+            (Some(followed), missing)
+        }
         Following::Keep(error) => (None, Some(Error::from(error).to_string())),
         Following::NotFound(_) => (None, None),
     };

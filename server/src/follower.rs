@@ -310,7 +310,14 @@ impl Follower {
                     rejected_newer.get_or_insert(why);
                     days = fallback;
                 }
-                Err(LoadError::Transient(why)) => {
+                // Not rejected: it may come back, and each poll asks for it again.
+                Err(LoadError::Missing(why))
+                    if !self.served.is_loaded() && !fallback.is_empty() =>
+                {
+                    rejected_newer.get_or_insert(why);
+                    days = fallback;
+                }
+                Err(LoadError::Transient(why) | LoadError::Missing(why)) => {
                     return RoundResult::failed(rejected_newer.unwrap_or(why));
                 }
             }
@@ -431,7 +438,9 @@ impl Follower {
                 poll_status.counts.load_seconds = clock.elapsed().as_secs_f64();
             }
             Err(LoadError::Permanent(_)) => poll_status.counts.loads_rejected += 1,
-            Err(LoadError::Transient(_)) => poll_status.counts.loads_failed += 1,
+            Err(LoadError::Transient(_) | LoadError::Missing(_)) => {
+                poll_status.counts.loads_failed += 1
+            }
         }
         loaded.map(Arc::new)
     }

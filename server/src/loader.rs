@@ -32,6 +32,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Why a blob was not loaded.
 #[derive(Debug)]
 pub(crate) enum LoadError {
+    /// There is no such blob in the store.
+    Missing(String),
     /// The next poll may succeed.
     Transient(String),
     /// The bytes are wrong: the blob is not fetched again until something changes.
@@ -135,6 +137,7 @@ impl Loader {
                     (_, Error::Length { .. }) => {
                         return Err(LoadError::Transient(self.describe(&error)));
                     }
+                    (Kind::NotFound, _) => return Err(LoadError::Missing(self.describe(&error))),
                     (Kind::Corrupt | Kind::Usage, _) => {
                         return Err(LoadError::Permanent(self.describe(&error)));
                     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bloomsday_common::hash::ID_BYTES;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ACCEPT, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_ENCODING, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde_json::json;
 
@@ -88,6 +88,10 @@ pub(super) struct Ids {
 
 /// Reads the IDs of a body before a deadline.
 pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Result<Ids, Reply> {
+    if request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
+        return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
     let reading = read(request.into_body(), blocks);
     let lines = match tokio::time::timeout(BODY_DEADLINE, reading).await {
         Ok(Ok(lines)) => lines,
