@@ -9,7 +9,7 @@ use bloomsday_common::delta::{self, Content};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::{Store, Way};
+use bloomsday_common::store::{DeltaRequest, Store};
 
 use crate::Options;
 use crate::fixtures;
@@ -91,7 +91,7 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
                 Some(memory) => memory.reuse(bytes),
                 None => Buffer::zeroed(bytes),
             };
-            let way = Way { base: base.clone(), from: base_key.digest, to: key.digest };
+            let way = DeltaRequest { base: base.clone(), from: base_key.digest, to: key.digest };
             let clock = Instant::now();
             let fetched = runtime.block_on(store.fetch_by_delta(delta, way, u64::MAX, memory));
             let fetched = fetched.expect("the delta is applied").0;

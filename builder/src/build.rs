@@ -180,7 +180,7 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
         reason: job.accept_change.clone(),
         ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
     };
-    refuse_the_future(job.day, act.at)?;
+    check_not_future(job.day, act.at)?;
     // An impossible rate is impossible for any number of IDs, so the check comes before hours of
     // reading.
     Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
@@ -280,7 +280,7 @@ pub(crate) async fn conclude(
 ///
 /// # Errors
 /// [`Error::FutureDay`] for a day after tomorrow.
-pub(crate) fn refuse_the_future(day: Day, now: Timestamp) -> Result<(), Error> {
+pub(crate) fn check_not_future(day: Day, now: Timestamp) -> Result<(), Error> {
     let newest = protocol::newest_buildable(now);
     if day > newest { Err(Error::FutureDay { day, newest }) } else { Ok(()) }
 }

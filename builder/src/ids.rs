@@ -65,7 +65,7 @@ impl Column {
             };
         };
         if named.next().is_some() {
-            return Err(refuse("more than one column of the file answers to this name".into()));
+            return Err(refuse("more than one column of the file has this name".into()));
         }
         let column = schema.column(leaf);
         if column.max_rep_level() > 0 {

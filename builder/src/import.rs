@@ -15,7 +15,7 @@ use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{finish, refuse_the_future};
+use crate::build::{check_not_future, finish};
 use crate::error::Error;
 use crate::report::Report;
 use crate::{publish, quality, verify};
@@ -73,7 +73,7 @@ pub struct Import {
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let began = Instant::now();
     let now = Timestamp::now();
-    refuse_the_future(job.day, now)?;
+    check_not_future(job.day, now)?;
     let (file, system) = (job.name.clone(), job.format.system());
     let foreign = |why: String| Error::Foreign { system, file: file.clone(), why };
     let read = store.pointer(&job.filter, job.day).await?;

@@ -66,7 +66,7 @@
 //! | [`error`] | why a day could not be built |
 //! | `parallel` | runs numbered tasks on several threads |
 //!
-//! No other module uses the crates `parquet` and `arrow`.
+//! Only `scan` and `ids` use the crates `parquet` and `arrow`.
 
 #![forbid(unsafe_code)]
 

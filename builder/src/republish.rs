@@ -11,7 +11,7 @@ use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{finish, refuse_the_future};
+use crate::build::{check_not_future, finish};
 use crate::error::Error;
 use crate::publish::{self, Uploaded};
 use crate::report::Report;
@@ -45,7 +45,7 @@ pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Err
     let began = Instant::now();
     let now = Timestamp::now();
     let Republish { header, filter, .. } = *job;
-    refuse_the_future(header.day, now)?;
+    check_not_future(header.day, now)?;
     let read = store.pointer(&header.filter, header.day).await?;
     let start = publish::PointerSnapshot { filter: header.filter.clone(), day: header.day, read };
     let encoded = blob::encode(header, filter);

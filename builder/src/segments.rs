@@ -73,7 +73,7 @@ pub(crate) async fn gather<H: IdHash>(
     let keys = list(job, store, report).await?;
     let late = late_logs(store, &job.filter, job.day, &keys).await?;
     late.into_iter().for_each(|log| report.warn(log));
-    let mut read = Reading::begin(job)?;
+    let mut read = SegmentReader::begin(job)?;
     let mut done = scan::Progress::default();
     let fetching = futures::stream::iter(
         keys.iter().map(|key| async move { Ok::<_, Error>((key, store.segment(key).await?)) }),
@@ -172,7 +172,7 @@ async fn late_logs(
 type Place = (u64, u64, u32, u64);
 
 /// What the segments say, while they are read.
-struct Reading {
+struct SegmentReader {
     set: u64,
     /// What was seen: for each frame its place, the number of its hashes, and these.
     seen: BufWriter<File>,
@@ -185,13 +185,13 @@ struct Reading {
     folder: String,
 }
 
-impl Reading {
-    fn begin(job: &Job) -> Result<Reading, Error> {
+impl SegmentReader {
+    fn begin(job: &Job) -> Result<SegmentReader, Error> {
         let folder = job.spill_folder.display().to_string();
         let file = tempfile::tempfile_in(&job.spill_folder).map_err(|e| {
             Error::spill(io::Error::new(e.kind(), format!("no temporary file in {folder}: {e}")))
         })?;
-        Ok(Reading {
+        Ok(SegmentReader {
             set: set_number(0, job.filter.as_str().as_bytes()),
             seen: BufWriter::with_capacity(1 << 20, file),
             frames: 0,

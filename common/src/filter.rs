@@ -3,6 +3,7 @@
 //! Layouts differ in how bits are arranged and in their hash. A caller passes bytes and gets a `bool`.
 //! Serialization is in [`crate::blob`]; here a filter is only memory and arithmetic.
 
+mod block_range;
 pub(crate) mod blocked;
 pub(crate) mod classic;
 mod fill;
@@ -10,7 +11,6 @@ mod fill;
 pub(crate) mod kernel;
 pub mod layout;
 mod overlay;
-mod segment;
 pub mod shape;
 
 use std::fmt;
@@ -19,12 +19,12 @@ use std::ops::Range;
 use crate::hash::IdHash;
 use crate::id_form::IdForm;
 use crate::memory::Buffer;
+pub use block_range::{BlockRange, OnesHistogram};
 pub use fill::{FilterMut, FilterShard, ShardBounds};
 use kernel::FilterBits;
 pub use kernel::{Kernel, PinnedFilter};
 pub use layout::Layout;
 pub use overlay::Overlay;
-pub use segment::{OnesHistogram, Segment};
 pub use shape::Shape;
 
 /// An immutable set of IDs. Lookups are cheap, and any number of threads can make them.

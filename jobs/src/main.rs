@@ -66,7 +66,7 @@ struct Cli {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
-    job: Job,
+    command: Command,
 }
 
 /// Flags that every command takes, before or after its name.
@@ -92,7 +92,7 @@ struct Global {
 
 /// The help of a command is the documentation of its struct.
 #[derive(Subcommand)]
-enum Job {
+enum Command {
     Demo(demo::Demo),
     Build(build::Build),
     Compact(compact::Compact),
@@ -143,30 +143,30 @@ fn main() -> ExitCode {
         let runtime = runtime
             .map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
         runtime.block_on(async {
-            match cli.job {
-                Job::Demo(job) => job.run(&output).await,
-                Job::Build(job) => job.run(&settings, &output).await,
-                Job::Compact(job) => job.run(&settings, &output).await,
-                Job::Serve(job) => job.run(&settings, &output).await,
-                Job::Status(job) => job.run(&settings, &output).await,
-                Job::History(job) => job.run(&settings, &output).await,
-                Job::Inspect(job) => job.run(&settings, &output).await,
-                Job::Query(job) => job.run(&settings, &output).await,
-                Job::Follow(job) => job.run(&settings, &output).await,
-                Job::Trace(job) => job.run(&settings, &output).await,
-                Job::Schedule(job) => job.run(&settings, &output).await,
-                Job::Repoint(job) => job.run(&settings, &output).await,
-                Job::Pin(job) => job.run(&settings, &output).await,
-                Job::Unpin(job) => job.run(&settings, &output).await,
-                Job::Prune(job) => job.run(&settings, &output).await,
-                Job::Export(job) => job.run(&settings, &output).await,
-                Job::Import(job) => job.run(&settings, &output).await,
-                Job::Plan(job) => job.run(&output).await,
-                Job::Simhash(job) => job.run(&output),
-                Job::Health(job) => job.run().await,
-                Job::Completions(job) => job.run(Cli::command()),
-                Job::Man(job) => job.run(Cli::command()),
-                Job::Config(job) => job.run(&settings, &output).await,
+            match cli.command {
+                Command::Demo(job) => job.run(&output).await,
+                Command::Build(job) => job.run(&settings, &output).await,
+                Command::Compact(job) => job.run(&settings, &output).await,
+                Command::Serve(job) => job.run(&settings, &output).await,
+                Command::Status(job) => job.run(&settings, &output).await,
+                Command::History(job) => job.run(&settings, &output).await,
+                Command::Inspect(job) => job.run(&settings, &output).await,
+                Command::Query(job) => job.run(&settings, &output).await,
+                Command::Follow(job) => job.run(&settings, &output).await,
+                Command::Trace(job) => job.run(&settings, &output).await,
+                Command::Schedule(job) => job.run(&settings, &output).await,
+                Command::Repoint(job) => job.run(&settings, &output).await,
+                Command::Pin(job) => job.run(&settings, &output).await,
+                Command::Unpin(job) => job.run(&settings, &output).await,
+                Command::Prune(job) => job.run(&settings, &output).await,
+                Command::Export(job) => job.run(&settings, &output).await,
+                Command::Import(job) => job.run(&settings, &output).await,
+                Command::Plan(job) => job.run(&output).await,
+                Command::Simhash(job) => job.run(&output),
+                Command::Health(job) => job.run().await,
+                Command::Completions(job) => job.run(Cli::command()),
+                Command::Man(job) => job.run(Cli::command()),
+                Command::Config(job) => job.run(&settings, &output).await,
             }
         })
     };

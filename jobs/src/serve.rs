@@ -99,7 +99,7 @@ impl Serve {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         allow_open_files();
         let file = settings.file();
-        let live = self.live.settle(&file.resp)?;
+        let live = self.live.resolve(&file.resp)?;
         let access = self.access(file, &live)?;
         let names = self.names(file);
         if names.is_empty()

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
 #[cfg(feature = "live")]
-use crate::live::{Ack, Live, LiveConfig, LiveRole, Shared, Sharing, Shipper};
+use crate::live::{Ack, Live, LiveConfig, LiveRole, SharedSet, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
 
@@ -187,7 +187,7 @@ fn put_live(
                     .into(),
             });
         }
-        shared.push(Shared { filter: name, set, role, days, lease, engine, from });
+        shared.push(SharedSet { filter: name, set, role, days, lease, engine, from });
     }
     // With an engine, what is in that counts as shipped.
     let has_engine = |filter: &FilterName| {
@@ -328,13 +328,13 @@ impl Bloomsday {
     /// counts as ready.
     pub fn is_ready(&self) -> bool {
         let is_ready = |served: &ServedFilter| served.is_loaded() && served.has_others_live_ids();
-        self.is_polling() && self.waiting(is_ready).is_empty()
+        self.is_polling() && self.not_ready(is_ready).is_empty()
     }
 
-    /// The names of the filters that are not so.
-    pub(crate) fn waiting(&self, is_so: impl Fn(&ServedFilter) -> bool) -> Vec<String> {
-        let waiting = self.served.iter().filter(|served| !is_so(served));
-        waiting.map(|served| served.name().to_string()).collect()
+    /// The names of the filters for which `is_ready` is false.
+    pub(crate) fn not_ready(&self, is_ready: impl Fn(&ServedFilter) -> bool) -> Vec<String> {
+        let not_ready = self.served.iter().filter(|served| !is_ready(served));
+        not_ready.map(|served| served.name().to_string()).collect()
     }
 
     /// Whether the polling thread runs.

@@ -14,7 +14,7 @@ use bloomsday_common::error::Error;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{self, Followed, Route};
-use bloomsday_common::store::{Store, Way};
+use bloomsday_common::store::{DeltaRequest, Store};
 use futures::FutureExt;
 
 use crate::cache::Cache;
@@ -133,7 +133,7 @@ pub(crate) async fn load(
         Some(spare) => spare.reuse(bytes),
         None => Buffer::zeroed(bytes),
     };
-    let way = Way { base, from, to: want.digest };
+    let way = DeltaRequest { base, from, to: want.digest };
     let fetching = store.fetch_by_delta(&delta, way, delta::max_bytes(bytes), memory);
     // A panic must not look like a damaged blob.
     let fetching = AssertUnwindSafe(fetching).catch_unwind();

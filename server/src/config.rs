@@ -17,7 +17,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// For a load, and for a start.
 const DEADLINE: Duration = Duration::from_secs(300);
 const GUARD_MAX_HOLD: Duration = Duration::from_secs(6 * 3600);
-/// A successor waits as long after a crash, and a store that is away as long stops adds.
+/// After a crash a successor waits this long. A store outage longer than this stops adds.
 #[cfg(feature = "live")]
 const LEASE: Duration = Duration::from_secs(10);
 /// The one that answers, one that idle readers keep, and the next.
@@ -44,7 +44,7 @@ pub struct Config {
     pub filters: Vec<FilterConfig>,
     /// The time between two polls of a filter's pointers. Jitter changes it by up to 10 %.
     pub poll_interval: Duration,
-    /// The time between two polls of a filter that is not loaded yet. It grows as the wait does.
+    /// The time between two polls of a filter that is not loaded yet. It grows with the time already waited.
     pub retry_interval: Duration,
     /// The time limit of one poll, and of one load.
     pub load_deadline: Duration,
@@ -59,8 +59,8 @@ pub struct Config {
     /// How errors of the store say what to do, in the status and in the answers to a reload. The
     /// default is the text of [`Remedy`]; a program may name its own commands.
     pub remedy_words: fn(&Remedy) -> String,
-    /// The live sets of this process, for filters with `live_days`. Without them, those that are only followed
-    /// are in memory, with the default limit.
+    /// The live sets of this process, for filters with `live_days`. Without it, filters with `LiveRole::Follow` are
+    /// kept in memory, with the default limit; other roles are an error.
     #[cfg(feature = "live")]
     pub live: Option<crate::live::Live>,
 }

@@ -64,12 +64,12 @@ pub(crate) async fn accept(
     }
 }
 
-/// Returns when a server stops, also when nobody can stop it any more.
+/// Returns when a server stops, also when the sender was dropped.
 pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Waits until what runs has ended, but not for ever.
+/// Waits for the running requests, but not for ever.
 pub(crate) async fn drain<T>(running: impl Future<Output = T>) {
     if tokio::time::timeout(DRAIN_DEADLINE, running).await.is_err() {
         tracing::warn!("stopped while requests still run");

@@ -121,7 +121,7 @@ pub enum Error {
         /// Who decides, or why nobody knows.
         why: String,
     },
-    /// Another process decides, and this one was to.
+    /// This process is configured to decide, and another one holds the lease.
     #[error(
         "`{decider}` decides which live IDs of `{filter}` are new, until {until:.0} or longer: stop it first, or \
          give this server `live = \"standby\"` or `\"follow\"`"
@@ -134,7 +134,7 @@ pub enum Error {
         /// When its lease ends unless it is renewed.
         until: jiff::Timestamp,
     },
-    /// What was to be added or deleted is no ID; nothing was.
+    /// The bytes to add or delete are not a valid ID; nothing was changed.
     #[error("an ID has 1 to 1,024 bytes, this one {bytes}: nothing was added or deleted")]
     InvalidId {
         /// How many bytes it has.

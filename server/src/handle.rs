@@ -98,7 +98,7 @@ impl FilterHandle {
             self.sample(&mut slot.state, &[id], before);
         }
         let hit = slot.state.pinned.filter.contains(id);
-        let hit = self.served.decide(id, hit);
+        let hit = self.served.answer(id, hit);
         slot.leave(before, 1, u64::from(hit));
         hit
     }
@@ -110,7 +110,7 @@ impl FilterHandle {
             Some(generation) => generation.filter.contains(id),
             None => current.answer_until_loaded,
         };
-        let hit = self.served.decide(id, hit);
+        let hit = self.served.answer(id, hit);
         self.served.count_overflow(&[id], u64::from(hit));
         hit
     }
@@ -191,14 +191,14 @@ impl FilterHandle {
 
     /// The answer for an ID for which [`FilterHandle::generation`] answers `hit`.
     #[cfg(feature = "http")]
-    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
-        self.served.decide(id, hit)
+    pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
+        self.served.answer(id, hit)
     }
 
     /// As [`FilterHandle::decide`], for many IDs.
     #[cfg(feature = "http")]
-    pub(crate) fn decide_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        self.served.decide_batch(ids, answers);
+    pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
+        self.served.answer_batch(ids, answers);
     }
 
     /// Counts and samples lookups in [`FilterHandle::generation`], `hits` of which were hits.
@@ -320,7 +320,7 @@ impl ReaderCache {
         self.follow(state);
         let hit = self.pinned.filter.contains(id);
         #[cfg(feature = "live")]
-        let hit = self.live.as_ref().map_or(hit, |live| live.decide(id, hit));
+        let hit = self.live.as_ref().map_or(hit, |live| live.answer(id, hit));
         state.singles.add_exclusive(lookups, hit);
         hit
     }

@@ -1,8 +1,8 @@
 //! The HTTP interface of the daemon: lookups, status and admin, with limits and time limits for
 //! each step.
 //!
-//! It turns requests into lookups in a handle and into requests to the poller. It knows nothing of
-//! blobs.
+//! It turns requests into lookups in a handle and into requests to the poller. It does not load
+//! or swap filters.
 //!
 //! | module | contents |
 //! |---|---|

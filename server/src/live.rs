@@ -1,7 +1,7 @@
 //! The live layer: IDs that count from the moment they are added.
 //!
 //! [`Live`] has the sets of one process, by name. Each set is an exact table of hashes with a log;
-//! nothing here knows how IDs arrive.
+//! `set`, `table` and `log` do not know how IDs arrive.
 //!
 //! | module | contents |
 //! |---|---|
@@ -75,7 +75,7 @@ pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::role::LiveRole;
 use self::set::Deletions;
 pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
-pub(crate) use self::sharing::{Shared, Sharing};
+pub(crate) use self::sharing::{SharedSet, Sharing};
 pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};
 pub use self::stream::{EngineUrl, FeedUrl};

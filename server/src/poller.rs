@@ -19,7 +19,7 @@ use crate::follower::{Follower, ReloadFlags};
 use crate::handle::ServedFilter;
 use crate::loader::Loader;
 use crate::memory_check::MemoryCheck;
-use crate::random::{part, random};
+use crate::random::{random, random_fraction};
 use crate::readiness::Readiness;
 use crate::status::Reloaded;
 
@@ -297,7 +297,7 @@ impl PollLoop {
         } else if std::mem::replace(&mut self.is_spread, true) {
             jittered(self.poll_interval, random)
         } else {
-            part(self.poll_interval, random)
+            random_fraction(self.poll_interval, random)
         };
         let next = Instant::now() + pause;
         self.follower.hold_ends_at().map_or(next, |end| end.min(next))
@@ -318,13 +318,13 @@ mod tests {
         let interval = Duration::from_secs(600);
         let mut in_minute = [0; 10];
         for _ in 0..10_000 {
-            let pause = part(interval, random());
+            let pause = random_fraction(interval, random());
             assert!(pause < interval, "{pause:?}");
             in_minute[pause.as_secs() as usize / 60] += 1;
         }
         // 1,000 each; a tenth more or less is three standard deviations.
         assert!(in_minute.iter().all(|n| (850..1_150).contains(n)), "{in_minute:?}");
-        assert!(part(Duration::MAX / 2, u64::MAX) < Duration::MAX / 2, "no overflow");
+        assert!(random_fraction(Duration::MAX / 2, u64::MAX) < Duration::MAX / 2, "no overflow");
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Any part of an interval, by a random number.
-pub(crate) fn part(interval: Duration, random: u64) -> Duration {
+/// A uniformly random fraction of an interval.
+pub(crate) fn random_fraction(interval: Duration, random: u64) -> Duration {
     interval.mul_f64((random % 10_000) as f64 / 10_000.0)
 }

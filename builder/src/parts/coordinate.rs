@@ -7,7 +7,7 @@ use std::time::Instant;
 use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::error::{Error as StoreError, Kind};
-use bloomsday_common::filter::{Layout, OnesHistogram, Segment, Shape};
+use bloomsday_common::filter::{BlockRange, Layout, OnesHistogram, Shape};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::protocol;
@@ -57,7 +57,7 @@ pub struct Coordinator {
 struct Filling {
     plan: Plan,
     assembler: Assembler,
-    shared: Shared,
+    shared: EdgeBlocks,
     values: Vec<[u8; Digest::BYTES]>,
     /// The bytes of the first part that are behind the header.
     first: Vec<u8>,
@@ -65,7 +65,7 @@ struct Filling {
 
 /// The blocks that two ranges may have in common, which only this process sees complete.
 #[derive(Debug)]
-struct Shared {
+struct EdgeBlocks {
     plan: Plan,
     edges: BTreeSet<u64>,
     blocks: OnesHistogram,
@@ -337,7 +337,7 @@ impl Filling {
         let edges = blocks.flat_map(|blocks| [blocks.start, blocks.end - 1]).collect();
         let (blocks, hits) = (OnesHistogram::new(), 0);
         let values = vec![[0; Digest::BYTES]; plan.places.parts() as usize];
-        let (assembler, shared) = (Assembler::new(plan), Shared { plan, edges, blocks, hits });
+        let (assembler, shared) = (Assembler::new(plan), EdgeBlocks { plan, edges, blocks, hits });
         Filling { plan, assembler, shared, values, first: Vec::new() }
     }
 
@@ -356,7 +356,7 @@ impl Filling {
         Ok(())
     }
 
-    fn finish(self) -> (Plan, Vec<u8>, Vec<[u8; Digest::BYTES]>, Shared) {
+    fn finish(self) -> (Plan, Vec<u8>, Vec<[u8; Digest::BYTES]>, EdgeBlocks) {
         let Filling { plan, assembler, mut shared, mut values, mut first } = self;
         assembler.finish(&mut |part| complete(plan, part, &mut shared, &mut values, &mut first));
         (plan, first, values, shared)
@@ -367,7 +367,7 @@ impl Filling {
 fn complete(
     plan: Plan,
     part: Part<'_>,
-    shared: &mut Shared,
+    shared: &mut EdgeBlocks,
     values: &mut [[u8; Digest::BYTES]],
     first: &mut Vec<u8>,
 ) {
@@ -383,9 +383,9 @@ fn complete(
     }
 }
 
-impl Shared {
+impl EdgeBlocks {
     fn add(&mut self, part: Part<'_>) {
-        let block = Segment::BLOCK_BYTES as u64;
+        let block = BlockRange::BLOCK_BYTES as u64;
         let body = part.offset - self.plan.places.head;
         // The head is a multiple of a block, so a part has whole blocks.
         let (start, end) = (body / block, (body + part.bytes.len() as u64) / block);
@@ -393,7 +393,7 @@ impl Shared {
             let at = ((edge - start) * block) as usize;
             let bytes = &part.bytes[at..at + block as usize];
             self.blocks.add(bytes);
-            let segment = Segment::of_bytes(self.plan.shape, *edge, bytes);
+            let segment = BlockRange::of_bytes(self.plan.shape, *edge, bytes);
             self.hits += segment.count(absent_in(self.plan.shape, *edge..edge + 1)) as u64;
         }
     }

@@ -3,7 +3,7 @@
 //! megabytes in place of the whole blob.
 
 use bloomsday_common::digest::Digest;
-use bloomsday_common::filter::{Layout, Segment};
+use bloomsday_common::filter::{BlockRange, Layout};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::store::Store;
@@ -38,13 +38,13 @@ async fn look_up(
     let after_head = header.shape.body_bytes() + Digest::BYTES as u64;
     let short = || NotCompared::OtherKind(format!("{key} is shorter than its header says"));
     let head = bytes.checked_sub(after_head).ok_or_else(short)?;
-    let most = MAX_BYTES / Segment::BLOCK_BYTES as u64;
-    let within = |hash: &Xxh3| Segment::blocks_of(header.shape, 0, hash.0).end <= most;
+    let most = MAX_BYTES / BlockRange::BLOCK_BYTES as u64;
+    let within = |hash: &Xxh3| BlockRange::blocks_of(header.shape, 0, hash.0).end <= most;
     let hashes = &hashes[..hashes.partition_point(within)];
     let Some(last) = hashes.last() else { return Ok(()) };
-    let blocks = Segment::blocks_of(header.shape, 0, last.0);
-    let end = head + blocks.end * Segment::BLOCK_BYTES as u64;
-    let segment = Segment::of_bytes(header.shape, 0, &store.blob_bytes(key, head..end).await?);
+    let blocks = BlockRange::blocks_of(header.shape, 0, last.0);
+    let end = head + blocks.end * BlockRange::BLOCK_BYTES as u64;
+    let segment = BlockRange::of_bytes(header.shape, 0, &store.blob_bytes(key, head..end).await?);
     let misses = hashes.len() - segment.count(hashes);
     let of = hashes.len() as u64;
     compared.overlap = Some(verify::overlap_of(misses as u64, of, header.fpp_measured()));

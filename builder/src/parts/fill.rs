@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use bloomsday_common::blob::{PART_BYTES, Places, part_value};
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
-use bloomsday_common::filter::{OnesHistogram, Segment, Shape};
+use bloomsday_common::filter::{BlockRange, OnesHistogram, Shape};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
 
@@ -35,12 +35,12 @@ impl Plan {
     /// The blocks of a range. The first and the last may belong to other ranges, too.
     pub(super) fn blocks(&self, range: u32) -> Range<u64> {
         let (first, last) = self.ranges.hashes(range);
-        Segment::blocks_of(self.shape, first, last)
+        BlockRange::blocks_of(self.shape, first, last)
     }
 
     /// Where a block lies in the blob.
     pub(super) fn offset(&self, block: u64) -> u64 {
-        self.places.head + block * Segment::BLOCK_BYTES as u64
+        self.places.head + block * BlockRange::BLOCK_BYTES as u64
     }
 }
 
@@ -48,7 +48,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Fill {
     plan: Plan,
-    segment: Segment,
+    segment: BlockRange,
     /// The values of the parts that lie within this range, each with its number.
     values: Vec<(u64, [u8; Digest::BYTES])>,
     numbers: Filled,
@@ -105,7 +105,7 @@ impl Fill {
         {
             return Err(changed());
         }
-        let mut segment = Segment::zeroed(plan.shape, plan.blocks(range));
+        let mut segment = BlockRange::zeroed(plan.shape, plan.blocks(range));
         segment.insert(hashes);
         let mut fill = Fill { plan, segment, values: Vec::new(), numbers: Filled::default() };
         fill.values = fill.values();
@@ -166,7 +166,7 @@ impl Fill {
     /// Where blocks lie in the bytes of the segment.
     fn place(&self, blocks: Range<u64>) -> Range<usize> {
         let first = self.segment.blocks().start;
-        let at = |block: u64| (block - first) as usize * Segment::BLOCK_BYTES;
+        let at = |block: u64| (block - first) as usize * BlockRange::BLOCK_BYTES;
         let end = self.segment.bytes().len();
         at(blocks.start).min(end)..at(blocks.end).min(end)
     }
@@ -193,7 +193,7 @@ pub(super) fn absent_in(shape: Shape, blocks: Range<u64>) -> &'static [Xxh3] {
         absent.sort_unstable();
         absent
     });
-    let block = |hash: &Xxh3| Segment::blocks_of(shape, hash.0, hash.0).start;
+    let block = |hash: &Xxh3| BlockRange::blocks_of(shape, hash.0, hash.0).start;
     let start = absent.partition_point(|hash| block(hash) < blocks.start);
     let end = absent.partition_point(|hash| block(hash) < blocks.end);
     &absent[start..end.max(start)]

@@ -37,7 +37,7 @@ pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// The most bytes of a request, so that it ends long before the store's client times out.
-const PART_BYTES: u64 = 8 << 20;
+const MAX_REQUEST_BYTES: u64 = 8 << 20;
 
 /// How many requests for one piece run at the same time.
 const MAX_CONCURRENT_REQUESTS: usize = 4;
@@ -207,7 +207,10 @@ impl Plan {
 /// Divides a range into requests.
 fn parts(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
-    range.clone().step_by(PART_BYTES as usize).map(move |at| at..end.min(at + PART_BYTES))
+    range
+        .clone()
+        .step_by(MAX_REQUEST_BYTES as usize)
+        .map(move |at| at..end.min(at + MAX_REQUEST_BYTES))
 }
 
 /// Returns the bytes of a footer, its permit, the file's ETag, and how many bytes were fetched.

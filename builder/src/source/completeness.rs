@@ -63,15 +63,15 @@ pub async fn check_complete(
             let marked = at_path(&below(folder, marker), None).await?;
             let marked = marked.files.first().map(|(_, file)| modified(&file.meta));
             let newest = found.files.iter().map(|(_, file)| modified(&file.meta)).max();
-            Lacks::of(vec![(folder.to_owned(), marked, newest)], settle)
+            MissingMarkers::of(vec![(folder.to_owned(), marked, newest)], settle)
         }
         Some((location, slashes, listing)) => {
             let highest = day_level(template, day)?.saturating_sub(*slashes);
             let folders = needed(&found, highest).into_iter();
             let folders = folders
                 .map(|(folder, marked, newest)| (below(&location.name, &folder), marked, newest));
-            let lacks = Lacks::of(folders.collect(), settle);
-            Lacks { unfinished: settle.is_some() && listing.unfinished, ..lacks }
+            let lacks = MissingMarkers::of(folders.collect(), settle);
+            MissingMarkers { unfinished: settle.is_some() && listing.unfinished, ..lacks }
         }
     };
     Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.describe(marker) })
@@ -136,22 +136,22 @@ fn day_level(template: &str, day: Day) -> Result<usize, Error> {
 }
 
 /// The folders without a valid marker.
-struct Lacks {
+struct MissingMarkers {
     of: usize,
     without: Vec<String>,
     older: Vec<String>,
     unfinished: bool,
 }
 
-impl Lacks {
-    fn of(folders: Needed, settle: Option<Duration>) -> Lacks {
+impl MissingMarkers {
+    fn of(folders: Needed, settle: Option<Duration>) -> MissingMarkers {
         let (of, mut without, mut older) = (folders.len(), Vec::new(), Vec::new());
         for (folder, marked, newest) in folders {
             let is_older = |marked: Timestamp| {
-                let speaks_until = settle.map(|settle| marked.saturating_add(settle));
-                let speaks_until =
-                    speaks_until.map_or(Timestamp::MAX, |time| time.unwrap_or(Timestamp::MAX));
-                newest.is_some_and(|newest| newest > speaks_until)
+                let covers_until = settle.map(|settle| marked.saturating_add(settle));
+                let covers_until =
+                    covers_until.map_or(Timestamp::MAX, |time| time.unwrap_or(Timestamp::MAX));
+                newest.is_some_and(|newest| newest > covers_until)
             };
             match marked {
                 None => without.push(folder),
@@ -159,7 +159,7 @@ impl Lacks {
                 Some(_) => {}
             }
         }
-        Lacks { of, without, older, unfinished: false }
+        MissingMarkers { of, without, older, unfinished: false }
     }
 
     fn describe(&self, marker: &str) -> Option<String> {

@@ -147,7 +147,7 @@ impl Listing {
             let Some(parts) = meta.location.prefix_match(&location.path) else { continue };
             let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
             if parts.is_empty() {
-                self.refuse_bytes_in_the_folders_place(location, &meta)?;
+                self.refuse_object_at_folder_key(location, &meta)?;
                 continue;
             }
             self.take(parts.join("/"), meta)?;
@@ -157,7 +157,7 @@ impl Listing {
 
     /// Refuses an object with bytes whose key ends with `/`. Such a key usually is an empty mark of
     /// the folder, and a request for its name without the `/` would not return it.
-    fn refuse_bytes_in_the_folders_place(
+    fn refuse_object_at_folder_key(
         &self,
         location: &Location,
         meta: &ObjectMeta,

@@ -291,11 +291,11 @@ impl ByBits {
 impl Overlay for ByBits {
     fn prefetch(&self, _: u64) {}
 
-    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
+    fn answer(&self, hash: u64, hit: bool) -> Option<bool> {
         (hash >> 22 & 1 == 0).then(|| ByBits::answer(hash, hit))
     }
 
-    fn decide_late(&self, hash: u64, hit: bool) -> bool {
+    fn answer_late(&self, hash: u64, hit: bool) -> bool {
         ByBits::answer(hash, hit)
     }
 }

@@ -18,10 +18,10 @@ pub const STEPS: u64 = 253;
 pub const MAX_WINDOW_STEPS: u64 = 250;
 /// The word of an empty place: a lookup that finds one ends there.
 pub const EMPTY: u64 = 0;
-/// The word of a place that was in use: an add may take it, a lookup goes on.
-pub const FREE: u64 = FREE_TAG as u64;
+/// A tombstone: the place was in use. An add may take it; a lookup goes on past it.
+pub const TOMBSTONE: u64 = TOMBSTONE_TAG as u64;
 
-const FREE_TAG: u8 = 254;
+const TOMBSTONE_TAG: u8 = 254;
 const HIDDEN_TAG: u8 = 255;
 
 /// What a tag says.
@@ -49,7 +49,7 @@ impl Tag {
     pub fn of(word: u64) -> Tag {
         match word as u8 {
             0 => Tag::Empty,
-            FREE_TAG => Tag::Free,
+            TOMBSTONE_TAG => Tag::Free,
             HIDDEN_TAG => Tag::Hidden,
             step => Tag::Step(step - 1),
         }
@@ -60,7 +60,7 @@ impl Tag {
         match self {
             Tag::Step(step) => step + 1,
             Tag::Hidden => HIDDEN_TAG,
-            Tag::Free => FREE_TAG,
+            Tag::Free => TOMBSTONE_TAG,
             Tag::Empty => 0,
         }
     }
@@ -75,12 +75,13 @@ pub fn word(hash: u64, tag: Tag) -> u64 {
 /// Whether a word is of this hash, in the hash's own shard. A free place is of no hash.
 #[inline]
 pub fn is_of(word: u64, hash: u64) -> bool {
-    (word ^ (hash << 8)) < 256 && !matches!(word as u8, 0 | FREE_TAG)
+    (word ^ (hash << 8)) < 256 && !matches!(word as u8, 0 | TOMBSTONE_TAG)
 }
 
-/// Whether a word may be of this hash: cheaper than [`is_of`], of which every word is near.
+/// Whether the bits of a hash in a word are those of this one. Cheaper than [`is_of`]; if these bits are 0, also
+/// an empty place and a tombstone match.
 #[inline]
-pub fn is_near(word: u64, hash: u64) -> bool {
+pub fn hash_bits_match(word: u64, hash: u64) -> bool {
     (word ^ (hash << 8)) < 256
 }
 
@@ -188,9 +189,9 @@ mod tests {
             let word = word(hash, tag);
             prop_assert_eq!(hash_of(shard_of(hash), word), hash);
             prop_assert_eq!(Tag::of(word), tag);
-            prop_assert!(is_of(word, hash) && word != EMPTY && word != FREE);
-            prop_assert!(is_near(word, hash) && !is_near(word, hash ^ 1));
-            prop_assert!(!is_of(FREE, hash) && !is_of(EMPTY, hash) && !is_of(word, hash ^ 1));
+            prop_assert!(is_of(word, hash) && word != EMPTY && word != TOMBSTONE);
+            prop_assert!(hash_bits_match(word, hash) && !hash_bits_match(word, hash ^ 1));
+            prop_assert!(!is_of(TOMBSTONE, hash) && !is_of(EMPTY, hash) && !is_of(word, hash ^ 1));
             prop_assert!(line_of(hash, lines) < lines);
         }
 

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
-pub(super) const PART_BYTES: usize = 8 << 20;
+pub(super) const UPLOAD_PART_BYTES: usize = 8 << 20;
 /// The most parts that an upload may have on S3: a larger blob has larger parts.
 const MAX_PARTS: u64 = 10_000;
 /// How many parts are transferred at the same time.
@@ -80,7 +80,7 @@ impl Store {
             }
         }
         upload.finish().await?;
-        if bytes <= PART_BYTES as u64 {
+        if bytes <= UPLOAD_PART_BYTES as u64 {
             progress(bytes);
         }
         Ok(())
@@ -95,11 +95,11 @@ impl Store {
     }
 
     async fn begin_upload(&self, key: &str, bytes: u64) -> Result<Upload, Error> {
-        let way = if bytes <= PART_BYTES as u64 {
-            Way::Whole(Vec::with_capacity(bytes as usize))
+        let way = if bytes <= UPLOAD_PART_BYTES as u64 {
+            UploadKind::Whole(Vec::with_capacity(bytes as usize))
         } else {
             let upload = self.objects.put_multipart(key).await?;
-            Way::Parts(WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes)))
+            UploadKind::Parts(WriteMultipart::new_with_chunk_size(upload, upload_part_bytes(bytes)))
         };
         Ok(Upload { objects: self.objects.clone(), key: key.to_owned(), bytes, sent: 0, way })
     }
@@ -112,10 +112,10 @@ pub struct Upload {
     key: String,
     bytes: u64,
     sent: u64,
-    way: Way,
+    way: UploadKind,
 }
 
-enum Way {
+enum UploadKind {
     /// A small object, which is uploaded at the end.
     Whole(Vec<u8>),
     Parts(WriteMultipart),
@@ -128,10 +128,10 @@ impl Upload {
     /// # Errors
     /// The store's; then [`Upload::abort`] removes what was sent.
     pub async fn write(&mut self, bytes: &[u8], progress: &dyn Fn(u64)) -> Result<(), Error> {
-        for chunk in bytes.chunks(PART_BYTES) {
+        for chunk in bytes.chunks(UPLOAD_PART_BYTES) {
             match &mut self.way {
-                Way::Whole(whole) => whole.extend_from_slice(chunk),
-                Way::Parts(upload) => {
+                UploadKind::Whole(whole) => whole.extend_from_slice(chunk),
+                UploadKind::Parts(upload) => {
                     let capacity = upload.wait_for_capacity(MAX_CONCURRENT_PARTS).await;
                     capacity.map_err(|e| self.objects.error("write", &self.key, e))?;
                     upload.write(chunk);
@@ -139,7 +139,7 @@ impl Upload {
                 }
             }
             self.sent += chunk.len() as u64;
-            if let Way::Parts(_) = self.way {
+            if let UploadKind::Parts(_) = self.way {
                 progress(self.sent);
             }
         }
@@ -157,8 +157,8 @@ impl Upload {
         let Upload { objects, key, bytes, sent, way } = self;
         assert_eq!(sent, bytes, "an upload is complete");
         match way {
-            Way::Whole(whole) => objects.put(&key, Bytes::from(whole)).await,
-            Way::Parts(upload) => {
+            UploadKind::Whole(whole) => objects.put(&key, Bytes::from(whole)).await,
+            UploadKind::Parts(upload) => {
                 upload.finish().await.map(drop).map_err(|e| objects.error("write", &key, e))
             }
         }
@@ -166,7 +166,7 @@ impl Upload {
 
     /// Gives up, and removes what was sent. An error of that is not worth more than the one before.
     pub async fn abort(self) {
-        if let Way::Parts(upload) = self.way {
+        if let UploadKind::Parts(upload) = self.way {
             let _ = upload.abort().await;
         }
     }
@@ -182,7 +182,7 @@ impl fmt::Debug for Upload {
 /// large that no store refuses their number.
 fn upload_part_bytes(blob: u64) -> usize {
     let needed = blob.div_ceil(MAX_PARTS).next_multiple_of(1 << 20);
-    usize::try_from(needed).unwrap_or(usize::MAX).max(PART_BYTES)
+    usize::try_from(needed).unwrap_or(usize::MAX).max(UPLOAD_PART_BYTES)
 }
 
 #[cfg(test)]
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn a_blob_of_any_size_is_uploaded_in_few_enough_parts() {
-        for bytes in [PART_BYTES as u64 + 1, 80 << 30, 100 << 30, MAX_BLOB_BYTES] {
+        for bytes in [UPLOAD_PART_BYTES as u64 + 1, 80 << 30, 100 << 30, MAX_BLOB_BYTES] {
             let part = upload_part_bytes(bytes) as u64;
             assert!(bytes.div_ceil(part) <= MAX_PARTS, "{bytes} bytes in parts of {part}");
             // Four of them at once are still little compared with the filter itself.
             assert!(part <= 32 << 20, "{part}");
         }
-        assert_eq!(upload_part_bytes(1 << 30), PART_BYTES);
+        assert_eq!(upload_part_bytes(1 << 30), UPLOAD_PART_BYTES);
     }
 }

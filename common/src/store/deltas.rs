@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use object_store::{GetOptions, GetRange};
 
-use super::blobs::{MAX_CONCURRENT_PARTS, PART_BYTES};
+use super::blobs::{MAX_CONCURRENT_PARTS, UPLOAD_PART_BYTES};
 use super::{Store, local};
 use crate::blob::RawBlob;
 use crate::delta::{Applier, Base};
@@ -17,7 +17,7 @@ use crate::key::{self, DeltaKey, FilterName};
 use crate::memory::Buffer;
 
 /// From which blob to which a delta leads.
-pub struct Way<B> {
+pub struct DeltaRequest<B> {
     /// The blob that is here.
     pub base: B,
     /// Its digest.
@@ -26,9 +26,9 @@ pub struct Way<B> {
     pub to: Digest,
 }
 
-impl<B> std::fmt::Debug for Way<B> {
+impl<B> std::fmt::Debug for DeltaRequest<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Way({} to {})", self.from.short(), self.to.short())
+        write!(f, "DeltaRequest({} to {})", self.from.short(), self.to.short())
     }
 }
 
@@ -84,13 +84,13 @@ impl Store {
     pub async fn fetch_by_delta<B: Base + 'static>(
         &self,
         delta: &DeltaKey,
-        way: Way<B>,
+        way: DeltaRequest<B>,
         limit: u64,
         memory: impl FnOnce(usize) -> io::Result<Buffer> + Send + 'static,
     ) -> Result<(RawBlob, u64), Error> {
         let wrong = |why| Error::Delta { key: delta.to_string(), why };
         let (size, mut arriving) = self.delta_ranges(delta, limit).await?;
-        let Way { base, from, to } = way;
+        let DeltaRequest { base, from, to } = way;
         let begin = move || Applier::new(base, from, to, memory);
         let mut applier = on_a_thread(begin).await.map_err(wrong)?;
         while let Some(range) = arriving.next().await {
@@ -120,17 +120,18 @@ impl Store {
             if_match,
             ..GetOptions::default()
         };
-        let first = self.objects.backend().get_opts(&path, options(0, PART_BYTES as u64, None));
+        let first =
+            self.objects.backend().get_opts(&path, options(0, UPLOAD_PART_BYTES as u64, None));
         let first = first.await.map_err(failed)?;
         let (size, tag) = (first.meta.size, first.meta.e_tag.clone());
         if size > limit {
             return Err(Error::TooManyBytes { key, bytes: size, limit });
         }
         let first = first.bytes().await.map_err(failed)?;
-        let rest = (PART_BYTES as u64..size).step_by(PART_BYTES);
+        let rest = (UPLOAD_PART_BYTES as u64..size).step_by(UPLOAD_PART_BYTES);
         let objects = self.objects.clone();
         let rest = futures::stream::iter(rest).map(move |start| {
-            let options = options(start, size.min(start + PART_BYTES as u64), tag.clone());
+            let options = options(start, size.min(start + UPLOAD_PART_BYTES as u64), tag.clone());
             let (objects, path, key) = (objects.clone(), path.clone(), key.clone());
             async move {
                 let range = objects.backend().get_opts(&path, options).await;

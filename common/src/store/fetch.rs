@@ -12,7 +12,7 @@ use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, PART_BYTES};
+use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, UPLOAD_PART_BYTES};
 use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
@@ -195,10 +195,10 @@ impl Store {
         let size = head.size as usize;
         let content = size.saturating_sub(Digest::BYTES);
         let mut digests = Parts::new(content);
-        let ranges = (0..head.size).step_by(PART_BYTES);
+        let ranges = (0..head.size).step_by(UPLOAD_PART_BYTES);
         let mut arriving = futures::stream::iter(ranges)
             .map(|start| {
-                let end = head.size.min(start + PART_BYTES as u64);
+                let end = head.size.min(start + UPLOAD_PART_BYTES as u64);
                 let options = GetOptions {
                     range: Some(GetRange::Bounded(start..end)),
                     if_match: head.e_tag.clone(),
@@ -218,7 +218,7 @@ impl Store {
             let ((values, more_ones), range) =
                 range.map_err(|e| self.objects.error("read", key, e))?;
             let end = filled + range.len();
-            if end > size || (end < size && range.len() != PART_BYTES) {
+            if end > size || (end < size && range.len() != UPLOAD_PART_BYTES) {
                 return Err(length(end as u64));
             }
             take(filled, &range);

@@ -53,7 +53,7 @@ pub(super) struct LiveSettings {
 }
 
 impl LiveFlags {
-    pub(super) fn settle(&self, file: &RespFile) -> Result<LiveSettings, Error> {
+    pub(super) fn resolve(&self, file: &RespFile) -> Result<LiveSettings, Error> {
         let default = LiveConfig::new(None);
         let settings = LiveSettings {
             listen: self.resp.or(file.listen),

@@ -305,7 +305,7 @@ fn filter_configs(filters: &Bound<'_, PyAny>) -> PyResult<Vec<FilterConfig>> {
                 }
                 _ => {
                     let message = format!(
-                        "filters.{name} has no setting {key}: there are max_age_days, guard and guard_max_hold"
+                        "filters.{name} has no setting {key}: there are id, max_age_days, guard and guard_max_hold"
                     );
                     return Err(errors::raise(py, "UsageError", &message));
                 }

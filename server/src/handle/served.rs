@@ -210,10 +210,10 @@ impl ServedFilter {
     /// The answer for an ID for which the day's filter answers `hit`.
     #[inline(always)]
     #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
-    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+    pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return decide_live(live, id, hit);
+            return answer_live(live, id, hit);
         }
         hit
     }
@@ -221,10 +221,10 @@ impl ServedFilter {
     /// As [`ServedFilter::decide`], for many IDs.
     #[cfg(feature = "http")]
     #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
-    pub(crate) fn decide_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
+    pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            live.decide_each(ids, answers);
+            live.answer_each(ids, answers);
         }
     }
 
@@ -304,8 +304,8 @@ fn day_filter(generation: &Generation) -> crate::live::DayFilter<'_> {
 #[cfg(feature = "live")]
 #[cold]
 #[inline(never)]
-fn decide_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
-    live.decide(id, hit)
+fn answer_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
+    live.answer(id, hit)
 }
 
 #[cfg(feature = "live")]
@@ -321,7 +321,7 @@ fn contains_batch_live<T: AsRef<[u8]>>(
         return live.contains_batch(&generation.filter, ids, answers);
     }
     served.current.contains_batch(None, ids, answers);
-    live.decide_each(ids, answers)
+    live.answer_each(ids, answers)
 }
 
 #[cfg(feature = "live")]

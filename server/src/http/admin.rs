@@ -18,7 +18,7 @@ use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
-use crate::random::{part, random};
+use crate::random::{random, random_fraction};
 use crate::status::{ReloadOutcome, Reloaded};
 use crate::token::Token;
 
@@ -127,7 +127,7 @@ impl Admin {
             return reply::wrong(&format!("within is a time from 0s to {most}s, such as 60s"));
         };
         // A tool that reloads a whole fleet at once would have it fetch at once.
-        tokio::time::sleep(part(within, random())).await;
+        tokio::time::sleep(random_fraction(within, random())).await;
         let reloaded = match (force, filter) {
             (true, name) => self.bloomsday.force_reload(name).await,
             (false, Some(name)) => self.bloomsday.reload_filter(name).await,

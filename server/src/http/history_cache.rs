@@ -32,12 +32,12 @@ const PAGE_WAIT: Duration = Duration::from_secs(5);
 
 /// The histories of all filters.
 pub(super) struct HistoryCache {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     /// Changes after each read.
     changed: watch::Receiver<()>,
 }
 
-struct Shared {
+struct CacheState {
     cached: Mutex<HashMap<FilterName, CachedHistory>>,
     reading: Semaphore,
     changed: watch::Sender<()>,
@@ -60,7 +60,7 @@ impl HistoryCache {
     pub(super) fn new() -> HistoryCache {
         let (sender, changed) = watch::channel(());
         let (cached, reading) = (Mutex::default(), Semaphore::new(MAX_CONCURRENT_READS));
-        HistoryCache { shared: Arc::new(Shared { cached, reading, changed: sender }), changed }
+        HistoryCache { shared: Arc::new(CacheState { cached, reading, changed: sender }), changed }
     }
 
     /// The last result of a filter.
@@ -87,7 +87,7 @@ impl HistoryCache {
     }
 }
 
-impl Shared {
+impl CacheState {
     fn with<T>(&self, look: impl FnOnce(&mut HashMap<FilterName, CachedHistory>) -> T) -> T {
         look(&mut self.cached.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -112,7 +112,7 @@ impl Shared {
     }
 }
 
-async fn read(shared: Arc<Shared>, bloomsday: Bloomsday, filter: FilterName) {
+async fn read(shared: Arc<CacheState>, bloomsday: Bloomsday, filter: FilterName) {
     let before = shared.with(|all| all.get(&filter).map(|cached| cached.servers.clone()));
     let before = before.unwrap_or_default();
     let read = async {

@@ -102,9 +102,9 @@ impl Public {
             return text(StatusCode::SERVICE_UNAVAILABLE, ended);
         }
         let waiting: Vec<String> = [
-            (self.bloomsday.waiting(ServedFilter::is_loaded), "not loaded yet"),
+            (self.bloomsday.not_ready(ServedFilter::is_loaded), "not loaded yet"),
             (
-                self.bloomsday.waiting(ServedFilter::has_others_live_ids),
+                self.bloomsday.not_ready(ServedFilter::has_others_live_ids),
                 "without others' live IDs yet",
             ),
         ]

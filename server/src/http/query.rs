@@ -40,7 +40,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
     };
     let id = decode_id(id);
     let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let contains = handle.decide(&id, generation.filter.contains(&id));
+    let contains = handle.answer(&id, generation.filter.contains(&id));
     handle.count(&[&id], u64::from(contains));
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
@@ -138,7 +138,7 @@ async fn look_up(
         }
         let answers = &mut answers[..ids.len()];
         generation.filter.contains_batch(&ids, answers);
-        handle.decide_batch(&ids, answers);
+        handle.answer_batch(&ids, answers);
         let hits = answers.iter().filter(|answer| **answer).count() as u64;
         handle.count(&ids, hits);
         all_hits += hits;

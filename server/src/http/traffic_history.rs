@@ -25,28 +25,28 @@ pub(super) struct LookupTotals {
 
 /// Readings of the counters. A drop ends them.
 pub(super) struct TrafficHistory {
-    readings: Arc<Mutex<HashMap<FilterName, VecDeque<Reading>>>>,
+    readings: Arc<Mutex<HashMap<FilterName, VecDeque<CounterSample>>>>,
     reader: JoinHandle<()>,
 }
 
 /// The counters at one moment.
 #[derive(Clone, Copy)]
-struct Reading {
+struct CounterSample {
     at: Instant,
     hits: u64,
     misses: u64,
 }
 
-impl Reading {
-    fn now(counters: &LookupTotals) -> Reading {
-        Reading { at: Instant::now(), hits: counters.hits, misses: counters.misses }
+impl CounterSample {
+    fn now(counters: &LookupTotals) -> CounterSample {
+        CounterSample { at: Instant::now(), hits: counters.hits, misses: counters.misses }
     }
 }
 
 impl TrafficHistory {
     /// Reads `counters` now and every minute.
     pub(super) fn of(counters: impl Fn() -> Vec<LookupTotals> + Send + 'static) -> TrafficHistory {
-        let readings = Arc::<Mutex<HashMap<FilterName, VecDeque<Reading>>>>::default();
+        let readings = Arc::<Mutex<HashMap<FilterName, VecDeque<CounterSample>>>>::default();
         let shared = readings.clone();
         let reader = tokio::spawn(async move {
             loop {
@@ -57,7 +57,7 @@ impl TrafficHistory {
                     if of_filter.len() > MAX_POINTS {
                         of_filter.pop_front();
                     }
-                    of_filter.push_back(Reading::now(&counters));
+                    of_filter.push_back(CounterSample::now(&counters));
                 }
                 tokio::time::sleep(READ_INTERVAL).await;
             }
@@ -68,9 +68,9 @@ impl TrafficHistory {
     /// Hits, misses and seconds of each minute, oldest first. The last minute may have just begun.
     pub(super) fn last_hour(&self, now: &LookupTotals) -> Vec<(u64, u64, f64)> {
         let readings = self.readings.lock().expect("a reading does not panic");
-        let mut readings: Vec<Reading> =
+        let mut readings: Vec<CounterSample> =
             readings.get(&now.filter).into_iter().flatten().copied().collect();
-        readings.push(Reading::now(now));
+        readings.push(CounterSample::now(now));
         let intervals = readings.windows(2).map(|pair| (pair[0], pair[1], pair[1].at - pair[0].at));
         let mut points: Vec<(u64, u64, f64)> = intervals
             .filter(|(.., time)| *time > MIN_INTERVAL)

@@ -25,7 +25,7 @@ pub(crate) struct WriteAccess {
     state: Mutex<State>,
     /// Tells of the first outcome.
     decided: Condvar,
-    /// Wakes who follows: there is a lease.
+    /// Notifies the log follower when the lease is acquired.
     taken: Notify,
 }
 

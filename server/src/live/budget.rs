@@ -33,14 +33,14 @@ impl Budget {
     }
 
     /// Takes bytes; `false` when fewer are left, and then takes none.
-    pub(crate) fn take(&self, bytes: u64) -> bool {
+    pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
         let limit = self.limit.saturating_add(self.more.load(Ordering::Relaxed));
         let more = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= limit);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Gives back what was taken.
-    pub(crate) fn give(&self, bytes: u64) {
+    pub(crate) fn release(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
 

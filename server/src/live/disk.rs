@@ -62,7 +62,7 @@ impl Disk {
         let (syncer, next_folder) =
             (Syncer::start(is_prompt).map_err(system)?, AtomicU32::new(next));
         for (key, (path, mut replayed)) in found {
-            warn_of_the_future(path, replayed.last_ms, opened_ms);
+            warn_if_clock_is_behind(path, replayed.last_ms, opened_ms);
             replayed.writer.tick(opened_ms);
             let node = replayed.node.unwrap_or_else(new_node);
             let step = replayed.options.window.step_at(opened_ms);
@@ -147,7 +147,7 @@ fn number_of(folder: &Path) -> Option<u32> {
 }
 
 /// Tells when the clock is behind the last change of a log by so much that a window waits for it.
-fn warn_of_the_future(folder: &Path, last_ms: u64, now_ms: u64) {
+fn warn_if_clock_is_behind(folder: &Path, last_ms: u64, now_ms: u64) {
     let ahead = Duration::from_millis(last_ms.saturating_sub(now_ms));
     if ahead > MAX_CLOCK_STEP {
         tracing::error!(

@@ -1,4 +1,4 @@
-//! [`Following`]: the segments of other servers' logs in the store → one set. A round reads the heads that
+//! [`LogFollower`]: the segments of other servers' logs in the store → one set. A round reads the heads that
 //! changed, and the segments that these say are new.
 //!
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
@@ -40,7 +40,7 @@ const MAX_CONCURRENT_FETCHES: usize = 8;
 const MAX_GAPS: usize = 64;
 
 /// What is followed of one set.
-pub(super) struct Following {
+pub(super) struct LogFollower {
     filter: FilterName,
     set: Arc<LiveSet>,
     access: Arc<WriteAccess>,
@@ -54,7 +54,7 @@ pub(super) struct Following {
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
     pub(super) entries: Option<mpsc::Receiver<Entry>>,
-    logs: BTreeMap<u64, Followed>,
+    logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
     list_due: Instant,
@@ -70,7 +70,7 @@ struct Ahead {
 
 /// One log.
 #[derive(Default)]
-struct Followed {
+struct RemoteLog {
     head: Option<Head>,
     /// The tag of that head in the store.
     tag: Option<String>,
@@ -110,16 +110,16 @@ enum NotRead {
     Memory,
 }
 
-impl Following {
+impl LogFollower {
     pub(super) fn new(
         (filter, set, access): (FilterName, Arc<LiveSet>, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         own: Option<u64>,
         days: u32,
         is_incomplete: Arc<AtomicBool>,
-    ) -> Following {
+    ) -> LogFollower {
         let (logs, list_due) = (BTreeMap::new(), Instant::now());
-        Following {
+        LogFollower {
             filter,
             set,
             access,
@@ -427,8 +427,9 @@ impl Following {
 
     /// Applies the segments that are in a gap. Returns the first number that is missing, or is after it.
     async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, NotRead> {
-        let is_last =
-            |log: &Followed, key: &SegmentKey| log.is_end_unknown && log.last.as_ref() == Some(key);
+        let is_last = |log: &RemoteLog, key: &SegmentKey| {
+            log.is_end_unknown && log.last.as_ref() == Some(key)
+        };
         let (mut day, mut next) = (gap.days.0, gap.first);
         while day <= gap.days.1 {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;

@@ -1,5 +1,5 @@
-//! [`Keeper`]: takes the lease of one set, renews it, and gives it back at the end. What it decides is
-//! [`claim`]'s; by it the set may be changed or not.
+//! [`LeaseRenewer`]: takes the lease of one set, renews it, and gives it back at the end. [`claim`]
+//! makes the decision; who holds the lease may change the set.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const RENEWALS: u32 = 3;
 const RETRIES: u32 = 10;
 
 /// The keeper of one set's lease.
-pub(super) struct Keeper {
+pub(super) struct LeaseRenewer {
     filter: FilterName,
     access: Arc<WriteAccess>,
     store: Store,
@@ -33,21 +33,31 @@ pub(super) struct Keeper {
     seen: Option<(Precondition, Instant)>,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     pub(super) fn new(
         (filter, access): (FilterName, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         (server, node): (String, u64),
         length: Duration,
-    ) -> Keeper {
+    ) -> LeaseRenewer {
         let node = format!("{node:016x}");
-        Keeper { filter, access, store, server, node, length, clock, own_epoch: None, seen: None }
+        LeaseRenewer {
+            filter,
+            access,
+            store,
+            server,
+            node,
+            length,
+            clock,
+            own_epoch: None,
+            seen: None,
+        }
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
     pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
-            let turn = tokio::time::timeout(self.length / RENEWALS, self.turn()).await;
+            let turn = tokio::time::timeout(self.length / RENEWALS, self.acquire_or_renew()).await;
             let failed = match turn {
                 Ok(turn) => turn.err().map(|error| error.to_string()),
                 Err(_) => Some("the store does not answer".to_owned()),
@@ -68,7 +78,7 @@ impl Keeper {
     }
 
     /// Reads the lease, and takes or renews it if that may be.
-    async fn turn(&mut self) -> Result<(), StoreError> {
+    async fn acquire_or_renew(&mut self) -> Result<(), StoreError> {
         // From before the write: the store may take it at once, and answer late.
         let began = Instant::now();
         let there = self.store.lease(&self.filter).await?;

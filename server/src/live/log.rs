@@ -177,14 +177,14 @@ impl Log {
     }
 
     /// From now on acknowledgements wait until others can read the frame, too.
-    pub(super) fn promise(&self, shipped: watch::Receiver<u64>) {
+    pub(super) fn require_shipped(&self, shipped: watch::Receiver<u64>) {
         // A log is shipped in one way that counts.
         let _ = self.shipped.set(shipped);
     }
 
     /// Waits until the frame with this number is as safe as promised.
     pub(super) async fn wait(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
-        self.wait_here(seq).await?;
+        self.wait_local(seq).await?;
         let Some(shipped) = self.shipped.get() else { return Ok(()) };
         let mut shipped = shipped.clone();
         let there = shipped.wait_for(|last| *last >= seq);
@@ -198,7 +198,7 @@ impl Log {
         }
     }
 
-    async fn wait_here(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
+    async fn wait_local(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
         if self.syncer.is_prompt() {
             return self.wait_synced(seq).await;
         }
@@ -307,7 +307,7 @@ impl Log {
         let path = self.folder.join(format!("{epoch:08x}-{first_seq:016x}.open"));
         let header = Header { set, node, epoch, first_seq, created_ms }.encode();
         fs::create_dir_all(&self.folder)?;
-        // What a failed attempt left is without a frame.
+        // A file that a failed attempt left has no frame: it can be cut.
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         file.set_len(0)?;
         file.write_all(&header)?;
@@ -442,7 +442,7 @@ pub(super) fn close(mut file: &File, path: &Path, bytes: u64) -> io::Result<()> 
     crash_point("live-closing");
     fs::rename(path, path.with_extension("seg"))?;
     crash_point("live-closed");
-    // Under its old name the file is as good.
+    // If the rename is lost in a crash, the file is read under its old name.
     let _ = path.parent().map_or(Ok(()), sync_folder);
     Ok(())
 }

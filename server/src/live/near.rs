@@ -65,7 +65,7 @@ impl Near {
     /// An empty set; `None` when not even that fits into the budget.
     pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Near> {
         let bytes = (TABLES * BUCKETS * size_of::<Bucket>()) as u64;
-        budget.take(bytes).then(|| Near {
+        budget.try_reserve(bytes).then(|| Near {
             tables: std::array::from_fn(|_| vec![Bucket::new(); BUCKETS].into()),
             window,
             step: 0,
@@ -187,7 +187,7 @@ impl Near {
         }
         let take = |to: usize| {
             let bytes = (to.saturating_sub(room) as u64).saturating_mul(8);
-            self.budget.take(bytes).then_some((to, bytes))
+            self.budget.try_reserve(bytes).then_some((to, bytes))
         };
         let reserved = Some(self.reserved).filter(|reserved| *reserved > words).and_then(take);
         let more = || take(room.max(words) + words / GROWTH + MIN_GROWTH_WORDS);
@@ -245,7 +245,7 @@ impl Near {
         if room / 2 > words + words / GROWTH + MIN_GROWTH_WORDS {
             bucket.shrink_to(words + words / GROWTH);
             let bytes = 8 * (room - bucket.capacity()) as u64;
-            self.budget.give(bytes);
+            self.budget.release(bytes);
             self.bytes -= bytes;
         }
     }
@@ -260,7 +260,7 @@ impl Near {
 
 impl Drop for Near {
     fn drop(&mut self) {
-        self.budget.give(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 

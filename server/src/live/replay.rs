@@ -69,7 +69,7 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         }
         let parsed = if is_open { Frames::of_open(&content) } else { Frames::of_closed(&content) };
         let (header, mut frames) = parsed.map_err(|bad| corrupt(bad.to_string()))?;
-        replaying.follows(&header).map_err(corrupt)?;
+        replaying.begin_segment(&header).map_err(corrupt)?;
         for frame in frames.by_ref().map_while(Result::ok) {
             replaying.apply(&frame, &segments, budget).map_err(|why| match why {
                 Unfit::Corrupt(why) => corrupt(why.to_owned()),
@@ -238,8 +238,8 @@ enum Unfit {
 }
 
 impl Replaying {
-    /// Checks that a segment is the next one of this log.
-    fn follows(&mut self, header: &Header) -> Result<(), String> {
+    /// Begins the next segment: checks that it continues this log, and takes its epoch and node.
+    fn begin_segment(&mut self, header: &Header) -> Result<(), String> {
         let Header { set, node, first_seq, epoch, .. } = *header;
         let is_other_node = self.node.is_some_and(|before| node != 0 && node != before);
         if *self.number.get_or_insert(set) != set || is_other_node {

@@ -15,16 +15,16 @@ use super::Live;
 use super::access::WriteAccess;
 #[cfg(feature = "redis-streams")]
 use super::ack::Ack;
-use super::follow::Following;
-use super::lease::Keeper;
+use super::follow::LogFollower;
+use super::lease::LeaseRenewer;
 use super::others::Stored;
 use super::role::LiveRole;
 use super::set::LiveSet;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
 use super::stream::Feeding;
-use super::stream::{EngineUrl, Entry, FeedUrl};
 #[cfg(feature = "redis-streams")]
-use super::stream::{Publishing, Reading};
+use super::stream::{EngineReader, Publishing};
+use super::stream::{EngineUrl, Entry, FeedUrl};
 #[cfg(feature = "redis-streams")]
 use super::tail::Tail;
 use crate::clock::Clock;
@@ -40,7 +40,7 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(3);
 const MAX_ENTRIES: usize = 8;
 
 /// A set that is shared.
-pub(crate) struct Shared {
+pub(crate) struct SharedSet {
     pub(crate) filter: FilterName,
     pub(crate) set: Arc<LiveSet>,
     pub(crate) role: LiveRole,
@@ -103,7 +103,7 @@ impl Streams {
             if let Some(log) = set.log() {
                 let (last, shipped) = watch::channel(0);
                 if live.ack() == Ack::Shipped {
-                    log.promise(shipped);
+                    log.require_shipped(shipped);
                 }
                 let ((filter, access), tail) =
                     ((filter.clone(), access.clone()), Tail::new(log.folder()));
@@ -113,7 +113,7 @@ impl Streams {
                 tasks.push(publishing.run(stopping.clone()).boxed());
             }
             let to = self.entries;
-            tasks.push(Reading { filter, access, engine, to }.run(stopping.clone()).boxed());
+            tasks.push(EngineReader { filter, access, engine, to }.run(stopping.clone()).boxed());
         }
         tasks
     }
@@ -126,7 +126,7 @@ impl Sharing {
     /// [`Error::OtherDecider`] when another one does, for a set whose role is [`LiveRole::Decide`].
     pub(crate) fn start(
         store: &Store,
-        shared: Vec<Shared>,
+        shared: Vec<SharedSet>,
         live: &Live,
         clock: &Clock,
     ) -> Result<Sharing, Error> {
@@ -134,7 +134,7 @@ impl Sharing {
         let (ending, ended) = watch::channel(());
         let mut accesses = Vec::new();
         let mut tasks = Tasks::new();
-        for Shared { filter, set, role, days, lease, engine, from } in shared {
+        for SharedSet { filter, set, role, days, lease, engine, from } in shared {
             let access = Arc::new(WriteAccess::new(filter.clone(), role, !lease.is_zero()));
             let own = set.log().map(|log| log.node());
             let place = (store.clone(), clock.clone());
@@ -151,14 +151,15 @@ impl Sharing {
             if access.has_lease() {
                 let who = (live.name().to_owned(), own.unwrap_or_else(|| random().max(1)));
                 let of = (filter.clone(), access.clone());
-                tasks
-                    .push(Keeper::new(of, place.clone(), who, lease).run(stopping.clone()).boxed());
+                tasks.push(
+                    LeaseRenewer::new(of, place.clone(), who, lease).run(stopping.clone()).boxed(),
+                );
             }
             let (entries, received) = mpsc::channel(MAX_ENTRIES);
             let streams = Streams { engine, from, entries };
             let which = (filter.clone(), set.clone(), access.clone());
             tasks.extend(streams.tasks(&which, &place, live, &stopping));
-            let mut following = Following::new(which, place, own, u32::from(days), is_incomplete);
+            let mut following = LogFollower::new(which, place, own, u32::from(days), is_incomplete);
             following.entries = Some(received);
             tasks.push(following.run(stopping.clone()).boxed());
         }

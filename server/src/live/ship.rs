@@ -68,7 +68,7 @@ impl Shipper {
                 let (next, head_due) = (None, Instant::now());
                 let (last, shipped) = watch::channel(0);
                 if promised(&filter) {
-                    log.promise(shipped);
+                    log.require_shipped(shipped);
                 }
                 Some(Shipping {
                     filter,

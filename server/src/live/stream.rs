@@ -35,7 +35,7 @@ pub(super) use self::feed::Feeding;
 #[cfg(feature = "redis-streams")]
 pub(super) use self::publish::Publishing;
 #[cfg(feature = "redis-streams")]
-pub(super) use self::read::Reading;
+pub(super) use self::read::EngineReader;
 
 /// A segment that came by an engine.
 pub(super) type Entry = Vec<u8>;

@@ -148,14 +148,14 @@ enum HomeGroup {
     Beyond,
 }
 
-/// What most lookups need: a hash that its line does not have, in a line that is not full. Without a
-/// branch for each word, because nobody can foretell it.
+/// What most lookups need: a hash that its line does not have, in a line that is not full. No
+/// branch for each word: the processor cannot predict it.
 #[inline(always)]
 fn find_near(shards: &Shards, hash: u64) -> HomeGroup {
     let lines = &shards.0[entry::shard_of(hash)];
     let Line(line) = &lines[entry::line_of(hash, lines.len())];
-    let is_near = |word: &AtomicU64| entry::is_near(word.load(Ordering::Relaxed), hash);
-    let found = line.iter().fold(false, |found, word| found | is_near(word));
+    let matches = |word: &AtomicU64| entry::hash_bits_match(word.load(Ordering::Relaxed), hash);
+    let found = line.iter().fold(false, |found, word| found | matches(word));
     // Places are taken from the front, so that the last one tells whether there is an empty one.
     let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
     match (found, is_full) {

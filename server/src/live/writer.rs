@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::live::entry::{self, EMPTY, FREE, Repeat, SHARDS, STEPS, Tag, Window};
+use bloomsday_common::live::entry::{self, EMPTY, Repeat, SHARDS, STEPS, TOMBSTONE, Tag, Window};
 use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines};
 
 use super::budget::Budget;
@@ -69,7 +69,7 @@ struct Shard {
 impl Writer {
     /// An empty table; `None` when not even that fits into the budget.
     pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Writer> {
-        if !budget.take(bytes_of(SHARDS)) {
+        if !budget.try_reserve(bytes_of(SHARDS)) {
             return None;
         }
         let mut arena = LineArena::default();
@@ -126,7 +126,7 @@ impl Writer {
         let shards = std::mem::replace(&mut self.shards, shards);
         let arena = std::mem::replace(&mut self.arena, arena);
         *self.by_step = [0; STEPS as usize];
-        self.budget.give(before - self.bytes());
+        self.budget.release(before - self.bytes());
         Some((table, shards, arena))
     }
 
@@ -165,7 +165,7 @@ impl Writer {
                 && entry::age(seen, self.step).saturating_add(passed) > steps
             {
                 self.by_step[usize::from(seen)] -= 1;
-                place.store(FREE, Ordering::Relaxed);
+                place.store(TOMBSTONE, Ordering::Relaxed);
             }
         }
     }
@@ -252,7 +252,7 @@ impl Writer {
         match self.find(hash) {
             Found::At(line, place, word) => {
                 let alive = self.window.is_alive(Tag::of(word), self.step);
-                let to = if hide { entry::word(hash, Tag::Hidden) } else { FREE };
+                let to = if hide { entry::word(hash, Tag::Hidden) } else { TOMBSTONE };
                 if hide || Tag::of(word) != Tag::Hidden {
                     self.replace(hash, line, place, word, to);
                 }
@@ -306,7 +306,7 @@ impl Writer {
         if let Found::At(line, place, word) = self.find(hash)
             && Tag::of(word) == Tag::of_step(step)
         {
-            self.replace(hash, line, place, word, FREE);
+            self.replace(hash, line, place, word, TOMBSTONE);
         }
     }
 
@@ -333,7 +333,7 @@ impl Writer {
                         return Found::At(at, i, word);
                     }
                     ended.get_or_insert((at, i, word));
-                } else if word == EMPTY || word == FREE {
+                } else if word == EMPTY || word == TOMBSTONE {
                     place.get_or_insert((at, i, word));
                     is_full &= word != EMPTY;
                 }
@@ -357,7 +357,7 @@ impl Writer {
         for at in (begin..lines.len()).chain(0..begin) {
             for (i, word) in lines[at].0.iter().enumerate() {
                 let word = word.load(Ordering::Relaxed);
-                if word == EMPTY || word == FREE {
+                if word == EMPTY || word == TOMBSTONE {
                     return (at, i, word);
                 }
             }
@@ -416,16 +416,16 @@ impl Writer {
         let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
         let more = if purge { old } else { more_lines(number, old) };
         // Both are there for a moment, and the old ones while readers have them.
-        let take = |lines: usize| self.budget.take(bytes_of(lines)).then_some(lines);
+        let take = |lines: usize| self.budget.try_reserve(bytes_of(lines)).then_some(lines);
         let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
         let lines = reserved.or_else(|| take(more)).ok_or(Refused::Memory)?;
 
         let Ok(new) = self.arena.lines(lines) else {
-            self.budget.give(bytes_of(lines));
+            self.budget.release(bytes_of(lines));
             return Err(Refused::Memory);
         };
         let mut gone = Vec::new();
-        for word in words().filter(|word| *word != EMPTY && *word != FREE) {
+        for word in words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {
             if !is_kept(word) {
                 gone.push(word);
                 continue;
@@ -450,14 +450,14 @@ impl Writer {
         let mut all = self.table.shards.load().0.clone();
         all[number] = new;
         self.table.shards.store(Arc::new(Shards(all)));
-        self.budget.give(bytes_of(old));
+        self.budget.release(bytes_of(old));
         Ok(())
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.budget.give(self.bytes());
+        self.budget.release(self.bytes());
     }
 }
 

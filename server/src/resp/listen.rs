@@ -20,7 +20,7 @@ use super::dispatch::{self, Next};
 use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
 use super::session::{Awaited, Session};
-use super::shared::{Known, Shared};
+use super::shared::{ClientEntry, RespState};
 use crate::connections::{self, MAX_CONNECTIONS, WRITE_DEADLINE};
 use crate::error::Error;
 use crate::live::Live;
@@ -85,7 +85,7 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
         });
     }
     let (listener, address) = connections::listen(config.address, None)?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(RespState {
         live,
         address,
         allow_flush: config.allow_flush,
@@ -115,7 +115,7 @@ impl Resp {
 async fn accept(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    shared: Arc<RespState>,
     mut stopped: watch::Receiver<bool>,
 ) {
     // Dropped by each connection: when all are gone, this ends.
@@ -128,7 +128,7 @@ async fn accept(
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let known = Arc::new(Known::new(id, client.to_string()));
+        let known = Arc::new(ClientEntry::new(id, client.to_string()));
         shared.clients().insert(id, known.clone());
         let session = Session::new(shared.clone(), known);
         let (running, mut stopped, shared) = (running.clone(), stopped.clone(), shared.clone());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bloomsday_common::id_form::IdForm;
 
 use super::reply::{Fault, error};
-use super::shared::{Known, Says, Shared};
+use super::shared::{ClientEntry, ClientInfo, RespState};
 use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
 
-/// How often a set that was dropped at the moment of its use is looked up again.
-const MAX_LOOKUPS: usize = 8;
+/// The most retries when a set is dropped while a command uses it.
+const MAX_DROPPED_RETRIES: usize = 8;
 
 pub(crate) const WRONGTYPE: Fault =
     fault("WRONGTYPE Operation against a key holding the wrong kind of value");
@@ -24,9 +24,9 @@ const fn fault(text: &'static str) -> Fault {
 
 /// The state of one connection.
 pub(crate) struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RespState>,
     /// What others know of it: kept up by [`Session::publish`].
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Arc<ClientEntry>,
     pub(crate) is_v3: bool,
     pub(crate) database: u8,
     pub(crate) is_authenticated: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Transaction {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, known: Arc<Known>) -> Session {
+    pub(crate) fn new(shared: Arc<RespState>, known: Arc<ClientEntry>) -> Session {
         let is_authenticated = shared.live.token().is_none();
         Session {
             shared,
@@ -97,9 +97,9 @@ impl Session {
         self.is_authenticated = self.live().token().is_none();
     }
 
-    /// Lets others know what this connection says of itself.
+    /// Lets other connections see what this one tells of itself.
     pub(crate) fn publish(&self) {
-        *self.known.says() = Says {
+        *self.known.info() = ClientInfo {
             name: self.name.clone(),
             library: self.library.clone(),
             database: self.database,
@@ -231,7 +231,7 @@ impl Session {
         mut set: impl FnMut(&mut Session) -> Result<Option<Arc<LiveSet>>, Fault>,
         mut change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, Refusal>, Fault>,
     ) -> Result<Option<Result<T, Refusal>>, Fault> {
-        for _ in 0..MAX_LOOKUPS {
+        for _ in 0..MAX_DROPPED_RETRIES {
             let Some(found) = set(self)? else { return Ok(None) };
             let result = change(self, &found)?;
             if !matches!(result, Err(Refusal::Gone)) {
@@ -241,7 +241,7 @@ impl Session {
                 }
                 return Ok(Some(result));
             }
-            // To look it up waits until the other one is away.
+            // The next lookup waits until the dropped set is removed.
             self.last = None;
         }
         Err(DROPPED_AGAIN)

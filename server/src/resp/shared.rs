@@ -1,4 +1,4 @@
-//! [`Shared`]: what all connections of an address share.
+//! [`RespState`]: what all connections of an address share.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::live::Live;
 
 /// What all connections share.
-pub(crate) struct Shared {
+pub(crate) struct RespState {
     pub(crate) live: Live,
     pub(crate) address: SocketAddr,
     pub(crate) allow_flush: bool,
@@ -22,28 +22,28 @@ pub(crate) struct Shared {
     pub(crate) accepted_before: AtomicU64,
     pub(crate) commands: AtomicU64,
     /// The connections, by their numbers.
-    pub(crate) clients: Mutex<BTreeMap<u64, Arc<Known>>>,
+    pub(crate) clients: Mutex<BTreeMap<u64, Arc<ClientEntry>>>,
 }
 
-impl Shared {
-    pub(crate) fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Known>>> {
+impl RespState {
+    pub(crate) fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientEntry>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What other connections may know of one.
-pub(crate) struct Known {
+pub(crate) struct ClientEntry {
     pub(crate) id: u64,
     pub(crate) address: String,
     since: Instant,
-    says: Mutex<Says>,
+    info: Mutex<ClientInfo>,
     /// Notified when another connection ends this one.
     pub(crate) killed: Notify,
 }
 
-/// What a connection says of itself.
+/// What a connection tells of itself, for CLIENT LIST and INFO.
 #[derive(Clone, Default)]
-pub(crate) struct Says {
+pub(crate) struct ClientInfo {
     pub(crate) name: Vec<u8>,
     pub(crate) library: (Vec<u8>, Vec<u8>),
     pub(crate) database: u8,
@@ -52,14 +52,14 @@ pub(crate) struct Says {
     pub(crate) queued: Option<usize>,
 }
 
-impl Known {
-    pub(super) fn new(id: u64, address: String) -> Known {
-        let (says, killed) = (Mutex::default(), Notify::new());
-        Known { id, address, since: Instant::now(), says, killed }
+impl ClientEntry {
+    pub(super) fn new(id: u64, address: String) -> ClientEntry {
+        let (info, killed) = (Mutex::default(), Notify::new());
+        ClientEntry { id, address, since: Instant::now(), info, killed }
     }
 
-    pub(crate) fn says(&self) -> MutexGuard<'_, Says> {
-        self.says.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For how many seconds it is there.

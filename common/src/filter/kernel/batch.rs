@@ -64,9 +64,9 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     let hits = &mut hits[..ids.len()];
     let (mut all_valid, mut n_hits, mut late) = (true, 0, Late::default());
     // Hits are counted here: a caller that reads the results back at once waits until all are stored.
-    let mut decide = |hits: &mut [bool], i: usize, hash: u64| {
+    let mut answer = |hits: &mut [bool], i: usize, hash: u64| {
         let hit = test(blocks.get(hash), hash);
-        match over.decide(hash, hit) {
+        match over.answer(hash, hit) {
             Some(answer) => {
                 hits[i] = answer;
                 n_hits += usize::from(answer);
@@ -84,10 +84,10 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     }
     for (i, id) in tail.iter().enumerate() {
         let next = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
-        decide(hits, i, std::mem::replace(&mut ring[i % AHEAD], next));
+        answer(hits, i, std::mem::replace(&mut ring[i % AHEAD], next));
     }
     for i in tail.len()..ids.len() {
-        decide(hits, i, ring[i % AHEAD]);
+        answer(hits, i, ring[i % AHEAD]);
     }
     n_hits += late.settle(hits, over);
     if !all_valid {
@@ -128,7 +128,7 @@ impl Late {
     fn settle(&mut self, hits: &mut [bool], over: &impl Overlay) -> usize {
         let mut n_hits = 0;
         for (i, hash) in &self.lookups[..self.len] {
-            hits[*i] = over.decide_late(*hash, hits[*i]);
+            hits[*i] = over.answer_late(*hash, hits[*i]);
             n_hits += usize::from(hits[*i]);
         }
         self.len = 0;

@@ -13,20 +13,20 @@ const CHUNK: usize = 256;
 
 impl LiveSet {
     /// Changes the answer of the day's filter for an ID as this set says.
-    pub(crate) fn decide(&self, id: &[u8], hit: bool) -> bool {
+    pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
         // What is no valid ID was never added, whatever its hash.
-        is_valid_len(id) && decided(self.table.seen(hash_of(self.options.ids, id)), hit)
+        is_valid_len(id) && answer_of(self.table.seen(hash_of(self.options.ids, id)), hit)
     }
 
     /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
-    pub(crate) fn decide_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
+    pub(crate) fn answer_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
         let (mut hashes, mut all) = ([0; CHUNK], 0);
         for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
             for (hash, id) in hashes.iter_mut().zip(ids) {
                 *hash = hash_of(self.options.ids, id.as_ref());
             }
             self.table.each(&hashes[..ids.len()], |i, seen| {
-                hits[i] = decided(seen, hits[i]) && is_valid_len(ids[i].as_ref());
+                hits[i] = answer_of(seen, hits[i]) && is_valid_len(ids[i].as_ref());
                 all += usize::from(hits[i]);
             });
         }
@@ -46,7 +46,7 @@ impl LiveSet {
             Some(all) => all,
             None => {
                 day.contains_batch(ids, hits);
-                self.decide_each(ids, hits)
+                self.answer_each(ids, hits)
             }
         }
     }
@@ -62,18 +62,18 @@ impl Overlay for Over<'_> {
     }
 
     #[inline(always)]
-    fn decide(&self, hash: u64, hit: bool) -> Option<bool> {
-        self.0.seen_near(hash).map(|seen| decided(seen, hit))
+    fn answer(&self, hash: u64, hit: bool) -> Option<bool> {
+        self.0.seen_near(hash).map(|seen| answer_of(seen, hit))
     }
 
     #[inline(always)]
-    fn decide_late(&self, hash: u64, hit: bool) -> bool {
-        decided(self.0.seen(hash), hit)
+    fn answer_late(&self, hash: u64, hit: bool) -> bool {
+        answer_of(self.0.seen(hash), hit)
     }
 }
 
 #[inline(always)]
-fn decided(seen: Seen, hit: bool) -> bool {
+fn answer_of(seen: Seen, hit: bool) -> bool {
     match seen {
         Seen::Alive => true,
         Seen::Hidden => false,

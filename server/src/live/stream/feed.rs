@@ -20,7 +20,7 @@ use crate::live::access::WriteAccess;
 use crate::live::options::hash_of;
 use crate::live::set::{LiveSet, Refusal};
 use crate::live::syncer::lock;
-use crate::random::{part, random};
+use crate::random::{random, random_fraction};
 
 /// How many IDs are added at once: others may add in between.
 pub(super) const MAX_ADDED: usize = 1000;
@@ -105,7 +105,7 @@ impl Pause {
     pub(super) fn next(&mut self) -> Duration {
         let whole = self.0;
         self.0 = (whole * 2).min(MAX_PAUSE);
-        whole / 2 + part(whole / 2, random())
+        whole / 2 + random_fraction(whole / 2, random())
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn session(
     let known = known.or_else(|| feeding.place(&name));
     let state = State { at: known.as_deref().map(parse).unwrap_or_default(), ..State::default() };
     let state = Mutex::new(state);
-    let reading = Reading { feeding, url, client: &client, name, topic, state };
+    let reading = TopicReader { feeding, url, client: &client, name, topic, state };
     let ended = reading.read(known.is_none(), pause).await.map_err(redacted);
     let at = format(&lock(&reading.state).at);
     if at.is_empty() {
@@ -82,7 +82,7 @@ fn format(at: &BTreeMap<i32, i64>) -> String {
 }
 
 /// The reading of a topic.
-struct Reading<'a> {
+struct TopicReader<'a> {
     feeding: &'a Feeding,
     url: &'a KafkaUrl,
     client: &'a Client,
@@ -102,7 +102,7 @@ struct State {
     waiting: BTreeSet<i32>,
 }
 
-impl Reading<'_> {
+impl TopicReader<'_> {
     async fn read(&self, is_first: bool, pause: &mut Pause) -> Result<(), NotFed> {
         let begun = self.begin(&self.topic.leaders, is_first).await;
         let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();

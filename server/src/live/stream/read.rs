@@ -1,4 +1,4 @@
-//! [`Reading`]: the engine → entries for who follows. Entries that are lost on the way are read from the store.
+//! [`EngineReader`]: the engine → entries for who follows. Entries that are lost on the way are read from the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ pub(super) fn is_before(number: &str, other: &str) -> bool {
 }
 
 /// The reading of one filter's stream.
-pub(in crate::live) struct Reading {
+pub(in crate::live) struct EngineReader {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) engine: EngineUrl,
@@ -121,7 +121,7 @@ pub(in crate::live) struct Reading {
     pub(in crate::live) to: mpsc::Sender<Entry>,
 }
 
-impl Reading {
+impl EngineReader {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let mut after = None;
         loop {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session};
-use super::super::shared::{Known, Shared};
+use super::super::shared::{ClientEntry, RespState};
 
 pub(super) const COMMANDS: &[Command] = &[Command::container("client", SUBCOMMANDS)];
 
@@ -85,7 +85,7 @@ fn info(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
 }
 
 fn list(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let wanted: Box<dyn Fn(&Known) -> bool> = match &request[2..] {
+    let wanted: Box<dyn Fn(&ClientEntry) -> bool> = match &request[2..] {
         [] => Box::new(|_| true),
         [word, kind] if is(word, "TYPE") => {
             let is_normal = is_normal(kind)?;
@@ -162,7 +162,7 @@ impl<'a> Victims<'a> {
         Ok(victims)
     }
 
-    fn has(&self, shared: &Shared, known: &Known) -> bool {
+    fn has(&self, shared: &RespState, known: &ClientEntry) -> bool {
         self.id.is_none_or(|id| id == known.id as i64)
             && self.address.is_none_or(|address| address == known.address.as_bytes())
             && self.local.is_none_or(|local| local == shared.address.to_string().as_bytes())
@@ -181,7 +181,7 @@ fn kill(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     };
     let mine = session.known.id;
     let mut clients = session.shared.clients();
-    let killed: Vec<Arc<Known>> = clients
+    let killed: Vec<Arc<ClientEntry>> = clients
         .values()
         .filter(|known| victims.has(&session.shared, known))
         .filter(|known| victims.with_self || known.id != mine)
@@ -228,21 +228,21 @@ fn trackinginfo(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-fn description(shared: &Shared, known: &Known) -> String {
+fn description(shared: &RespState, known: &ClientEntry) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let says = known.says();
+    let info = known.info();
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} flags=N db={} sub=0 psub=0 multi={} \
          cmd=client user=default lib-name={} lib-ver={} resp={}\n",
         known.id,
         known.address,
         shared.address,
-        text(&says.name),
+        text(&info.name),
         known.age(),
-        says.database,
-        says.queued.map_or(-1, |queued| queued as i64),
-        text(&says.library.0),
-        text(&says.library.1),
-        if says.is_v3 { 3 } else { 2 },
+        info.database,
+        info.queued.map_or(-1, |queued| queued as i64),
+        text(&info.library.0),
+        text(&info.library.1),
+        if info.is_v3 { 3 } else { 2 },
     )
 }

@@ -1,5 +1,5 @@
 //! CF.*: the commands of cuckoo filters. An item can be added more than once, and is then deleted as
-//! often. To delete a stranger changes nothing.
+//! often. Deleting an item that was never added changes nothing.
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};

@@ -1,4 +1,4 @@
-//! [`Segment`]: a run of blocks of a `blocked` filter, filled or looked up where the whole filter is not in
+//! [`BlockRange`]: a run of blocks of a `blocked` filter, filled or looked up where the whole filter is not in
 //! memory. [`OnesHistogram`]: how full the blocks are.
 
 use std::fmt;
@@ -11,24 +11,24 @@ use crate::hash::{IdHash, Xxh3, is_valid_len};
 /// A run of blocks of a `blocked` filter.
 ///
 /// ```
-/// use bloomsday_common::filter::{Layout, Segment, Shape};
+/// use bloomsday_common::filter::{Layout, BlockRange, Shape};
 /// use bloomsday_common::hash::{IdHash, Xxh3};
 ///
 /// let shape = Shape::for_ids(Layout::Blocked, 1_000, 0.03)?;
 /// let hash = Xxh3::of(b"user-1");
 /// // The blocks that the upper half of all hashes belongs to.
-/// let mut segment = Segment::zeroed(shape, Segment::blocks_of(shape, 1 << 63, u64::MAX));
-/// segment.insert(&[hash]);
-/// assert_eq!(segment.count(&[hash]), usize::from(hash.high_bits() >> 63 == 1));
+/// let mut range = BlockRange::zeroed(shape, BlockRange::blocks_of(shape, 1 << 63, u64::MAX));
+/// range.insert(&[hash]);
+/// assert_eq!(range.count(&[hash]), usize::from(hash.high_bits() >> 63 == 1));
 /// # Ok::<(), bloomsday_common::error::Error>(())
 /// ```
-pub struct Segment {
+pub struct BlockRange {
     shape: Shape,
     first: u64,
     blocks: Vec<Block>,
 }
 
-impl Segment {
+impl BlockRange {
     /// How many bytes a block has.
     pub const BLOCK_BYTES: usize = blocked::BLOCK_BYTES;
 
@@ -42,22 +42,22 @@ impl Segment {
     ///
     /// # Panics
     /// When the shape is not `blocked`, or does not have these blocks.
-    pub fn zeroed(shape: Shape, blocks: Range<u64>) -> Segment {
+    pub fn zeroed(shape: Shape, blocks: Range<u64>) -> BlockRange {
         assert_eq!(shape.layout(), Layout::Blocked, "only `blocked` has one block for each ID");
         assert!(blocks.end <= shape.units(), "{blocks:?} of {} blocks", shape.units());
         let n = usize::try_from(blocks.end - blocks.start).expect("fewer bytes than memory has");
-        Segment { shape, first: blocks.start, blocks: vec![[0; blocked::BLOCK_BYTES]; n] }
+        BlockRange { shape, first: blocks.start, blocks: vec![[0; blocked::BLOCK_BYTES]; n] }
     }
 
     /// The blocks from `first` on, as a blob has them. Bytes after the last whole block are ignored.
     ///
     /// # Panics
-    /// As [`Segment::zeroed`].
-    pub fn of_bytes(shape: Shape, first: u64, bytes: &[u8]) -> Segment {
+    /// As [`BlockRange::zeroed`].
+    pub fn of_bytes(shape: Shape, first: u64, bytes: &[u8]) -> BlockRange {
         let (blocks, _) = bytes.as_chunks();
-        let mut segment = Segment::zeroed(shape, first..first + blocks.len() as u64);
-        segment.blocks.copy_from_slice(blocks);
-        segment
+        let mut range = BlockRange::zeroed(shape, first..first + blocks.len() as u64);
+        range.blocks.copy_from_slice(blocks);
+        range
     }
 
     /// Inserts the hashes that belong to these blocks, and skips the others.
@@ -98,9 +98,9 @@ impl Segment {
     }
 }
 
-impl fmt::Debug for Segment {
+impl fmt::Debug for BlockRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Segment({:?}, blocks {:?})", self.shape, self.blocks())
+        write!(f, "BlockRange({:?}, blocks {:?})", self.shape, self.blocks())
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
     use crate::filter::FilterMut;
 
     #[test]
-    fn segments_side_by_side_are_the_filter() {
+    fn ranges_side_by_side_are_the_filter() {
         let shape = Shape::for_ids(Layout::Blocked, 5_000, 0.01).unwrap();
         let hashes: Vec<Xxh3> =
             (0..5_000).map(|i| Xxh3::of(format!("user-{i}").as_bytes())).collect();
@@ -202,13 +202,13 @@ mod tests {
         let cuts = [0, 1, 7, shape.units() / 2, shape.units()];
         let mut hits = 0;
         for cut in cuts.windows(2) {
-            let mut segment = Segment::zeroed(shape, cut[0]..cut[1]);
-            segment.insert(&hashes);
-            hits += segment.count(&hashes);
-            histogram.add(segment.bytes());
-            bytes.extend_from_slice(segment.bytes());
-            let again = Segment::of_bytes(shape, cut[0], segment.bytes());
-            assert_eq!(again.count(&hashes), segment.count(&hashes));
+            let mut range = BlockRange::zeroed(shape, cut[0]..cut[1]);
+            range.insert(&hashes);
+            hits += range.count(&hashes);
+            histogram.add(range.bytes());
+            bytes.extend_from_slice(range.bytes());
+            let again = BlockRange::of_bytes(shape, cut[0], range.bytes());
+            assert_eq!(again.count(&hashes), range.count(&hashes));
         }
         assert_eq!(hits, hashes.len());
         assert!(bytes == filter.body());
