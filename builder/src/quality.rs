@@ -5,8 +5,9 @@
 //! with any IDs. A day must not be refused for either. So a rate above the target is compared with
 //! the rates of reference filters, each filled with the same number of other IDs.
 //!
-//! A few IDs in a few words have rates of very different sizes: in 64 bits, one ID of 16 steps through
-//! eight bits in a circle, and one absent ID of 64 is then a hit. Only many references have all of them.
+//! The rate of a very small filter varies widely with its IDs. In 64 bits, double hashing leads 1 of 16 IDs
+//! through a circle of eight bits only, and 1 of 64 absent IDs is then a hit. Only many reference filters have
+//! such cases among them.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
@@ -25,7 +26,7 @@ const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
 /// The number of reference filters, and of the lookups in each: enough to know their standard
 /// deviation within an eighth.
 const REFERENCES: (u64, u64) = (32, ABSENT_LOOKUPS);
-/// The same for a filter of at most [`FEW_IDS`]: a rate that one of 16 has is surely among them.
+/// The same for a filter of at most [`FEW_IDS`]: so many that a case of probability 1 in 16 is among them.
 const REFERENCES_OF_FEW_IDS: (u64, u64) = (512, ABSENT_LOOKUPS / 16);
 const FEW_IDS: u64 = 64;
 /// A rate is explained up to this many standard deviations above the mean of the references.

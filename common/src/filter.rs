@@ -140,8 +140,8 @@ impl Filter {
         each.sum()
     }
 
-    /// As [`Filter::contains_batch`], where `over` has the last word on each valid ID. `None`, and
-    /// nothing is looked up, unless the filter looks up the XXH3 of the bytes of IDs.
+    /// As [`Filter::contains_batch`], where `over` sees each result and gives the answer. Returns `None`, without a
+    /// lookup, if the layout is not `blocked` or an ID is not hashed as its bytes.
     ///
     /// Cost: the cache misses of both overlap.
     ///

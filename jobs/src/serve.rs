@@ -137,7 +137,7 @@ impl Serve {
             let beating = bloomsday.clone();
             tokio::spawn(async move { beating.heartbeats(name).await });
         }
-        // Without the poller the filters would stay as they are for ever: end, with the reason.
+        // Without the poller the filters would stay as they are until a restart: end, with the reason.
         let ended = tokio::select! {
             () = signals.until_stopped(&bloomsday, tls.as_ref()) => Ok(ExitCode::SUCCESS),
             () = bloomsday.stopped() => Err(bloomsday_server::error::Error::Stopped.into()),

@@ -343,7 +343,7 @@ impl Bloomsday {
     }
 
     /// Returns when the polling thread has ended, which only a defect of this library can cause.
-    /// The filters then stay as they are for ever, so a daemon should end, too.
+    /// The filters then stay as they are until a restart, so a daemon should end, too.
     pub async fn stopped(&self) {
         self.poller.stopped().await;
     }

@@ -137,7 +137,8 @@ impl Cache {
         self.in_time(RECORD_DEADLINE, remove).await;
     }
 
-    /// Reads on a thread of its own, which may wait for a disk for ever.
+    /// Reads on a thread of its own. After one timeout the cache is not used any more, because that thread may
+    /// never return.
     async fn in_time<T: Send + 'static>(
         &self,
         deadline: Duration,

@@ -69,7 +69,7 @@ pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Waits for the running requests, but not for ever.
+/// Waits for the running requests, at most until a deadline.
 pub(crate) async fn drain<T>(running: impl Future<Output = T>) {
     if tokio::time::timeout(DRAIN_DEADLINE, running).await.is_err() {
         tracing::warn!("stopped while requests still run");

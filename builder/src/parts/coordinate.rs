@@ -258,8 +258,8 @@ impl Coordinator {
     }
 
     /// Whether the store has the blob. All of it is read: its digest must be that of the bytes in which all IDs were
-    /// looked up. A damaged one, or one so old that prune may delete it, counts as none, and is uploaded again, but
-    /// not for ever. A dry run needs none.
+    /// looked up. `false` if there is none, or one that is damaged or so old that prune may delete it: it is then
+    /// uploaded again, a limited number of times. A dry run needs none.
     ///
     /// # Errors
     /// The store's. What was uploaded reads back damaged, for the last time.

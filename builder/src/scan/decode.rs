@@ -91,7 +91,7 @@ fn decode_catching_panics<S: Sink>(
             stop.store(true, Ordering::Relaxed);
             resume_unwind(panic)
         }
-        Err(_) => Err(work.corrupt("the decoder gave up on its bytes")),
+        Err(_) => Err(work.corrupt("the decoder panicked on its bytes")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The security boundary: all checks of bytes that a stranger may have written.
+//! The security boundary: all checks of untrusted bytes.
 //!
 //! A file's footer, page headers and pages pass through here before the parquet crate decodes them.
 //! The parquet crate gets a schema, and pages whose counts, levels, lengths and values agree; it

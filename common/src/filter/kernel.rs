@@ -130,7 +130,7 @@ impl Kernel {
         }
     }
 
-    /// Looks up a batch of IDs in a `blocked` filter, under something else. Returns the number of hits.
+    /// Looks up a batch of IDs in a `blocked` filter; `over` gives the answers. Returns the number of hits.
     pub(super) fn contains_batch<T: AsRef<[u8]>>(
         self,
         body: &[u8],

@@ -41,8 +41,8 @@ pub fn absorb(seen: u64, day: Day, is_in_filter: bool) -> Absorbed {
     }
 }
 
-/// Whether IDs that were dropped for one filter, `before`, may be missing when `next` goes live, so that they have to
-/// come back before: it is of an earlier day, or another filter of the same day.
+/// Whether the IDs that were dropped because the filter `before` had them must come back before `next` becomes the
+/// current one: `next` is of an earlier day, or another filter of the same day.
 ///
 /// ```
 /// use bloomsday_common::digest::Digest;

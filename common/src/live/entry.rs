@@ -118,7 +118,7 @@ pub enum Repeat {
 pub struct Window {
     /// The length of a step in milliseconds. Time is counted in steps since 1970.
     pub step_ms: NonZeroU64,
-    /// How many steps after its own an entry is alive; `None` for ever.
+    /// How many steps after its own an entry is alive; `None` without end.
     pub steps: Option<u8>,
     /// What a repeated sighting does.
     pub repeat: Repeat,

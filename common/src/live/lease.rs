@@ -1,10 +1,10 @@
 //! [`Lease`]: which server decides what is new in a live filter. The record `{filter}/live/lease`, written only
 //! over what was read; and [`claim`], the decision of a server that wants it. No I/O here, and no clock.
 //!
-//! A holder renews its lease long before the end, and stops by its own clock, counted from before the write
-//! that the store took. So, whatever the clocks of others say, two servers decide at the same time for at most
-//! the length of a lease: from the moment at which another one takes it until the holder's next renewal fails,
-//! or its time is over.
+//! A holder renews its lease three times in its length. It stops when its own clock says that the lease is over,
+//! counted from before the write that the store took. So two servers decide at the same time for at most the
+//! length of one lease, whatever other clocks say: from the moment at which another one takes the lease until the
+//! holder's next renewal fails, or its time is over.
 
 use std::time::Duration;
 

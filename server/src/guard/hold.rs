@@ -26,7 +26,7 @@ pub(crate) struct GuardHold {
     /// The filter on hold, and what named it.
     held: Option<(Arc<Generation>, Followed)>,
     /// When the hold began. A second blob that is held, too, does not start a new hold: otherwise a
-    /// build each hour could keep the old filter current for ever.
+    /// build each hour could keep the old filter current without end.
     since: Option<(Instant, Timestamp)>,
 }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::live::{Added, LiveSet, Refusal, Ticket, hash_of};
 
 impl FilterHandle {
-    /// Adds an ID, and returns whether it is new: exactly one of those who add it hears that. It
+    /// Adds an ID, and returns whether it is new: exactly one caller gets `true`. It
     /// counts from now on, and is as safe as [`Ack`](crate::live::Ack) promises when this returns.
     ///
     /// # Errors

@@ -79,8 +79,8 @@ impl Admin {
     /// site, or for a host name whose owner points it at this machine.
     ///
     /// A request with an `Origin` comes from our own page if the page was opened at this address; a
-    /// token is needed for it. Without a token such a host name would look the same, and our page
-    /// sends no `Origin`.
+    /// token is needed for it. Without a token a page of a host name that was pointed here (DNS
+    /// rebinding) would look the same, so every `Origin` is refused; our own page sends none.
     fn refusal(&self, request: &Request<Incoming>) -> Option<&'static str> {
         let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or(""));
         let by_name = request.uri().authority().map(|authority| authority.as_str());

@@ -237,7 +237,7 @@ impl Metrics<'_> {
 
     /// The live IDs of a filter on several servers, and in the store.
     fn of_sharing(&self) -> prometheus::Result<()> {
-        let help = "Seconds since everything that had been added until then was in the store; on a follower, was here.";
+        let help = "How many seconds ago everything added until then was in the store; on a follower, was here.";
         self.gauge("bloomsday_live_lag_seconds", help, &[], |status, set| {
             let lag = status.live.as_ref().and_then(|live| live.lag_seconds);
             lag.into_iter().for_each(|seconds| set(&[], seconds));
@@ -271,8 +271,7 @@ impl Metrics<'_> {
             set(&["skipped"], feed.skipped as f64);
             set(&["lost"], feed.lost as f64);
         })?;
-        let help =
-            "Messages of the Kafka topic that IDs are added from, which are still to be read.";
+        let help = "Unread messages of the Kafka topic that IDs are added from.";
         self.gauge("bloomsday_live_feed_behind", help, &[], |status, set| {
             let behind = feed(status).and_then(|feed| feed.behind);
             behind.into_iter().for_each(|messages| set(&[], messages as f64));

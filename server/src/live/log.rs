@@ -344,7 +344,7 @@ impl Log {
         Ok(())
     }
 
-    /// Refuses changes from now on: until a write succeeds, or for ever.
+    /// Refuses changes from now on: until a write succeeds, or until a restart.
     fn fail(&self, doing: &str, error: &io::Error, is_final: bool) -> Arc<str> {
         let folder = self.folder.display();
         let remedy = if is_final { "restart the server" } else { "it is tried again" };

@@ -1,8 +1,8 @@
 //! [`LiveSet`]: one table with its log. Every change is made in the table and appended to the log
 //! under one lock, so that the log has the order of the table; waiting for the disk comes after.
 //!
-//! An add that hears "seen" waits like the one that heard "new": otherwise it could be acknowledged
-//! for an ID whose only record was lost.
+//! An add that is answered "seen" waits like the one that is answered "new": otherwise it could be
+//! acknowledged for an ID whose only record was lost.
 
 mod absorb;
 mod counts;
@@ -198,7 +198,7 @@ impl LiveSet {
         &self.key
     }
 
-    /// A number of its key, which is the same for ever.
+    /// A number of its key, which never changes.
     pub(crate) fn number(&self) -> u64 {
         self.key.number()
     }

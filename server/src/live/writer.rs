@@ -26,7 +26,7 @@ pub(crate) const MAX_COPIES: usize = 255;
 /// What an add did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// The hash is new, or its window had ended. Exactly one add hears this.
+    /// The hash is new, or its window had ended. Exactly one add gets this.
     New,
     /// It was alive, and its window begins anew.
     Renewed,
@@ -398,7 +398,7 @@ impl Writer {
             Tag::Hidden | Tag::Free | Tag::Empty => {}
         }
         let lines = &self.shards[entry::shard_of(hash)].lines;
-        // Release: who hears of this add by any way finds the word.
+        // Release: a thread that learns of this add finds the word.
         lines[line].0[place].store(new, Ordering::Release);
     }
 

@@ -1,5 +1,5 @@
-//! What a set of live IDs does when another day's filter goes live: what that has is dropped from memory, what
-//! it lacks stays. Before a filter of an earlier day goes live, what that lacks comes back from the log.
+//! What a set of live IDs does at a swap. IDs that the new filter has are dropped from memory; the others stay.
+//! Before a swap to a filter of an earlier day, the IDs that it lacks come back from the log.
 
 use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;

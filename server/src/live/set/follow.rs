@@ -12,8 +12,8 @@ use super::super::role::LiveRole;
 use super::super::syncer::lock;
 use super::{LiveSet, Refusal};
 
-/// The most deletions whose time is remembered; of more, the older half is taken for older than any sighting
-/// that is read later.
+/// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting that is read
+/// later then wins over such a deletion.
 const MAX_DELETIONS: usize = 1 << 20;
 
 /// When hashes that are hidden were deleted, in milliseconds since 1970.

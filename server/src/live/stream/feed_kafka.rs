@@ -31,7 +31,7 @@ pub(super) async fn session(
     place: &mut Option<String>,
     pause: &mut Pause,
 ) -> Result<(), NotFed> {
-    // Who does not decide has to know where it would begin, so that nothing is missed when it does.
+    // A standby with `from=latest` records where it would begin now: else it would miss messages when it takes over.
     if place.is_some() || url.start == Start::Earliest {
         feeding.check()?;
     }
