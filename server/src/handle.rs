@@ -195,7 +195,7 @@ impl FilterHandle {
         self.served.answer(id, hit)
     }
 
-    /// As [`FilterHandle::decide`], for many IDs.
+    /// As [`FilterHandle::answer`], for many IDs.
     #[cfg(feature = "http")]
     pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
         self.served.answer_batch(ids, answers);

@@ -218,7 +218,7 @@ impl ServedFilter {
         hit
     }
 
-    /// As [`ServedFilter::decide`], for many IDs.
+    /// As [`ServedFilter::answer`], for many IDs.
     #[cfg(feature = "http")]
     #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
     pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {

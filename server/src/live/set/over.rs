@@ -18,7 +18,7 @@ impl LiveSet {
         is_valid_len(id) && answer_of(self.table.seen(hash_of(self.options.ids, id)), hit)
     }
 
-    /// As [`LiveSet::decide`], for many IDs. Returns the number of hits.
+    /// As [`LiveSet::answer`], for many IDs. Returns the number of hits.
     pub(crate) fn answer_each<T: AsRef<[u8]>>(&self, ids: &[T], hits: &mut [bool]) -> usize {
         let (mut hashes, mut all) = ([0; CHUNK], 0);
         for (ids, hits) in ids.chunks(CHUNK).zip(hits.chunks_mut(CHUNK)) {
