@@ -141,7 +141,10 @@ fn check_place(path: &Path) -> Result<(), Error> {
     }
     let is_kept = there.is_file() && (there.len() == 0 || inspect::is_blob(path));
     if !is_kept {
-        let why = format!("{} is no blob and stays as it is: name another file", path.display());
+        let why = format!(
+            "{} is no blob, so it stays as it is: name another file, or move this one away",
+            path.display()
+        );
         return Err(Error::Usage(why));
     }
     Ok(())
