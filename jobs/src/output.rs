@@ -16,7 +16,7 @@ use bloomsday_common::redact::single_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::error::exit;
+use crate::error::{Error, exit};
 
 /// The most characters of a value in a table.
 const MAX_CELL_CHARS: usize = 500;
@@ -121,6 +121,23 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
 /// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal.
 pub(crate) fn complain(word: &str, text: &str) {
     eprintln!("{}: {text}", paint("outcome", word, is_coloured(&io::stderr())));
+}
+
+/// The error of a command for several filters, which goes on after one: the last. Those before are told at once.
+#[derive(Default)]
+pub(crate) struct LastError(Option<Error>);
+
+impl LastError {
+    pub(crate) fn add(&mut self, error: Error) {
+        if let Some(before) = self.0.replace(error) {
+            complain("error", &before.to_string());
+        }
+    }
+
+    /// What the command ends with.
+    pub(crate) fn into_result(self) -> Result<ExitCode, Error> {
+        self.0.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
 }
 
 /// Whether a stream shows colours: it is a terminal that has them, and `NO_COLOR` is not set.

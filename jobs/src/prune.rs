@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, complain, mebibytes, pairs, who};
+use crate::output::{LastError, Output, mebibytes, pairs, who};
 
 /// Delete old pointers, and blobs that nothing needs.
 ///
@@ -56,19 +56,15 @@ impl Prune {
             Some(filter) => vec![filter.clone()],
             None => store.filters().await?,
         };
-        let mut failed: Option<Error> = None;
+        let mut failed = LastError::default();
         for filter in filters {
             match self.prune(filter, &store, settings).await {
                 Ok(report) => output.show(&report, || describe(&report)),
                 // The other filters are pruned all the same.
-                Err(error) => {
-                    if let Some(before) = failed.replace(error) {
-                        complain("error", &before.to_string());
-                    }
-                }
+                Err(error) => failed.add(error),
             }
         }
-        failed.map_or(Ok(ExitCode::SUCCESS), Err)
+        failed.into_result()
     }
 
     async fn prune(

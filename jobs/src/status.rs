@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, complain, mebibytes, or_dash, pairs, table, thousands};
+use crate::output::{LastError, Output, mebibytes, or_dash, pairs, table, thousands};
 
 /// The most pointers, and the most laggards, that are listed.
 const MAX_LISTED: usize = 14;
@@ -91,7 +91,7 @@ impl Status {
         if filters.is_empty() {
             return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
         }
-        let mut failed: Option<Error> = None;
+        let mut failed = LastError::default();
         for (i, filter) in filters.iter().enumerate() {
             match report(&store, filter, settings.retention(filter)).await {
                 Ok(report) => {
@@ -99,14 +99,10 @@ impl Status {
                     output.show(&report, || gap.to_owned() + &describe(&report));
                 }
                 // The other filters are shown all the same.
-                Err(error) => {
-                    if let Some(before) = failed.replace(error) {
-                        complain("error", &before.to_string());
-                    }
-                }
+                Err(error) => failed.add(error),
             }
         }
-        failed.map_or(Ok(ExitCode::SUCCESS), Err)
+        failed.into_result()
     }
 }
 
