@@ -13,6 +13,7 @@
 //! | `thread_slots` | what a shared handle lends to a thread for one lookup |
 //! | `counters` | counts of lookups and hits |
 //! | `live` | adds and deletions of live IDs |
+//! | `live_lookup` | lookups in a day's filter and in the live IDs over it |
 //! | `swap_signal` | how a reader learns of a swap |
 //! | `atomic` | what counters and signals are made of |
 //! | `orderings` | a test of their memory orderings, under loom |
@@ -23,6 +24,8 @@ mod counters;
 mod current;
 #[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "live")]
+mod live_lookup;
 #[cfg(test)]
 mod orderings;
 mod served;
@@ -37,13 +40,11 @@ use std::sync::atomic::Ordering;
 use bloomsday_common::key::FilterName;
 
 use self::counters::SingleCounters;
-use self::current::PinnedGeneration;
+pub(crate) use self::current::PinnedGeneration;
 use self::served::ReaderState;
 pub(crate) use self::served::ServedFilter;
 use self::step::step_done;
 use self::thread_slots::SlotState;
-#[cfg(feature = "http")]
-use crate::generation::Generation;
 use crate::guard::sample::{Intervals, SampleBuffer};
 use crate::status::FilterStatus;
 
@@ -97,20 +98,14 @@ impl FilterHandle {
         if slot.state.intervals.should_sample(before + 1) {
             self.sample(&mut slot.state, &[id], before);
         }
-        let hit = slot.state.pinned.filter.contains(id);
-        let hit = self.served.answer(id, hit);
+        let hit = self.served.contains(&mut slot.state.pinned, id);
         slot.leave(before, 1, u64::from(hit));
         hit
     }
 
     #[cold]
     fn contains_without_slot(&self, id: &[u8]) -> bool {
-        let current = &self.served.current;
-        let hit = match &*current.generation.load() {
-            Some(generation) => generation.filter.contains(id),
-            None => current.answer_until_loaded,
-        };
-        let hit = self.served.answer(id, hit);
+        let hit = self.served.contains(&mut self.served.current.pin(), id);
         self.served.count_overflow(&[id], u64::from(hit));
         hit
     }
@@ -130,13 +125,11 @@ impl FilterHandle {
     /// When `ids` and `answers` differ in length.
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
         let served = &*self.served;
-        let current = &served.current;
-        let Some(mut slot) = served.thread_slots.take(current) else {
-            let generation = current.generation.load();
-            let hits = served.contains_batch(generation.as_deref(), ids, answers);
+        let Some(mut slot) = served.thread_slots.take(&served.current) else {
+            let hits = served.contains_batch(&mut served.current.pin(), ids, answers);
             return served.count_overflow(ids, hits as u64);
         };
-        let hits = served.contains_batch(slot.state.pinned.generation(), ids, answers);
+        let hits = served.contains_batch(&mut slot.state.pinned, ids, answers);
         let before = slot.lookups();
         if slot.state.intervals.should_sample(before + ids.len() as u64) {
             self.sample(&mut slot.state, ids, before);
@@ -158,17 +151,7 @@ impl FilterHandle {
         let pinned = PinnedGeneration::none(served.current.answer_until_loaded);
         let intervals = || Intervals::new(served.sample().is_some());
         let (singles, batched, buffer) = (intervals(), intervals(), SampleBuffer::new());
-        #[cfg(feature = "live")]
-        let live = served.live().cloned();
-        let mut cache = ReaderCache {
-            #[cfg(feature = "live")]
-            live,
-            served,
-            pinned,
-            singles,
-            batched,
-            buffer,
-        };
+        let mut cache = ReaderCache { served, pinned, singles, batched, buffer };
         cache.refresh(&state);
         Reader { cache, state }
     }
@@ -184,27 +167,23 @@ impl FilterHandle {
     }
 
     /// The current generation, for a caller that also reports which one it used.
-    #[cfg(feature = "http")]
-    pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
-        self.served.published()
-    }
-
-    /// The answer for an ID for which [`FilterHandle::generation`] answers `hit`.
-    #[cfg(feature = "http")]
-    pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
-        self.served.answer(id, hit)
-    }
-
-    /// As [`FilterHandle::answer`], for many IDs.
-    #[cfg(feature = "http")]
-    pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        self.served.answer_batch(ids, answers);
-    }
-
-    /// Counts and samples lookups in [`FilterHandle::generation`], `hits` of which were hits.
     #[cfg(any(feature = "http", test))]
-    pub(crate) fn count<T: AsRef<[u8]>>(&self, ids: &[T], hits: u64) {
-        self.served.count_overflow(ids, hits);
+    pub(crate) fn pin(&self) -> PinnedGeneration {
+        self.served.current.pin()
+    }
+
+    /// Looks a batch up in a pinned generation, and in the live IDs over it. With live IDs, a swap in the middle
+    /// pins the new generation, which then answers for the batch. Returns the number of hits.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn contains_batch_in<T: AsRef<[u8]>>(
+        &self,
+        pinned: &mut PinnedGeneration,
+        ids: &[T],
+        answers: &mut [bool],
+    ) -> usize {
+        let hits = self.served.contains_batch(pinned, ids, answers);
+        self.served.count_overflow(ids, hits as u64);
+        hits
     }
 }
 
@@ -246,9 +225,6 @@ pub struct Reader {
 /// that a change here does not move the state.
 struct ReaderCache {
     served: Arc<ServedFilter>,
-    /// The live IDs over the filter, which it has from the start or never.
-    #[cfg(feature = "live")]
-    live: Option<Arc<crate::live::LiveSet>>,
     pinned: PinnedGeneration,
     /// Which of the single lookups are sampled, and which of those in batches.
     singles: Intervals,
@@ -284,7 +260,7 @@ impl Reader {
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
         let Reader { cache, state } = self;
         cache.follow(state);
-        let hits = cache.served.contains_batch(cache.pinned.generation(), ids, answers);
+        let hits = cache.served.contains_batch(&mut cache.pinned, ids, answers);
         let before = state.batched.lookups();
         if cache.batched.should_sample(before + ids.len() as u64) {
             cache.sample_batch(ids, before);
@@ -294,14 +270,6 @@ impl Reader {
 }
 
 impl ReaderCache {
-    /// Whether there are live IDs over the filter.
-    fn has_live_ids(&self) -> bool {
-        #[cfg(feature = "live")]
-        return self.live.is_some();
-        #[cfg(not(feature = "live"))]
-        false
-    }
-
     /// One lookup of 128, the first after a swap, one before the counters must carry, and all in a
     /// filter with live IDs, where `due` stays 0: so the others pay nothing for live IDs.
     #[cold]
@@ -312,15 +280,13 @@ impl ReaderCache {
             self.sample_single(id, lookups);
         }
         state.singles.carry();
-        if !self.has_live_ids() {
+        if !self.served.has_live_ids() {
             let last = lookups + <SingleCounters>::MAX_UNCARRIED;
             state.due.set(self.singles.next().min(last));
         }
         step_done();
         self.follow(state);
-        let hit = self.pinned.filter.contains(id);
-        #[cfg(feature = "live")]
-        let hit = self.live.as_ref().map_or(hit, |live| live.answer(id, hit));
+        let hit = self.served.contains(&mut self.pinned, id);
         state.singles.add_exclusive(lookups, hit);
         hit
     }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `ack` | what the answer to an add promises |
 //! | `set` | one table with its log: every change and every lookup |
+//! | `below` | the day's filter that lies below a set |
 //! | `options` | what a set was made with |
 //! | `table` | the exact set of live hashes, for lookups without locks |
 //! | `writer` | the one owner of a table's changes |
@@ -29,6 +30,7 @@
 
 mod access;
 mod ack;
+mod below;
 mod budget;
 mod disk;
 mod domains;
@@ -65,6 +67,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::live::segment::Op;
 
 pub use self::ack::Ack;
+pub(crate) use self::below::Below;
 use self::budget::Budget;
 use self::disk::Disk;
 pub use self::domains::{DomainShare, MAX_DOMAINS};
@@ -74,7 +77,7 @@ pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::role::LiveRole;
 use self::set::Deletions;
-pub(crate) use self::set::{Below, DayFilter, LiveSet, Refusal, Ticket};
+pub(crate) use self::set::{DayFilter, LiveSet, Refusal, Ticket};
 pub(crate) use self::sharing::{SharedSet, Sharing};
 pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};

@@ -13,6 +13,9 @@ pub(super) trait Atomic {
     fn store(&self, value: u64, order: Ordering);
     fn swap(&self, value: u64, order: Ordering) -> u64;
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// What other threads did before they stored a value that was loaded before this is visible after it.
+    #[cfg(any(feature = "live", test))]
+    fn fence_acquire();
 }
 
 /// 8 bits.
@@ -23,7 +26,7 @@ pub(super) trait AtomicByte {
 }
 
 macro_rules! atomic {
-    ($type:ty, $byte:ty) => {
+    ($type:ty, $byte:ty, $fence:path) => {
         impl Atomic for $type {
             type Byte = $byte;
 
@@ -51,6 +54,12 @@ macro_rules! atomic {
             fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
                 <$type>::fetch_add(self, value, order)
             }
+
+            #[cfg(any(feature = "live", test))]
+            #[inline(always)]
+            fn fence_acquire() {
+                $fence(Ordering::Acquire);
+            }
         }
 
         impl AtomicByte for $byte {
@@ -72,6 +81,6 @@ macro_rules! atomic {
     };
 }
 
-atomic!(AtomicU64, AtomicU8);
+atomic!(AtomicU64, AtomicU8, std::sync::atomic::fence);
 #[cfg(test)]
-atomic!(loom::sync::atomic::AtomicU64, loom::sync::atomic::AtomicU8);
+atomic!(loom::sync::atomic::AtomicU64, loom::sync::atomic::AtomicU8, loom::sync::atomic::fence);

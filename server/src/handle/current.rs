@@ -21,25 +21,22 @@ impl Current {
         Current { generation, epoch, answer_until_loaded }
     }
 
-    /// Looks a batch up in `generation`, also before the first load. Returns the number of hits.
-    #[inline]
-    pub(super) fn contains_batch<T: AsRef<[u8]>>(
-        &self,
-        generation: Option<&Generation>,
-        ids: &[T],
-        answers: &mut [bool],
-    ) -> usize {
-        if let Some(generation) = generation {
-            return generation.filter.contains_batch(ids, answers);
-        }
-        assert_eq!(ids.len(), answers.len(), "one answer for each ID");
+    /// The current generation, kept until this is dropped.
+    pub(super) fn pin(&self) -> PinnedGeneration {
+        let mut pinned = PinnedGeneration::none(self.answer_until_loaded);
+        pinned.refresh(self);
+        pinned
+    }
+
+    /// The answers of a batch before the first load. Returns the number of hits.
+    pub(super) fn fill_until_loaded(&self, answers: &mut [bool]) -> usize {
         answers.fill(self.answer_until_loaded);
         if self.answer_until_loaded { answers.len() } else { 0 }
     }
 }
 
-/// A generation that a reader or a thread slot keeps.
-pub(super) struct PinnedGeneration {
+/// A generation that a reader, a thread slot or a request keeps.
+pub(crate) struct PinnedGeneration {
     pub(super) filter: PinnedFilter<Generation>,
     /// The epoch that it came with.
     pub(super) epoch: u64,
@@ -76,9 +73,21 @@ impl PinnedGeneration {
         };
     }
 
+    /// Pins the current generation if there was a swap that the lookup just made may have met. Returns
+    /// whether there was one.
+    #[cfg(feature = "live")]
+    #[inline(always)]
+    pub(super) fn follow_after_lookup(&mut self, current: &Current) -> bool {
+        let was_swapped = !current.epoch.is_still(self.epoch);
+        if was_swapped {
+            self.refresh(current);
+        }
+        was_swapped
+    }
+
     /// The generation, unless none was loaded.
     #[inline]
-    pub(super) fn generation(&self) -> Option<&Generation> {
+    pub(crate) fn generation(&self) -> Option<&Generation> {
         self.filter.owner()
     }
 }

@@ -83,6 +83,30 @@ fn a_lookup_uses_the_generation_that_was_published_before_it_or_a_newer_one() {
     });
 }
 
+/// As `live_lookup::contains` makes one, on the ARM processors that load in another order than they are told.
+#[test]
+fn an_id_that_a_new_day_takes_over_is_never_a_miss() {
+    loom::model(|| {
+        let model = Model::new();
+        let is_live = Arc::new(AtomicU64::new(1));
+        let swapper = thread::spawn({
+            let (model, is_live) = (model.clone(), is_live.clone());
+            move || {
+                // Only generation 1 has the ID.
+                model.swap(1);
+                is_live.store(0, Ordering::Release);
+            }
+        });
+        let epoch = model.epoch.load();
+        let is_in_day = model.generation.load(Ordering::SeqCst) == 1;
+        let is_hit = is_in_day || is_live.load(Ordering::Relaxed) == 1;
+        if !is_hit && model.epoch.is_still(epoch) {
+            panic!("neither the day nor the live IDs have it, and no swap is seen");
+        }
+        swapper.join().unwrap();
+    });
+}
+
 #[test]
 fn a_count_of_misses_is_never_too_high() {
     loom::model(|| {

@@ -10,7 +10,9 @@ use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
 
 use super::counters::{LookupCounters, SingleCounters};
-use super::current::Current;
+use super::current::{Current, PinnedGeneration};
+#[cfg(feature = "live")]
+use super::live_lookup;
 use super::step::step_done;
 use super::swap_signal::Due;
 use super::thread_slots::ThreadSlots;
@@ -207,40 +209,33 @@ impl ServedFilter {
         Some(sample.distinct())
     }
 
-    /// The answer for an ID for which the day's filter answers `hit`.
+    /// Looks an ID up in a pinned generation of this filter, and in its live IDs.
     #[inline(always)]
-    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
-    pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
+    pub(super) fn contains(&self, pinned: &mut PinnedGeneration, id: &[u8]) -> bool {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return answer_live(live, id, hit);
+            return live_lookup::contains(live, &self.current, pinned, id);
         }
-        hit
+        pinned.filter.contains(id)
     }
 
-    /// As [`ServedFilter::answer`], for many IDs.
-    #[cfg(feature = "http")]
-    #[cfg_attr(not(feature = "live"), expect(unused_variables, reason = "there is no live set"))]
-    pub(crate) fn answer_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
-        #[cfg(feature = "live")]
-        if let Some(live) = self.live.get() {
-            live.answer_each(ids, answers);
-        }
-    }
-
-    /// Looks a batch up in a generation of this filter, and in its live IDs. Returns the number of hits.
+    /// As [`ServedFilter::contains`], for many IDs. Returns the number of hits.
     #[inline(always)]
     pub(super) fn contains_batch<T: AsRef<[u8]>>(
         &self,
-        generation: Option<&Generation>,
+        pinned: &mut PinnedGeneration,
         ids: &[T],
         answers: &mut [bool],
     ) -> usize {
+        assert_eq!(ids.len(), answers.len(), "one answer for each ID");
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return contains_batch_live(self, live, generation, ids, answers);
+            return live_lookup::contains_batch(live, &self.current, pinned, ids, answers);
         }
-        self.current.contains_batch(generation, ids, answers)
+        match pinned.generation() {
+            Some(generation) => generation.filter.contains_batch(ids, answers),
+            None => self.current.fill_until_loaded(answers),
+        }
     }
 
     #[cfg(feature = "live")]
@@ -279,9 +274,12 @@ impl ServedFilter {
         true
     }
 
-    #[cfg(feature = "live")]
+    /// Whether there are live IDs over the filter: from the first lookup, or never.
     pub(crate) fn has_live_ids(&self) -> bool {
-        self.live.get().is_some()
+        #[cfg(feature = "live")]
+        return self.live.get().is_some();
+        #[cfg(not(feature = "live"))]
+        false
     }
 
     #[cfg(feature = "live")]
@@ -300,32 +298,16 @@ fn day_filter(generation: &Generation) -> crate::live::DayFilter<'_> {
     crate::live::DayFilter { digest: key.digest, header, filter }
 }
 
-/// Apart, so that a lookup in a filter without live IDs is as short as it was.
-#[cfg(feature = "live")]
-#[cold]
-#[inline(never)]
-fn answer_live(live: &crate::live::LiveSet, id: &[u8], hit: bool) -> bool {
-    live.answer(id, hit)
-}
-
-#[cfg(feature = "live")]
-#[inline(never)]
-fn contains_batch_live<T: AsRef<[u8]>>(
-    served: &ServedFilter,
-    live: &crate::live::LiveSet,
-    generation: Option<&Generation>,
-    ids: &[T],
-    answers: &mut [bool],
-) -> usize {
-    if let Some(generation) = generation {
-        return live.contains_batch(&generation.filter, ids, answers);
-    }
-    served.current.contains_batch(None, ids, answers);
-    live.answer_each(ids, answers)
-}
-
 #[cfg(feature = "live")]
 impl crate::live::Below for ServedFilter {
+    fn epoch(&self) -> u64 {
+        self.current.epoch.load()
+    }
+
+    fn is_still(&self, epoch: u64) -> bool {
+        self.current.epoch.is_still(epoch)
+    }
+
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
         let generation = self.current.generation.load();
         let Some(generation) = &*generation else {

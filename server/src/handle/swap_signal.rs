@@ -20,6 +20,15 @@ impl<A: Atomic> Epoch<A> {
         self.0.load(Ordering::Acquire)
     }
 
+    /// Whether no swap has come since this epoch that could have changed anything the caller has read. To be
+    /// asked after a lookup in the live IDs, which a swap changes once it has raised the epoch.
+    #[cfg(any(feature = "live", test))]
+    pub(super) fn is_still(&self, epoch: u64) -> bool {
+        // Between the lookup and the load: without it, the processor may load the epoch first.
+        A::fence_acquire();
+        self.0.load(Ordering::Relaxed) == epoch
+    }
+
     /// After the new generation is in place.
     pub(super) fn raise(&self) {
         self.0.fetch_add(1, Ordering::Release);

@@ -96,6 +96,61 @@ fn the_signal_of_a_swap_reaches_a_reader_that_is_checking_for_one() {
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
 }
 
+/// A lookup that asked the day's filter before the swap, and the live IDs after the new day took them over.
+#[cfg(feature = "live")]
+#[test]
+fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
+    use bloomsday_common::day::Day;
+
+    use crate::live::{Live, LiveConfig, LiveRole};
+    type LookUp = fn(&FilterHandle, &mut Reader, &[u8]) -> bool;
+    let lookups: [(&str, LookUp); 6] = [
+        ("handle", |handle, _, id| handle.contains(id)),
+        ("handle without a slot", |handle, _, id| handle.contains_without_slot(id)),
+        ("reader", |_, reader, id| reader.contains(id)),
+        ("batch of a handle", |handle, _, id| {
+            let mut answers = [false];
+            handle.contains_batch(&[id], &mut answers);
+            answers[0]
+        }),
+        ("batch of a reader", |_, reader, id| {
+            let mut answers = [false];
+            reader.contains_batch(&[id], &mut answers);
+            answers[0]
+        }),
+        ("body of a request", |handle, _, id| {
+            handle.contains_batch_in(&mut handle.pin(), &[id], &mut [false]) == 1
+        }),
+    ];
+    for (name, look_up) in lookups {
+        let folder = tempfile::TempDir::new().unwrap();
+        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+        let filter = FilterConfig::new("rt".parse().unwrap());
+        let served = Arc::new(ServedFilter::new(&filter, false, Clock::system()));
+        let below = Arc::downgrade(&served) as _;
+        let ids = bloomsday_common::id_form::IdForm::Bytes;
+        let set = live.declare(&filter.name, (30, ids), LiveRole::Decide, below).unwrap();
+        served.put_live(set);
+        drop(served.swap(with_id(b"old")));
+        let handle = FilterHandle::new(served.clone());
+        let mut reader = handle.reader();
+        drop(handle.add_now(&[b"new"], &mut [false]).unwrap());
+        assert!(look_up(&handle, &mut reader, b"new"), "{name}");
+        MID_SWAP.set(Some(Box::new(move || {
+            let mut next = with_id(b"new");
+            // A day takes over what was added until its end.
+            Arc::get_mut(&mut next).unwrap().header.day = Day::at_unix_ms(1 << 42);
+            drop(served.swap(next.clone()));
+            served.absorb(&next);
+        })));
+        // The first lookup after a swap checks for one, and may run the swap before it asks the filter.
+        assert!(look_up(&handle, &mut reader, b"new"), "{name} misses in the middle of a swap");
+        assert!(MID_SWAP.take().is_none(), "no swap while {name} looked up");
+        assert_eq!(handle.status().live.unwrap().entries, 0, "the day did not take it over");
+        assert!(look_up(&handle, &mut reader, b"new"), "{name} misses after the swap");
+    }
+}
+
 /// After status or a reload reports a filter, every lookup must use that filter.
 #[test]
 fn lookups_use_the_filter_that_is_published() {

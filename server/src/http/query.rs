@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bloomsday_common::day::Day;
 use bloomsday_common::hash::ID_BYTES;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -18,8 +19,7 @@ use super::ids::{LineEnds, Lines, decode_id, split_ids};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections::MAX_CONNECTIONS;
-use crate::generation::Generation;
-use crate::handle::FilterHandle;
+use crate::handle::{FilterHandle, PinnedGeneration};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -39,12 +39,14 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
     let id = decode_id(id);
-    let Some(generation) = handle.generation() else { return not_loaded(filter) };
-    let contains = handle.answer(&id, generation.filter.contains(&id));
-    handle.count(&[&id], u64::from(contains));
+    let mut pinned = handle.pin();
+    if pinned.generation().is_none() {
+        return not_loaded(filter);
+    }
+    let contains = handle.contains_batch_in(&mut pinned, &[&id], &mut [false]) == 1;
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
-        "filter": filter, "id": text, "contains": contains, "day": generation.header.day,
+        "filter": filter, "id": text, "contains": contains, "day": day_of(&pinned),
     });
     json_reply(StatusCode::OK, &reply)
 }
@@ -65,18 +67,28 @@ pub(super) async fn many(
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
-    // One generation for the complete body, and its day in the header.
-    let Some(generation) = handle.generation() else { return not_loaded(filter) };
+    // One generation for the complete body, and its day in the header; the last one if live IDs met a swap.
+    let mut pinned = handle.pin();
+    if pinned.generation().is_none() {
+        return not_loaded(filter);
+    }
     let format = if wants_json { BodyFormat::Json } else { BodyFormat::Lines };
     let mut answers = Answers::new(format);
     for mut block in lines.into_blocks() {
-        let hits = look_up(&mut block, strip, &handle, &generation).await;
+        let hits = look_up(&mut block, strip, &handle, &mut pinned).await;
         answers.add(block, hits);
     }
     let mut reply = reply::answers(answers);
-    let day = HeaderValue::from_str(&generation.header.day.to_string());
-    reply.headers_mut().insert("bloomsday-day", day.expect("a day is digits and dashes"));
+    if let Some(day) = day_of(&pinned) {
+        let day = HeaderValue::from_str(&day.to_string()).expect("a day is digits and dashes");
+        reply.headers_mut().insert("bloomsday-day", day);
+    }
     reply
+}
+
+/// The day of the filter that answered.
+fn day_of(pinned: &PinnedGeneration) -> Option<Day> {
+    pinned.generation().map(|generation| generation.header.day)
 }
 
 /// The IDs of a body.
@@ -121,7 +133,7 @@ async fn look_up(
     block: &mut Block,
     strip: bool,
     handle: &FilterHandle,
-    generation: &Generation,
+    pinned: &mut PinnedGeneration,
 ) -> u64 {
     let mut answers = [false; IDS_PER_BATCH];
     // An ID takes at least one byte, its line feed: so results never overwrite an ID that is not
@@ -137,11 +149,7 @@ async fn look_up(
             ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
         }
         let answers = &mut answers[..ids.len()];
-        generation.filter.contains_batch(&ids, answers);
-        handle.answer_batch(&ids, answers);
-        let hits = answers.iter().filter(|answer| **answer).count() as u64;
-        handle.count(&ids, hits);
-        all_hits += hits;
+        all_hits += handle.contains_batch_in(pinned, &ids, answers) as u64;
         drop(ids);
         // The last line may have no line feed.
         read = read.min(block.len());

@@ -22,6 +22,7 @@ use bloomsday_common::live::segment::Op;
 pub(crate) use self::absorb::DayFilter;
 pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
 use super::access::WriteAccess;
+use super::below::{Below, DayAnswers, OtherLayout};
 use super::domains::Domains;
 use super::log::Log;
 use super::near::{Full, Near};
@@ -53,10 +54,10 @@ pub(crate) enum Refusal {
     ReadOnly(Arc<str>),
 }
 
-/// What answers for an ID that a set does not know: the day's filter.
-pub(crate) trait Below: Send + Sync {
-    /// Looks hashes up; `false` when it cannot tell.
-    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
+impl From<OtherLayout> for Refusal {
+    fn from(_: OtherLayout) -> Refusal {
+        Refusal::Layout
+    }
 }
 
 impl From<Full> for Refusal {
@@ -221,8 +222,8 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), Refusal>) {
-        let below = match self.below(hashes) {
-            Ok(below) => below,
+        let day = match self.ask_day(hashes) {
+            Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
         let (mut all, mut new, mut by_day) = (0, 0, 0);
@@ -231,7 +232,7 @@ impl LiveSet {
             new += u64::from(added == Added::New);
             answer(i, added);
         };
-        let changed = self.add_all(now, hashes, below.as_deref(), &mut by_day, answer);
+        let changed = self.add_all(now, hashes, day, &mut by_day, answer);
         for (count, more) in self.added.iter().zip([new, all - new - by_day, by_day]) {
             count.fetch_add(more, Ordering::Relaxed);
         }
@@ -242,13 +243,17 @@ impl LiveSet {
         &self,
         now: u64,
         hashes: &[u64],
-        below: Option<&[bool]>,
+        day: Option<DayAnswers>,
         by_day: &mut u64,
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), Refusal>) {
         self.change(now, |state| {
             let State { writer, changed, .. } = state;
-            if let Some(below) = below {
+            if let Some(mut day) = day {
+                // The IDs that a day takes over are dropped under the lock that this call has.
+                if let Err(refusal) = day.ask_again_after_swap(hashes) {
+                    return (Op::Seen, Err(refusal.into()));
+                }
                 for (i, hash) in hashes.iter().enumerate() {
                     writer.prefetch_ahead(hashes, i);
                     let before = self.table.seen(*hash);
@@ -260,7 +265,7 @@ impl LiveSet {
                     if added != Added::Seen {
                         changed.push(*hash);
                     }
-                    let was_below = below[i] && before == Seen::Unknown;
+                    let was_below = day.hits[i] && before == Seen::Unknown;
                     *by_day += u64::from(was_below);
                     answer(i, if was_below { Added::Seen } else { added });
                 }
@@ -335,12 +340,16 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, bool),
     ) -> (Ticket, Result<usize, Refusal>) {
-        let below = match self.below(hashes) {
-            Ok(below) => below,
+        let day = match self.ask_day(hashes) {
+            Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
         self.change(now, |State { writer, changed, deleted, .. }| {
-            if let Some(below) = &below {
+            if let Some(mut day) = day {
+                // As for an add.
+                if let Err(refusal) = day.ask_again_after_swap(hashes) {
+                    return (Op::Forget, Err(refusal.into()));
+                }
                 let mut gone = 0;
                 for (i, hash) in hashes.iter().enumerate() {
                     let before = self.table.seen(*hash);
@@ -350,7 +359,7 @@ impl LiveSet {
                         }
                         changed.push(*hash);
                     }
-                    let was = before == Seen::Alive || (before == Seen::Unknown && below[i]);
+                    let was = before == Seen::Alive || (before == Seen::Unknown && day.hits[i]);
                     gone += usize::from(was);
                     answer(i, was);
                 }
@@ -423,32 +432,6 @@ impl LiveSet {
     /// When the set ends, in milliseconds since 1970.
     pub(crate) fn expires_at(&self) -> Option<u64> {
         Some(self.expires_at.load(Ordering::Acquire)).filter(|at| *at != NEVER)
-    }
-
-    /// Looks hashes up in order, here and in what lies below.
-    pub(crate) fn each(
-        &self,
-        now: u64,
-        hashes: &[u64],
-        mut answer: impl FnMut(usize, bool),
-    ) -> Result<(), Refusal> {
-        self.tick(now);
-        let below = self.below(hashes)?;
-        self.table.each(hashes, |i, seen| {
-            let is_below = || below.as_ref().is_some_and(|below| below[i]);
-            answer(i, seen == Seen::Alive || (seen == Seen::Unknown && is_below()));
-        });
-        Ok(())
-    }
-
-    /// What the day's filter says; `None` for a set that lies over none.
-    fn below(&self, hashes: &[u64]) -> Result<Option<Vec<bool>>, Refusal> {
-        let Some(below) = self.below.get().and_then(Weak::upgrade) else { return Ok(None) };
-        let mut answers = vec![false; hashes.len()];
-        match below.contains_each(hashes, &mut answers) {
-            true => Ok(Some(answers)),
-            false => Err(Refusal::Layout),
-        }
     }
 
     /// Puts the set over a day's filter, once.

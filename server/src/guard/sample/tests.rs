@@ -68,7 +68,12 @@ fn ways(handle: &FilterHandle) -> [(&'static str, LookUp<'_>); 7] {
         ),
         (
             "the pieces of a body",
-            Box::new(|from, size| ids(from, size).chunks(1_024).for_each(|p| handle.count(p, 0))),
+            Box::new(|from, size| {
+                let mut pinned = handle.pin();
+                for piece in ids(from, size).chunks(1_024) {
+                    handle.contains_batch_in(&mut pinned, piece, &mut vec![false; piece.len()]);
+                }
+            }),
         ),
     ]
 }

@@ -1,17 +1,49 @@
-//! Lookups of IDs in a set that lies over a day's filter.
+//! Lookups in a set that lies over a day's filter.
+
+use std::sync::Weak;
 
 use bloomsday_common::filter::{Filter, Overlay};
 use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 
+use super::super::below::DayAnswers;
 use super::super::options::hash_of;
 use super::super::table::{Seen, View};
-use super::LiveSet;
+use super::{LiveSet, Refusal};
 
 /// How many IDs are hashed before they are looked up.
 const CHUNK: usize = 256;
 
 impl LiveSet {
+    /// Looks hashes up in order, here and in what lies below.
+    pub(crate) fn each(
+        &self,
+        now: u64,
+        hashes: &[u64],
+        mut answer: impl FnMut(usize, bool),
+    ) -> Result<(), Refusal> {
+        self.tick(now);
+        let Some(mut day) = self.ask_day(hashes)? else {
+            self.table.each(hashes, |i, seen| answer(i, seen == Seen::Alive));
+            return Ok(());
+        };
+        let mut hits = vec![false; hashes.len()];
+        loop {
+            self.table.each(hashes, |i, seen| hits[i] = answer_of(seen, day.hits[i]));
+            if !day.ask_again_after_swap(hashes)? {
+                break;
+            }
+        }
+        hits.iter().enumerate().for_each(|(i, hit)| answer(i, *hit));
+        Ok(())
+    }
+
+    /// What the day's filter says; `None` for a set that lies over none.
+    pub(super) fn ask_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, Refusal> {
+        let below = self.below.get().and_then(Weak::upgrade);
+        Ok(below.map(|below| DayAnswers::of(below, hashes)).transpose()?)
+    }
+
     /// Changes the answer of the day's filter for an ID as this set says.
     pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
         // What is no valid ID was never added, whatever its hash.

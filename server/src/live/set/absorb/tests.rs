@@ -1,6 +1,7 @@
 //! Live IDs against a simple statement of what must be a hit, over days, deletions, swaps and rollbacks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use bloomsday_common::blob::Origin;
@@ -12,8 +13,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::live::Below;
 use crate::live::LiveRole;
-use crate::live::set::Below;
+use crate::live::writer::Added;
 use crate::live::{Live, LiveConfig};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
@@ -87,15 +89,38 @@ impl Made {
     }
 }
 
+/// The current filter, and the number of swaps.
 #[derive(Default)]
-struct Current(Mutex<Option<Arc<Made>>>);
+struct Current {
+    made: Mutex<Option<Arc<Made>>>,
+    epoch: AtomicU64,
+    /// What comes between an answer of the filter and what follows it, once.
+    after_next_answer: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Current {
+    fn swap(&self, next: Arc<Made>) {
+        *lock(&self.made) = Some(next);
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+}
 
 impl Below for Current {
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn is_still(&self, epoch: u64) -> bool {
+        self.epoch() == epoch
+    }
+
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
-        let made = lock(&self.0).clone();
+        let made = lock(&self.made).clone();
         for (hash, answer) in hashes.iter().zip(answers) {
             *answer = made.as_ref().is_some_and(|made| made.filter.contains_hash(Xxh3(*hash)));
         }
+        let act = lock(&self.after_next_answer).take();
+        act.into_iter().for_each(|act| act());
         true
     }
 }
@@ -133,11 +158,11 @@ proptest! {
                 }
                 Step::Swap(back, ids) => {
                     let next = Arc::new(Made::new(today - back, ids));
-                    let before = lock(&current.0).clone();
+                    let before = lock(&current.made).clone();
                     let was_alive: Vec<u64> =
                         (0..IDS).filter(|id| set.table.seen(hash(*id)) == Seen::Alive).collect();
                     set.bring_back(now, next.view());
-                    *lock(&current.0) = Some(next.clone());
+                    current.swap(next.clone());
                     set.absorb(now, next.view());
                     let is_back = before.is_some_and(|before| {
                         next.day <= before.day && next.digest != before.digest
@@ -154,7 +179,7 @@ proptest! {
                     prop_assert_eq!(set.status(now).unconfirmed, unconfirmed);
                 }
             }
-            let filter = lock(&current.0).clone();
+            let filter = lock(&current.made).clone();
             let day = filter.as_ref().map_or(0, |made| made.day);
             for id in 0..IDS {
                 let mut hit = false;
@@ -170,6 +195,40 @@ proptest! {
             }
         }
     }
+}
+
+/// The day's filter misses the ID, then a day comes that has it and takes it over, then the table misses it.
+#[test]
+fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss() {
+    let folder = TempDir::new().unwrap();
+    let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+    let current = Arc::new(Current::default());
+    let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
+    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    let now = FIRST_DAY * DAY_MS + 5;
+    let swap_after_next_answer = |id: u64| {
+        let ticket = set.add_each(now, &[hash(id)], |_, added| assert_eq!(added, Added::New)).0;
+        drop(ticket);
+        let (set, current) = (set.clone(), current.clone());
+        let act = {
+            let current = current.clone();
+            move || {
+                let next = Arc::new(Made::new(FIRST_DAY, (1 << (id + 1)) - 1));
+                current.swap(next.clone());
+                set.absorb(now, next.view());
+            }
+        };
+        *lock(&current.after_next_answer) = Some(Box::new(act));
+    };
+
+    swap_after_next_answer(0);
+    set.each(now, &[hash(0)], |_, hit| assert!(hit, "a lookup misses")).unwrap();
+    swap_after_next_answer(1);
+    let again = |_, added| assert_eq!(added, Added::Seen, "it is new a second time");
+    set.add_each(now, &[hash(1)], again).1.unwrap();
+    swap_after_next_answer(2);
+    assert_eq!(set.forget(now, &[hash(2)]).1, Ok(1), "a deletion did not find it");
+    assert_eq!(set.table.seen(hash(0)), Seen::Unknown, "the day did not take it over");
 }
 
 #[test]

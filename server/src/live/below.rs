@@ -1,0 +1,52 @@
+//! [`Below`]: the day's filter that lies below a set of live IDs; [`DayAnswers`]: what it says of some hashes.
+
+use std::sync::Arc;
+
+/// What answers for an ID that a set does not know: the day's filter.
+pub(crate) trait Below: Send + Sync {
+    /// The number of swaps so far.
+    fn epoch(&self) -> u64;
+
+    /// Whether no swap has come since this epoch that could have changed anything the caller has read. A swap
+    /// changes live IDs only after it has raised the epoch.
+    fn is_still(&self, epoch: u64) -> bool;
+
+    /// Looks hashes up; `false` when it cannot tell.
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
+}
+
+/// The day's filter has a layout that cannot be looked up by the hashes of live IDs.
+pub(crate) struct OtherLayout;
+
+/// What the day's filter says of some hashes.
+pub(crate) struct DayAnswers {
+    below: Arc<dyn Below>,
+    /// Read before the filter was asked.
+    epoch: u64,
+    pub(crate) hits: Vec<bool>,
+}
+
+impl DayAnswers {
+    /// Asks the day's filter.
+    pub(crate) fn of(below: Arc<dyn Below>, hashes: &[u64]) -> Result<DayAnswers, OtherLayout> {
+        let mut answers = DayAnswers { below, epoch: 0, hits: vec![false; hashes.len()] };
+        answers.ask(hashes)?;
+        Ok(answers)
+    }
+
+    fn ask(&mut self, hashes: &[u64]) -> Result<(), OtherLayout> {
+        self.epoch = self.below.epoch();
+        let can_tell = self.below.contains_each(hashes, &mut self.hits);
+        can_tell.then_some(()).ok_or(OtherLayout)
+    }
+
+    /// Asks again if there was a swap since, whose day may have taken IDs over from the table. Returns whether
+    /// there was one.
+    pub(crate) fn ask_again_after_swap(&mut self, hashes: &[u64]) -> Result<bool, OtherLayout> {
+        let was_swapped = !self.below.is_still(self.epoch);
+        if was_swapped {
+            self.ask(hashes)?;
+        }
+        Ok(was_swapped)
+    }
+}
