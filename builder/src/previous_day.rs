@@ -46,16 +46,16 @@ impl Comparison {
 }
 
 /// Why an earlier day was not compared.
-pub(crate) enum NotCompared {
+pub(crate) enum CompareError {
     /// Its blob cannot be read: a day before it is tried.
     Unreadable(Error),
     /// Its filter is of another kind, as those before it probably are: none is tried.
     OtherKind(String),
 }
 
-impl From<Error> for NotCompared {
-    fn from(error: Error) -> NotCompared {
-        NotCompared::Unreadable(error)
+impl From<Error> for CompareError {
+    fn from(error: Error) -> CompareError {
+        CompareError::Unreadable(error)
     }
 }
 
@@ -65,7 +65,7 @@ impl From<Error> for NotCompared {
 pub(crate) async fn with_newest(
     job: &Job,
     store: &Store,
-    mut compare: impl AsyncFnMut(&BlobKey, &mut Comparison) -> Result<(), NotCompared>,
+    mut compare: impl AsyncFnMut(&BlobKey, &mut Comparison) -> Result<(), CompareError>,
 ) -> Comparison {
     let mut compared = Comparison::default();
     let days = match store.pointer_days(&job.filter).await {
@@ -86,11 +86,11 @@ pub(crate) async fn with_newest(
         let why = match store.pointer(&job.filter, day).await.map(|read| read.state) {
             Ok(RecordState::Found(pointer)) => match compare(&pointer.blob, &mut compared).await {
                 Ok(()) => return compared,
-                Err(NotCompared::OtherKind(why)) => {
+                Err(CompareError::OtherKind(why)) => {
                     compared.warn(job, day, why);
                     return compared;
                 }
-                Err(NotCompared::Unreadable(error)) => {
+                Err(CompareError::Unreadable(error)) => {
                     unreachable += usize::from(error.is_transient());
                     // The pointer has the number of IDs, too.
                     let ids = pointer.ids.map(|ids| (pointer.blob, ids));
@@ -117,16 +117,16 @@ pub(crate) fn same_kind(
     blob: &BlobKey,
     layout: Layout,
     job: &Job,
-) -> Result<(), NotCompared> {
+) -> Result<(), CompareError> {
     let theirs = header.shape.layout();
     if theirs != layout {
         let why = format!("{blob} is of the layout {theirs}, and this day of {layout}");
-        return Err(NotCompared::OtherKind(why));
+        return Err(CompareError::OtherKind(why));
     }
     let (theirs, ours) = (header.id_form, job.id_form);
     if theirs != ours {
         let why = format!("{blob} has IDs of the form `{theirs}`, and this day `{ours}`");
-        return Err(NotCompared::OtherKind(why));
+        return Err(CompareError::OtherKind(why));
     }
     Ok(())
 }

@@ -10,8 +10,6 @@ use bloomsday_common::store::Store;
 
 use crate::clock::Clock;
 use crate::config::Config;
-#[cfg(feature = "live")]
-use crate::config::FilterConfig;
 use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
@@ -154,21 +152,16 @@ fn put_live(
     store: &Store,
     clock: &Clock,
 ) -> Result<LiveThreads, Error> {
-    let only_follows =
-        |filter: &FilterConfig| filter.live_days.is_none() || filter.live_role == LiveRole::Follow;
-    if config.filters.iter().all(|filter| filter.live_days.is_none()) {
+    let mut live_filters = config.filters.iter().filter(|filter| filter.live_days.is_some());
+    if live_filters.clone().next().is_none() {
         return Ok((None, None));
     }
     let live = match &config.live {
-        None if config.filters.iter().all(only_follows) => Live::open(LiveConfig::new(None))?,
-        None => {
-            return Err(Error::Setting {
-                name: "live_role",
-                value: "to take IDs".into(),
-                allowed: "the process a live layer (`Config::live`), too".into(),
-            });
-        }
         Some(live) => live.clone(),
+        None => match live_filters.find(|filter| filter.live_role != LiveRole::Follow) {
+            Some(filter) => return Err(Error::NoLiveLayer { filter: filter.name.to_string() }),
+            None => Live::open(LiveConfig::new(None))?,
+        },
     };
     let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {
@@ -180,12 +173,7 @@ fn put_live(
         shipped.push((name.clone(), set.clone()));
         let (engine, from) = (filter.live_engine.clone(), filter.live_from.clone());
         if engine.is_some() && role != LiveRole::Follow && !live.is_on_disk() {
-            return Err(Error::Setting {
-                name: "live_engine",
-                value: format!("for `{name}`, which takes IDs and has no log to send"),
-                allowed: "a folder for the log (`data_dir`; `ack` is not `memory`), or no engine"
-                    .into(),
-            });
+            return Err(Error::EngineWithoutLog { filter: name.to_string() });
         }
         shared.push(SharedSet { filter: name, set, role, days, lease, engine, from });
     }

@@ -107,6 +107,50 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A filter is configured to take live IDs, and the process has no live layer.
+    #[error(
+        "`{filter}` is configured to take live IDs, and this process has no live layer: set `Config::live`, or \
+         configure it to follow"
+    )]
+    NoLiveLayer {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// A live filter is configured to follow only, and the data folder has IDs that were added to it.
+    #[error(
+        "`{filter}` is configured to follow, and this data folder has IDs that were added to it: use another data \
+         folder, or `live = \"standby\"`, which ships what is in this one"
+    )]
+    FollowerWithLog {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// A live filter is configured otherwise than when its log was begun.
+    #[error(
+        "`{filter}` has other settings than when its log in this data folder was begun: use those (`live_days`, \
+         `id_form`), or another data folder"
+    )]
+    OtherLiveSettings {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// A live filter has an engine, and no log that could be sent there.
+    #[error(
+        "`{filter}` has a live_engine, and no log to send there: use a data folder (`ack` is not `memory`), or no \
+         engine"
+    )]
+    EngineWithoutLog {
+        /// The name of the filter.
+        filter: String,
+    },
+    /// There are more live filters than a process may have.
+    #[error("`{filter}` is one live filter too many: a process has at most {max}")]
+    TooManyLiveFilters {
+        /// The name of the filter.
+        filter: String,
+        /// How many a process may have.
+        max: usize,
+    },
     /// The filter takes no IDs.
     #[error("`{filter}` takes no IDs: it is not a live filter of this process")]
     NotLive {
@@ -162,6 +206,15 @@ pub enum Error {
         /// Why it cannot be used.
         why: String,
     },
+    /// The address for Redis clients can be reached from other machines, and there is no token.
+    #[error(
+        "the address for Redis clients, {address}, is not a loopback address, so it needs a token: set one, or \
+         listen on 127.0.0.1"
+    )]
+    OpenResp {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
     /// The admin address can be reached from other machines, and there is no token.
     #[error(
         "the admin address {address} is not a loopback address, so it needs a token: set one, \
@@ -186,6 +239,12 @@ impl Error {
             Error::Common(error) => error.kind(),
             Error::NoFilters
             | Error::OpenAdmin { .. }
+            | Error::OpenResp { .. }
+            | Error::NoLiveLayer { .. }
+            | Error::FollowerWithLog { .. }
+            | Error::OtherLiveSettings { .. }
+            | Error::EngineWithoutLog { .. }
+            | Error::TooManyLiveFilters { .. }
             | Error::Tls { .. }
             | Error::Cache { .. }
             | Error::LiveMemory { .. }

@@ -66,14 +66,14 @@ pub(crate) struct Follower {
     /// The error of the last write to the cache, which is logged once.
     not_cached: Option<String>,
     /// The running write to the cache.
-    writing: Option<JoinHandle<Result<(), NotCached>>>,
+    writing: Option<JoinHandle<Result<(), CacheError>>>,
     /// The filter that live IDs were compared with.
     #[cfg(feature = "live")]
     absorbed: Option<Digest>,
 }
 
 /// A failed write to the cache: the filter, and the error.
-struct NotCached(Arc<Generation>, String);
+struct CacheError(Arc<Generation>, String);
 
 /// The result of a round.
 struct RoundResult {
@@ -506,7 +506,7 @@ impl Follower {
         if let Some(writing) = self.writing.take_if(|writing| writing.is_finished()) {
             // A failed write is retried at each round; one that panicked is not.
             match writing.await {
-                Ok(Err(NotCached(failed, why))) => {
+                Ok(Err(CacheError(failed, why))) => {
                     self.uncached.get_or_insert(failed);
                     self.not_cached = Some(why);
                 }
@@ -530,7 +530,7 @@ impl Follower {
                     "the blob was not cached, so a start without the store does not find it: {why}"
                 );
             }
-            Err(NotCached(generation, why))
+            Err(CacheError(generation, why))
         }));
     }
 }

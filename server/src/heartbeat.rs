@@ -13,6 +13,7 @@ use bloomsday_common::store::heartbeat::Heartbeat;
 use futures::future::join_all;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::handle::ServedFilter;
 use crate::status::FilterStatus;
 
@@ -23,7 +24,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const WRITE_INTERVAL: Duration = Duration::from_secs(45 * 60);
 /// The first pause after a write that failed.
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
-/// The longest of these pauses; each is twice the one before.
+/// The longest of these pauses.
 const MAX_PAUSE: Duration = Duration::from_secs(900);
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -42,15 +43,23 @@ struct Writer {
     written: Option<Heartbeat>,
     /// When the record is written although nothing changed.
     due: Instant,
-    /// The pause after the last write, if that failed. Nothing is written before the pause ends.
-    pause: Option<Duration>,
+    /// Whether the last write failed. Nothing is written before its pause ends.
+    is_failing: bool,
+    backoff: Backoff,
     /// Whether the error was logged.
     is_logged: bool,
 }
 
 impl Writer {
     fn of(served: Arc<ServedFilter>) -> Writer {
-        Writer { served, written: None, due: Instant::now(), pause: None, is_logged: false }
+        Writer {
+            served,
+            written: None,
+            due: Instant::now(),
+            is_failing: false,
+            backoff: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
+            is_logged: false,
+        }
     }
 
     async fn run(mut self, store: &Store, server: &str, refused: &AtomicBool) {
@@ -58,7 +67,7 @@ impl Writer {
             let status = self.served.status();
             let beat = heartbeat(&status, server);
             let is_due = self.due <= Instant::now();
-            if is_due || (self.pause.is_none() && self.written.as_ref() != Some(&beat)) {
+            if is_due || (!self.is_failing && self.written.as_ref() != Some(&beat)) {
                 let put = store.put_heartbeat(self.served.name(), &beat);
                 match tokio::time::timeout(DEADLINE, put).await {
                     Ok(Ok(())) => self.succeeded(beat),
@@ -84,14 +93,14 @@ impl Writer {
         if self.is_logged {
             tracing::info!(filter = %self.served.name(), "heartbeats are written again");
         }
-        (self.written, self.pause, self.is_logged) = (Some(beat), None, false);
+        (self.written, self.is_failing, self.is_logged) = (Some(beat), false, false);
+        self.backoff.reset();
         self.due = Instant::now() + WRITE_INTERVAL;
     }
 
     fn failed(&mut self) {
-        let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(MAX_PAUSE));
-        self.pause = Some(pause);
-        self.due = Instant::now() + pause;
+        self.is_failing = true;
+        self.due = Instant::now() + self.backoff.after_failure();
     }
 
     fn log(&mut self, error: &StoreError, refused: &AtomicBool) {

@@ -28,6 +28,7 @@
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
 //! | `connections` | accepting connections, for all addresses (features `http` and `resp`) |
 //! | `tls`, `token` | `Tls` and `Token`: what all addresses share (`tls`: `http` or `resp`; `token`: `http` or `live`) |
+//! | `backoff` | the pauses of a retry loop |
 //! | `random` | random numbers; not for secrets |
 //! | `clock` | the time of day |
 //!
@@ -52,6 +53,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod bloomsday;
 mod by_delta;
 mod cache;

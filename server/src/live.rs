@@ -77,7 +77,7 @@ pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::role::LiveRole;
 use self::set::Deletions;
-pub(crate) use self::set::{DayFilter, LiveSet, Refusal, Ticket};
+pub(crate) use self::set::{DayFilter, LiveSet, SetError, Ticket};
 pub(crate) use self::sharing::{SharedSet, Sharing};
 pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};
@@ -148,7 +148,7 @@ struct Inner {
 
 /// Why a set was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotMade {
+pub(crate) enum CreateError {
     /// There is one of this name.
     Exists,
     /// The limit on memory is reached.
@@ -221,30 +221,19 @@ impl Live {
         let key = Key { database: 0, name: name.as_str().as_bytes().into() };
         let (now, options) = (self.now(), Options::over_day(days, ids));
         let has_log = role != LiveRole::Follow;
+        let filter = || name.to_string();
         let set = match self.get(&key, now) {
-            Some(_) if !has_log => {
-                return Err(Error::Setting {
-                    name: "live",
-                    value: format!("`follow` for `{name}`, whose IDs this data folder has"),
-                    allowed: "another data folder, or `standby`, which ships what is in this one"
-                        .into(),
-                });
-            }
+            Some(_) if !has_log => return Err(Error::FollowerWithLog { filter: filter() }),
             Some(set) => set,
-            None => self.make_with(&key, options.clone(), now, has_log).map_err(|why| {
-                Error::Setting {
-                    name: "live",
-                    value: format!("{name}: {why:?}"),
-                    allowed: format!("more memory, or at most {} live filters", self.max_filters()),
-                }
-            })?,
+            None => {
+                self.make_with(&key, options.clone(), now, has_log).map_err(|why| match why {
+                    CreateError::Memory => Error::LiveMemory { limit: self.0.budget.limit() },
+                    _ => Error::TooManyLiveFilters { filter: filter(), max: self.max_filters() },
+                })?
+            }
         };
         if *set.options() != options {
-            return Err(Error::Setting {
-                name: "live",
-                value: format!("`{name}`, which was made otherwise before"),
-                allowed: "the settings that it was made with, or another data folder".into(),
-            });
+            return Err(Error::OtherLiveSettings { filter: filter() });
         }
         if let Some(log) = set.log() {
             // With its number, so that a killed process finds its lease again.
@@ -287,7 +276,7 @@ impl Live {
         key: &Key,
         options: Options,
         now: u64,
-    ) -> Result<Arc<LiveSet>, NotMade> {
+    ) -> Result<Arc<LiveSet>, CreateError> {
         match self.0.create {
             true => self.make_with(key, options, now, true),
             false => self.refuse(key, now),
@@ -295,8 +284,8 @@ impl Live {
     }
 
     /// Why a client that may not make sets makes none of this name.
-    fn refuse(&self, key: &Key, now: u64) -> Result<Arc<LiveSet>, NotMade> {
-        Err(if self.get(key, now).is_some() { NotMade::Exists } else { NotMade::Closed })
+    fn refuse(&self, key: &Key, now: u64) -> Result<Arc<LiveSet>, CreateError> {
+        Err(if self.get(key, now).is_some() { CreateError::Exists } else { CreateError::Closed })
     }
 
     fn make_with(
@@ -305,24 +294,24 @@ impl Live {
         options: Options,
         now: u64,
         has_log: bool,
-    ) -> Result<Arc<LiveSet>, NotMade> {
+    ) -> Result<Arc<LiveSet>, CreateError> {
         // Drops one whose time has come.
         if self.get(key, now).is_some() {
-            return Err(NotMade::Exists);
+            return Err(CreateError::Exists);
         }
         let mut sets = self.sets_mut();
         if sets.contains_key(key) {
-            return Err(NotMade::Exists);
+            return Err(CreateError::Exists);
         }
         if sets.len() >= self.0.max_filters {
-            return Err(NotMade::TooMany);
+            return Err(CreateError::TooMany);
         }
         let mut writer =
-            Writer::new(options.window, self.0.budget.clone()).ok_or(NotMade::Memory)?;
+            Writer::new(options.window, self.0.budget.clone()).ok_or(CreateError::Memory)?;
         let mut near = None;
         if options.kind == Kind::Near {
             let made = Near::new(options.window, self.0.budget.clone());
-            near.insert(made.ok_or(NotMade::Memory)?).reserve(options.capacity);
+            near.insert(made.ok_or(CreateError::Memory)?).reserve(options.capacity);
         } else {
             writer.reserve(options.capacity);
         }

@@ -18,16 +18,18 @@ use bloomsday_common::store::Store;
 use futures::FutureExt;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::by_delta::{self, Deltas, Have};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::generation::{Generation, Via};
 use crate::memory_check::MemoryCheck;
 
-/// The most attempts of one load after transient errors. The pause between two doubles each time.
+/// The most attempts of one load after transient errors.
 const MAX_ATTEMPTS: u32 = 4;
-/// The pause before the first retry.
+/// The pause before the first retry, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a blob was not loaded.
 #[derive(Debug)]
@@ -113,7 +115,7 @@ impl Loader {
         {
             return Ok(generation);
         }
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         let mut damaged_before = false;
         for attempts_left in (0..MAX_ATTEMPTS).rev() {
             match self.load_once(followed, spare_buffer, damaged_before).await {
@@ -144,8 +146,7 @@ impl Loader {
                     _ => return Err(LoadError::Transient(self.describe(&error))),
                 },
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
+            tokio::time::sleep(backoff.after_failure()).await;
         }
         unreachable!("the last attempt returns")
     }

@@ -9,7 +9,7 @@ use bloomsday_common::key::BlobKey;
 use bloomsday_common::store::Store;
 
 use crate::job::Job;
-use crate::previous_day::{Comparison, NotCompared, same_kind, with_newest};
+use crate::previous_day::{CompareError, Comparison, same_kind, with_newest};
 use crate::verify;
 
 /// So many IDs are looked up: a standard error of 0.03 %.
@@ -30,13 +30,13 @@ async fn look_up(
     key: &BlobKey,
     hashes: &[Xxh3],
     compared: &mut Comparison,
-) -> Result<(), NotCompared> {
+) -> Result<(), CompareError> {
     let header = store.blob_header(key).await?;
     compared.ids = Some((key.clone(), header.ids));
     same_kind(&header, key, Layout::Blocked, job)?;
     let (bytes, _) = store.head_blob(key).await?;
     let after_head = header.shape.body_bytes() + Digest::BYTES as u64;
-    let short = || NotCompared::OtherKind(format!("{key} is shorter than its header says"));
+    let short = || CompareError::OtherKind(format!("{key} is shorter than its header says"));
     let head = bytes.checked_sub(after_head).ok_or_else(short)?;
     let most = MAX_BYTES / BlockRange::BLOCK_BYTES as u64;
     let within = |hash: &Xxh3| BlockRange::blocks_of(header.shape, 0, hash.0).end <= most;

@@ -129,9 +129,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Why bytes are no segment.
+/// What is wrong with the bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
+pub enum SegmentError {
     /// They do not begin with a header of a segment.
     Header,
     /// They are of a later version of the format.
@@ -147,16 +147,18 @@ pub enum Bad {
     Digest,
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for SegmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bad::Header => f.write_str("it does not begin with the header of a segment"),
-            Bad::Version(got) => {
+            SegmentError::Header => f.write_str("it does not begin with the header of a segment"),
+            SegmentError::Version(got) => {
                 write!(f, "it has version {got}, and this program reads version {VERSION}")
             }
-            Bad::Hash => f.write_str("it has other hashes than those of this program"),
-            Bad::Frame { at } => write!(f, "the frame at byte {at} is damaged or incomplete"),
-            Bad::Digest => f.write_str("its digest is not that of its bytes"),
+            SegmentError::Hash => f.write_str("it has other hashes than those of this program"),
+            SegmentError::Frame { at } => {
+                write!(f, "the frame at byte {at} is damaged or incomplete")
+            }
+            SegmentError::Digest => f.write_str("its digest is not that of its bytes"),
         }
     }
 }
@@ -179,18 +181,18 @@ impl Header {
     /// Reads the header at the beginning of a segment.
     ///
     /// # Errors
-    /// [`Bad::Header`], [`Bad::Version`], [`Bad::Hash`].
-    pub fn parse(bytes: &[u8]) -> Result<Header, Bad> {
-        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Bad::Header)?;
+    /// [`SegmentError::Header`], [`SegmentError::Version`], [`SegmentError::Hash`].
+    pub fn parse(bytes: &[u8]) -> Result<Header, SegmentError> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(SegmentError::Header)?;
         if header[..8] != MAGIC || u64_at(header, 56) != Xxh3::of(&header[..56]).0 {
-            return Err(Bad::Header);
+            return Err(SegmentError::Header);
         }
         let version = u16::from_le_bytes([header[8], header[9]]);
         if version != VERSION {
-            return Err(Bad::Version(version));
+            return Err(SegmentError::Version(version));
         }
         if header[10..12] != [XXH3, HASHES] || u64_at(header, 16) != XXH3_SEED {
-            return Err(Bad::Hash);
+            return Err(SegmentError::Hash);
         }
         Ok(Header {
             set: u64_at(header, 24),
@@ -269,7 +271,7 @@ impl<'a> Frames<'a> {
     ///
     /// # Errors
     /// Those of [`Header::parse`].
-    pub fn of_open(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), Bad> {
+    pub fn of_open(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), SegmentError> {
         let header = Header::parse(bytes)?;
         Ok((header, Frames { bytes, at: HEADER_BYTES, next_seq: header.first_seq }))
     }
@@ -282,12 +284,13 @@ impl<'a> Frames<'a> {
     /// The header of a closed segment, and its frames. Each of them is complete.
     ///
     /// # Errors
-    /// Those of [`Header::parse`]; [`Bad::Digest`], [`Bad::Frame`]: fetch the segment again.
-    pub fn of_closed(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), Bad> {
-        let (before, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or(Bad::Header)?;
+    /// Those of [`Header::parse`]; [`SegmentError::Digest`], [`SegmentError::Frame`]: fetch the segment again.
+    pub fn of_closed(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), SegmentError> {
+        let (before, digest) =
+            bytes.split_last_chunk::<DIGEST_BYTES>().ok_or(SegmentError::Header)?;
         let header = Header::parse(before)?;
         if blake3::hash(before) != *digest {
-            return Err(Bad::Digest);
+            return Err(SegmentError::Digest);
         }
         let (header, frames) = Frames::of_open(before).map(|(_, frames)| (header, frames))?;
         match frames.clone().find_map(Result::err) {
@@ -336,14 +339,14 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Iterator for Frames<'a> {
-    type Item = Result<Frame<'a>, Bad>;
+    type Item = Result<Frame<'a>, SegmentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;
         }
         let Some(frame) = self.parse() else {
-            let bad = Bad::Frame { at: self.at };
+            let bad = SegmentError::Frame { at: self.at };
             self.bytes = &self.bytes[..self.at];
             return Some(Err(bad));
         };

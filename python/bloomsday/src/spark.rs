@@ -125,13 +125,13 @@ impl Coordinator {
             let mut take = || {
                 if let Some(numbers) = rows.filled(row)? {
                     let range = rows.range(row)?;
-                    build.filled(range, &numbers).map_err(Failed::Build)?;
+                    build.filled(range, &numbers).map_err(RowsError::Build)?;
                 }
                 let value = rows.bytes("value", row)?.map(<[u8; 32]>::try_from).transpose();
                 let value = value.map_err(|_| "a value has 32 bytes".to_owned())?;
                 let edge = rows.bytes("edge", row)?.unwrap_or_default();
                 let (part, offset) = (rows.unsigned("part", row)?, rows.unsigned("offset", row)?);
-                py.detach(|| build.piece(part, offset, value, edge)).map_err(Failed::Build)
+                py.detach(|| build.piece(part, offset, value, edge)).map_err(RowsError::Build)
             };
             take().map_err(|failed| failed.raise(py))?;
         }
@@ -169,9 +169,9 @@ impl Coordinator {
                     None => rows.bytes("edge", row)?.unwrap_or_default(),
                 };
                 let (part, offset) = (rows.unsigned("part", row)?, rows.unsigned("offset", row)?);
-                upload.piece(part, offset, bytes).await.map_err(Failed::Build)?;
+                upload.piece(part, offset, bytes).await.map_err(RowsError::Build)?;
             }
-            Ok::<_, Failed>(())
+            Ok::<_, RowsError>(())
         });
         sent?.map_err(|failed| failed.raise(py))
     }
@@ -204,22 +204,22 @@ fn unlocked<T>(mutex: &mut Mutex<T>) -> &mut T {
 }
 
 /// Why rows cannot be taken.
-enum Failed {
+enum RowsError {
     Rows(String),
     Build(Error),
 }
 
-impl From<String> for Failed {
-    fn from(why: String) -> Failed {
-        Failed::Rows(why)
+impl From<String> for RowsError {
+    fn from(why: String) -> RowsError {
+        RowsError::Rows(why)
     }
 }
 
-impl Failed {
+impl RowsError {
     fn raise(self, py: Python<'_>) -> PyErr {
         match self {
-            Failed::Rows(why) => unreadable(py, &why),
-            Failed::Build(error) => builder_error(py, &error),
+            RowsError::Rows(why) => unreadable(py, &why),
+            RowsError::Build(error) => builder_error(py, &error),
         }
     }
 }

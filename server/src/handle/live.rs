@@ -6,7 +6,7 @@ use bloomsday_common::hash::is_valid_len;
 
 use super::FilterHandle;
 use crate::error::Error;
-use crate::live::{Added, LiveSet, Refusal, Ticket, hash_of};
+use crate::live::{Added, LiveSet, SetError, Ticket, hash_of};
 
 impl FilterHandle {
     /// Adds an ID, and returns whether it is new: exactly one caller gets `true`. It
@@ -94,9 +94,9 @@ impl FilterHandle {
         Ok(ids.iter().map(|id| hash_of(live.options().ids, id.as_ref())).collect())
     }
 
-    fn not_made(&self, refusal: Refusal) -> Error {
+    fn not_made(&self, refusal: SetError) -> Error {
         match refusal {
-            Refusal::ReadOnly(why) => {
+            SetError::ReadOnly(why) => {
                 Error::ReadOnly { filter: self.name().to_string(), why: why.to_string() }
             }
             other => self.refused(text_of(other)),
@@ -108,12 +108,12 @@ impl FilterHandle {
     }
 }
 
-fn text_of(refusal: Refusal) -> String {
+fn text_of(refusal: SetError) -> String {
     match refusal {
-        Refusal::Memory => "the limit on the memory of live filters is reached".into(),
-        Refusal::Copies | Refusal::Full => "it is full".into(),
-        Refusal::Layout => "the day's filter is not of the layout `blocked`".into(),
-        Refusal::Gone => "it was dropped".into(),
-        Refusal::Log(why) | Refusal::ReadOnly(why) => why.to_string(),
+        SetError::Memory => "the limit on the memory of live filters is reached".into(),
+        SetError::Copies | SetError::Full => "it is full".into(),
+        SetError::Layout => "the day's filter is not of the layout `blocked`".into(),
+        SetError::Gone => "it was dropped".into(),
+        SetError::Log(why) | SetError::ReadOnly(why) => why.to_string(),
     }
 }

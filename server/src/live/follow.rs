@@ -23,9 +23,10 @@ use tokio::time::Instant;
 
 use super::access::WriteAccess;
 use super::role::LiveRole;
-use super::set::{LateDeletions, LiveSet, Refusal};
+use super::set::{LateDeletions, LiveSet, SetError};
 use super::store_call::{CallError, in_time};
 use super::stream::Entry;
+use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
 
 /// How often the heads are read.
@@ -97,7 +98,7 @@ struct Gap {
 
 /// Why something was not read.
 #[derive(Debug, thiserror::Error)]
-enum NotRead {
+enum FollowError {
     #[error("{0}")]
     Store(#[from] CallError),
     #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
@@ -136,19 +137,20 @@ impl LogFollower {
     }
 
     pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let mut pause = FOLLOW_INTERVAL;
+        let mut backoff = Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE);
         loop {
             let epoch = self.access.epoch();
-            match self.round().await {
+            let pause = match self.round().await {
                 Ok(through_ms) => {
                     self.access.round_succeeded(epoch, through_ms);
-                    pause = FOLLOW_INTERVAL;
+                    backoff.reset();
+                    FOLLOW_INTERVAL
                 }
                 Err(error) => {
                     self.access.round_failed(error.to_string());
-                    pause = (pause * 2).min(MAX_PAUSE);
+                    backoff.after_failure()
                 }
-            }
+            };
             let due = Instant::now() + pause;
             loop {
                 tokio::select! {
@@ -167,9 +169,9 @@ impl LogFollower {
     }
 
     /// Applies a segment that came by an engine, if it is the next of its log. Others come by the store.
-    async fn receive(&mut self, bytes: &[u8]) -> Result<(), NotRead> {
+    async fn receive(&mut self, bytes: &[u8]) -> Result<(), FollowError> {
         let name = || format!("bloomsday:{}", self.filter);
-        let damaged = |why: String| NotRead::Damaged(name(), why);
+        let damaged = |why: String| FollowError::Damaged(name(), why);
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
             return Ok(());
@@ -210,7 +212,7 @@ impl LogFollower {
     }
 
     /// Reads all that is new. Returns the time before which everything is here.
-    async fn round(&mut self) -> Result<u64, NotRead> {
+    async fn round(&mut self) -> Result<u64, FollowError> {
         if self.is_incomplete.swap(false, Ordering::Relaxed) {
             self.logs.clear();
             self.list_due = Instant::now();
@@ -238,7 +240,7 @@ impl LogFollower {
         let gap = self.logs.values().flat_map(|log| &log.gaps).next();
         match (failed, gap) {
             (Some(error), _) => Err(error),
-            (None, Some(gap)) => Err(NotRead::Head(gap.why.clone())),
+            (None, Some(gap)) => Err(FollowError::Head(gap.why.clone())),
             (None, None) => Ok(self.through_ms()),
         }
     }
@@ -251,7 +253,7 @@ impl LogFollower {
     }
 
     /// Reads what is new of one log.
-    async fn follow(&mut self, node: u64) -> Result<(), NotRead> {
+    async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
         let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
         let known = log.tag.as_deref();
         match in_time(self.store.head_now(&self.filter, node, known)).await? {
@@ -267,7 +269,7 @@ impl LogFollower {
                 (log.head, log.tag) = (Some(head), tag);
                 self.note_what_is_stored();
             }
-            HeadNow::Unreadable(why) => return Err(NotRead::Head(why)),
+            HeadNow::Unreadable(why) => return Err(FollowError::Head(why)),
             HeadNow::Same | HeadNow::Absent => {}
         }
         loop {
@@ -285,7 +287,7 @@ impl LogFollower {
                         self.take(key, Ok(bytes)).await?;
                         continue;
                     }
-                    Err(NotRead::Store(CallError::Store(StoreError::NotFound { .. }))) => {}
+                    Err(FollowError::Store(CallError::Store(StoreError::NotFound { .. }))) => {}
                     Err(other) => return Err(other),
                 }
             }
@@ -300,13 +302,13 @@ impl LogFollower {
                     Ok(())
                 }
                 Some(_) if log.is_end_unknown => Ok(()),
-                Some(next) => Err(NotRead::Missing(node, next, seq)),
+                Some(next) => Err(FollowError::Missing(node, next, seq)),
             };
         }
     }
 
     /// Reads the segments of a log that a listing has after the last one. Returns their number.
-    async fn follow_listed(&mut self, node: u64) -> Result<usize, NotRead> {
+    async fn follow_listed(&mut self, node: u64) -> Result<usize, FollowError> {
         let last = self.logs[&node].last.clone();
         let (first, today) = self.days();
         let mut day = last.as_ref().map_or(first, |last| last.day.max(first));
@@ -344,8 +346,8 @@ impl LogFollower {
     async fn take(
         &mut self,
         key: SegmentKey,
-        bytes: Result<Bytes, NotRead>,
-    ) -> Result<(), NotRead> {
+        bytes: Result<Bytes, FollowError>,
+    ) -> Result<(), FollowError> {
         let gaps: usize = self.logs.values().map(|log| log.gaps.len()).sum();
         let log = &self.logs[&key.node];
         let begins = log.next.filter(|_| !log.is_end_unknown);
@@ -355,7 +357,7 @@ impl LogFollower {
         if let Some(next) = begins.filter(|next| *next < key.first_seq) {
             let (first, last) = (next, key.first_seq - 1);
             let days = (log.last.as_ref().map_or(key.day, |last| last.day), key.day);
-            let why = NotRead::Missing(key.node, first, last).to_string();
+            let why = FollowError::Missing(key.node, first, last).to_string();
             new.push(Gap { first, last, days, why });
         }
         let read = match bytes {
@@ -365,8 +367,8 @@ impl LogFollower {
         let (next, is_end_unknown, newest_ms) = match read {
             Ok((last, newest_ms)) => (last + 1, false, newest_ms),
             Err(
-                why @ (NotRead::Damaged(..)
-                | NotRead::Store(CallError::Store(StoreError::NotFound { .. }))),
+                why @ (FollowError::Damaged(..)
+                | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
                 new.push(Gap { first, last, days, why: why.to_string() });
@@ -375,7 +377,7 @@ impl LogFollower {
             Err(other) => return Err(other),
         };
         if gaps + new.len() > MAX_GAPS {
-            return Err(NotRead::Head(format!("{gaps} segments cannot be used: see the log")));
+            return Err(FollowError::Head(format!("{gaps} segments cannot be used: see the log")));
         }
         new.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
         if let Some(log) = self.logs.get_mut(&key.node) {
@@ -399,7 +401,7 @@ impl LogFollower {
     }
 
     /// Looks again for what could not be read.
-    async fn fill_gaps(&mut self) -> Result<(), NotRead> {
+    async fn fill_gaps(&mut self) -> Result<(), FollowError> {
         let (first_day, _) = self.days();
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
         for node in nodes {
@@ -412,7 +414,7 @@ impl LogFollower {
                 let left = match self.fill(node, &gap).await {
                     Ok(next) if next > gap.last => continue,
                     Ok(next) => {
-                        let why = NotRead::Missing(node, next, gap.last).to_string();
+                        let why = FollowError::Missing(node, next, gap.last).to_string();
                         Gap { first: next, why, ..gap }
                     }
                     Err(error) => Gap { why: error.to_string(), ..gap },
@@ -426,7 +428,7 @@ impl LogFollower {
     }
 
     /// Applies the segments that are in a gap. Returns the first number that is missing, or is after it.
-    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, NotRead> {
+    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, FollowError> {
         let is_last = |log: &RemoteLog, key: &SegmentKey| {
             log.is_end_unknown && log.last.as_ref() == Some(key)
         };
@@ -449,7 +451,7 @@ impl LogFollower {
         Ok(next)
     }
 
-    async fn fetch(&self, key: &SegmentKey) -> Result<Bytes, NotRead> {
+    async fn fetch(&self, key: &SegmentKey) -> Result<Bytes, FollowError> {
         fetch(&self.store, key).await
     }
 
@@ -460,8 +462,8 @@ impl LogFollower {
         bytes: &[u8],
         from: u64,
         is_late: bool,
-    ) -> Result<(u64, u64), NotRead> {
-        let damaged = |why: String| NotRead::Damaged(key.to_string(), why);
+    ) -> Result<(u64, u64), FollowError> {
+        let damaged = |why: String| FollowError::Damaged(key.to_string(), why);
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         let stated = (header.set, header.node, header.epoch, header.first_seq);
         if stated != (self.set.number(), key.node, key.epoch, key.first_seq) {
@@ -494,7 +496,7 @@ impl LogFollower {
         &self,
         key: &SegmentKey,
         deleted: &mut LateDeletions,
-    ) -> Result<(), NotRead> {
+    ) -> Result<(), FollowError> {
         let nodes: Vec<u64> = self.logs.keys().copied().chain(self.own).collect();
         let mut day = key.day;
         while day <= self.days().1.plus(1) {
@@ -535,17 +537,17 @@ fn from_next(mut keys: Vec<(SegmentKey, u64)>, next: u64) -> Vec<(SegmentKey, u6
     keys
 }
 
-fn refused(refusal: Refusal) -> NotRead {
+fn refused(refusal: SetError) -> FollowError {
     match refusal {
-        Refusal::Memory => NotRead::Memory,
-        other => NotRead::Head(format!("{other:?}")),
+        SetError::Memory => FollowError::Memory,
+        other => FollowError::Head(format!("{other:?}")),
     }
 }
 
-async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, NotRead> {
+async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
     match in_time(store.segment(key)).await {
         Err(CallError::Store(error @ StoreError::TooManyBytes { .. })) => {
-            Err(NotRead::Damaged(key.to_string(), error.to_string()))
+            Err(FollowError::Damaged(key.to_string(), error.to_string()))
         }
         other => Ok(other?),
     }

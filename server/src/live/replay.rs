@@ -72,8 +72,8 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
         replaying.begin_segment(&header).map_err(corrupt)?;
         for frame in frames.by_ref().map_while(Result::ok) {
             replaying.apply(&frame, &segments, budget).map_err(|why| match why {
-                Unfit::Corrupt(why) => corrupt(why.to_owned()),
-                Unfit::Memory => Error::LiveMemory { limit: budget.limit() },
+                ReplayError::Corrupt(why) => corrupt(why.to_owned()),
+                ReplayError::Memory => Error::LiveMemory { limit: budget.limit() },
             })?;
         }
         replaying.next_seq = frames.next_seq();
@@ -232,7 +232,7 @@ struct Replaying {
     node: Option<u64>,
 }
 
-enum Unfit {
+enum ReplayError {
     Corrupt(&'static str),
     Memory,
 }
@@ -266,12 +266,12 @@ impl Replaying {
         frame: &Frame<'_>,
         segments: &[(PathBuf, u64)],
         budget: &Arc<Budget>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ReplayError> {
         if frame.op == Op::Reserve {
             return self.begin(frame, segments, budget);
         }
         let set = self.set.as_mut();
-        let set = set.ok_or(Unfit::Corrupt("it does not begin with a record of options"))?;
+        let set = set.ok_or(ReplayError::Corrupt("it does not begin with a record of options"))?;
         set.last_ms = frame.ms.max(set.last_ms);
         if set.options.is_over_day {
             set.deletions.note(frame.op, frame.ms, frame.hashes());
@@ -282,12 +282,12 @@ impl Replaying {
                 set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
                     let forgotten = set.writer.forget(hash, set.options.is_over_day);
-                    forgotten.map_err(|_| Unfit::Memory)?;
+                    forgotten.map_err(|_| ReplayError::Memory)?;
                 }
             }
             Op::Expire => {
                 let at = frame.record().first_chunk();
-                let at = at.ok_or(Unfit::Corrupt("a time cannot be read"))?;
+                let at = at.ok_or(ReplayError::Corrupt("a time cannot be read"))?;
                 set.expires_at = Some(u64::from_le_bytes(*at)).filter(|at| *at != u64::MAX);
             }
             Op::Drop => self.set = None,
@@ -302,23 +302,23 @@ impl Replaying {
         frame: &Frame<'_>,
         segments: &[(PathBuf, u64)],
         budget: &Arc<Budget>,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), ReplayError> {
         let (key, options) = Options::parse(frame.record())
-            .ok_or(Unfit::Corrupt("a record of options cannot be read"))?;
+            .ok_or(ReplayError::Corrupt("a record of options cannot be read"))?;
         if self.set.is_some() {
-            return Err(Unfit::Corrupt("it has a second record of options"));
+            return Err(ReplayError::Corrupt("it has a second record of options"));
         }
         if self.number != Some(key.number()) {
-            return Err(Unfit::Corrupt("its record of options is of another set"));
+            return Err(ReplayError::Corrupt("its record of options is of another set"));
         }
-        let mut writer = Writer::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+        let mut writer = Writer::new(options.window, budget.clone()).ok_or(ReplayError::Memory)?;
         // So most shards grow once. What a window renews is in the log more than once, and not counted.
         if options.window.steps.is_none() {
             writer.reserve(entries(segments));
         }
         let mut near = None;
         if options.kind == Kind::Near {
-            let made = Near::new(options.window, budget.clone()).ok_or(Unfit::Memory)?;
+            let made = Near::new(options.window, budget.clone()).ok_or(ReplayError::Memory)?;
             near.insert(made).reserve(options.capacity);
         }
         let (expires_at, next_seq, epoch) = (None, 0, 0);
@@ -340,14 +340,14 @@ impl Replaying {
 
 impl Replayed {
     /// Adds what a frame says was seen.
-    fn see(&mut self, frame: &Frame<'_>) -> Result<(), Unfit> {
+    fn see(&mut self, frame: &Frame<'_>) -> Result<(), ReplayError> {
         let Replayed { options, writer, near, .. } = self;
         let step = options.window.step_at(frame.ms);
         writer.tick(frame.ms);
         if let Some(near) = near {
             near.go_to(step);
             for fingerprint in frame.hashes() {
-                near.insert(fingerprint).map_err(|_| Unfit::Memory)?;
+                near.insert(fingerprint).map_err(|_| ReplayError::Memory)?;
             }
         } else if options.kind == Kind::Cuckoo {
             for hash in frame.hashes() {
@@ -357,18 +357,18 @@ impl Replayed {
         } else if step < writer.table().step() {
             // What another set had seen before, and this one was united with.
             for hash in frame.hashes() {
-                writer.add_at(hash, step).map_err(|_| Unfit::Memory)?;
+                writer.add_at(hash, step).map_err(|_| ReplayError::Memory)?;
             }
         } else {
             let hashes: Vec<u64> = frame.hashes().collect();
-            writer.add_each(&hashes, |_, _| ()).map_err(|_| Unfit::Memory)?;
+            writer.add_each(&hashes, |_, _| ()).map_err(|_| ReplayError::Memory)?;
         }
         Ok(())
     }
 }
 
-impl super::writer::Refused {
-    fn or_memory(self) -> Result<(), Unfit> {
-        if self == super::writer::Refused::Memory { Err(Unfit::Memory) } else { Ok(()) }
+impl super::writer::AddError {
+    fn or_memory(self) -> Result<(), ReplayError> {
+        if self == super::writer::AddError::Memory { Err(ReplayError::Memory) } else { Ok(()) }
     }
 }

@@ -30,14 +30,14 @@ use super::options::{Key, Options};
 use super::ship_status::ShipStatus;
 use super::syncer::lock;
 use super::table::{Seen, Table};
-use super::writer::{Added, Refused, Writer};
+use super::writer::{AddError, Added, Writer};
 
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
 
-/// Why a change was not made.
+/// Why a set did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum SetError {
     /// The limit on memory is reached.
     Memory,
     /// There are as many copies of the ID as there may be.
@@ -54,23 +54,23 @@ pub(crate) enum Refusal {
     ReadOnly(Arc<str>),
 }
 
-impl From<OtherLayout> for Refusal {
-    fn from(_: OtherLayout) -> Refusal {
-        Refusal::Layout
+impl From<OtherLayout> for SetError {
+    fn from(_: OtherLayout) -> SetError {
+        SetError::Layout
     }
 }
 
-impl From<Full> for Refusal {
-    fn from(_: Full) -> Refusal {
-        Refusal::Memory
+impl From<Full> for SetError {
+    fn from(_: Full) -> SetError {
+        SetError::Memory
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Refusal {
+impl From<AddError> for SetError {
+    fn from(refused: AddError) -> SetError {
         match refused {
-            Refused::Memory => Refusal::Memory,
-            Refused::Copies => Refusal::Copies,
+            AddError::Memory => SetError::Memory,
+            AddError::Copies => SetError::Copies,
         }
     }
 }
@@ -221,7 +221,7 @@ impl LiveSet {
         now: u64,
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
-    ) -> (Ticket, Result<(), Refusal>) {
+    ) -> (Ticket, Result<(), SetError>) {
         let day = match self.ask_day(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
@@ -246,7 +246,7 @@ impl LiveSet {
         day: Option<DayAnswers>,
         by_day: &mut u64,
         mut answer: impl FnMut(usize, Added),
-    ) -> (Ticket, Result<(), Refusal>) {
+    ) -> (Ticket, Result<(), SetError>) {
         self.change(now, |state| {
             let State { writer, changed, .. } = state;
             if let Some(mut day) = day {
@@ -298,11 +298,11 @@ impl LiveSet {
         hashes: &[u64],
         changed: &mut Vec<u64>,
         mut answer: impl FnMut(usize, Added),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SetError> {
         for (i, hash) in hashes.iter().enumerate() {
             let is_full = writer.len() >= self.options.capacity;
             if is_full && self.table.seen(*hash) != Seen::Alive {
-                return Err(Refusal::Full);
+                return Err(SetError::Full);
             }
             let added = writer.add(*hash)?;
             if added != Added::Seen {
@@ -314,14 +314,14 @@ impl LiveSet {
     }
 
     /// Adds one more copy of a hash.
-    pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), Refusal>) {
+    pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), SetError>) {
         self.change(now, |state| (Op::Seen, self.add_copy_within_capacity(state, hash)))
     }
 
-    fn add_copy_within_capacity(&self, state: &mut State, hash: u64) -> Result<(), Refusal> {
+    fn add_copy_within_capacity(&self, state: &mut State, hash: u64) -> Result<(), SetError> {
         let State { writer, changed, .. } = state;
         if self.options.expansion == 0 && writer.len() >= self.options.capacity {
-            return Err(Refusal::Full);
+            return Err(SetError::Full);
         }
         writer.add_copy(hash)?;
         changed.push(hash);
@@ -329,7 +329,7 @@ impl LiveSet {
     }
 
     /// Deletes hashes, or one copy of each; returns how many were alive.
-    pub(crate) fn forget(&self, now: u64, hashes: &[u64]) -> (Ticket, Result<usize, Refusal>) {
+    pub(crate) fn forget(&self, now: u64, hashes: &[u64]) -> (Ticket, Result<usize, SetError>) {
         self.forget_each(now, hashes, |_, _| ())
     }
 
@@ -339,7 +339,7 @@ impl LiveSet {
         now: u64,
         hashes: &[u64],
         mut answer: impl FnMut(usize, bool),
-    ) -> (Ticket, Result<usize, Refusal>) {
+    ) -> (Ticket, Result<usize, SetError>) {
         let day = match self.ask_day(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
@@ -384,8 +384,8 @@ impl LiveSet {
     fn change<T>(
         &self,
         now: u64,
-        change: impl FnOnce(&mut State) -> (Op, Result<T, Refusal>),
-    ) -> (Ticket, Result<T, Refusal>) {
+        change: impl FnOnce(&mut State) -> (Op, Result<T, SetError>),
+    ) -> (Ticket, Result<T, SetError>) {
         let mut state = lock(&self.state);
         if let Err(refusal) = self.check(&state) {
             return (Ticket::NONE, Err(refusal));
@@ -405,18 +405,18 @@ impl LiveSet {
     }
 
     /// Whether a change can be made now.
-    fn check(&self, state: &State) -> Result<(), Refusal> {
+    fn check(&self, state: &State) -> Result<(), SetError> {
         if state.is_dropped {
-            return Err(Refusal::Gone);
+            return Err(SetError::Gone);
         }
         if let Some(access) = self.access.get() {
-            access.check().map_err(Refusal::ReadOnly)?;
+            access.check().map_err(SetError::ReadOnly)?;
         }
-        state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(Refusal::Log)
+        state.log.as_ref().map_or(Ok(()), |log| log.check()).map_err(SetError::Log)
     }
 
     /// Sets when the set ends, or that it does not.
-    pub(crate) fn expire_at(&self, now: u64, at: Option<u64>) -> (Ticket, Result<(), Refusal>) {
+    pub(crate) fn expire_at(&self, now: u64, at: Option<u64>) -> (Ticket, Result<(), SetError>) {
         let state = lock(&self.state);
         if let Err(refusal) = self.check(&state) {
             return (Ticket::NONE, Err(refusal));
@@ -506,7 +506,7 @@ impl LiveSet {
     }
 
     /// Adds a hash unless it is there; returns whether it was added.
-    pub(crate) fn add_copy_if_new(&self, now: u64, hash: u64) -> (Ticket, Result<bool, Refusal>) {
+    pub(crate) fn add_copy_if_new(&self, now: u64, hash: u64) -> (Ticket, Result<bool, SetError>) {
         let mut is_there = false;
         let (ticket, added) = self.change(now, |state| {
             is_there = self.table.count(hash) > 0;

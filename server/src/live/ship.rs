@@ -25,6 +25,7 @@ use super::set::LiveSet;
 use super::ship_status::ShipStatus;
 use super::store_call::{CallError, in_time};
 use super::tail::Tail;
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::error::Error;
 
@@ -128,7 +129,7 @@ struct Shipping {
 
 /// Why something was not shipped.
 #[derive(Debug, thiserror::Error)]
-enum NotShipped {
+enum ShipError {
     #[error("{0}")]
     Store(#[from] CallError),
     #[error("cannot read the log in {0}: {1}")]
@@ -142,20 +143,23 @@ enum NotShipped {
 
 impl Shipping {
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
-        let mut pause = SHIP_INTERVAL;
+        let mut backoff = Backoff::new(SHIP_INTERVAL, MAX_PAUSE);
         loop {
             let shipped = self.ship().await;
-            if shipped.is_err() {
-                // More may have been read than was shipped.
-                self.tail.restart();
-            }
-            pause = match &shipped {
-                Ok(()) => SHIP_INTERVAL,
-                Err(_) => (pause * 2).min(MAX_PAUSE),
+            let pause = match &shipped {
+                Ok(()) => {
+                    backoff.reset();
+                    SHIP_INTERVAL
+                }
+                Err(_) => {
+                    // More may have been read than was shipped.
+                    self.tail.restart();
+                    backoff.after_failure()
+                }
             };
             let is_over = matches!(
                 &shipped,
-                Err(NotShipped::Store(CallError::Store(StoreError::ReadOnly { .. })))
+                Err(ShipError::Store(CallError::Store(StoreError::ReadOnly { .. })))
             );
             self.status.set_error(&self.filter, shipped.err().map(|error| error.to_string()));
             if is_over {
@@ -176,7 +180,7 @@ impl Shipping {
     }
 
     /// Ships all that is synced.
-    async fn ship(&mut self) -> Result<(), NotShipped> {
+    async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
         let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
         let first = match self.next {
@@ -185,7 +189,7 @@ impl Shipping {
         };
         let mut next = first;
         while next <= synced {
-            let failed = |error| NotShipped::Log(self.log.folder().display().to_string(), error);
+            let failed = |error| ShipError::Log(self.log.folder().display().to_string(), error);
             let Some(piece) = self.tail.read(next, synced).map_err(failed)? else { break };
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 next = self.put(&shipment).await? + 1;
@@ -209,13 +213,13 @@ impl Shipping {
     }
 
     /// Finds out what was shipped before this process.
-    async fn find_next(&mut self) -> Result<u64, NotShipped> {
+    async fn find_next(&mut self) -> Result<u64, ShipError> {
         let node = self.log.node();
         let head = in_time(self.store.head_of(&self.filter, node)).await?;
         let next = head.map_or(1, |head| head.seq.saturating_add(1));
         if next > self.log.last_seq().saturating_add(1) {
             let head = format!("{}/live/heads/{node:016x}", self.filter);
-            return Err(NotShipped::Other(head, self.log.folder().display().to_string()));
+            return Err(ShipError::Other(head, self.log.folder().display().to_string()));
         }
         self.next = Some(next);
         self.last.send_replace(next - 1);
@@ -223,7 +227,7 @@ impl Shipping {
     }
 
     /// Writes a segment; returns the number of the last frame that is in the store now.
-    async fn put(&self, shipment: &Shipment) -> Result<u64, NotShipped> {
+    async fn put(&self, shipment: &Shipment) -> Result<u64, ShipError> {
         let header = &shipment.header;
         let key = SegmentKey {
             filter: self.filter.clone(),
@@ -239,7 +243,7 @@ impl Shipping {
             PutSegment::Other(there) => {
                 let folder = || self.log.folder().display().to_string();
                 shipment::shipped_before(&there, shipment)
-                    .ok_or_else(|| NotShipped::Other(key.to_string(), folder()))?
+                    .ok_or_else(|| ShipError::Other(key.to_string(), folder()))?
             }
         };
         crash_point("shipped");
@@ -247,7 +251,7 @@ impl Shipping {
         Ok(last)
     }
 
-    async fn put_head(&mut self, seq: u64) -> Result<(), NotShipped> {
+    async fn put_head(&mut self, seq: u64) -> Result<(), ShipError> {
         let through = self.status.through_ms();
         let through = i64::try_from(through).ok();
         let through = through.and_then(|ms| Timestamp::from_millisecond(ms).ok());

@@ -226,7 +226,7 @@ async fn a_write_that_fails_refuses_adds_until_it_succeeds() {
         let why = ticket.wait().await.unwrap_err();
         assert!(why.contains("cannot write the log") && why.contains("a-00000000"), "{why}");
         let refused = set.add_each(now, &[2], |_, _| ()).1;
-        assert_eq!(refused, Err(Refusal::Log(why)));
+        assert_eq!(refused, Err(SetError::Log(why)));
         assert!(all_alive(&live, "a", &[1]), "lookups go on");
         fs::remove_file(&blocked).unwrap();
         while set.add_each(now, &[3], |_, _| ()).1.is_err() {
@@ -255,7 +255,7 @@ async fn a_sync_that_fails_refuses_adds_for_ever() {
     assert!(why.contains("cannot sync the log") && why.contains("restart"), "{why}");
     failing(false);
     let refused = set.add_each(now, &[3], |_, _| ());
-    assert_eq!(refused.1, Err(Refusal::Log(why)));
+    assert_eq!(refused.1, Err(SetError::Log(why)));
     assert!(all_alive(&live, "a", &[1, 2]), "lookups go on");
 }
 

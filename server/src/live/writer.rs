@@ -36,7 +36,7 @@ pub(crate) enum Added {
 
 /// Why an add did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum AddError {
     /// The limit on memory is reached.
     Memory,
     /// There are [`MAX_COPIES`] already.
@@ -176,7 +176,7 @@ impl Writer {
         &mut self,
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
-    ) -> Result<(), (usize, Refused)> {
+    ) -> Result<(), (usize, AddError)> {
         for (i, hash) in hashes.iter().enumerate() {
             self.prefetch_ahead(hashes, i);
             answer(i, self.add(*hash).map_err(|refused| (i, refused))?);
@@ -201,13 +201,13 @@ impl Writer {
     }
 
     /// Adds a hash, seen now.
-    pub(crate) fn add(&mut self, hash: u64) -> Result<Added, Refused> {
+    pub(crate) fn add(&mut self, hash: u64) -> Result<Added, AddError> {
         self.add_at(hash, self.step)
     }
 
     /// Adds a hash that was seen in an earlier step, or now. One whose window has ended is not
     /// added, and counts as [`Added::Seen`].
-    pub(crate) fn add_at(&mut self, hash: u64, step: u64) -> Result<Added, Refused> {
+    pub(crate) fn add_at(&mut self, hash: u64, step: u64) -> Result<Added, AddError> {
         let now = self.step;
         let tag = Tag::of_step(step);
         if step > now || (self.window.steps.is_some() && now - step >= STEPS) {
@@ -238,9 +238,9 @@ impl Writer {
     }
 
     /// Adds one more copy of a hash, seen now.
-    pub(crate) fn add_copy(&mut self, hash: u64) -> Result<(), Refused> {
+    pub(crate) fn add_copy(&mut self, hash: u64) -> Result<(), AddError> {
         if self.table.count(hash) >= MAX_COPIES {
-            return Err(Refused::Copies);
+            return Err(AddError::Copies);
         }
         let (line, place, word) = self.find_place(hash);
         self.put(hash, line, place, word, Tag::of_step(self.step))
@@ -248,7 +248,7 @@ impl Writer {
 
     /// Deletes a hash, or one copy of it; returns whether it was alive. With `hide`, it stays
     /// hidden from what lies below, and then a hash that is not here is hidden, too.
-    pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, Refused> {
+    pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, AddError> {
         match self.find(hash) {
             Found::At(line, place, word) => {
                 let alive = self.window.is_alive(Tag::of(word), self.step);
@@ -373,7 +373,7 @@ impl Writer {
         mut place: usize,
         mut word: u64,
         tag: Tag,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AddError> {
         let number = entry::shard_of(hash);
         if word == EMPTY {
             let shard = &self.shards[number];
@@ -403,7 +403,7 @@ impl Writer {
     }
 
     /// Gives a shard new lines: more of them if its entries need more.
-    fn grow(&mut self, number: usize) -> Result<(), Refused> {
+    fn grow(&mut self, number: usize) -> Result<(), AddError> {
         let shard = &self.shards[number];
         let old = shard.lines.len();
         let is_kept = |word: u64| {
@@ -418,11 +418,11 @@ impl Writer {
         // Both are there for a moment, and the old ones while readers have them.
         let take = |lines: usize| self.budget.try_reserve(bytes_of(lines)).then_some(lines);
         let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
-        let lines = reserved.or_else(|| take(more)).ok_or(Refused::Memory)?;
+        let lines = reserved.or_else(|| take(more)).ok_or(AddError::Memory)?;
 
         let Ok(new) = self.arena.lines(lines) else {
             self.budget.release(bytes_of(lines));
-            return Err(Refused::Memory);
+            return Err(AddError::Memory);
         };
         let mut gone = Vec::new();
         for word in words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {

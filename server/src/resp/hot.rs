@@ -5,7 +5,7 @@ use bloomsday_common::hash::is_valid_len;
 
 use super::reply::{Fault, Reply, error};
 use super::session::{Session, refused};
-use crate::live::{Added, Kind, Options, Refusal, hash_of};
+use crate::live::{Added, Kind, Options, SetError, hash_of};
 
 /// The most requests in one call of a set.
 const MAX_RUN: usize = 16 << 10;
@@ -112,7 +112,7 @@ fn rest(
         );
         match added {
             Ok(Ok(new)) => Reply { out, is_v3 }.boolean(new),
-            Ok(Err(Refusal::Log(_))) => error(out, fault),
+            Ok(Err(SetError::Log(_))) => error(out, fault),
             Ok(Err(refusal)) => error(out, &refused(refusal)),
             Err(fault) => error(out, &fault),
         }

@@ -74,15 +74,11 @@ pub struct Resp {
 /// Opens the address and serves until the returned [`Resp`] is stopped.
 ///
 /// # Errors
-/// [`Error::Setting`] for an address that other machines can reach without a token;
+/// [`Error::OpenResp`] for an address that other machines can reach without a token;
 /// [`Error::System`] when it cannot be opened.
 pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
     if !config.address.ip().is_loopback() && live.token().is_none() {
-        return Err(Error::Setting {
-            name: "the address for Redis clients",
-            value: config.address.to_string(),
-            allowed: "a token, or a loopback address".into(),
-        });
+        return Err(Error::OpenResp { address: config.address });
     }
     let (listener, address) = connections::listen(config.address, None)?;
     let shared = Arc::new(RespState {

@@ -6,7 +6,9 @@ use bloomsday_common::id_form::IdForm;
 
 use super::reply::{Fault, error};
 use super::shared::{ClientEntry, ClientInfo, RespState};
-use crate::live::{Key, Kind, Live, LiveSet, MAX_KEY_BYTES, NotMade, Options, Refusal, Ticket};
+use crate::live::{
+    CreateError, Key, Kind, Live, LiveSet, MAX_KEY_BYTES, Options, SetError, Ticket,
+};
 
 /// The most retries when a set is dropped while a command uses it.
 const MAX_DROPPED_RETRIES: usize = 8;
@@ -180,23 +182,25 @@ impl Session {
         match self.live().make(&key, options(), self.now) {
             Ok(set) => Ok(set),
             // Another connection made it meanwhile.
-            Err(NotMade::Exists) => self.set_of(name, kind)?.ok_or(DROPPED_AGAIN),
+            Err(CreateError::Exists) => self.set_of(name, kind)?.ok_or(DROPPED_AGAIN),
             Err(other) => Err(self.not_made(&other)),
         }
     }
 
     /// Why a set was not made, as the protocol has it.
-    pub(crate) fn not_made(&self, why: &NotMade) -> Fault {
+    pub(crate) fn not_made(&self, why: &CreateError) -> Fault {
         match why {
-            NotMade::Exists => "ERR item exists".into(),
-            NotMade::Memory => "ERR Insufficient memory to create filter".into(),
-            NotMade::TooMany => {
+            CreateError::Exists => "ERR item exists".into(),
+            CreateError::Memory => "ERR Insufficient memory to create filter".into(),
+            CreateError::TooMany => {
                 let most = self.live().max_filters();
                 format!("ERR there are {most} filters, which is the most: delete one").into()
             }
-            NotMade::Closed => "ERR there is no filter of this name, and clients may not make one \
+            CreateError::Closed => {
+                "ERR there is no filter of this name, and clients may not make one \
                  on this server"
-                .into(),
+                    .into()
+            }
         }
     }
 
@@ -204,8 +208,8 @@ impl Session {
     pub(crate) fn change<T>(
         &mut self,
         mut set: impl FnMut(&mut Session) -> Result<Arc<LiveSet>, Fault>,
-        mut change: impl FnMut(&LiveSet, u64) -> (Ticket, Result<T, Refusal>),
-    ) -> Result<Result<T, Refusal>, Fault> {
+        mut change: impl FnMut(&LiveSet, u64) -> (Ticket, Result<T, SetError>),
+    ) -> Result<Result<T, SetError>, Fault> {
         let changed = self.try_change(
             |session| set(session).map(Some),
             |session, set| {
@@ -221,7 +225,7 @@ impl Session {
     pub(crate) fn change_if<T>(
         &mut self,
         set: impl FnMut(&mut Session) -> Result<Option<Arc<LiveSet>>, Fault>,
-        change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, Refusal>, Fault>,
+        change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, SetError>, Fault>,
     ) -> Result<Option<T>, Fault> {
         self.try_change(set, change)?.transpose().map_err(refused)
     }
@@ -229,12 +233,12 @@ impl Session {
     fn try_change<T>(
         &mut self,
         mut set: impl FnMut(&mut Session) -> Result<Option<Arc<LiveSet>>, Fault>,
-        mut change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, Refusal>, Fault>,
-    ) -> Result<Option<Result<T, Refusal>>, Fault> {
+        mut change: impl FnMut(&mut Session, &LiveSet) -> Result<Result<T, SetError>, Fault>,
+    ) -> Result<Option<Result<T, SetError>>, Fault> {
         for _ in 0..MAX_DROPPED_RETRIES {
             let Some(found) = set(self)? else { return Ok(None) };
             let result = change(self, &found)?;
-            if !matches!(result, Err(Refusal::Gone)) {
+            if !matches!(result, Err(SetError::Gone)) {
                 if !self.changed.iter().any(|other| Arc::ptr_eq(other, &found)) {
                     self.changed.retain(|set| !set.is_dropped());
                     self.changed.push(found);
@@ -287,16 +291,16 @@ pub(crate) fn takes(set: Kind, commands: Kind) -> bool {
 }
 
 /// Why a change was refused, as the protocol has it.
-pub(crate) fn refused(refusal: Refusal) -> Fault {
+pub(crate) fn refused(refusal: SetError) -> Fault {
     match refusal {
-        Refusal::Memory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-        Refusal::Copies => "ERR an item is counted to at most 255".into(),
-        Refusal::Full => "ERR non scaling filter is full".into(),
-        Refusal::Gone => "ERR not found".into(),
-        Refusal::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
-        Refusal::Log(why) => format!("MISCONF {why}").into(),
+        SetError::Memory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+        SetError::Copies => "ERR an item is counted to at most 255".into(),
+        SetError::Full => "ERR non scaling filter is full".into(),
+        SetError::Gone => "ERR not found".into(),
+        SetError::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
+        SetError::Log(why) => format!("MISCONF {why}").into(),
         // Clients know this text, and look for another server; /status says more.
-        Refusal::ReadOnly(_) => "READONLY You can't write against a read only replica.".into(),
+        SetError::ReadOnly(_) => "READONLY You can't write against a read only replica.".into(),
     }
 }
 

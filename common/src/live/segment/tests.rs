@@ -80,7 +80,7 @@ proptest! {
         let (bytes, ends) = segment(&contents);
         for length in 0..=bytes.len() {
             match Frames::of_open(&bytes[..length]) {
-                Err(bad) => prop_assert!(length < HEADER_BYTES && bad == Bad::Header),
+                Err(bad) => prop_assert!(length < HEADER_BYTES && bad == SegmentError::Header),
                 Ok((_, mut frames)) => {
                     let whole = ends.iter().filter(|end| **end <= length).count() - 1;
                     let good = frames.by_ref().take_while(Result::is_ok).count();
@@ -151,10 +151,10 @@ fn a_segment_of_another_program_is_refused_by_name() {
         bytes[56..].copy_from_slice(&check.to_le_bytes());
         Header::parse(&bytes)
     };
-    assert_eq!(encoded(8, 1), Err(Bad::Version(1)));
-    assert_eq!(encoded(10, 2), Err(Bad::Hash));
-    assert_eq!(encoded(11, 2), Err(Bad::Hash));
-    assert_eq!(encoded(16, 0), Err(Bad::Hash));
-    assert_eq!(encoded(0, b'B'), Err(Bad::Header));
+    assert_eq!(encoded(8, 1), Err(SegmentError::Version(1)));
+    assert_eq!(encoded(10, 2), Err(SegmentError::Hash));
+    assert_eq!(encoded(11, 2), Err(SegmentError::Hash));
+    assert_eq!(encoded(16, 0), Err(SegmentError::Hash));
+    assert_eq!(encoded(0, b'B'), Err(SegmentError::Header));
     assert_eq!(encoded(0, b'b'), Ok(HEADER));
 }

@@ -10,7 +10,7 @@ use bloomsday_common::live::segment::{Frame, Op};
 use super::super::access::WriteAccess;
 use super::super::role::LiveRole;
 use super::super::syncer::lock;
-use super::{LiveSet, Refusal};
+use super::{LiveSet, SetError};
 
 /// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting that is read
 /// later then wins over such a deletion.
@@ -79,7 +79,7 @@ impl LiveSet {
         frame: &Frame<'_>,
         is_late: bool,
         late: &mut LateDeletions,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let now = now.max(state.last_ms);
         let is_late = is_late || frame.ms < state.last_ms;
@@ -122,7 +122,7 @@ impl LiveSet {
     }
 
     /// Hides hashes for which no later sighting was found.
-    pub(crate) fn hide(&self, deleted: &LateDeletions) -> Result<(), Refusal> {
+    pub(crate) fn hide(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         for (hash, ms) in deleted {
             state.writer.forget(*hash, true)?;

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, Refusal, State, Ticket};
+use super::{LiveSet, SetError, State, Ticket};
 use crate::live::near::{Near, Neighbour};
 use crate::live::syncer::lock;
 
@@ -16,11 +16,11 @@ impl LiveSet {
         now: u64,
         fingerprint: u64,
         max: u32,
-    ) -> (Ticket, Result<Option<Neighbour>, Refusal>) {
+    ) -> (Ticket, Result<Option<Neighbour>, SetError>) {
         self.change(now, |State { changed, .. }| {
             let added = self.near(|near| near.add(fingerprint, max));
             changed.extend(matches!(added, Some(Ok(None))).then_some(fingerprint));
-            (Op::Seen, added.unwrap_or(Ok(None)).map_err(Refusal::from))
+            (Op::Seen, added.unwrap_or(Ok(None)).map_err(SetError::from))
         })
     }
 

@@ -9,7 +9,7 @@ use bloomsday_common::id_form::IdForm;
 use super::super::below::DayAnswers;
 use super::super::options::hash_of;
 use super::super::table::{Seen, View};
-use super::{LiveSet, Refusal};
+use super::{LiveSet, SetError};
 
 /// How many IDs are hashed before they are looked up.
 const CHUNK: usize = 256;
@@ -21,7 +21,7 @@ impl LiveSet {
         now: u64,
         hashes: &[u64],
         mut answer: impl FnMut(usize, bool),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), SetError> {
         self.tick(now);
         let Some(mut day) = self.ask_day(hashes)? else {
             self.table.each(hashes, |i, seen| answer(i, seen == Seen::Alive));
@@ -39,7 +39,7 @@ impl LiveSet {
     }
 
     /// What the day's filter says; `None` for a set that lies over none.
-    pub(super) fn ask_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, Refusal> {
+    pub(super) fn ask_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, SetError> {
         let below = self.below.get().and_then(Weak::upgrade);
         Ok(below.map(|below| DayAnswers::of(below, hashes)).transpose()?)
     }

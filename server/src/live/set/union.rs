@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, Refusal, State, Ticket};
+use super::{LiveSet, SetError, State, Ticket};
 use crate::live::syncer::lock;
 use crate::live::writer::Added;
 
@@ -14,7 +14,7 @@ impl LiveSet {
         &self,
         now: u64,
         entries: &BTreeMap<u64, Vec<u64>>,
-    ) -> (Ticket, Result<u64, Refusal>) {
+    ) -> (Ticket, Result<u64, SetError>) {
         let (mut new, mut last) = (0, Ticket::NONE);
         let mut state = lock(&self.state);
         if let Err(refusal) = self.check(&state) {

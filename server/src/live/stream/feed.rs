@@ -18,15 +18,14 @@ use super::address::FeedUrl;
 use crate::clock::Clock;
 use crate::live::access::WriteAccess;
 use crate::live::options::hash_of;
-use crate::live::set::{LiveSet, Refusal};
+use crate::live::set::{LiveSet, SetError};
 use crate::live::syncer::lock;
-use crate::random::{random, random_fraction};
 
 /// How many IDs are added at once: others may add in between.
 pub(super) const MAX_ADDED: usize = 1000;
 /// The pause after a first failure, and while another server decides.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause after a failure: each is twice as long as the one before.
+/// The longest pause after a failure.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// How often the place is kept.
 pub(super) const KEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -52,9 +51,9 @@ pub(in crate::live) struct Warned {
     skipped: u64,
 }
 
-/// Why nothing is read.
+/// Why a feed reads no further.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotFed {
+pub(super) enum FeedError {
     #[error("{0}")]
     Stream(String),
     #[error("{0}")]
@@ -62,8 +61,8 @@ pub(super) enum NotFed {
     #[error("cannot keep the place in {0}: {1}")]
     Place(String, std::io::Error),
     /// Another server decides.
-    #[error("not now")]
-    NotNow,
+    #[error("another server decides")]
+    NotDecider,
 }
 
 /// The IDs of some messages, hashed.
@@ -95,24 +94,10 @@ impl Ids {
     }
 }
 
-/// A pause after each failure, longer each time.
-pub(super) struct Pause(Duration);
-
-impl Pause {
-    pub(super) const FIRST: Pause = Pause(PAUSE);
-
-    /// How long to wait: between a half and all of it, so that servers do not come back together.
-    pub(super) fn next(&mut self) -> Duration {
-        let whole = self.0;
-        self.0 = (whole * 2).min(MAX_PAUSE);
-        whole / 2 + random_fraction(whole / 2, random())
-    }
-}
-
 impl Feeding {
     /// Whether this server decides.
-    pub(super) fn check(&self) -> Result<(), NotFed> {
-        self.access.check().map_err(|_| NotFed::NotNow)
+    pub(super) fn check(&self) -> Result<(), FeedError> {
+        self.access.check().map_err(|_| FeedError::NotDecider)
     }
 
     /// No IDs yet.
@@ -121,23 +106,23 @@ impl Feeding {
     }
 
     /// Adds IDs, and returns when they are as safe as promised.
-    pub(super) async fn add(&self, ids: Ids) -> Result<(), NotFed> {
+    pub(super) async fn add(&self, ids: Ids) -> Result<(), FeedError> {
         let now = self.clock.now_ms();
         let mut last = None;
         for hashes in ids.hashes.chunks(MAX_ADDED) {
             let (ticket, added) = self.set.add_each(now, hashes, |_, _| ());
             added.map_err(|refusal| match refusal {
-                Refusal::ReadOnly(_) => NotFed::NotNow,
-                Refusal::Memory => NotFed::Refused(
+                SetError::ReadOnly(_) => FeedError::NotDecider,
+                SetError::Memory => FeedError::Refused(
                     "the limit on the memory of live IDs is reached: raise it".into(),
                 ),
-                other => NotFed::Refused(format!("the IDs are refused: {other:?}")),
+                other => FeedError::Refused(format!("the IDs are refused: {other:?}")),
             })?;
             last = Some(ticket);
         }
         // It waits for those before it, too.
         if let Some(ticket) = last {
-            ticket.wait().await.map_err(|why| NotFed::Refused(why.to_string()))?;
+            ticket.wait().await.map_err(|why| FeedError::Refused(why.to_string()))?;
         }
         self.access.count_fed(ids.hashes.len() as u64, ids.skipped);
         self.warn(ids.skipped);
@@ -163,22 +148,9 @@ impl Feeding {
         (of == name).then(|| at.to_owned())
     }
 
-    pub(super) fn keep(&self, name: &str, at: &str) -> Result<(), NotFed> {
+    pub(super) fn keep(&self, name: &str, at: &str) -> Result<(), FeedError> {
         let Some(file) = &self.file else { return Ok(()) };
         let written = atomic_file::write(file, format!("{at} {name}\n").as_bytes(), |_| ());
-        written.map_err(|error| NotFed::Place(file.display().to_string(), error))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_limit_and_are_never_short() {
-        let mut pause = Pause::FIRST;
-        let all: Vec<Duration> = (0..10).map(|_| pause.next()).collect();
-        assert!(all[0] >= PAUSE / 2 && all[0] <= PAUSE, "{all:?}");
-        assert!(all[9] >= MAX_PAUSE / 2 && all.iter().all(|pause| *pause <= MAX_PAUSE), "{all:?}");
+        written.map_err(|error| FeedError::Place(file.display().to_string(), error))
     }
 }

@@ -14,9 +14,10 @@ use rdkafka::statistics::Statistics;
 use serde_json::Value;
 use tokio::time::{Duration, interval, sleep};
 
-use super::feed::{Feeding, Ids, KEEP_INTERVAL, MAX_ADDED, NotFed, Pause};
+use super::feed::{FeedError, Feeding, Ids, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_url::{KafkaUrl, Start, Where};
+use crate::backoff::Backoff;
 use crate::live::syncer::lock;
 
 /// How often new partitions, and leaders of those without one, are looked for.
@@ -29,8 +30,8 @@ pub(super) async fn session(
     feeding: &Feeding,
     url: &KafkaUrl,
     place: &mut Option<String>,
-    pause: &mut Pause,
-) -> Result<(), NotFed> {
+    backoff: &mut Backoff,
+) -> Result<(), FeedError> {
     // A standby with `from=latest` records where it would begin now: else it would miss messages when it takes over.
     if place.is_some() || url.start == Start::Earliest {
         feeding.check()?;
@@ -50,7 +51,7 @@ pub(super) async fn session(
     let state = State { at: known.as_deref().map(parse).unwrap_or_default(), ..State::default() };
     let state = Mutex::new(state);
     let reading = TopicReader { feeding, url, client: &client, name, topic, state };
-    let ended = reading.read(known.is_none(), pause).await.map_err(redacted);
+    let ended = reading.read(known.is_none(), backoff).await.map_err(redacted);
     let at = format(&lock(&reading.state).at);
     if at.is_empty() {
         return ended;
@@ -60,9 +61,9 @@ pub(super) async fn session(
     ended.and(kept)
 }
 
-fn redacted(error: NotFed) -> NotFed {
+fn redacted(error: FeedError) -> FeedError {
     match error {
-        NotFed::Stream(why) => NotFed::Stream(describe_source(&why)),
+        FeedError::Stream(why) => FeedError::Stream(describe_source(&why)),
         other => other,
     }
 }
@@ -103,7 +104,7 @@ struct State {
 }
 
 impl TopicReader<'_> {
-    async fn read(&self, is_first: bool, pause: &mut Pause) -> Result<(), NotFed> {
+    async fn read(&self, is_first: bool, backoff: &mut Backoff) -> Result<(), FeedError> {
         let begun = self.begin(&self.topic.leaders, is_first).await;
         let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();
         let at: BTreeMap<i32, i64> = {
@@ -121,7 +122,7 @@ impl TopicReader<'_> {
             Some(ended) = workers.next() => ended,
             ended = self.keep() => ended,
             ended = self.refresh() => ended,
-            () = self.judge(pause) => Ok(()),
+            () = self.judge(backoff) => Ok(()),
             wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
         }
     }
@@ -188,7 +189,7 @@ impl TopicReader<'_> {
         ends
     }
 
-    async fn ends_of(&self, partitions: Vec<i32>) -> Result<Vec<(i32, (i64, i64))>, NotFed> {
+    async fn ends_of(&self, partitions: Vec<i32>) -> Result<Vec<(i32, (i64, i64))>, FeedError> {
         let first = self.client.offsets(&partitions, At::Earliest).await?;
         let last = self.client.offsets(&partitions, At::Latest).await?;
         let both = |(partition, first)| Some((partition, (first, *last.get(&partition)?)));
@@ -196,7 +197,7 @@ impl TopicReader<'_> {
     }
 
     /// Keeps the place, until another server decides.
-    async fn keep(&self) -> Result<(), NotFed> {
+    async fn keep(&self) -> Result<(), FeedError> {
         let mut keep = interval(KEEP_INTERVAL);
         let mut kept = String::new();
         loop {
@@ -211,7 +212,7 @@ impl TopicReader<'_> {
     }
 
     /// Ends when the topic has other partitions than those that are read.
-    async fn refresh(&self) -> Result<(), NotFed> {
+    async fn refresh(&self) -> Result<(), FeedError> {
         loop {
             sleep(REFRESH).await;
             let topic = match self.client.topic().await {
@@ -234,13 +235,13 @@ impl TopicReader<'_> {
     }
 
     /// Says how much is left, and that nothing is wrong if all partitions are read.
-    async fn judge(&self, pause: &mut Pause) {
+    async fn judge(&self, backoff: &mut Backoff) {
         let mut statistics = self.client.statistics();
         while statistics.changed().await.is_ok() {
             if let Some(behind) = self.behind(&statistics.borrow_and_update()) {
                 self.feeding.access.set_feed_behind(behind);
                 self.feeding.access.set_engine_error("feed", None);
-                *pause = Pause::FIRST;
+                backoff.reset();
             }
         }
     }
@@ -273,7 +274,7 @@ impl TopicReader<'_> {
     }
 
     /// Adds the messages of a partition.
-    async fn work(&self, partition: i32, queue: Queue) -> Result<(), NotFed> {
+    async fn work(&self, partition: i32, queue: Queue) -> Result<(), FeedError> {
         let mut next = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
         let mut damage = Damage::None;
         let mut messages = queue.stream();
@@ -336,7 +337,7 @@ impl TopicReader<'_> {
         next: &mut i64,
         damage: Damage,
         error: &KafkaError,
-    ) -> Result<Damage, NotFed> {
+    ) -> Result<Damage, FeedError> {
         let (filter, why) = (&self.feeding.filter, self.client.failed(error));
         match damage {
             Damage::None => {

@@ -4,8 +4,9 @@ use redis::RedisError;
 use tokio::time::Instant;
 
 use super::address::RedisStream;
-use super::feed::{Feeding, KEEP_INTERVAL, NotFed, Pause};
+use super::feed::{FeedError, Feeding, KEEP_INTERVAL};
 use super::read::{StreamEntry, connect_to, describe, entries_after, is_before, last_of};
+use crate::backoff::Backoff;
 
 /// How many entries are read at once.
 const MAX_ENTRIES: usize = 1000;
@@ -17,12 +18,12 @@ pub(super) async fn session(
     feeding: &Feeding,
     from: &RedisStream,
     place: &mut Option<String>,
-    pause: &mut Pause,
-) -> Result<(), NotFed> {
+    backoff: &mut Backoff,
+) -> Result<(), FeedError> {
     feeding.check()?;
     let name = feeding.feed.name();
     let at = place.get_or_insert_with(|| feeding.place(&name).unwrap_or(BEGINNING.into()));
-    let failed = |error: RedisError| NotFed::Stream(describe(&name, &error));
+    let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
     let mut redis = connect_to(&from.server).await.map_err(failed)?;
     let (mut kept, mut keep_due) = (at.clone(), Instant::now());
     loop {
@@ -42,7 +43,7 @@ pub(super) async fn session(
             last.clone_into(at);
         }
         feeding.access.set_engine_error("feed", None);
-        *pause = Pause::FIRST;
+        backoff.reset();
         if *at != kept && keep_due <= Instant::now() {
             feeding.keep(&name, at)?;
             (kept, keep_due) = (at.clone(), Instant::now() + KEEP_INTERVAL);
@@ -51,7 +52,7 @@ pub(super) async fn session(
     }
 }
 
-async fn add(feeding: &Feeding, entries: &[StreamEntry]) -> Result<(), NotFed> {
+async fn add(feeding: &Feeding, entries: &[StreamEntry]) -> Result<(), FeedError> {
     let mut ids = feeding.ids();
     for (_, fields) in entries {
         let named = fields.iter().find(|(name, _)| name == b"id");

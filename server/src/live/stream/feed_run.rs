@@ -3,28 +3,29 @@
 use tokio::sync::watch;
 
 use super::address::Feed;
-use super::feed::{Feeding, NotFed, PAUSE, Pause};
+use super::feed::{FeedError, Feeding, MAX_PAUSE, PAUSE};
 #[cfg(feature = "kafka")]
 use super::feed_kafka;
 #[cfg(feature = "redis-streams")]
 use super::feed_redis;
+use crate::backoff::Backoff;
 
 impl Feeding {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
         self.access.begin_feed(self.feed.name());
-        let mut pause = Pause::FIRST;
+        let mut backoff = Backoff::new(PAUSE, MAX_PAUSE);
         let mut at = None;
         loop {
             let ended = tokio::select! {
-                ended = self.session(&mut at, &mut pause) => ended,
+                ended = self.session(&mut at, &mut backoff) => ended,
                 // What was added since the place was kept last is read again by the next start.
                 _ = stopping.changed() => return,
             };
             let wait = match ended {
-                Ok(()) | Err(NotFed::NotNow) => PAUSE,
+                Ok(()) | Err(FeedError::NotDecider) => PAUSE,
                 Err(error) => {
                     self.access.set_engine_error("feed", Some(error.to_string()));
-                    pause.next()
+                    backoff.after_failure_jittered()
                 }
             };
             tokio::select! {
@@ -35,12 +36,16 @@ impl Feeding {
     }
 
     /// Reads until that fails, or another server decides. `at` is the place, if it is known.
-    async fn session(&self, at: &mut Option<String>, pause: &mut Pause) -> Result<(), NotFed> {
+    async fn session(
+        &self,
+        at: &mut Option<String>,
+        backoff: &mut Backoff,
+    ) -> Result<(), FeedError> {
         match self.feed.0 {
             #[cfg(feature = "redis-streams")]
-            Feed::Redis(ref stream) => feed_redis::session(self, stream, at, pause).await,
+            Feed::Redis(ref stream) => feed_redis::session(self, stream, at, backoff).await,
             #[cfg(feature = "kafka")]
-            Feed::Kafka(ref topic) => feed_kafka::session(self, topic, at, pause).await,
+            Feed::Kafka(ref topic) => feed_kafka::session(self, topic, at, backoff).await,
         }
     }
 }

@@ -14,7 +14,7 @@ use rdkafka::{ClientConfig, ClientContext, Offset, TopicPartitionList};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::feed::NotFed;
+use super::feed::FeedError;
 use super::kafka_url::{Files, KafkaUrl, Login};
 use crate::live::syncer::lock;
 
@@ -112,7 +112,7 @@ pub(super) enum At {
 
 impl Client {
     /// A client of a topic that has about so many partitions. It connects at the first request.
-    pub(super) async fn open(url: &KafkaUrl, partitions: usize) -> Result<Client, NotFed> {
+    pub(super) async fn open(url: &KafkaUrl, partitions: usize) -> Result<Client, FeedError> {
         let (sender, statistics) = watch::channel(Statistics::default());
         let settings = settings(url, partitions);
         let events = Events { statistics: sender, error: Mutex::new(None) };
@@ -128,7 +128,7 @@ impl Client {
             Err(KafkaError::ClientConfig(_, why, name, _)) => format!("{name}: {why}"),
             Err(error) => error.to_string(),
         };
-        Err(NotFed::Stream(format!("topic {}: {why}", url.topic)))
+        Err(FeedError::Stream(format!("topic {}: {why}", url.topic)))
     }
 
     fn consumer(&self) -> &Arc<Consumer> {
@@ -142,7 +142,7 @@ impl Client {
 
     /// Receives what librdkafka reports, and calls `report` with what is wrong with a broker. Ends only when
     /// the consumer cannot go on.
-    pub(super) async fn listen(&self, report: impl Fn(String)) -> NotFed {
+    pub(super) async fn listen(&self, report: impl Fn(String)) -> FeedError {
         loop {
             match self.consumer().recv().await {
                 Err(error) => {
@@ -151,7 +151,9 @@ impl Client {
                     }
                 }
                 Ok(_) => {
-                    return NotFed::Stream("a message came by a queue that it is not for".into());
+                    return FeedError::Stream(
+                        "a message came by a queue that it is not for".into(),
+                    );
                 }
             }
         }
@@ -161,7 +163,7 @@ impl Client {
     async fn call<T: Send + 'static>(
         &self,
         request: impl FnOnce(&Consumer) -> KafkaResult<T> + Send + 'static,
-    ) -> Result<T, NotFed> {
+    ) -> Result<T, FeedError> {
         let consumer = Arc::clone(self.consumer());
         let answer = spawn_blocking(move || request(&consumer));
         let answer = tokio::select! {
@@ -173,7 +175,7 @@ impl Client {
     }
 
     /// The topic as a broker knows it: without partitions, if there is none of this name.
-    pub(super) async fn topic(&self) -> Result<Topic, NotFed> {
+    pub(super) async fn topic(&self) -> Result<Topic, FeedError> {
         let name = self.url.topic.clone();
         let found = self.call(move |consumer| {
             let metadata = consumer.fetch_metadata(Some(&name), DEADLINE)?;
@@ -195,7 +197,7 @@ impl Client {
     }
 
     /// There is no topic of this name.
-    pub(super) fn no_topic(&self) -> NotFed {
+    pub(super) fn no_topic(&self) -> FeedError {
         self.wrong(Code::UnknownTopicOrPartition, "")
     }
 
@@ -204,7 +206,7 @@ impl Client {
         &self,
         partitions: &[i32],
         at: At,
-    ) -> Result<BTreeMap<i32, i64>, NotFed> {
+    ) -> Result<BTreeMap<i32, i64>, FeedError> {
         // Instead of times the protocol takes these, too.
         let at = match at {
             At::Earliest => Offset::Beginning,
@@ -227,7 +229,10 @@ impl Client {
     }
 
     /// Reads partitions from these offsets. The queues have their messages.
-    pub(super) async fn read(&self, at: &BTreeMap<i32, i64>) -> Result<Vec<(i32, Queue)>, NotFed> {
+    pub(super) async fn read(
+        &self,
+        at: &BTreeMap<i32, i64>,
+    ) -> Result<Vec<(i32, Queue)>, FeedError> {
         let (mut queues, mut list) = (Vec::new(), TopicPartitionList::new());
         for (partition, offset) in at {
             // Before it is read: else its first messages come by the common queue.
@@ -243,14 +248,14 @@ impl Client {
     }
 
     /// Reads a partition from this offset on. What its queue had is gone.
-    pub(super) fn seek(&self, partition: i32, offset: i64) -> Result<(), NotFed> {
+    pub(super) fn seek(&self, partition: i32, offset: i64) -> Result<(), FeedError> {
         let now = Duration::ZERO;
         let sought = self.consumer().seek(&self.url.topic, partition, Offset::Offset(offset), now);
         sought.map_err(|error| self.failed(&error))
     }
 
     /// An error in words, with the reason that librdkafka gave for the last one that was more than noise.
-    pub(super) fn failed(&self, error: &KafkaError) -> NotFed {
+    pub(super) fn failed(&self, error: &KafkaError) -> FeedError {
         let last = lock(&self.consumer().client().context().error).clone();
         let own = error.rdkafka_error_code();
         match (own, last) {
@@ -261,12 +266,16 @@ impl Client {
             ) => self.wrong(code, &reason),
             (Some(own), Some((code, reason))) if own == code => self.wrong(code, &reason),
             (Some(own), _) => self.wrong(own, &own.to_string()),
-            (None, _) => NotFed::Stream(format!("topic {}: {error}", self.url.topic)),
+            (None, _) => FeedError::Stream(format!("topic {}: {error}", self.url.topic)),
         }
     }
 
-    fn wrong(&self, code: Code, reason: &str) -> NotFed {
-        NotFed::Stream(format!("topic {}: {}", self.url.topic, in_words(&self.url, code, reason)))
+    fn wrong(&self, code: Code, reason: &str) -> FeedError {
+        FeedError::Stream(format!(
+            "topic {}: {}",
+            self.url.topic,
+            in_words(&self.url, code, reason)
+        ))
     }
 }
 

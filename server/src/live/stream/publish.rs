@@ -40,7 +40,7 @@ pub(in crate::live) struct Publishing {
 
 /// Why something was not published.
 #[derive(Debug, thiserror::Error)]
-enum NotPublished {
+enum PublishError {
     #[error("{0}")]
     Redis(String),
     #[error("{0}")]
@@ -68,7 +68,7 @@ impl Publishing {
     }
 
     /// Publishes over one connection, until that fails.
-    async fn session(&mut self) -> Result<(), NotPublished> {
+    async fn session(&mut self) -> Result<(), PublishError> {
         let mut redis = connect(&self.engine).await.map_err(|e| self.failed(&e))?;
         let mut next = self.find_next(&mut redis).await?;
         let mut synced = self.log.synced();
@@ -91,12 +91,12 @@ impl Publishing {
         &mut self,
         redis: &mut MultiplexedConnection,
         first: u64,
-    ) -> Result<u64, NotPublished> {
+    ) -> Result<u64, PublishError> {
         let (mut next, synced) = (first, self.log.synced_seq());
         while next <= synced {
             let folder = || self.log.folder().display().to_string();
             let read = self.tail.read(next, synced);
-            let read = read.map_err(|error| NotPublished::Log(folder(), error))?;
+            let read = read.map_err(|error| PublishError::Log(folder(), error))?;
             let Some(piece) = read else { break };
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 let oldest = self.clock.now().as_millisecond() - KEPT_MS;
@@ -116,7 +116,7 @@ impl Publishing {
     }
 
     /// The number of the first frame that neither the engine nor the store has for certain.
-    async fn find_next(&self, redis: &mut MultiplexedConnection) -> Result<u64, NotPublished> {
+    async fn find_next(&self, redis: &mut MultiplexedConnection) -> Result<u64, PublishError> {
         let next = match self.head(redis).await? {
             Some(last) => last + 1,
             None => {
@@ -130,7 +130,7 @@ impl Publishing {
     }
 
     /// The number of the last frame in the engine; `None` when it has none, or has lost the stream.
-    async fn head(&self, redis: &mut MultiplexedConnection) -> Result<Option<u64>, NotPublished> {
+    async fn head(&self, redis: &mut MultiplexedConnection) -> Result<Option<u64>, PublishError> {
         let mut both = redis::pipe();
         both.cmd("EXISTS").arg(self.stream());
         both.cmd("HGET").arg(self.heads()).arg(self.node());
@@ -151,7 +151,7 @@ impl Publishing {
         format!("{:016x}", self.log.node())
     }
 
-    fn failed(&self, error: &redis::RedisError) -> NotPublished {
-        NotPublished::Redis(describe(&self.engine.name(), error))
+    fn failed(&self, error: &redis::RedisError) -> PublishError {
+        PublishError::Redis(describe(&self.engine.name(), error))
     }
 }

@@ -161,19 +161,19 @@ async fn what_fitted_into_the_limit_fits_after_a_restart() {
     let (taken, limit) = live.memory();
     let set = live.get(&key("a"), 1).unwrap();
     let more = set.add_each(1, &hashes(1 << 40..(1 << 40) + 100_000), |_, _| ()).1;
-    assert_eq!(more, Err(Refusal::Memory), "{taken} of {limit}");
+    assert_eq!(more, Err(SetError::Memory), "{taken} of {limit}");
 }
 
 #[tokio::test]
 async fn the_memory_of_a_removed_set_is_free_while_connections_have_it() {
     let live = Live::open(LiveConfig { memory: 1 << 20, ..LiveConfig::new(None) }).unwrap();
     let set = live.make(&key("a"), Options::of(Kind::Set), 1).unwrap();
-    assert_eq!(set.add_each(1, &hashes(0..1 << 20), |_, _| ()).1, Err(Refusal::Memory));
+    assert_eq!(set.add_each(1, &hashes(0..1 << 20), |_, _| ()).1, Err(SetError::Memory));
     assert_eq!(live.remove(&key("a"), 1), Ok(true));
     let other = live.make(&key("b"), Options::of(Kind::Set), 1).unwrap();
     assert_eq!(other.add_each(1, &hashes(0..40_000), |_, _| ()).1, Ok(()));
     // Who has it yet finds nothing, and adds nothing.
-    assert_eq!(set.add_each(1, &[1], |_, _| ()).1, Err(Refusal::Gone));
+    assert_eq!(set.add_each(1, &[1], |_, _| ()).1, Err(SetError::Gone));
     assert_eq!((set.count(1, mix64(0)), set.size(1).entries), (0, 0));
 }
 

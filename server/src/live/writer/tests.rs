@@ -165,7 +165,7 @@ proptest! {
                     oracle.insert_fingerprint(true, hash).unwrap();
                     writer.add_copy(hash).unwrap();
                 }
-                Change::Copy(hash) => prop_assert_eq!(writer.add_copy(hash), Err(Refused::Copies)),
+                Change::Copy(hash) => prop_assert_eq!(writer.add_copy(hash), Err(AddError::Copies)),
                 Change::Forget(hash) => {
                     prop_assert_eq!(writer.forget(hash, false), Ok(oracle.remove_fingerprint(hash)));
                 }
@@ -253,7 +253,7 @@ proptest! {
 fn of_one_hash_there_are_at_most_255_copies() {
     let mut writer = writer(Window::NONE);
     (0..MAX_COPIES).for_each(|_| writer.add_copy(7).unwrap());
-    assert_eq!(writer.add_copy(7), Err(Refused::Copies));
+    assert_eq!(writer.add_copy(7), Err(AddError::Copies));
     assert_eq!(writer.table().count(7), MAX_COPIES);
 }
 
@@ -263,7 +263,7 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     let mut writer = Writer::new(Window::NONE, budget.clone()).unwrap();
     let hashes: Vec<u64> = (0..100_000).map(mix64).collect();
     let (added, why) = writer.add_each(&hashes, |_, _| ()).unwrap_err();
-    assert_eq!(why, Refused::Memory);
+    assert_eq!(why, AddError::Memory);
     assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
     writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, Seen::Alive));
     assert_eq!(writer.table().seen(hashes[added]), Seen::Unknown);

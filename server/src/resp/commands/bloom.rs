@@ -7,7 +7,7 @@ use bloomsday_common::id_form::IdForm;
 use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use crate::live::{Added, Kind, Options, Refusal, hash_of};
+use crate::live::{Added, Kind, Options, SetError, hash_of};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.reserve", -4, reserve),
@@ -132,7 +132,7 @@ fn add_all(
             set.add_each(now, &hashes, |_, added| answers.push(added == Added::New))
         },
     )?;
-    if let Err(refusal @ (Refusal::Log(_) | Refusal::Memory)) = &result
+    if let Err(refusal @ (SetError::Log(_) | SetError::Memory)) = &result
         && answers.is_empty()
     {
         return Err(refused(refusal.clone()));

@@ -5,7 +5,7 @@ use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
 use super::bloom::{hash, hashes, look_up, make};
-use crate::live::{Kind, Options, Refusal};
+use crate::live::{Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("cf.reserve", -3, reserve),
@@ -73,7 +73,7 @@ fn add_one(
     hash: u64,
     if_new: bool,
     options: &dyn Fn() -> Options,
-) -> Result<Result<bool, Refusal>, Fault> {
+) -> Result<Result<bool, SetError>, Fault> {
     session.change(
         |session| session.made(key, Kind::Cuckoo, options),
         |set, now| {
@@ -86,9 +86,9 @@ fn add_one(
     )
 }
 
-fn full(refusal: Refusal) -> Fault {
+fn full(refusal: SetError) -> Fault {
     match refusal {
-        Refusal::Full => "Filter is full".into(),
+        SetError::Full => "Filter is full".into(),
         other => refused(other),
     }
 }
@@ -151,7 +151,7 @@ fn insert_all(
     let mut results = Vec::with_capacity(hashes.len());
     for hash in hashes {
         match add_one(session, request[1], hash, if_new, &make)? {
-            Err(refusal @ Refusal::Log(_)) => return Err(refused(refusal)),
+            Err(refusal @ SetError::Log(_)) => return Err(refused(refusal)),
             result => results.push(result),
         }
     }

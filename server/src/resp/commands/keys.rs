@@ -4,7 +4,7 @@ use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
-use crate::live::{Kind, LiveSet, Refusal};
+use crate::live::{Kind, LiveSet, SetError};
 use crate::random::random;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -141,7 +141,7 @@ fn end_at(
     session: &mut Session,
     set: &LiveSet,
     at: Option<u64>,
-) -> Result<Result<(), Refusal>, Fault> {
+) -> Result<Result<(), SetError>, Fault> {
     if set.is_declared() {
         return Err("ERR a filter of the configuration has no end".into());
     }
