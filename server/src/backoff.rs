@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "live")]
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
 use crate::random::{random, random_fraction};
 
 /// The pauses between attempts that fail.
@@ -28,7 +28,7 @@ impl Backoff {
 
     /// As [`Backoff::after_failure`], but at random between half of it and all of it, so that servers that failed
     /// together do not come back together.
-    #[cfg(feature = "live")]
+    #[cfg(any(feature = "redis-streams", feature = "kafka"))]
     pub(crate) fn after_failure_jittered(&mut self) -> Duration {
         let half = self.after_failure() / 2;
         half + random_fraction(half, random())
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(backoff.after_failure(), FIRST);
     }
 
-    #[cfg(feature = "live")]
+    #[cfg(any(feature = "redis-streams", feature = "kafka"))]
     #[test]
     fn a_random_pause_is_at_least_half_of_the_whole_one() {
         let (mut whole, mut random) = (Backoff::new(FIRST, MAX), Backoff::new(FIRST, MAX));

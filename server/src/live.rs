@@ -1,59 +1,31 @@
 //! The live layer: IDs that count from the moment they are added.
 //!
 //! [`Live`] has the sets of one process, by name. Each set is an exact table of hashes with a log;
-//! `set`, `table` and `log` do not know how IDs arrive.
+//! `set`, `memory` and `log` do not know how IDs arrive.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `ack` | what the answer to an add promises |
 //! | `set` | one table with its log: every change and every lookup |
-//! | `below` | the day's filter that lies below a set |
 //! | `options` | what a set was made with |
-//! | `table` | the exact set of live hashes, for lookups without locks |
-//! | `writer` | the one owner of a table's changes |
-//! | `near` | the exact set of fingerprints of a set of that kind, found by similar ones |
-//! | `domains` | which domains the URLs that are added belong to |
-//! | `budget` | how many bytes all tables may take |
-//! | `log`, `syncer` | changes on disk before they are acknowledged |
-//! | `disk` | the data folder: a log for each set |
-//! | `replay` | a set from its log |
-//! | `ship`, `ship_status` | the log of a set → segments in the store |
-//! | `tail` | the frames of a log that follow a number, while its writer appends |
-//! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
-//! | `lease` | which server decides what is new: the lease in the store |
-//! | `access` | whether this process may change a set, and why not |
-//! | `role` | what a process does with the live IDs of a filter |
+//! | `below` | the day's filter that lies below a set |
+//! | `memory` | tables of hashes, for lookups without locks, and how much memory they may take |
+//! | `log` | changes on disk before they are acknowledged |
+//! | `disk` | the data folder: a log for each set, and a set from its log |
+//! | `ack` | what the answer to an add promises |
+//! | `replication` | logs in the store, those of other servers, and the lease of the one that decides |
 //! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
-//! | `store_call` | a call of the store that may take only so long |
-//! | `sharing` | the thread that follows and keeps leases |
-//! | `status`, `feed_status` | what is known of a set and of its feed, for people and metrics |
+//! | `status` | what is known of a set, for people and metrics |
 
-mod access;
 mod ack;
 mod below;
-mod budget;
 mod disk;
-mod domains;
-mod feed_status;
-mod follow;
-mod lease;
 mod log;
-mod near;
+mod memory;
 mod options;
-mod others;
-mod replay;
-mod role;
+mod replication;
 mod set;
-mod sharing;
-mod ship;
-mod ship_status;
 mod status;
-mod store_call;
 mod stream;
-mod syncer;
-mod table;
-mod tail;
-mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,23 +40,23 @@ use bloomsday_common::live::segment::Op;
 
 pub use self::ack::Ack;
 pub(crate) use self::below::Below;
-use self::budget::Budget;
 use self::disk::Disk;
-pub use self::domains::{DomainShare, MAX_DOMAINS};
-pub use self::feed_status::FeedStatus;
-use self::near::Near;
-pub(crate) use self::near::{MAX_DISTANCE, Neighbour};
+use self::memory::budget::Budget;
+pub use self::memory::domains::{DomainShare, MAX_DOMAINS};
+use self::memory::near::Near;
+pub(crate) use self::memory::near::{MAX_DISTANCE, Neighbour};
+pub(crate) use self::memory::writer::Added;
+use self::memory::writer::Writer;
+pub use self::memory::writer::memory_of;
 pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
-pub use self::role::LiveRole;
+pub use self::replication::role::LiveRole;
+pub(crate) use self::replication::sharing::{SharedSet, Sharing};
+pub(crate) use self::replication::ship::Shipper;
 use self::set::Deletions;
 pub(crate) use self::set::{DayFilter, LiveSet, SetError, Ticket};
-pub(crate) use self::sharing::{SharedSet, Sharing};
-pub(crate) use self::ship::Shipper;
 pub use self::status::{LiveStatus, ShareStatus};
+pub use self::stream::feed_status::FeedStatus;
 pub use self::stream::{EngineUrl, FeedUrl};
-pub(crate) use self::writer::Added;
-use self::writer::Writer;
-pub use self::writer::memory_of;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::token::Token;

@@ -201,6 +201,20 @@ fn only_the_follower_swaps_and_only_the_store_touches_objects() {
 }
 
 #[test]
+fn live_ids_in_memory_know_no_files_and_their_log_knows_no_store() {
+    let rooms = [
+        ("server/src/live/memory/", &["std::fs", "tokio", "crate::live::log", "::store::"][..]),
+        ("server/src/live/log", &["::store::", "crate::live::replication", "crate::live::set"][..]),
+        ("server/src/live/replication/", &["std::fs", "File::", "redis::", "rdkafka"][..]),
+    ];
+    for (room, never) in rooms {
+        let names = |word: &&str| naming(word).into_iter().find(|file| file.starts_with(room));
+        let found: Vec<_> = never.iter().filter_map(names).collect();
+        assert!(found.is_empty(), "{found:?} name one of {never:?}");
+    }
+}
+
+#[test]
 fn one_file_of_the_server_reads_the_time_of_day() {
     let users = naming("Timestamp::now").into_iter().filter(|file| file.starts_with("server/src/"));
     assert_eq!(users.collect::<Vec<_>>(), ["server/src/clock.rs"]);

@@ -168,6 +168,10 @@ fn a_server_that_takes_ids_and_has_no_log_is_refused_with_an_engine() {
         let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--config"];
         let refused = backend.bloomsday(&[&words[..], &[config.to_str().unwrap()]].concat()).run();
         let refused = refused.expect(2);
-        assert!(refused.stderr.contains("no log to send there: use a data folder"), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("no log to send there: use a data folder"),
+            "{}",
+            refused.stderr
+        );
     }
 }

@@ -1,4 +1,6 @@
-//! [`Disk`]: the data folder of a process, with a folder for the log of each set.
+//! [`Disk`]: the data folder of a process, with a folder for the log of each set; `replay` makes a set from its log.
+
+pub(super) mod replay;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,12 +11,12 @@ use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
 
-use super::budget::Budget;
+use self::replay::{Contents, Replayed};
+use super::log::syncer::Syncer;
 use super::log::{Identity, Log, sync_folder};
+use super::memory::budget::Budget;
 use super::options::Key;
-use super::replay::{self, Contents, Replayed};
 use super::set::LiveSet;
-use super::syncer::Syncer;
 use crate::error::Error;
 use crate::random::random;
 

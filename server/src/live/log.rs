@@ -6,6 +6,14 @@
 //!
 //! After a failed sync nobody knows what is on disk, and the next sync would not tell: so a failed
 //! sync is final. A failed write is taken back, and tried again.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `syncer` | the thread that syncs logs, and what waits for it |
+//! | `tail` | the frames of a log that follow a number, while its writer appends |
+
+pub(super) mod syncer;
+pub(super) mod tail;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +28,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
-use super::syncer::{Queued, Syncer, lock};
+use self::syncer::{Queued, Syncer, lock};
 
 /// A segment that is longer is closed, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;

@@ -21,16 +21,16 @@ use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
 pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
-use super::access::WriteAccess;
 use super::below::{Below, DayAnswers, OtherLayout};
-use super::domains::Domains;
 use super::log::Log;
-use super::near::{Full, Near};
+use super::log::syncer::lock;
+use super::memory::domains::Domains;
+use super::memory::near::{Full, Near};
+use super::memory::table::{Seen, Table};
+use super::memory::writer::{AddError, Added, Writer};
 use super::options::{Key, Options};
-use super::ship_status::ShipStatus;
-use super::syncer::lock;
-use super::table::{Seen, Table};
-use super::writer::{AddError, Added, Writer};
+use super::replication::access::WriteAccess;
+use super::replication::ship_status::ShipStatus;
 
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;

@@ -5,10 +5,10 @@ use bloomsday_common::day::Day;
 use bloomsday_common::live::lease::Lease;
 use serde::Serialize;
 
-use super::access::AccessStatus;
-use super::domains::DomainShare;
-use super::feed_status::FeedStatus;
-use super::role::LiveRole;
+use super::memory::domains::DomainShare;
+use super::replication::access::AccessStatus;
+use super::replication::role::LiveRole;
+use super::stream::feed_status::FeedStatus;
 
 /// The live IDs over one filter, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -10,10 +10,10 @@ use bloomsday_common::live::absorb::{Absorbed, absorb, comes_back, day_end_ms};
 use bloomsday_common::live::entry::SHARDS;
 use bloomsday_common::live::segment::Op;
 
-use super::super::syncer::lock;
-use super::super::table::Seen;
-use super::super::tail::Tail;
 use super::LiveSet;
+use crate::live::log::syncer::lock;
+use crate::live::log::tail::Tail;
+use crate::live::memory::table::Seen;
 use std::sync::atomic::Ordering;
 
 /// A day's filter.

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{LiveSet, State};
+use crate::live::log::syncer::lock;
 use crate::live::status::{LiveStatus, ShareStatus};
-use crate::live::syncer::lock;
 
 /// What a set takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
-use super::super::access::WriteAccess;
-use super::super::role::LiveRole;
-use super::super::syncer::lock;
 use super::{LiveSet, SetError};
+use crate::live::log::syncer::lock;
+use crate::live::replication::access::WriteAccess;
+use crate::live::replication::role::LiveRole;
 
 /// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting that is read
 /// later then wins over such a deletion.

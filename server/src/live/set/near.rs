@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use bloomsday_common::live::segment::Op;
 
 use super::{LiveSet, SetError, State, Ticket};
-use crate::live::near::{Near, Neighbour};
-use crate::live::syncer::lock;
+use crate::live::log::syncer::lock;
+use crate::live::memory::near::{Near, Neighbour};
 
 impl LiveSet {
     /// Adds a fingerprint unless one is alive within `max` bits: then returns that one, the

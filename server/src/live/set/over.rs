@@ -6,10 +6,10 @@ use bloomsday_common::filter::{Filter, Overlay};
 use bloomsday_common::hash::is_valid_len;
 use bloomsday_common::id_form::IdForm;
 
-use super::super::below::DayAnswers;
-use super::super::options::hash_of;
-use super::super::table::{Seen, View};
 use super::{LiveSet, SetError};
+use crate::live::below::DayAnswers;
+use crate::live::memory::table::{Seen, View};
+use crate::live::options::hash_of;
 
 /// How many IDs are hashed before they are looked up.
 const CHUNK: usize = 256;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bloomsday_common::live::segment::Op;
 
 use super::{LiveSet, SetError, State, Ticket};
-use crate::live::syncer::lock;
-use crate::live::writer::Added;
+use crate::live::log::syncer::lock;
+use crate::live::memory::writer::Added;
 
 impl LiveSet {
     /// Adds what another set has, each in the step in which that saw it; returns how many are new.

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::address::FeedUrl;
 use crate::clock::Clock;
-use crate::live::access::WriteAccess;
+use crate::live::log::syncer::lock;
 use crate::live::options::hash_of;
+use crate::live::replication::access::WriteAccess;
 use crate::live::set::{LiveSet, SetError};
-use crate::live::syncer::lock;
 
 /// How many IDs are added at once: others may add in between.
 pub(super) const MAX_ADDED: usize = 1000;

@@ -18,7 +18,7 @@ use super::feed::{FeedError, Feeding, Ids, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_url::{KafkaUrl, Start, Where};
 use crate::backoff::Backoff;
-use crate::live::syncer::lock;
+use crate::live::log::syncer::lock;
 
 /// How often new partitions, and leaders of those without one, are looked for.
 const REFRESH: Duration = Duration::from_secs(5);

@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use super::address::EngineUrl;
 use super::read::{connect, describe};
 use crate::clock::Clock;
-use crate::live::access::WriteAccess;
 use crate::live::log::Log;
-use crate::live::tail::Tail;
+use crate::live::log::tail::Tail;
+use crate::live::replication::access::WriteAccess;
 
 /// For how long the engine keeps what is also in the store.
 const KEPT_MS: i64 = 10 * 60 * 1000;

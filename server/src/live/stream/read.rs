@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Entry;
 use super::address::EngineUrl;
-use crate::live::access::WriteAccess;
+use crate::live::replication::access::WriteAccess;
 
 /// How long connecting, and each response, may take.
 const DEADLINE: Duration = Duration::from_secs(5);

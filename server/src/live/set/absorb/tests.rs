@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::live::Below;
 use crate::live::LiveRole;
-use crate::live::writer::Added;
+use crate::live::memory::writer::Added;
 use crate::live::{Live, LiveConfig};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;

@@ -10,9 +10,9 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::live::lease::Lease;
 use tokio::sync::Notify;
 
-use super::feed_status::{FeedState, FeedStatus};
 use super::role::LiveRole;
-use super::syncer::lock;
+use crate::live::log::syncer::lock;
+use crate::live::stream::feed_status::{FeedState, FeedStatus};
 
 /// Whether a set may be changed now.
 pub(crate) struct WriteAccess {
@@ -56,22 +56,22 @@ struct State {
 
 /// What the status says of it.
 pub(crate) struct AccessStatus {
-    pub(super) role: LiveRole,
-    pub(super) decides: bool,
-    pub(super) lease: Option<Lease>,
-    pub(super) lease_error: Option<String>,
-    pub(super) follow_error: Option<String>,
-    pub(super) engine_error: Option<String>,
-    pub(super) feed: Option<FeedStatus>,
-    pub(super) segments: u64,
-    pub(super) logs: usize,
-    pub(super) through_ms: u64,
+    pub(in crate::live) role: LiveRole,
+    pub(in crate::live) decides: bool,
+    pub(in crate::live) lease: Option<Lease>,
+    pub(in crate::live) lease_error: Option<String>,
+    pub(in crate::live) follow_error: Option<String>,
+    pub(in crate::live) engine_error: Option<String>,
+    pub(in crate::live) feed: Option<FeedStatus>,
+    pub(in crate::live) segments: u64,
+    pub(in crate::live) logs: usize,
+    pub(in crate::live) through_ms: u64,
     /// How long this process has followed.
-    pub(super) running_ms: u64,
+    pub(in crate::live) running_ms: u64,
 }
 
 impl WriteAccess {
-    pub(super) fn new(filter: FilterName, role: LiveRole, has_lease: bool) -> WriteAccess {
+    pub(in crate::live) fn new(filter: FilterName, role: LiveRole, has_lease: bool) -> WriteAccess {
         WriteAccess {
             filter,
             role,
@@ -85,7 +85,7 @@ impl WriteAccess {
     }
 
     /// Whether a change is taken now; else why not.
-    pub(super) fn check(&self) -> Result<(), Arc<str>> {
+    pub(in crate::live) fn check(&self) -> Result<(), Arc<str>> {
         match self.is_granted() {
             true => Ok(()),
             false => Err(self.why().into()),
@@ -124,7 +124,7 @@ impl WriteAccess {
     }
 
     /// This process took or renewed the lease: it has it until this moment.
-    pub(super) fn lease_acquired(&self, lease: Lease, until: Instant) {
+    pub(in crate::live) fn lease_acquired(&self, lease: Lease, until: Instant) {
         let mut state = lock(&self.state);
         if state.own_epoch != Some(lease.epoch) {
             self.taken.notify_one();
@@ -135,7 +135,7 @@ impl WriteAccess {
     }
 
     /// Another process has the lease, or nobody.
-    pub(super) fn lease_not_acquired(&self, lease: Option<Lease>) {
+    pub(in crate::live) fn lease_not_acquired(&self, lease: Option<Lease>) {
         let mut state = lock(&self.state);
         (state.lease, state.own_epoch) = (lease, None);
         (state.lease_error, state.is_lease_known) = (None, true);
@@ -143,7 +143,7 @@ impl WriteAccess {
     }
 
     /// The lease could not be read, taken or renewed. One that this process has stays its own until its end.
-    pub(super) fn lease_failed(&self, why: String) {
+    pub(in crate::live) fn lease_failed(&self, why: String) {
         let mut state = lock(&self.state);
         if state.lease_error.as_ref() != Some(&why) {
             tracing::warn!(filter = %self.filter, "the lease of live IDs: {why}");
@@ -153,22 +153,22 @@ impl WriteAccess {
     }
 
     /// Waits until this process has taken the lease anew.
-    pub(super) async fn lease_taken(&self) {
+    pub(in crate::live) async fn lease_taken(&self) {
         self.taken.notified().await;
     }
 
     /// Takes the lease as a follower read it.
-    pub(super) fn lease_observed(&self, lease: Option<Lease>) {
+    pub(in crate::live) fn lease_observed(&self, lease: Option<Lease>) {
         lock(&self.state).lease = lease;
     }
 
     /// The epoch in which this process has the lease, before a round of following.
-    pub(super) fn epoch(&self) -> Option<u64> {
+    pub(in crate::live) fn epoch(&self) -> Option<u64> {
         if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 
     /// A round of following that began in this epoch has succeeded. What was changed before `through_ms` is here.
-    pub(super) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
+    pub(in crate::live) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
         let mut state = lock(&self.state);
         (state.caught_up, state.is_round_done) = (epoch.or(state.caught_up), true);
         state.follow_error = None;
@@ -177,7 +177,7 @@ impl WriteAccess {
     }
 
     /// A round has failed, or not all of what others added can be read.
-    pub(super) fn round_failed(&self, why: String) {
+    pub(in crate::live) fn round_failed(&self, why: String) {
         let mut state = lock(&self.state);
         if state.follow_error.as_ref() != Some(&why) {
             tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
@@ -186,11 +186,11 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
-    pub(super) fn count_segment(&self) {
+    pub(in crate::live) fn count_segment(&self) {
         lock(&self.state).segments += 1;
     }
 
-    pub(super) fn set_log_count(&self, logs: usize) {
+    pub(in crate::live) fn set_log_count(&self, logs: usize) {
         lock(&self.state).logs = logs;
     }
 
@@ -223,7 +223,7 @@ impl WriteAccess {
     }
 
     /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
-    pub(super) fn wait(&self, most: Duration) -> Option<Lease> {
+    pub(in crate::live) fn wait(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut State| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
             let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
@@ -239,15 +239,15 @@ impl WriteAccess {
         }
     }
 
-    pub(super) fn role(&self) -> LiveRole {
+    pub(in crate::live) fn role(&self) -> LiveRole {
         self.role
     }
 
-    pub(super) fn has_lease(&self) -> bool {
+    pub(in crate::live) fn has_lease(&self) -> bool {
         self.has_lease
     }
 
-    pub(super) fn status(&self) -> AccessStatus {
+    pub(in crate::live) fn status(&self) -> AccessStatus {
         let decides = self.is_granted();
         let state = lock(&self.state).clone();
         let (segments, logs, through_ms) = (state.segments, state.logs, state.through_ms);
@@ -277,7 +277,7 @@ impl WriteAccess {
 #[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
 impl WriteAccess {
     /// Sets the error of an engine or a feed; `None` when it works.
-    pub(super) fn set_engine_error(&self, doing: &'static str, why: Option<String>) {
+    pub(in crate::live) fn set_engine_error(&self, doing: &'static str, why: Option<String>) {
         let mut state = lock(&self.state);
         match why {
             Some(why) if state.engine_errors.get(doing) != Some(&why) => {
@@ -290,7 +290,7 @@ impl WriteAccess {
     }
 
     /// Begins to count what is read of a feed.
-    pub(super) fn begin_feed(&self, name: String) {
+    pub(in crate::live) fn begin_feed(&self, name: String) {
         lock(&self.state).feed = Some(FeedState::new(name));
     }
 
@@ -301,7 +301,7 @@ impl WriteAccess {
     }
 
     /// Counts IDs of a feed that were added, and messages that had none.
-    pub(super) fn count_fed(&self, read: u64, skipped: u64) {
+    pub(in crate::live) fn count_fed(&self, read: u64, skipped: u64) {
         self.update_feed(|feed| {
             feed.read += read;
             feed.skipped += skipped;
@@ -309,12 +309,12 @@ impl WriteAccess {
     }
 
     /// Counts messages of a feed that were dropped before they were read.
-    pub(super) fn count_lost(&self, messages: u64) {
+    pub(in crate::live) fn count_lost(&self, messages: u64) {
         self.update_feed(|feed| feed.lost += messages);
     }
 
     /// Sets how many messages of a feed are still to be read.
-    pub(super) fn set_feed_behind(&self, messages: u64) {
+    pub(in crate::live) fn set_feed_behind(&self, messages: u64) {
         self.update_feed(|feed| {
             feed.behind = Some(messages);
             if messages == 0 {
@@ -324,7 +324,7 @@ impl WriteAccess {
     }
 
     /// Notes that all of a feed has been read by now.
-    pub(super) fn set_feed_at_end(&self) {
+    pub(in crate::live) fn set_feed_at_end(&self) {
         self.update_feed(|feed| feed.at_end = Instant::now());
     }
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_common::key::FilterName;
 
-use super::syncer::lock;
+use crate::live::log::syncer::lock;
 
 /// What is known of the shipping of a set.
-pub(super) struct ShipStatus {
+pub(in crate::live) struct ShipStatus {
     /// What was changed before this time is in the store, in milliseconds since 1970; 0 for unknown.
     through_ms: AtomicU64,
     segments: AtomicU64,
@@ -16,7 +16,7 @@ pub(super) struct ShipStatus {
 }
 
 impl ShipStatus {
-    pub(super) fn new(now_ms: u64) -> ShipStatus {
+    pub(in crate::live) fn new(now_ms: u64) -> ShipStatus {
         ShipStatus {
             through_ms: AtomicU64::new(now_ms),
             segments: AtomicU64::new(0),
@@ -25,20 +25,20 @@ impl ShipStatus {
     }
 
     /// Seconds since everything was shipped that had been changed until then.
-    pub(super) fn lag_seconds(&self, now_ms: u64) -> f64 {
+    pub(in crate::live) fn lag_seconds(&self, now_ms: u64) -> f64 {
         now_ms.saturating_sub(self.through_ms.load(Ordering::Relaxed)) as f64 / 1e3
     }
 
-    pub(super) fn segments(&self) -> u64 {
+    pub(in crate::live) fn segments(&self) -> u64 {
         self.segments.load(Ordering::Relaxed)
     }
 
-    pub(super) fn error(&self) -> Option<String> {
+    pub(in crate::live) fn error(&self) -> Option<String> {
         lock(&self.error).clone()
     }
 
     /// Remembers an error, and logs it if it is another one than before.
-    pub(super) fn set_error(&self, filter: &FilterName, error: Option<String>) {
+    pub(in crate::live) fn set_error(&self, filter: &FilterName, error: Option<String>) {
         let mut last = lock(&self.error);
         if let Some(why) = error.as_ref().filter(|why| last.as_ref() != Some(why)) {
             tracing::warn!(%filter, "live IDs are not in the store yet: {why}");
@@ -47,15 +47,15 @@ impl ShipStatus {
     }
 
     /// Everything that was changed before this time is in the store.
-    pub(super) fn shipped_through(&self, ms: u64) {
+    pub(in crate::live) fn shipped_through(&self, ms: u64) {
         self.through_ms.fetch_max(ms, Ordering::Relaxed);
     }
 
-    pub(super) fn through_ms(&self) -> u64 {
+    pub(in crate::live) fn through_ms(&self) -> u64 {
         self.through_ms.load(Ordering::Relaxed)
     }
 
-    pub(super) fn shipped_segment(&self) {
+    pub(in crate::live) fn shipped_segment(&self) {
         self.segments.fetch_add(1, Ordering::Relaxed);
     }
 }

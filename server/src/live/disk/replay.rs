@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{Frame, Frames, HEADER_BYTES, Header, Op, has_frame};
 
-use super::budget::Budget;
-use super::log::close;
-use super::near::Near;
-use super::options::{Key, Kind, Options};
-use super::set::Deletions;
-use super::writer::Writer;
 use crate::error::Error;
+use crate::live::log::close;
+use crate::live::memory::budget::Budget;
+use crate::live::memory::near::Near;
+use crate::live::memory::writer::{AddError, Writer};
+use crate::live::options::{Key, Kind, Options};
+use crate::live::set::Deletions;
 
 /// The longest segment that is read: many times what is written.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
@@ -31,19 +31,19 @@ const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a log says of its set.
-pub(super) struct Replayed {
-    pub(super) key: Key,
-    pub(super) options: Options,
-    pub(super) writer: Writer,
-    pub(super) near: Option<Near>,
-    pub(super) expires_at: Option<u64>,
-    pub(super) next_seq: u64,
-    pub(super) epoch: u32,
+pub(in crate::live) struct Replayed {
+    pub(in crate::live) key: Key,
+    pub(in crate::live) options: Options,
+    pub(in crate::live) writer: Writer,
+    pub(in crate::live) near: Option<Near>,
+    pub(in crate::live) expires_at: Option<u64>,
+    pub(in crate::live) next_seq: u64,
+    pub(in crate::live) epoch: u32,
     /// The number of the log, if its segments have one.
-    pub(super) node: Option<u64>,
+    pub(in crate::live) node: Option<u64>,
     /// The time of the last change.
-    pub(super) last_ms: u64,
-    pub(super) deletions: Deletions,
+    pub(in crate::live) last_ms: u64,
+    pub(in crate::live) deletions: Deletions,
 }
 
 /// Reads the log in a folder. `None` when it has no set: it was dropped, or never began.
@@ -51,7 +51,10 @@ pub(super) struct Replayed {
 /// # Errors
 /// [`Error::Segment`] for a damaged segment: restore it, or remove the folder and lose the set.
 /// [`Error::LiveMemory`] when the set does not fit.
-pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Replayed>, Error> {
+pub(in crate::live) fn replay(
+    folder: &Path,
+    budget: &Arc<Budget>,
+) -> Result<Option<Replayed>, Error> {
     let mut replaying = Replaying { number: None, set: None, next_seq: 1, epoch: 0, node: None };
     let segments = segments(folder)?;
     for (path, length) in &segments {
@@ -94,15 +97,15 @@ pub(super) fn replay(folder: &Path, budget: &Arc<Budget>) -> Result<Option<Repla
 
 /// What is in a folder.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(in crate::live) struct Contents {
     /// Whether there is a segment, or what a start left of one.
-    pub(super) has_segment: bool,
+    pub(in crate::live) has_segment: bool,
     /// Whether there is anything else.
-    pub(super) has_other: bool,
+    pub(in crate::live) has_other: bool,
 }
 
 impl Contents {
-    pub(super) fn of(folder: &Path) -> std::io::Result<Contents> {
+    pub(in crate::live) fn of(folder: &Path) -> std::io::Result<Contents> {
         let ours = ["open", "seg", DAMAGED];
         let mut contents = Contents::default();
         for entry in fs::read_dir(folder)? {
@@ -197,7 +200,7 @@ fn system(doing: &str, path: &Path, source: std::io::Error) -> Error {
 
 /// Takes the lock of a data folder, for as long as the file is open. One that just ended may still
 /// have it for a moment: waits at most [`MAX_LOCK_WAIT`].
-pub(super) fn lock_folder(folder: &Path) -> Result<File, Error> {
+pub(in crate::live) fn lock_folder(folder: &Path) -> Result<File, Error> {
     let path = folder.join("lock");
     fs::create_dir_all(folder).map_err(|source| system("create", folder, source))?;
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -367,8 +370,8 @@ impl Replayed {
     }
 }
 
-impl super::writer::AddError {
+impl AddError {
     fn or_memory(self) -> Result<(), ReplayError> {
-        if self == super::writer::AddError::Memory { Err(ReplayError::Memory) } else { Ok(()) }
+        if self == AddError::Memory { Err(ReplayError::Memory) } else { Ok(()) }
     }
 }

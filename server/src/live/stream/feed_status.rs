@@ -24,23 +24,23 @@ pub struct FeedStatus {
 
 /// The same, while it is counted.
 #[derive(Clone)]
-pub(super) struct FeedState {
+pub(in crate::live) struct FeedState {
     name: String,
-    pub(super) read: u64,
-    pub(super) skipped: u64,
-    pub(super) lost: u64,
-    pub(super) behind: Option<u64>,
-    pub(super) at_end: Instant,
+    pub(in crate::live) read: u64,
+    pub(in crate::live) skipped: u64,
+    pub(in crate::live) lost: u64,
+    pub(in crate::live) behind: Option<u64>,
+    pub(in crate::live) at_end: Instant,
 }
 
 impl FeedState {
-    pub(super) fn new(name: String) -> FeedState {
+    pub(in crate::live) fn new(name: String) -> FeedState {
         let (read, skipped, lost, behind) = (0, 0, 0, None);
         FeedState { name, read, skipped, lost, behind, at_end: Instant::now() }
     }
 
     /// What the status says, on a server that decides or does not.
-    pub(super) fn status(&self, decides: bool) -> FeedStatus {
+    pub(in crate::live) fn status(&self, decides: bool) -> FeedStatus {
         let FeedState { name, read, skipped, lost, behind, at_end } = self.clone();
         let lag_seconds = decides.then(|| at_end.elapsed().as_secs_f64());
         FeedStatus { from: name, read, skipped, lost, behind, lag_seconds }

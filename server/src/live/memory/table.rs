@@ -1,5 +1,5 @@
 //! [`Table`]: the exact set of hashes that are alive, which any number of threads look up while one
-//! [`Writer`](super::writer::Writer) changes it. A lookup takes no lock.
+//! [`Writer`](crate::live::memory::writer::Writer) changes it. A lookup takes no lock.
 //!
 //! Its 256 shards have lines of eight words, one cache line each. A hash begins in the line that its
 //! bits choose, and goes on in the next one while lines are full. A word never moves within its
@@ -15,14 +15,14 @@ use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
 use bloomsday_common::memory::{LINE_WORDS, Line, Lines, prefetch_all};
 
 /// How many hashes ahead of the one that is looked up are prefetched.
-pub(super) const PREFETCH_AHEAD: usize = 24;
+pub(in crate::live) const PREFETCH_AHEAD: usize = 24;
 
 /// The lines of all shards at one moment.
-pub(super) struct Shards(pub(super) [Lines; SHARDS]);
+pub(in crate::live) struct Shards(pub(in crate::live) [Lines; SHARDS]);
 
 impl Shards {
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
+    pub(in crate::live) fn prefetch(&self, hash: u64) {
         prefetch(&self.0[entry::shard_of(hash)], hash);
     }
 
@@ -38,7 +38,7 @@ impl Shards {
 /// Fetches the line of a shard in which the search for a hash begins. For most it ends there, too: one
 /// line of six is full.
 #[inline(always)]
-pub(super) fn prefetch(lines: &[Line], hash: u64) {
+pub(in crate::live) fn prefetch(lines: &[Line], hash: u64) {
     let begin = entry::line_of(hash, lines.len());
     prefetch_all(&lines[begin..=begin]);
 }
@@ -56,14 +56,14 @@ pub(crate) enum Seen {
 
 /// The set, for lookups.
 pub(crate) struct Table {
-    pub(super) shards: ArcSwap<Shards>,
+    pub(in crate::live) shards: ArcSwap<Shards>,
     window: Window,
     /// The step of the last tick.
-    pub(super) step: AtomicU64,
+    pub(in crate::live) step: AtomicU64,
 }
 
 impl Table {
-    pub(super) fn new(window: Window, shards: Shards) -> Table {
+    pub(in crate::live) fn new(window: Window, shards: Shards) -> Table {
         Table { shards: ArcSwap::from_pointee(shards), window, step: AtomicU64::new(0) }
     }
 

@@ -24,7 +24,7 @@ pub struct DomainShare {
 
 /// Counts of domains, by the algorithm Space-Saving (Metwally, Agrawal & El Abbadi 2005).
 #[derive(Debug, Default)]
-pub(super) struct Domains {
+pub(in crate::live) struct Domains {
     counts: HashMap<Box<str>, Count>,
     all: u64,
 }
@@ -39,7 +39,7 @@ struct Count {
 
 impl Domains {
     /// Counts the domain of an ID; an ID that is no URL counts as one of none.
-    pub(super) fn add(&mut self, id: &[u8]) {
+    pub(in crate::live) fn add(&mut self, id: &[u8]) {
         self.all += 1;
         let Some(domain) = url_id::domain(id) else { return };
         if let Some(count) = self.counts.get_mut(&*domain) {
@@ -58,7 +58,7 @@ impl Domains {
     }
 
     /// The domains with the largest shares, the largest first.
-    pub(super) fn top(&self) -> Vec<DomainShare> {
+    pub(in crate::live) fn top(&self) -> Vec<DomainShare> {
         let mut top: Vec<_> = self.counts.iter().map(|(d, count)| (count.sure, d)).collect();
         top.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
         top.truncate(MAX_DOMAINS);

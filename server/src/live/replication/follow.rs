@@ -23,11 +23,11 @@ use tokio::time::Instant;
 
 use super::access::WriteAccess;
 use super::role::LiveRole;
-use super::set::{LateDeletions, LiveSet, SetError};
 use super::store_call::{CallError, in_time};
-use super::stream::Entry;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
+use crate::live::set::{LateDeletions, LiveSet, SetError};
+use crate::live::stream::Entry;
 
 /// How often the heads are read.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const MAX_CONCURRENT_FETCHES: usize = 8;
 const MAX_GAPS: usize = 64;
 
 /// What is followed of one set.
-pub(super) struct LogFollower {
+pub(in crate::live) struct LogFollower {
     filter: FilterName,
     set: Arc<LiveSet>,
     access: Arc<WriteAccess>,
@@ -54,7 +54,7 @@ pub(super) struct LogFollower {
     /// Whether not all came back after a rollback, so that all is read again.
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
-    pub(super) entries: Option<mpsc::Receiver<Entry>>,
+    pub(in crate::live) entries: Option<mpsc::Receiver<Entry>>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
@@ -112,7 +112,7 @@ enum FollowError {
 }
 
 impl LogFollower {
-    pub(super) fn new(
+    pub(in crate::live) fn new(
         (filter, set, access): (FilterName, Arc<LiveSet>, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         own: Option<u64>,
@@ -136,7 +136,7 @@ impl LogFollower {
         }
     }
 
-    pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let mut backoff = Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE);
         loop {
             let epoch = self.access.epoch();

@@ -12,8 +12,8 @@ use bloomsday_common::live::segment::{Frames, Op};
 use bloomsday_common::store::Store;
 use futures::StreamExt;
 
-use super::set::{Others, See};
 use crate::clock::Clock;
+use crate::live::set::{Others, See};
 
 /// How long it takes at most: meanwhile no filter of this process is swapped.
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -21,15 +21,15 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_CONCURRENT_FETCHES: usize = 8;
 
 /// The segments of one filter in the store.
-pub(super) struct Stored {
-    pub(super) filter: FilterName,
-    pub(super) place: (Store, Clock),
+pub(in crate::live) struct Stored {
+    pub(in crate::live) filter: FilterName,
+    pub(in crate::live) place: (Store, Clock),
     /// The log of this process, which it reads itself.
-    pub(super) own: Option<u64>,
+    pub(in crate::live) own: Option<u64>,
     /// For how many days an ID is a hit.
-    pub(super) days: u8,
+    pub(in crate::live) days: u8,
     /// Set when not all could be read: who follows then begins anew.
-    pub(super) is_incomplete: Arc<AtomicBool>,
+    pub(in crate::live) is_incomplete: Arc<AtomicBool>,
 }
 
 impl Others for Stored {

@@ -10,7 +10,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CallError {
+pub(in crate::live) enum CallError {
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("the store does not answer")]
@@ -18,7 +18,7 @@ pub(super) enum CallError {
 }
 
 /// What the call returns, if it ends within 20 s.
-pub(super) async fn in_time<T>(
+pub(in crate::live) async fn in_time<T>(
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, CallError> {
     Ok(timeout(DEADLINE, call).await.map_err(|_| CallError::Slow)??)

@@ -8,13 +8,13 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is synced.
-pub(super) trait Queued: Send + Sync {
+pub(in crate::live) trait Queued: Send + Sync {
     /// Writes and syncs. Returns `false` when that must be tried again later.
     fn sync(&self) -> bool;
 }
 
 /// The queue of that thread.
-pub(super) struct Syncer {
+pub(in crate::live) struct Syncer {
     queue: Mutex<Vec<Arc<dyn Queued>>>,
     wake: Condvar,
     /// Whether somebody waits for each sync.
@@ -23,7 +23,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     /// Starts the thread. It ends when nobody has this any more.
-    pub(super) fn start(is_prompt: bool) -> std::io::Result<Arc<Syncer>> {
+    pub(in crate::live) fn start(is_prompt: bool) -> std::io::Result<Arc<Syncer>> {
         let syncer = Syncer { queue: Mutex::default(), wake: Condvar::new(), is_prompt };
         let syncer = Arc::new(syncer);
         let weak = Arc::downgrade(&syncer);
@@ -33,11 +33,11 @@ impl Syncer {
     }
 
     /// Whether acknowledgements wait for the sync.
-    pub(super) fn is_prompt(&self) -> bool {
+    pub(in crate::live) fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
-    pub(super) fn add(&self, log: Arc<dyn Queued>) {
+    pub(in crate::live) fn add(&self, log: Arc<dyn Queued>) {
         lock(&self.queue).push(log);
         self.wake.notify_one();
     }
@@ -65,6 +65,6 @@ fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
 }
 
 /// A lock whose holder panicked protects data that is complete: each change is one step.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::live) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

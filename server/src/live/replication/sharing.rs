@@ -11,24 +11,24 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
-use super::Live;
 use super::access::WriteAccess;
-#[cfg(feature = "redis-streams")]
-use super::ack::Ack;
 use super::follow::LogFollower;
 use super::lease::LeaseRenewer;
 use super::others::Stored;
 use super::role::LiveRole;
-use super::set::LiveSet;
-#[cfg(any(feature = "redis-streams", feature = "kafka"))]
-use super::stream::Feeding;
-#[cfg(feature = "redis-streams")]
-use super::stream::{EngineReader, Publishing};
-use super::stream::{EngineUrl, Entry, FeedUrl};
-#[cfg(feature = "redis-streams")]
-use super::tail::Tail;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::live::Live;
+#[cfg(feature = "redis-streams")]
+use crate::live::ack::Ack;
+#[cfg(feature = "redis-streams")]
+use crate::live::log::tail::Tail;
+use crate::live::set::LiveSet;
+#[cfg(any(feature = "redis-streams", feature = "kafka"))]
+use crate::live::stream::Feeding;
+#[cfg(feature = "redis-streams")]
+use crate::live::stream::{EngineReader, Publishing};
+use crate::live::stream::{EngineUrl, Entry, FeedUrl};
 use crate::random::random;
 
 /// How long a start waits until it is known which server decides.

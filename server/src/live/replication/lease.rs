@@ -20,7 +20,7 @@ const RENEWALS: u32 = 3;
 const RETRIES: u32 = 10;
 
 /// The keeper of one set's lease.
-pub(super) struct LeaseRenewer {
+pub(in crate::live) struct LeaseRenewer {
     filter: FilterName,
     access: Arc<WriteAccess>,
     store: Store,
@@ -34,7 +34,7 @@ pub(super) struct LeaseRenewer {
 }
 
 impl LeaseRenewer {
-    pub(super) fn new(
+    pub(in crate::live) fn new(
         (filter, access): (FilterName, Arc<WriteAccess>),
         (store, clock): (Store, Clock),
         (server, node): (String, u64),
@@ -55,7 +55,7 @@ impl LeaseRenewer {
     }
 
     /// Keeps the lease until `stopping`, then gives it back.
-    pub(super) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
+    pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let turn = tokio::time::timeout(self.length / RENEWALS, self.acquire_or_renew()).await;
             let failed = match turn {

@@ -11,7 +11,7 @@ use bloomsday_common::live::segment::{DIGEST_BYTES, Frames, HEADER_BYTES, Header
 const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// Where the next frame of a log is.
-pub(super) struct Tail {
+pub(in crate::live) struct Tail {
     folder: PathBuf,
     place: Option<Place>,
 }
@@ -26,26 +26,26 @@ struct Place {
 }
 
 /// Frames that follow each other in one file.
-pub(super) struct Piece {
-    pub(super) header: Header,
-    pub(super) bytes: Vec<u8>,
+pub(in crate::live) struct Piece {
+    pub(in crate::live) header: Header,
+    pub(in crate::live) bytes: Vec<u8>,
     /// The number of the first frame.
-    pub(super) first_seq: u64,
+    pub(in crate::live) first_seq: u64,
 }
 
 impl Piece {
-    pub(super) fn frames(&self) -> Frames<'_> {
+    pub(in crate::live) fn frames(&self) -> Frames<'_> {
         Frames::of_rest(&self.bytes, self.first_seq)
     }
 }
 
 impl Tail {
-    pub(super) fn new(folder: &Path) -> Tail {
+    pub(in crate::live) fn new(folder: &Path) -> Tail {
         Tail { folder: folder.to_owned(), place: None }
     }
 
     /// Begins anew with the next read.
-    pub(super) fn restart(&mut self) {
+    pub(in crate::live) fn restart(&mut self) {
         self.place = None;
     }
 
@@ -57,7 +57,7 @@ impl Tail {
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::InvalidData`] for damage in a closed file.
-    pub(super) fn read(&mut self, wanted: u64, through: u64) -> io::Result<Option<Piece>> {
+    pub(in crate::live) fn read(&mut self, wanted: u64, through: u64) -> io::Result<Option<Piece>> {
         loop {
             let Some(place) = &mut self.place else {
                 let Some(stem) = first_file(&self.folder, wanted)? else { return Ok(None) };

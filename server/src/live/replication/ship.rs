@@ -20,14 +20,14 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::log::Log;
-use super::set::LiveSet;
 use super::ship_status::ShipStatus;
 use super::store_call::{CallError, in_time};
-use super::tail::Tail;
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::live::log::Log;
+use crate::live::log::tail::Tail;
+use crate::live::set::LiveSet;
 
 /// How often what was added is shipped.
 const SHIP_INTERVAL: Duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 use bloomsday_common::hash::mix64;
 use proptest::prelude::*;
 
-use super::super::table::Seen;
 use super::*;
+use crate::live::memory::table::Seen;
 
 fn budget() -> Arc<Budget> {
     Arc::new(Budget::new(1 << 30))
