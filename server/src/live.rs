@@ -11,7 +11,7 @@
 //! | `memory` | tables of hashes, for lookups without locks, and how much memory they may take |
 //! | `log` | changes on disk before they are acknowledged |
 //! | `disk` | the data folder: a log for each set, and a set from its log |
-//! | `ack` | what the answer to an add promises |
+//! | `ack`, `ticket` | what the answer to a change promises, and waits for |
 //! | `replication` | logs in the store, those of other servers, and the lease of the one that decides |
 //! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
 //! | `status` | what is known of a set, for people and metrics |
@@ -26,6 +26,7 @@ mod replication;
 mod set;
 mod status;
 mod stream;
+mod ticket;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,11 +53,12 @@ pub(crate) use self::options::{Key, Kind, MAX_KEY_BYTES, Options, hash_of};
 pub use self::replication::role::LiveRole;
 pub(crate) use self::replication::sharing::{SharedSet, Sharing};
 pub(crate) use self::replication::ship::Shipper;
-use self::set::Deletions;
-pub(crate) use self::set::{DayFilter, LiveSet, SetError, Ticket};
+pub(crate) use self::set::{DayFilter, LiveSet, SetError};
+use self::set::{Deletions, End};
 pub use self::status::{LiveStatus, ShareStatus};
 pub use self::stream::feed_status::FeedStatus;
 pub use self::stream::{EngineUrl, FeedUrl};
+pub(crate) use self::ticket::Ticket;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::token::Token;
@@ -236,8 +238,11 @@ impl Live {
         let set = self.sets().get(key).cloned()?;
         if set.expires_at().is_some_and(|at| at <= now) {
             // One that cannot be removed is tried again.
-            let _ = self.remove_set(&set);
-            return None;
+            return match self.remove_if(&set, End::IfExpired { now }) {
+                // Its time was set anew meanwhile.
+                Ok(false) => self.sets().get(key).cloned(),
+                _ => None,
+            };
         }
         Some(set)
     }
@@ -305,23 +310,19 @@ impl Live {
     /// # Errors
     /// Why its log could not be removed: the set stays, or it may come back with the next start.
     pub(crate) fn remove(&self, key: &Key, now: u64) -> Result<bool, Arc<str>> {
-        self.get(key, now).map_or(Ok(false), |set| self.remove_set(&set))
+        self.get(key, now).map_or(Ok(false), |set| self.remove_if(&set, End::Anyway))
     }
 
     /// Drops a set unless an ID was added meanwhile.
     pub(crate) fn remove_empty(&self, set: &Arc<LiveSet>) {
         // One that cannot be removed stays, and is empty.
-        let _ = self.remove_if(set, true);
+        let _ = self.remove_if(set, End::IfEmpty);
     }
 
-    fn remove_set(&self, set: &Arc<LiveSet>) -> Result<bool, Arc<str>> {
-        self.remove_if(set, false)
-    }
-
-    fn remove_if(&self, set: &Arc<LiveSet>, is_empty: bool) -> Result<bool, Arc<str>> {
+    fn remove_if(&self, set: &Arc<LiveSet>, when: End) -> Result<bool, Arc<str>> {
         let mut sets = self.sets_mut();
         let is_there = sets.get(set.key()).is_some_and(|other| Arc::ptr_eq(other, set));
-        if !is_there || set.is_declared() || !set.end(is_empty) {
+        if !is_there || set.is_declared() || !set.end(when) {
             return Ok(false);
         }
         let mut removed = Ok(true);

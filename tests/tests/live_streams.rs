@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
-use bloomsday_tests::input::user;
+use bloomsday_tests::input::{today, user};
 use bloomsday_tests::live::Wire;
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::redis::Redis;
@@ -93,6 +93,35 @@ fn what_was_shipped_to_an_engine_is_never_lost_though_that_is_killed_and_wiped()
     }
     println!("on the follower {fastest:?} after the answer");
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
+}
+
+/// A server that is killed just after an answer has written nothing to the store.
+#[test]
+fn a_successor_has_what_is_in_the_engine_only() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let keys = format!("live_engine = \"{}\"\nlive_lease = \"3s\"\n", redis.address());
+    let folder = |name: &str| backend.folder.path().join(name).display().to_string();
+    // No segment can be written to the store: a file is in place of the day's folder.
+    let day = std::path::Path::new(&backend.store).join(format!("rt/live/{}", today()));
+    std::fs::create_dir_all(day.parent().unwrap()).unwrap();
+    std::fs::write(&day, "").unwrap();
+    let first = folder("first");
+    let decider = serve(&backend, "decide", &keys, &["--data-dir", &first, "--ack", "shipped"]);
+    let new: Vec<String> =
+        (100_000..).map(user).filter(|id| !decider.contains(id)).take(50).collect();
+    let reply = wire(&decider).call(&format!("SADD rt {}", new.join(" ")));
+    assert_eq!(reply, ":50|");
+    decider.signal("KILL");
+    decider.wait();
+    std::fs::remove_file(&day).unwrap();
+    let second = folder("second");
+    let successor = serve(&backend, "standby", &keys, &["--data-dir", &second]);
+    successor.until("it decides", |daemon| live(daemon, "decides") == true);
+    assert_eq!(hits(&successor, &new), 50);
+    let again = wire(&successor).call(&format!("SADD rt {}", new.join(" ")));
+    assert_eq!(again, ":0|", "they are new a second time");
 }
 
 struct Over<'a>(&'a AtomicBool);

@@ -190,6 +190,11 @@ impl Log {
         let _ = self.shipped.set(shipped);
     }
 
+    /// Whether acknowledgements wait until others can read the frame.
+    pub(super) fn is_shipped_before_answers(&self) -> bool {
+        self.shipped.get().is_some()
+    }
+
     /// Waits until the frame with this number is as safe as promised.
     pub(super) async fn wait(self: &Arc<Log>, seq: u64) -> Result<(), Arc<str>> {
         self.wait_local(seq).await?;
@@ -303,10 +308,19 @@ impl Log {
         unwritten.clear();
         unwritten.shrink_to(KEPT_BUFFER_BYTES);
         self.written.store(unwritten_seqs.1, Ordering::Release);
-        if !self.syncer.is_prompt() && !self.has_failed() {
-            self.failure.store(None);
+        if !self.syncer.is_prompt() {
+            self.replace_failure(None);
         }
         Ok(())
+    }
+
+    /// Notes a failure, or that there is none. A final one stays, whoever comes later.
+    fn replace_failure(&self, failure: Option<Failure>) {
+        let failure = failure.map(Arc::new);
+        self.failure.rcu(|before| match before {
+            Some(before) if before.is_final => Some(before.clone()),
+            _ => failure.clone(),
+        });
     }
 
     /// Makes an open segment.
@@ -353,14 +367,14 @@ impl Log {
     }
 
     /// Refuses changes from now on: until a write succeeds, or until a restart.
-    fn fail(&self, doing: &str, error: &io::Error, is_final: bool) -> Arc<str> {
+    pub(super) fn fail(&self, doing: &str, error: &io::Error, is_final: bool) -> Arc<str> {
         let folder = self.folder.display();
         let remedy = if is_final { "restart the server" } else { "it is tried again" };
         let why: Arc<str> = format!("cannot {doing} the log in {folder}: {error}; {remedy}").into();
         if self.failure.load().as_ref().is_none_or(|before| before.why != why) {
             tracing::error!("{why}");
         }
-        self.failure.store(Some(Arc::new(Failure { why: why.clone(), is_final })));
+        self.replace_failure(Some(Failure { why: why.clone(), is_final }));
         // Those that wait look again.
         self.done.send_modify(|_| ());
         why
@@ -426,7 +440,7 @@ impl Queued for Log {
             return true;
         }
         crash_point("live-synced");
-        self.failure.store(None);
+        self.replace_failure(None);
         self.done.send_replace(written);
         if let Err(error) = self.rotate() {
             self.fail("sync", &error, true);

@@ -31,6 +31,7 @@ use super::memory::writer::{AddError, Added, Writer};
 use super::options::{Key, Options};
 use super::replication::access::WriteAccess;
 use super::replication::ship_status::ShipStatus;
+use super::ticket::Ticket;
 
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
@@ -75,38 +76,16 @@ impl From<AddError> for SetError {
     }
 }
 
-/// Waits until a change is as safe as promised.
-#[must_use]
-pub(crate) struct Ticket(pub(super) Option<(Arc<Log>, u64)>);
-
-impl Ticket {
-    /// Nothing to wait for.
-    pub(crate) const NONE: Ticket = Ticket(None);
-
-    /// Whether `later` is a ticket of the same log, so that to wait for it is enough.
-    pub(crate) fn is_before(&self, later: &Ticket) -> bool {
-        match (&self.0, &later.0) {
-            (Some((log, _)), Some((other, _))) => Arc::ptr_eq(log, other),
-            (None, _) => true,
-            _ => false,
-        }
-    }
-
-    /// Waits for as much as is promised.
-    pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
-        match self.0 {
-            Some((log, seq)) => log.wait(seq).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Waits until it is synced, whatever is promised.
-    pub(crate) async fn wait_synced(self) -> Result<(), Arc<str>> {
-        match self.0 {
-            Some((log, seq)) => log.wait_synced(seq).await,
-            None => Ok(()),
-        }
-    }
+/// When a set ends.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    Anyway,
+    /// Unless there is an ID in it.
+    IfEmpty,
+    /// Unless its time was set anew.
+    IfExpired {
+        now: u64,
+    },
 }
 
 /// A set of live IDs.
@@ -400,8 +379,8 @@ impl LiveSet {
         if self.options.is_over_day {
             deletions.note(op, now, changed.iter().copied());
         }
-        let ticket = log.as_ref().map(|log| (log.clone(), log.append(now, op, changed)));
-        (Ticket(ticket), result)
+        let ticket = self.ticket_of(log.as_ref(), |log| log.append(now, op, changed));
+        (ticket, result)
     }
 
     /// Whether a change can be made now.
@@ -425,8 +404,8 @@ impl LiveSet {
         let log = state.log.as_ref();
         self.expires_at.store(at, Ordering::Release);
         let record = at.to_le_bytes();
-        let ticket = log.map(|log| (log.clone(), log.append_record(now, Op::Expire, &record)));
-        (Ticket(ticket), Ok(()))
+        let ticket = self.ticket_of(log, |log| log.append_record(now, Op::Expire, &record));
+        (ticket, Ok(()))
     }
 
     /// When the set ends, in milliseconds since 1970.
@@ -463,7 +442,12 @@ impl LiveSet {
     /// Waits for all changes so far.
     pub(crate) fn ticket(&self) -> Ticket {
         let log = lock(&self.state).log.clone();
-        Ticket(log.map(|log| (log.clone(), log.last_seq())))
+        self.ticket_of(log.as_ref(), |log| log.last_seq())
+    }
+
+    /// Waits for the frame of the log that has this number.
+    fn ticket_of(&self, log: Option<&Arc<Log>>, seq: impl FnOnce(&Log) -> u64) -> Ticket {
+        log.map_or(Ticket::NONE, |log| Ticket::of(log, seq(log), self.access.get()))
     }
 
     /// The log, if there is one.
@@ -487,11 +471,14 @@ impl LiveSet {
         lock(&self.state).is_dropped
     }
 
-    /// Ends the set, or with `if_empty` does so only without an ID in it: changes are refused from
-    /// now on. Returns whether it has ended.
-    pub(super) fn end(&self, if_empty: bool) -> bool {
+    /// Ends the set if that still holds: changes are refused from now on. Returns whether it has ended.
+    pub(super) fn end(&self, when: End) -> bool {
         let mut state = lock(&self.state);
-        state.is_dropped |= !if_empty || state.writer.len() == 0;
+        state.is_dropped |= match when {
+            End::Anyway => true,
+            End::IfEmpty => state.writer.len() == 0,
+            End::IfExpired { now } => self.expires_at().is_some_and(|at| at <= now),
+        };
         state.is_dropped
     }
 

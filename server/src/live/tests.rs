@@ -238,6 +238,18 @@ async fn a_write_that_fails_refuses_adds_until_it_succeeds() {
     }
 }
 
+#[test]
+fn a_set_whose_end_is_set_anew_while_it_is_removed_stays() {
+    let live = Live::open(LiveConfig::new(None)).unwrap();
+    let now = live.now();
+    let set = live.make(&key("a"), Options::of(Kind::Set), now).unwrap();
+    drop(set.expire_at(now, Some(now - 1)));
+    drop(set.expire_at(now, Some(now + 60_000)));
+    assert_eq!(live.remove_if(&set, End::IfExpired { now }), Ok(false));
+    assert!(live.get(&key("a"), now).is_some() && !set.is_dropped());
+    assert_eq!(live.remove_if(&set, End::IfExpired { now: now + 60_000 }), Ok(true));
+}
+
 #[tokio::test]
 async fn a_sync_that_fails_refuses_adds_for_ever() {
     let folder = TempDir::new().unwrap();
@@ -246,7 +258,7 @@ async fn a_sync_that_fails_refuses_adds_for_ever() {
     let now = live.now();
     let set = live.get(&key("a"), now).unwrap();
     let failing = |fails: bool| {
-        let log = set.ticket().0.unwrap().0;
+        let log = set.log().unwrap();
         let flag: &AtomicBool = &log.failing_syncs;
         flag.store(fails, Ordering::Relaxed);
     };
@@ -254,6 +266,8 @@ async fn a_sync_that_fails_refuses_adds_for_ever() {
     let why = set.add_each(now, &[2], |_, _| ()).0.wait().await.unwrap_err();
     assert!(why.contains("cannot sync the log") && why.contains("restart"), "{why}");
     failing(false);
+    // Another thread whose write fails in the same moment, and is tried again.
+    set.log().unwrap().fail("write", &std::io::Error::other("this test"), false);
     let refused = set.add_each(now, &[3], |_, _| ());
     assert_eq!(refused.1, Err(SetError::Log(why)));
     assert!(all_alive(&live, "a", &[1, 2]), "lookups go on");

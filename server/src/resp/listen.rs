@@ -258,7 +258,9 @@ async fn run(
         let next = dispatch::run(session, arguments, ends, from, out);
         for ticket in std::mem::take(&mut session.tickets) {
             if let Err(why) = ticket.wait().await {
+                // All replies to changes are errors now: the other tickets change none.
                 session.disavow(out, &why);
+                break;
             }
         }
         session.spans.clear();

@@ -8,7 +8,7 @@
 //! that still has the old ones keeps them until its batch is done.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use arc_swap::{ArcSwap, Guard};
 use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
@@ -104,7 +104,7 @@ impl Table {
         let (shards, now) = (self.shards.load(), self.step());
         let mut count = 0;
         search(&shards.0[entry::shard_of(hash)], hash, |word| {
-            count += usize::from(self.window.is_alive(Tag::of(word), now));
+            count += usize::from(self.is_alive(Tag::of(word), now));
             false
         });
         count
@@ -123,13 +123,25 @@ impl Table {
         }
     }
 
+    /// Whether an entry is alive, for a lookup that began in step `began`. One that was renewed in a later step
+    /// looks as old as can be then, so the step is read again.
+    #[inline]
+    fn is_alive(&self, tag: Tag, began: u64) -> bool {
+        let is_alive_now = || {
+            // A writer goes to the next step before it renews entries in it.
+            fence(Ordering::Acquire);
+            self.window.is_alive(tag, self.step())
+        };
+        self.window.is_alive(tag, began) || (matches!(tag, Tag::Step(_)) && is_alive_now())
+    }
+
     #[inline(never)]
     fn find_anywhere(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
         let mut seen = Seen::Unknown;
         search(&shards.0[entry::shard_of(hash)], hash, |word| {
             match Tag::of(word) {
                 Tag::Hidden => seen = Seen::Hidden,
-                tag if self.window.is_alive(tag, now) => seen = Seen::Alive,
+                tag if self.is_alive(tag, now) => seen = Seen::Alive,
                 _ => return false,
             }
             true

@@ -14,6 +14,9 @@ use super::role::LiveRole;
 use crate::live::log::syncer::lock;
 use crate::live::stream::feed_status::{FeedState, FeedStatus};
 
+/// The epoch of a lease that this process has; `None` while it has none.
+pub(in crate::live) type Epoch = Option<u64>;
+
 /// Whether a set may be changed now.
 pub(crate) struct WriteAccess {
     filter: FilterName,
@@ -92,6 +95,16 @@ impl WriteAccess {
         }
     }
 
+    /// Whether this process has decided without a break since this epoch was read.
+    pub(in crate::live) fn check_same(&self, epoch: Epoch) -> Result<(), Arc<str>> {
+        match self.is_granted() && self.epoch() == epoch {
+            true => Ok(()),
+            false => Err("the lease ended before other servers could read it, and another one may have decided \
+                          about the same ID: see lease in /status"
+                .into()),
+        }
+    }
+
     fn is_granted(&self) -> bool {
         self.ms_at(Instant::now()) < self.granted_until.load(Ordering::Acquire)
     }
@@ -163,7 +176,7 @@ impl WriteAccess {
     }
 
     /// The epoch in which this process has the lease, before a round of following.
-    pub(in crate::live) fn epoch(&self) -> Option<u64> {
+    pub(in crate::live) fn epoch(&self) -> Epoch {
         if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 
@@ -326,5 +339,33 @@ impl WriteAccess {
     /// Notes that all of a feed has been read by now.
     pub(in crate::live) fn set_feed_at_end(&self) {
         self.update_feed(|feed| feed.at_end = Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_waits_for_others_needs_the_lease_of_the_change() {
+        let access = WriteAccess::new("rt".parse().unwrap(), LiveRole::Standby, true);
+        let decide = |epoch: u64, seconds: u64| {
+            let lease = Lease {
+                decider: "a".into(),
+                node: "1".into(),
+                epoch,
+                until: jiff::Timestamp::UNIX_EPOCH,
+                seconds,
+            };
+            access.lease_acquired(lease, Instant::now() + Duration::from_secs(seconds));
+            access.round_succeeded(Some(epoch), 0);
+        };
+        decide(1, 600);
+        let changed_in = access.epoch();
+        assert_eq!(access.check_same(changed_in), Ok(()));
+        decide(1, 0);
+        access.check_same(changed_in).expect_err("the lease has ended");
+        decide(3, 600);
+        access.check_same(changed_in).expect_err("another one had it in between");
     }
 }

@@ -37,6 +37,8 @@ const LIST_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
+/// For how many rounds an entry of an engine waits for those before it, which are in the store or nowhere.
+const MAX_ROUNDS_HELD: u32 = 5;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
 
@@ -55,6 +57,9 @@ pub(in crate::live) struct LogFollower {
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
     pub(in crate::live) entries: Option<mpsc::Receiver<Entry>>,
+    /// An entry whose frames come after some that are not here yet, and the number of rounds since it came. No
+    /// other entry is taken meanwhile.
+    held: Option<(Entry, u32)>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
@@ -130,6 +135,7 @@ impl LogFollower {
             days,
             is_incomplete,
             entries: None,
+            held: None,
             logs,
             ahead: BTreeMap::new(),
             list_due,
@@ -142,6 +148,9 @@ impl LogFollower {
             let epoch = self.access.epoch();
             let pause = match self.round().await {
                 Ok(through_ms) => {
+                    // Before this process may decide: what a server acknowledged just before its end may be in the
+                    // engine only.
+                    self.receive_waiting().await;
                     self.access.round_succeeded(epoch, through_ms);
                     backoff.reset();
                     FOLLOW_INTERVAL
@@ -155,26 +164,52 @@ impl LogFollower {
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
-                    () = self.access.lease_taken() => break,
+                    () = self.access.lease_taken() => {
+                        // The one before may have begun its log since the last listing.
+                        self.list_due = Instant::now();
+                        break;
+                    }
                     _ = stopping.changed() => return,
-                    Some(entry) = next_entry(&mut self.entries) => {
-                        // What is not applied now comes by the store.
-                        if let Err(error) = self.receive(&entry).await {
-                            tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
-                        }
+                    Some(entry) = next_entry(&mut self.entries), if self.held.is_none() => {
+                        self.receive_or_hold(entry, 0).await;
                     }
                 }
             }
         }
     }
 
-    /// Applies a segment that came by an engine, if it is the next of its log. Others come by the store.
-    async fn receive(&mut self, bytes: &[u8]) -> Result<(), FollowError> {
+    /// Receives what waits, as long as it is in the order of its log.
+    async fn receive_waiting(&mut self) {
+        if let Some((entry, rounds)) = self.held.take() {
+            self.receive_or_hold(entry, rounds + 1).await;
+        }
+        let end = Instant::now() + FOLLOW_INTERVAL;
+        while self.held.is_none() && Instant::now() < end {
+            let entry = self.entries.as_mut().and_then(|entries| entries.try_recv().ok());
+            let Some(entry) = entry else { break };
+            self.receive_or_hold(entry, 0).await;
+        }
+    }
+
+    /// Applies an entry of the engine, or keeps it for the next round. What is not applied comes by the store.
+    async fn receive_or_hold(&mut self, entry: Entry, rounds: u32) {
+        match self.receive(&entry).await {
+            Ok(true) => {}
+            Ok(false) if rounds < MAX_ROUNDS_HELD => self.held = Some((entry, rounds)),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
+            }
+        }
+    }
+
+    /// Applies a segment that came by an engine. Returns `false` when frames before it are not here yet.
+    async fn receive(&mut self, bytes: &[u8]) -> Result<bool, FollowError> {
         let name = || format!("bloomsday:{}", self.filter);
         let damaged = |why: String| FollowError::Damaged(name(), why);
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
-            return Ok(());
+            return Ok(true);
         }
         if header.set != self.set.number() {
             return Err(damaged("it is of another filter".into()));
@@ -182,10 +217,10 @@ impl LogFollower {
         let log = self.logs.entry(header.node).or_default();
         // The first frame of a log is its first sight: nothing was before it.
         let next = log.next.or((header.first_seq == 1 && log.head.is_none()).then_some(1));
-        let Some(next) = next.filter(|next| header.first_seq <= *next && !log.is_end_unknown)
-        else {
-            return Ok(());
-        };
+        if log.is_end_unknown {
+            return Ok(true);
+        }
+        let Some(next) = next.filter(|next| header.first_seq <= *next) else { return Ok(false) };
         let day = self.days().1;
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
@@ -202,7 +237,7 @@ impl LogFollower {
             log.next = Some(next.max(last + 1));
             log.newest_ms = log.newest_ms.max(newest_ms);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What is dropped from memory must be in the store, to come back from there.

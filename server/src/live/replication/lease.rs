@@ -84,7 +84,8 @@ impl LeaseRenewer {
         let there = self.store.lease(&self.filter).await?;
         let since = match &self.seen {
             Some((seen, since)) if *seen == there.version => *since,
-            _ => self.seen.insert((there.version.clone(), began)).1,
+            // From after the read: the holder may have renewed it while this waited for the answer.
+            _ => self.seen.insert((there.version.clone(), Instant::now())).1,
         };
         let now = self.clock.now();
         let unchanged = began.saturating_duration_since(since);
@@ -117,7 +118,9 @@ impl LeaseRenewer {
 
     fn lease(&self, epoch: u64, until: Timestamp) -> Lease {
         let (decider, node) = (self.server.clone(), self.node.clone());
-        Lease { decider, node, epoch, until, seconds: self.length.as_secs().max(1) }
+        // Rounded up: nobody may take it before this process stops.
+        let seconds = self.length.as_secs() + u64::from(self.length.subsec_nanos() > 0);
+        Lease { decider, node, epoch, until, seconds: seconds.max(1) }
     }
 
     /// Ends the lease now, so that a successor need not wait.

@@ -4,9 +4,10 @@ use std::sync::PoisonError;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, SetError, State, Ticket};
+use super::{LiveSet, SetError, State};
 use crate::live::log::syncer::lock;
 use crate::live::memory::near::{Near, Neighbour};
+use crate::live::ticket::Ticket;
 
 impl LiveSet {
     /// Adds a fingerprint unless one is alive within `max` bits: then returns that one, the

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, SetError, State, Ticket};
+use super::{LiveSet, SetError, State};
 use crate::live::log::syncer::lock;
 use crate::live::memory::writer::Added;
+use crate::live::ticket::Ticket;
 
 impl LiveSet {
     /// Adds what another set has, each in the step in which that saw it; returns how many are new.
@@ -40,8 +41,7 @@ impl LiveSet {
                 changed.push(*hash);
             }
             // With the time of the step: a replay adds them in it.
-            let log = log.as_ref();
-            last = Ticket(log.map(|log| (log.clone(), log.append(*ms, Op::Seen, changed))));
+            last = self.ticket_of(log.as_ref(), |log| log.append(*ms, Op::Seen, changed));
         }
         (last, result.map(|()| new))
     }

@@ -146,8 +146,8 @@ impl EngineReader {
         let mut redis = connect(&self.engine).await?;
         let last = last_of(&mut redis, &stream).await?;
         let mut at = match after.take() {
-            // What was there before is in the store, or is soon.
-            None => last,
+            // All that is there: a server that ended a moment ago may not have written it to the store.
+            None => "0-0".to_owned(),
             // The stream was lost, and began anew.
             Some(before) if is_before(&last, &before) => "0-0".to_owned(),
             Some(before) => before,

@@ -143,6 +143,11 @@ fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
 const OTHER_IDS: Fault =
     Fault(std::borrow::Cow::Borrowed("ERR a filter of URLs is united with others of URLs only"));
 
+/// Other servers and builds take the newest change of each ID, and what is united was seen before.
+const UNION_OVER_DAY: Fault = Fault(std::borrow::Cow::Borrowed(
+    "ERR a filter of the configuration takes no unions: add its IDs with BF.MADD",
+));
+
 fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
     // Each once, whatever its names in the request are.
@@ -167,6 +172,7 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
             match set.options() {
                 found if found.kind == Kind::Cuckoo => Err(WRONGTYPE),
                 found if found.ids != options.ids => Err(OTHER_IDS),
+                _ if set.is_declared() => Err(UNION_OVER_DAY),
                 _ => Ok(set),
             }
         };

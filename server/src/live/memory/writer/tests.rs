@@ -127,6 +127,27 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
     assert_eq!(listed, expected.collect::<Vec<_>>());
 }
 
+/// The lookup has read the step before the window moves on.
+#[test]
+fn an_entry_that_is_renewed_in_the_middle_of_a_lookup_is_alive() {
+    for steps in [1, 10, 250] {
+        let window = Window::of(steps * 1_000, 1_000, Repeat::Renew).unwrap();
+        let mut writer = Writer::new(window, budget()).unwrap();
+        writer.tick(500_000);
+        writer.add(hash(1)).unwrap();
+        let table = writer.table().clone();
+        let view = table.view();
+        let mut looked_up = Vec::new();
+        table.each(&[hash(0), hash(1)], |_, seen| {
+            looked_up.push(seen);
+            writer.tick(501_000);
+            writer.add(hash(1)).unwrap();
+        });
+        assert_eq!(looked_up, [Seen::Unknown, Seen::Alive], "a window of {steps} steps");
+        assert_eq!(view.seen(hash(1)), Seen::Alive);
+    }
+}
+
 /// What a quotient filter can do, too.
 #[derive(Clone, Debug)]
 enum Change {
