@@ -4,16 +4,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-// The file's limits of gates are the builder's; all of the builder, with parquet, would be built with
-// coverage for nothing.
-extern crate self as bloomsday_builder;
-#[path = "../../builder/src/gates.rs"]
-#[allow(dead_code)]
-pub mod gates;
-
-/// As the builder has it: any limit does here.
-pub const MAX_DELTAS: u32 = 14;
-
 #[path = "../../jobs/src/scheduling/cron.rs"]
 #[allow(dead_code)]
 mod cron;
