@@ -149,7 +149,7 @@ impl Follower {
         let result = AssertUnwindSafe(round).catch_unwind().await;
         let result = result.unwrap_or_else(|_| RoundResult::failed("the round panicked".into()));
         if self.is_hold_over() {
-            self.end_hold(loader, &mut poll_status);
+            self.end_hold(loader, &mut poll_status).await;
         }
         let now = loader.clock.now();
         poll_status.last_poll = Some(now);
@@ -225,7 +225,7 @@ impl Follower {
             && let Some(generation) = loader.load_cached(&cached, &mut None).await
         {
             poll_status.last_error.clone_from(&result.error);
-            self.swap(loader, Arc::new(generation), &cached, poll_status);
+            self.swap(loader, Arc::new(generation), &cached, poll_status).await;
         }
         let current = self.served.published();
         let is_current = current.is_some_and(|current| current.key == cached.blob);
@@ -293,14 +293,14 @@ impl Follower {
             match self.load(loader, &followed, poll_status).await {
                 Ok(generation) if rejected_newer.is_some() => {
                     poll_status.last_error.clone_from(&rejected_newer);
-                    self.swap(loader, generation, &followed, poll_status);
+                    self.swap(loader, generation, &followed, poll_status).await;
                     self.state.loaded_fallback(&followed);
                     let outcome = ReloadOutcome::Swapped;
                     let followed = Some(followed);
                     return RoundResult { outcome, followed, error: rejected_newer, held: None };
                 }
                 Ok(generation) => {
-                    return self.judge(loader, generation, followed, flags, poll_status);
+                    return self.judge(loader, generation, followed, flags, poll_status).await;
                 }
                 Err(LoadError::Permanent(why)) => {
                     self.state.rejected(&followed, &why);
@@ -325,7 +325,7 @@ impl Follower {
     }
 
     /// Swaps, unless the guard holds the filter back.
-    fn judge(
+    async fn judge(
         &mut self,
         loader: &Loader,
         generation: Arc<Generation>,
@@ -346,7 +346,7 @@ impl Follower {
         }
         self.guard.release(poll_status);
         poll_status.last_error = None;
-        self.swap(loader, generation, &followed, poll_status);
+        self.swap(loader, generation, &followed, poll_status).await;
         self.state.loaded(&followed);
         RoundResult::ok(ReloadOutcome::Swapped, followed)
     }
@@ -358,7 +358,7 @@ impl Follower {
     /// Swaps in the filter that was held back, since its hold has ended. This does not need the
     /// store, which may be away for long. A store that is there and names no blob drops the hold
     /// instead.
-    fn end_hold(&mut self, loader: &Loader, poll_status: &mut PollStatus) {
+    async fn end_hold(&mut self, loader: &Loader, poll_status: &mut PollStatus) {
         let Some((generation, followed)) = self.guard.take_held() else { return };
         if let Some(old) = self.served.published() {
             let (sides, now) = ((&*old, &generation), loader.clock.now());
@@ -369,7 +369,7 @@ impl Follower {
             }
         }
         self.guard.release(poll_status);
-        self.swap(loader, generation, &followed, poll_status);
+        self.swap(loader, generation, &followed, poll_status).await;
         self.state.loaded(&followed);
     }
 
@@ -386,7 +386,7 @@ impl Follower {
             let end = end.max(Instant::now() + HOLD_GRACE);
             match select(resolving.as_mut(), pin!(sleep_until(end))).await {
                 Either::Left((resolved, _)) => return resolved,
-                Either::Right(_) => self.end_hold(loader, poll_status),
+                Either::Right(_) => self.end_hold(loader, poll_status).await,
             }
         }
         resolving.await
@@ -450,7 +450,7 @@ impl Follower {
     /// The status of a first filter is published before the swap, while the state is still
     /// `loading`: so a fallback is never reported as well. Any other status is published after the
     /// swap: a caller that waits for a state then finds the filter that belongs to it.
-    fn swap(
+    async fn swap(
         &mut self,
         loader: &Loader,
         generation: Arc<Generation>,
@@ -467,9 +467,8 @@ impl Follower {
         let bytes = generation.bytes;
         self.uncached = Some(generation.clone());
         crash_point("swapping");
-        // Before the swap, so that no ID that was added is a miss in between. Other filters' polls wait for it.
         #[cfg(feature = "live")]
-        self.served.bring_back(&generation);
+        self.bring_back(&generation).await;
         let before = self.served.swap(generation);
         self.served.set_poll_status(poll_status.clone());
         self.readiness.update();
@@ -480,6 +479,20 @@ impl Follower {
             tracing::warn!(%filter, "the next filter of this size would be refused: {why}");
         }
         self.retired.extend(before);
+    }
+
+    /// Brings live IDs back that the next filter lacks. Before the swap to it, so that no ID that was added is a
+    /// miss in between.
+    #[cfg(feature = "live")]
+    async fn bring_back(&self, next: &Arc<Generation>) {
+        if !self.served.has_live_ids() {
+            return;
+        }
+        let (served, next) = (self.served.clone(), next.clone());
+        // Apart: it reads the log and the store, and this thread has the connections to the store.
+        let bringing = tokio::task::spawn_blocking(move || served.bring_back(&next));
+        // A panic is reported by its hook, and the day counts for more than what it lacks.
+        let _ = bringing.await;
     }
 
     /// Drops the live IDs that the filter of a new day has.

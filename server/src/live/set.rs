@@ -9,6 +9,7 @@ mod counts;
 mod follow;
 mod near;
 mod over;
+mod own_log;
 mod union;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
-pub(crate) use self::follow::{Deletions, LateDeletions, Others, See};
+pub(crate) use self::follow::{Deletions, LateDeletions, Others, See, drop_if_later};
 use super::below::{Below, DayAnswers, OtherLayout};
 use super::log::Log;
 use super::log::syncer::lock;
@@ -131,6 +132,9 @@ struct State {
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
     deletions: Deletions,
+    /// Deletions of another log that came later than newer changes: whether the IDs were seen since is being looked
+    /// up. An add takes its IDs out.
+    late: LateDeletions,
 }
 
 impl LiveSet {
@@ -160,6 +164,7 @@ impl LiveSet {
                 last_ms,
                 changed,
                 deletions,
+                late: LateDeletions::new(),
             }),
             expires_at: AtomicU64::new(expires_at.unwrap_or(NEVER)),
             access: OnceLock::new(),
@@ -227,7 +232,7 @@ impl LiveSet {
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), SetError>) {
         self.change(now, |state| {
-            let State { writer, changed, .. } = state;
+            let State { writer, changed, late, .. } = state;
             if let Some(mut day) = day {
                 // The IDs that a day takes over are dropped under the lock that this call has.
                 if let Err(refusal) = day.ask_again_after_swap(hashes) {
@@ -241,7 +246,9 @@ impl LiveSet {
                         Ok(added) => added,
                         Err(refused) => return (Op::Seen, Err(refused.into())),
                     };
-                    if added != Added::Seen {
+                    // Others have the deletion, too: they must read that this add is newer.
+                    let was_deleted = !late.is_empty() && late.remove(hash).is_some();
+                    if added != Added::Seen || was_deleted {
                         changed.push(*hash);
                     }
                     let was_below = day.hits[i] && before == Seen::Unknown;

@@ -4,8 +4,8 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use super::role::LiveRole;
 use super::store_call::{CallError, in_time};
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
-use crate::live::set::{LateDeletions, LiveSet, SetError};
+use crate::live::set::{LateDeletions, LiveSet, SetError, drop_if_later};
 use crate::live::stream::Entry;
 
 /// How often the heads are read.
@@ -146,11 +146,12 @@ impl LogFollower {
         let mut backoff = Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE);
         loop {
             let epoch = self.access.epoch();
-            let pause = match self.round().await {
+            let round = self.round().await;
+            // Before this process may decide: what a server acknowledged just before its end may be in the engine
+            // only.
+            self.receive_waiting().await;
+            let pause = match round {
                 Ok(through_ms) => {
-                    // Before this process may decide: what a server acknowledged just before its end may be in the
-                    // engine only.
-                    self.receive_waiting().await;
                     self.access.round_succeeded(epoch, through_ms);
                     backoff.reset();
                     FOLLOW_INTERVAL
@@ -507,23 +508,30 @@ impl LogFollower {
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let now = self.clock.now_ms();
-        let (mut late, mut last) = (HashMap::new(), (header.first_seq, 0));
+        let mut last = (header.first_seq, 0);
+        self.set.begin_segment();
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));
             if frame.seq >= from {
                 let is_late = is_late || frame.ms < newest;
-                self.set.apply(now, &frame, is_late, &mut late).map_err(refused)?;
+                self.set.apply(now, &frame, is_late).map_err(refused)?;
             }
         }
+        let mut late = self.set.late_deletions();
         if !late.is_empty() {
             self.drop_seen_later(key, &mut late).await?;
-            self.set.hide(&late).map_err(refused)?;
+            let set = self.set.clone();
+            // The own log has what is not in the store yet.
+            let own = move || set.drop_added_later(&mut late).map(|()| late);
+            let late = tokio::task::spawn_blocking(own).await;
+            let late = late.unwrap_or_else(|_| Err("the reading of the own log panicked".into()));
+            self.set.hide_late(&late.map_err(FollowError::Head)?).map_err(refused)?;
         }
         self.access.count_segment();
         Ok(last)
     }
 
-    /// Drops the deletions of a segment after which somebody saw the ID again, as far as the store knows.
+    /// Drops the deletions of a segment after which another server saw the ID again, as far as the store knows.
     ///
     /// Cost: the segments from that day on are read once more. Rare: it is for deletions that arrive later than
     /// changes of another log.
@@ -532,7 +540,7 @@ impl LogFollower {
         key: &SegmentKey,
         deleted: &mut LateDeletions,
     ) -> Result<(), FollowError> {
-        let nodes: Vec<u64> = self.logs.keys().copied().chain(self.own).collect();
+        let nodes: Vec<u64> = self.logs.keys().copied().collect();
         let mut day = key.day;
         while day <= self.days().1.plus(1) {
             for node in &nodes {
@@ -544,9 +552,7 @@ impl LogFollower {
                     let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen);
                     for frame in seen {
                         for hash in frame.hashes() {
-                            if deleted.get(&hash).is_some_and(|at| frame.ms > *at) {
-                                deleted.remove(&hash);
-                            }
+                            drop_if_later(deleted, hash, frame.ms);
                         }
                     }
                 }

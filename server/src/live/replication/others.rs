@@ -15,7 +15,7 @@ use futures::StreamExt;
 use crate::clock::Clock;
 use crate::live::set::{Others, See};
 
-/// How long it takes at most: meanwhile no filter of this process is swapped.
+/// How long it takes at most: meanwhile the filter is not swapped.
 const MAX_TIME: Duration = Duration::from_secs(120);
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
@@ -34,16 +34,11 @@ pub(in crate::live) struct Stored {
 
 impl Others for Stored {
     fn read_again(&self, see: See<'_>) -> Result<(), String> {
-        // The caller is in a runtime already, and waits.
-        let read = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| error.to_string())?;
-            let read =
-                runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(see)).await });
-            read.map_err(|_| format!("it takes longer than {} s", MAX_TIME.as_secs()))?
-        };
-        let read = std::thread::scope(|scope| scope.spawn(read).join());
-        let read = read.unwrap_or_else(|_| Err("the reading panicked".into()));
+        // In the runtime of the caller, which goes on in another thread: it drives the connections to the store.
+        let runtime = tokio::runtime::Handle::current();
+        let read = runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(see)).await });
+        let too_long = |_| Err(format!("it takes longer than {} s", MAX_TIME.as_secs()));
+        let read = read.unwrap_or_else(too_long);
         self.is_incomplete.fetch_or(read.is_err(), Ordering::Relaxed);
         read
     }

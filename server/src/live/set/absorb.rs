@@ -12,7 +12,6 @@ use bloomsday_common::live::segment::Op;
 
 use super::LiveSet;
 use crate::live::log::syncer::lock;
-use crate::live::log::tail::Tail;
 use crate::live::memory::table::Seen;
 use std::sync::atomic::Ordering;
 
@@ -63,31 +62,15 @@ impl LiveSet {
                 failed(&why);
             }
         }
-        let Some(log) = self.log() else { return };
-        let through = log.last_seq();
-        if let Err(why) = log.write() {
-            failed(&why);
-        }
-        let (mut tail, mut wanted, mut count) = (Tail::new(log.folder()), 1, 0);
-        while wanted <= through {
-            let piece = match tail.read(wanted, through) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => break,
-                Err(error) => {
-                    failed(&error);
-                    break;
-                }
-            };
-            for frame in piece.frames().map_while(Result::ok) {
-                wanted = frame.seq + 1;
-                if frame.op != Op::Seen {
-                    continue;
-                }
-                match self.see_again(now, frame.ms, frame.hashes(), next) {
-                    Ok(new) => count += new,
-                    Err(why) => return failed(&why),
-                }
+        let mut count = 0;
+        let read = self.read_own_log(|frame| {
+            if frame.op == Op::Seen {
+                count += self.see_again(now, frame.ms, frame.hashes(), next)?;
             }
+            Ok(())
+        });
+        if let Err(why) = read {
+            failed(&why);
         }
         let (filter, day) = (String::from_utf8_lossy(&self.key.name), next.day());
         tracing::info!(%filter, %day, ids = count, "live IDs came back for an earlier filter");

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
-use super::{LiveSet, SetError};
+use super::{LiveSet, SetError, State};
 use crate::live::log::syncer::lock;
 use crate::live::replication::access::WriteAccess;
 use crate::live::replication::role::LiveRole;
@@ -52,8 +52,8 @@ pub(crate) type LateDeletions = HashMap<u64, u64>;
 
 /// Who can read again what other servers added.
 pub(crate) trait Others: Send + Sync {
-    /// Visits all sightings that may still count, with their times. Waits for the store. An error of `see`
-    /// ends it.
+    /// Visits all sightings that may still count, with their times. Waits for the store, so it may be called in
+    /// tokio's threads for blocking work only. An error of `see` ends it.
     fn read_again(&self, see: See<'_>) -> Result<(), String>;
 }
 
@@ -71,19 +71,19 @@ impl LiveSet {
         self.others.get()
     }
 
+    /// Forgets the late deletions of a segment that was not applied completely: they come again with it.
+    pub(crate) fn begin_segment(&self) {
+        lock(&self.state).late.clear();
+    }
+
     /// Makes the change of a frame of another log. Deletions that are older than what is here of another log are
-    /// not made, and returned in `late`.
-    pub(crate) fn apply(
-        &self,
-        now: u64,
-        frame: &Frame<'_>,
-        is_late: bool,
-        late: &mut LateDeletions,
-    ) -> Result<(), SetError> {
+    /// not made, and kept for [`LiveSet::late_deletions`].
+    pub(crate) fn apply(&self, now: u64, frame: &Frame<'_>, is_late: bool) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let now = now.max(state.last_ms);
         let is_late = is_late || frame.ms < state.last_ms;
-        state.writer.tick(now);
+        let State { writer, deletions, late, .. } = &mut *state;
+        writer.tick(now);
         let step = self.table.window().step_at(frame.ms);
         match frame.op {
             Op::Seen => {
@@ -92,21 +92,49 @@ impl LiveSet {
                         // Later in its own log.
                         late.remove(&hash);
                     }
-                    if !state.deletions.is_after(hash, frame.ms) {
-                        state.writer.add_at(hash, step)?;
-                        state.deletions.0.remove(&hash);
+                    if !deletions.is_after(hash, frame.ms) {
+                        writer.add_at(hash, step)?;
+                        deletions.0.remove(&hash);
                     }
                 }
             }
             Op::Forget if is_late => late.extend(frame.hashes().map(|hash| (hash, frame.ms))),
             Op::Forget => {
                 for hash in frame.hashes() {
-                    state.writer.forget(hash, true)?;
-                    state.deletions.insert(hash, frame.ms);
+                    writer.forget(hash, true)?;
+                    deletions.insert(hash, frame.ms);
                 }
             }
             // Options and ends of a set: a filter of the configuration has its own.
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// The late deletions of the segment, to look for later sightings of their IDs.
+    pub(crate) fn late_deletions(&self) -> LateDeletions {
+        lock(&self.state).late.clone()
+    }
+
+    /// Drops the deletions after which this process added the ID itself.
+    ///
+    /// Cost: a pass over its log; it waits for the disk.
+    pub(crate) fn drop_added_later(&self, deleted: &mut LateDeletions) -> Result<(), String> {
+        self.read_own_log(|frame| {
+            if frame.op == Op::Seen {
+                frame.hashes().for_each(|hash| drop_if_later(deleted, hash, frame.ms));
+            }
+            Ok(())
+        })
+    }
+
+    /// Hides the IDs of late deletions after which no sighting was found, in `deleted`, and none was made meanwhile.
+    pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
+        let mut state = lock(&self.state);
+        let State { writer, deletions, late, .. } = &mut *state;
+        for (hash, ms) in late.drain().filter(|(hash, _)| deleted.contains_key(hash)) {
+            writer.forget(hash, true)?;
+            deletions.insert(hash, ms);
         }
         Ok(())
     }
@@ -120,21 +148,75 @@ impl LiveSet {
     pub(super) fn only_follows(&self) -> bool {
         self.access.get().is_some_and(|access| access.role() == LiveRole::Follow)
     }
+}
 
-    /// Hides hashes for which no later sighting was found.
-    pub(crate) fn hide(&self, deleted: &LateDeletions) -> Result<(), SetError> {
-        let mut state = lock(&self.state);
-        for (hash, ms) in deleted {
-            state.writer.forget(*hash, true)?;
-            state.deletions.insert(*hash, *ms);
-        }
-        Ok(())
+/// Drops the deletion of a hash that was seen after it.
+pub(crate) fn drop_if_later(deleted: &mut LateDeletions, hash: u64, seen_ms: u64) {
+    if deleted.get(&hash).is_some_and(|at| seen_ms > *at) {
+        deleted.remove(&hash);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bloomsday_common::hash::mix64;
+    use bloomsday_common::id_form::IdForm;
+    use bloomsday_common::live::segment::{Frames, append_hashes};
+    use tempfile::TempDir;
+
     use super::*;
+    use crate::live::memory::table::Seen;
+    use crate::live::{Below, Live, LiveConfig};
+
+    /// A day's filter without IDs.
+    struct NoDay;
+
+    impl Below for NoDay {
+        fn epoch(&self) -> u64 {
+            0
+        }
+
+        fn is_still(&self, _epoch: u64) -> bool {
+            true
+        }
+
+        fn contains_each(&self, _hashes: &[u64], answers: &mut [bool]) -> bool {
+            answers.fill(false);
+            true
+        }
+    }
+
+    /// What a server deleted just before it was killed, and ships when it runs again.
+    #[test]
+    fn a_late_deletion_hides_no_id_that_was_added_after_it() {
+        let folder = TempDir::new().unwrap();
+        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+        let below: Arc<dyn Below> = Arc::new(NoDay);
+        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
+        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let now = live.now();
+        let apply = |ms: u64, op: Op, hashes: &[u64]| {
+            let mut bytes = Vec::new();
+            append_hashes(&mut bytes, 1, ms, op, hashes);
+            for frame in Frames::of_rest(&bytes, 1) {
+                set.apply(now, &frame.unwrap(), false).unwrap();
+            }
+        };
+        let add = |hash: u64| drop(set.add_each(now, &[hash], |_, _| ()).0);
+        let [before, meanwhile, never] = [1, 2, 3].map(mix64);
+        apply(now - 20_000, Op::Seen, &[meanwhile, never]);
+        add(before);
+        apply(now - 10_000, Op::Forget, &[before, meanwhile, never]);
+        let mut late = set.late_deletions();
+        assert_eq!(late.len(), 3);
+        let logged = set.log().unwrap().last_seq();
+        add(meanwhile);
+        assert!(set.log().unwrap().last_seq() > logged, "other servers would not read this add");
+        set.drop_added_later(&mut late).unwrap();
+        set.hide_late(&late).unwrap();
+        let seen = [before, meanwhile, never].map(|hash| set.table.seen(hash));
+        assert_eq!(seen, [Seen::Alive, Seen::Alive, Seen::Hidden]);
+    }
 
     #[test]
     fn deletions_are_bounded_and_the_newest_stay() {
