@@ -76,6 +76,8 @@ pub(crate) struct SharedIntervals {
 /// Consecutive lookups of one of the owners.
 pub(crate) struct Claim<'a> {
     shared: &'a SharedIntervals,
+    /// The next sampled lookup of all owners when these were claimed.
+    shared_next: u64,
     intervals: Intervals,
     end: u64,
 }
@@ -100,7 +102,7 @@ impl SharedIntervals {
         }
         // Otherwise it is in the lookups of another owner, who takes or has taken it: an interval
         // without memory may begin anywhere.
-        Claim { shared: self, intervals, end }
+        Claim { shared: self, shared_next: next, intervals, end }
     }
 }
 
@@ -112,10 +114,14 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Of several claims at once, the furthest one sets the next. Lookups that were not taken,
-        // since the sample was locked, are skipped.
+        // Lookups that were not taken, since the sample was locked, are skipped.
         while self.take().is_some() {}
-        self.shared.next.fetch_max(self.intervals.next, Ordering::Relaxed);
+        // Of several claims at once, the first to end sets the next, whatever that is: the furthest one would
+        // make all intervals longer than they are drawn.
+        let (before, next) = (self.shared_next, self.intervals.next);
+        let (relaxed, shared) = (Ordering::Relaxed, &self.shared.next);
+        // Fails if another one has set it, which counts as much.
+        let _ = shared.compare_exchange(before, next, relaxed, relaxed);
     }
 }
 
@@ -182,6 +188,6 @@ mod tests {
             all.into_iter().map(|one| one.join().unwrap()).sum()
         });
         let expected = (threads * each * size) as f64 / SAMPLE_ONE_IN as f64;
-        assert!((chosen as f64 / expected - 1.0).abs() < 0.1, "{chosen}, not {expected}");
+        assert!((chosen as f64 / expected - 1.0).abs() < 0.05, "{chosen}, not {expected}");
     }
 }
