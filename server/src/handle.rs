@@ -148,11 +148,11 @@ impl FilterHandle {
         let state = Arc::new(ReaderState { thread, ..ReaderState::default() });
         self.served.register(&state);
         let served = self.served.clone();
-        let pinned = PinnedGeneration::none(served.current.answer_until_loaded);
+        let pinned = served.current.pin();
+        state.epoch.store(pinned.epoch, Ordering::Relaxed);
         let intervals = || Intervals::new(served.sample().is_some());
         let (singles, batched, buffer) = (intervals(), intervals(), SampleBuffer::new());
-        let mut cache = ReaderCache { served, pinned, singles, batched, buffer };
-        cache.refresh(&state);
+        let cache = ReaderCache { served, pinned, singles, batched, buffer };
         Reader { cache, state }
     }
 
@@ -259,8 +259,9 @@ impl Reader {
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
         let Reader { cache, state } = self;
-        cache.follow(state);
+        cache.pinned.follow(&cache.served.current);
         let hits = cache.served.contains_batch(&mut cache.pinned, ids, answers);
+        state.epoch.store(cache.pinned.epoch, Ordering::Relaxed);
         let before = state.batched.lookups();
         if cache.batched.should_sample(before + ids.len() as u64) {
             cache.sample_batch(ids, before);
@@ -285,8 +286,9 @@ impl ReaderCache {
             state.due.set(self.singles.next().min(last));
         }
         step_done();
-        self.follow(state);
+        self.pinned.follow(&self.served.current);
         let hit = self.served.contains(&mut self.pinned, id);
+        state.epoch.store(self.pinned.epoch, Ordering::Relaxed);
         state.singles.add_exclusive(lookups, hit);
         hit
     }
@@ -303,19 +305,6 @@ impl ReaderCache {
         if let Some(sample) = self.served.sample() {
             self.buffer.add_some(ids, before, &mut self.batched, sample);
         }
-    }
-
-    #[inline]
-    fn follow(&mut self, state: &ReaderState) {
-        if self.pinned.is_behind(&self.served.current) {
-            self.refresh(state);
-        }
-    }
-
-    #[cold]
-    fn refresh(&mut self, state: &ReaderState) {
-        self.pinned.refresh(&self.served.current);
-        state.epoch.store(self.pinned.epoch, Ordering::Relaxed);
     }
 }
 

@@ -136,17 +136,20 @@ fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
         let mut reader = handle.reader();
         drop(handle.add_now(&[b"new"], &mut [false]).unwrap());
         assert!(look_up(&handle, &mut reader, b"new"), "{name}");
+        let to_swap = served.clone();
         MID_SWAP.set(Some(Box::new(move || {
             let mut next = with_id(b"new");
             // A day takes over what was added until its end.
             Arc::get_mut(&mut next).unwrap().header.day = Day::at_unix_ms(1 << 42);
-            drop(served.swap(next.clone()));
-            served.absorb(&next);
+            drop(to_swap.swap(next.clone()));
+            to_swap.absorb(&next);
         })));
         // The first lookup after a swap checks for one, and may run the swap before it asks the filter.
         assert!(look_up(&handle, &mut reader, b"new"), "{name} misses in the middle of a swap");
         assert!(MID_SWAP.take().is_none(), "no swap while {name} looked up");
         assert_eq!(handle.status().live.unwrap().entries, 0, "the day did not take it over");
+        let is_reader = name.contains("reader");
+        assert_eq!(served.idle_readers().is_empty(), is_reader, "{name}: which readers are behind");
         assert!(look_up(&handle, &mut reader, b"new"), "{name} misses after the swap");
     }
 }
