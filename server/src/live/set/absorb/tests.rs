@@ -125,17 +125,22 @@ impl Below for Current {
     }
 }
 
+/// A set over the filter of [`Current`], with its log in the folder.
+fn set_over_day() -> (TempDir, Arc<Current>, Arc<LiveSet>) {
+    let folder = TempDir::new().unwrap();
+    let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
+    let current = Arc::new(Current::default());
+    let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
+    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    (folder, current, set)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn what_was_added_is_a_hit_over_days_deletions_swaps_and_rollbacks(steps in steps()) {
-        let folder = TempDir::new().unwrap();
-        let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
-        let current = Arc::new(Current::default());
-        let weak = Arc::downgrade(&current);
-        let name = "rt".parse().unwrap();
-        let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+        let (_folder, current, set) = set_over_day();
         let mut today = FIRST_DAY;
         // The day on which each ID was last seen, and the IDs that are deleted.
         let (mut seen, mut hidden) = (BTreeMap::<u64, u64>::new(), BTreeSet::new());
@@ -200,11 +205,7 @@ proptest! {
 /// The day's filter misses the ID, then a day comes that has it and takes it over, then the table misses it.
 #[test]
 fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss() {
-    let folder = TempDir::new().unwrap();
-    let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
-    let current = Arc::new(Current::default());
-    let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
-    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    let (_folder, current, set) = set_over_day();
     let now = FIRST_DAY * DAY_MS + 5;
     let swap_after_next_answer = |id: u64| {
         let ticket = set.add_each(now, &[hash(id)], |_, added| assert_eq!(added, Added::New)).0;
@@ -233,11 +234,7 @@ fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss()
 
 #[test]
 fn what_the_store_lacks_is_not_dropped() {
-    let folder = TempDir::new().unwrap();
-    let live = Live::open(LiveConfig::new(Some(folder.path().to_owned()))).unwrap();
-    let current = Arc::new(Current::default());
-    let (name, weak) = ("rt".parse().unwrap(), Arc::downgrade(&current));
-    let set = live.declare(&name, (LIVE_DAYS, IdForm::Bytes), LiveRole::Decide, weak).unwrap();
+    let (_folder, _current, set) = set_over_day();
     let now = FIRST_DAY * DAY_MS + 5;
     set.add_each(now, &[hash(1)], |_, _| ()).1.unwrap();
     let day = Made::new(FIRST_DAY, 0b10);
