@@ -4,6 +4,8 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod receive;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{Frames, Header, Op};
+use bloomsday_common::live::segment::{Frames, Op};
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -37,8 +39,6 @@ const LIST_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
-/// For how many rounds an entry of an engine waits for those before it, which are in the store or nowhere.
-const MAX_ROUNDS_HELD: u32 = 5;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
 
@@ -57,9 +57,9 @@ pub(in crate::live) struct LogFollower {
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
     pub(in crate::live) entries: Option<mpsc::Receiver<Entry>>,
-    /// An entry whose frames come after some that are not here yet, and the number of rounds since it came. No
-    /// other entry is taken meanwhile.
-    held: Option<(Entry, u32)>,
+    /// An entry that came before the frames in front of it, and the number of rounds since. Until it is applied, the
+    /// others stay in the queue.
+    out_of_order: Option<(Entry, u32)>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
@@ -114,6 +114,8 @@ enum FollowError {
     Missing(u64, u64, u64),
     #[error("the limit on the memory of live filters is reached: raise it")]
     Memory,
+    #[error("cannot read the log of this server: {0}")]
+    OwnLog(String),
 }
 
 impl LogFollower {
@@ -135,7 +137,7 @@ impl LogFollower {
             days,
             is_incomplete,
             entries: None,
-            held: None,
+            out_of_order: None,
             logs,
             ahead: BTreeMap::new(),
             list_due,
@@ -149,7 +151,7 @@ impl LogFollower {
             let round = self.round().await;
             // Before this process may decide: what a server acknowledged just before its end may be in the engine
             // only.
-            self.receive_waiting().await;
+            self.receive_queued().await;
             let pause = match round {
                 Ok(through_ms) => {
                     self.access.round_succeeded(epoch, through_ms);
@@ -171,74 +173,12 @@ impl LogFollower {
                         break;
                     }
                     _ = stopping.changed() => return,
-                    Some(entry) = next_entry(&mut self.entries), if self.held.is_none() => {
-                        self.receive_or_hold(entry, 0).await;
+                    Some(entry) = next_entry(&mut self.entries), if self.out_of_order.is_none() => {
+                        self.receive_or_keep(entry, 0).await;
                     }
                 }
             }
         }
-    }
-
-    /// Receives what waits, as long as it is in the order of its log.
-    async fn receive_waiting(&mut self) {
-        if let Some((entry, rounds)) = self.held.take() {
-            self.receive_or_hold(entry, rounds + 1).await;
-        }
-        let end = Instant::now() + FOLLOW_INTERVAL;
-        while self.held.is_none() && Instant::now() < end {
-            let entry = self.entries.as_mut().and_then(|entries| entries.try_recv().ok());
-            let Some(entry) = entry else { break };
-            self.receive_or_hold(entry, 0).await;
-        }
-    }
-
-    /// Applies an entry of the engine, or keeps it for the next round. What is not applied comes by the store.
-    async fn receive_or_hold(&mut self, entry: Entry, rounds: u32) {
-        match self.receive(&entry).await {
-            Ok(true) => {}
-            Ok(false) if rounds < MAX_ROUNDS_HELD => self.held = Some((entry, rounds)),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
-            }
-        }
-    }
-
-    /// Applies a segment that came by an engine. Returns `false` when frames before it are not here yet.
-    async fn receive(&mut self, bytes: &[u8]) -> Result<bool, FollowError> {
-        let name = || format!("bloomsday:{}", self.filter);
-        let damaged = |why: String| FollowError::Damaged(name(), why);
-        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
-        if Some(header.node) == self.own {
-            return Ok(true);
-        }
-        if header.set != self.set.number() {
-            return Err(damaged("it is of another filter".into()));
-        }
-        let log = self.logs.entry(header.node).or_default();
-        // The first frame of a log is its first sight: nothing was before it.
-        let next = log.next.or((header.first_seq == 1 && log.head.is_none()).then_some(1));
-        if log.is_end_unknown {
-            return Ok(true);
-        }
-        let Some(next) = next.filter(|next| header.first_seq <= *next) else { return Ok(false) };
-        let day = self.days().1;
-        let Header { node, epoch, first_seq, .. } = header;
-        let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
-        if let Some(first) = frames.map_while(Result::ok).find(|frame| frame.seq >= next) {
-            let ahead = Ahead { last: first.seq, from_ms: first.ms };
-            self.ahead.entry(node).or_insert(ahead);
-            self.note_what_is_stored();
-        }
-        let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
-        if let Some(ahead) = self.ahead.get_mut(&node) {
-            ahead.last = ahead.last.max(last);
-        }
-        if let Some(log) = self.logs.get_mut(&header.node) {
-            log.next = Some(next.max(last + 1));
-            log.newest_ms = log.newest_ms.max(newest_ms);
-        }
-        Ok(true)
     }
 
     /// What is dropped from memory must be in the store, to come back from there.
@@ -318,7 +258,7 @@ impl LogFollower {
             // Mostly the next segment is of the same day and process: its name is known.
             if let (Some(next), Some(last), false) = (next, &log.last, log.is_end_unknown) {
                 let key = SegmentKey { first_seq: next, ..last.clone() };
-                match self.fetch(&key).await {
+                match fetch(&self.store, &key).await {
                     Ok(bytes) => {
                         self.take(key, Ok(bytes)).await?;
                         continue;
@@ -473,7 +413,7 @@ impl LogFollower {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
             let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
-                let bytes = self.fetch(&key).await?;
+                let bytes = fetch(&self.store, &key).await?;
                 let (last, _) = self.apply(&key, &bytes, 0, true).await?;
                 if key.first_seq <= next {
                     next = next.max(last + 1);
@@ -485,10 +425,6 @@ impl LogFollower {
             day = day.plus(1);
         }
         Ok(next)
-    }
-
-    async fn fetch(&self, key: &SegmentKey) -> Result<Bytes, FollowError> {
-        fetch(&self.store, key).await
     }
 
     /// Applies a segment's frames from a number on. Returns the number and the time of the last one.
@@ -524,8 +460,8 @@ impl LogFollower {
             // The own log has what is not in the store yet.
             let own = move || set.drop_added_later(&mut late).map(|()| late);
             let late = tokio::task::spawn_blocking(own).await;
-            let late = late.unwrap_or_else(|_| Err("the reading of the own log panicked".into()));
-            self.set.hide_late(&late.map_err(FollowError::Head)?).map_err(refused)?;
+            let late = late.unwrap_or_else(|_| Err("a panic".into()));
+            self.set.hide_late(&late.map_err(FollowError::OwnLog)?).map_err(refused)?;
         }
         self.access.count_segment();
         Ok(last)
@@ -546,7 +482,7 @@ impl LogFollower {
             for node in &nodes {
                 let listed = self.store.segments_of(&self.filter, day, *node, None);
                 for (other, _) in in_time(listed).await? {
-                    let bytes = self.fetch(&other).await?;
+                    let bytes = fetch(&self.store, &other).await?;
                     // One that is damaged is named where it is read in its order.
                     let Ok((_, frames)) = Frames::of_closed(&bytes) else { continue };
                     let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen);
