@@ -489,9 +489,9 @@ impl Follower {
             return;
         }
         let (served, next) = (self.served.clone(), next.clone());
-        // Apart: it reads the log and the store, and this thread has the connections to the store.
+        // In another thread: it waits for the log and the store, and this one drives the connections to the store.
         let bringing = tokio::task::spawn_blocking(move || served.bring_back(&next));
-        // A panic is reported by its hook, and the day counts for more than what it lacks.
+        // After a panic, which its hook has reported, the swap is made all the same.
         let _ = bringing.await;
     }
 

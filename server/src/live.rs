@@ -239,7 +239,7 @@ impl Live {
         if set.expires_at().is_some_and(|at| at <= now) {
             // One that cannot be removed is tried again.
             return match self.remove_if(&set, End::IfExpired { now }) {
-                // Its time was set anew meanwhile.
+                // Its end was set anew.
                 Ok(false) => self.sets().get(key).cloned(),
                 _ => None,
             };

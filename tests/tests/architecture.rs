@@ -202,13 +202,13 @@ fn only_the_follower_swaps_and_only_the_store_touches_objects() {
 
 #[test]
 fn live_ids_in_memory_know_no_files_and_their_log_knows_no_store() {
-    let rooms = [
+    let folders = [
         ("server/src/live/memory/", &["std::fs", "tokio", "crate::live::log", "::store::"][..]),
         ("server/src/live/log", &["::store::", "crate::live::replication", "crate::live::set"][..]),
         ("server/src/live/replication/", &["std::fs", "File::", "redis::", "rdkafka"][..]),
     ];
-    for (room, never) in rooms {
-        let names = |word: &&str| naming(word).into_iter().find(|file| file.starts_with(room));
+    for (folder, never) in folders {
+        let names = |word: &&str| naming(word).into_iter().find(|file| file.starts_with(folder));
         let found: Vec<_> = never.iter().filter_map(names).collect();
         assert!(found.is_empty(), "{found:?} name one of {never:?}");
     }

@@ -83,7 +83,7 @@ fn a_lookup_uses_the_generation_that_was_published_before_it_or_a_newer_one() {
     });
 }
 
-/// As `live_lookup::contains` makes one, on the ARM processors that load in another order than they are told.
+/// A lookup as in `live_lookup::contains`, on a processor that reorders loads, as those of ARM do.
 #[test]
 fn an_id_that_a_new_day_takes_over_is_never_a_miss() {
     loom::model(|| {

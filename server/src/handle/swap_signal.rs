@@ -20,8 +20,8 @@ impl<A: Atomic> Epoch<A> {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether no swap has come since this epoch that could have changed anything the caller has read. To be
-    /// asked after a lookup in the live IDs, which a swap changes once it has raised the epoch.
+    /// Whether no swap has come since this epoch that could have changed anything the caller has read. For
+    /// use after a lookup in the live IDs, which a swap changes once it has raised the epoch.
     #[cfg(any(feature = "live", test))]
     pub(super) fn is_still(&self, epoch: u64) -> bool {
         // Between the lookup and the load: without it, the processor may load the epoch first.

@@ -21,31 +21,31 @@ pub(crate) struct OtherLayout;
 /// What the day's filter says of some hashes.
 pub(crate) struct DayAnswers {
     below: Arc<dyn Below>,
-    /// Read before the filter was asked.
+    /// Of before the lookup.
     epoch: u64,
     pub(crate) hits: Vec<bool>,
 }
 
 impl DayAnswers {
-    /// Asks the day's filter.
+    /// Looks hashes up in the day's filter.
     pub(crate) fn of(below: Arc<dyn Below>, hashes: &[u64]) -> Result<DayAnswers, OtherLayout> {
         let mut answers = DayAnswers { below, epoch: 0, hits: vec![false; hashes.len()] };
-        answers.ask(hashes)?;
+        answers.look_up(hashes)?;
         Ok(answers)
     }
 
-    fn ask(&mut self, hashes: &[u64]) -> Result<(), OtherLayout> {
+    fn look_up(&mut self, hashes: &[u64]) -> Result<(), OtherLayout> {
         self.epoch = self.below.epoch();
         let can_tell = self.below.contains_each(hashes, &mut self.hits);
         can_tell.then_some(()).ok_or(OtherLayout)
     }
 
-    /// Asks again if there was a swap since, whose day may have taken IDs over from the table. Returns whether
-    /// there was one.
-    pub(crate) fn ask_again_after_swap(&mut self, hashes: &[u64]) -> Result<bool, OtherLayout> {
+    /// Looks them up again if there was a swap since, whose day may have taken IDs over from the table. Returns
+    /// whether there was one.
+    pub(crate) fn refresh_after_swap(&mut self, hashes: &[u64]) -> Result<bool, OtherLayout> {
         let was_swapped = !self.below.is_still(self.epoch);
         if was_swapped {
-            self.ask(hashes)?;
+            self.look_up(hashes)?;
         }
         Ok(was_swapped)
     }

@@ -37,7 +37,7 @@ use super::ticket::Ticket;
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
 
-/// Why a set did not do what was asked.
+/// Why a call of a set failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetError {
     /// The limit on memory is reached.
@@ -132,8 +132,8 @@ struct State {
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
     deletions: Deletions,
-    /// Deletions of another log that came later than newer changes: whether the IDs were seen since is being looked
-    /// up. An add takes its IDs out.
+    /// Deletions of another log that came later than newer changes, while it is looked up whether their IDs were
+    /// seen again. An add removes its IDs.
     late: LateDeletions,
 }
 
@@ -206,7 +206,7 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), SetError>) {
-        let day = match self.ask_day(hashes) {
+        let day = match self.look_up_day(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
@@ -235,7 +235,7 @@ impl LiveSet {
             let State { writer, changed, late, .. } = state;
             if let Some(mut day) = day {
                 // The IDs that a day takes over are dropped under the lock that this call has.
-                if let Err(refusal) = day.ask_again_after_swap(hashes) {
+                if let Err(refusal) = day.refresh_after_swap(hashes) {
                     return (Op::Seen, Err(refusal.into()));
                 }
                 for (i, hash) in hashes.iter().enumerate() {
@@ -326,14 +326,14 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, bool),
     ) -> (Ticket, Result<usize, SetError>) {
-        let day = match self.ask_day(hashes) {
+        let day = match self.look_up_day(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
         self.change(now, |State { writer, changed, deleted, .. }| {
             if let Some(mut day) = day {
                 // As for an add.
-                if let Err(refusal) = day.ask_again_after_swap(hashes) {
+                if let Err(refusal) = day.refresh_after_swap(hashes) {
                     return (Op::Forget, Err(refusal.into()));
                 }
                 let mut gone = 0;

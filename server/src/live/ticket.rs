@@ -45,7 +45,7 @@ impl Ticket {
     pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
         let Some(Change { log, seq, lease }) = self.0 else { return Ok(()) };
         log.wait(seq).await?;
-        // A server that took the lease meanwhile may not have read this change, and decided about the same ID.
+        // A server that took the lease since may not have read this change, and have decided about the same ID.
         lease.map_or(Ok(()), |(access, epoch)| access.check_same(epoch))
     }
 

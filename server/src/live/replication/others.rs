@@ -15,7 +15,7 @@ use futures::StreamExt;
 use crate::clock::Clock;
 use crate::live::set::{Others, See};
 
-/// How long it takes at most: meanwhile the filter is not swapped.
+/// The most time for it: the swap waits for it.
 const MAX_TIME: Duration = Duration::from_secs(120);
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
@@ -34,7 +34,7 @@ pub(in crate::live) struct Stored {
 
 impl Others for Stored {
     fn read_again(&self, see: See<'_>) -> Result<(), String> {
-        // In the runtime of the caller, which goes on in another thread: it drives the connections to the store.
+        // In the poller's runtime, which runs in the poller's thread and drives the connections to the store.
         let runtime = tokio::runtime::Handle::current();
         let read = runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(see)).await });
         let too_long = |_| Err(format!("it takes longer than {} s", MAX_TIME.as_secs()));

@@ -128,7 +128,7 @@ impl LiveSet {
         })
     }
 
-    /// Hides the IDs of late deletions after which no sighting was found, in `deleted`, and none was made meanwhile.
+    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since.
     pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let State { writer, deletions, late, .. } = &mut *state;
@@ -203,18 +203,18 @@ mod tests {
             }
         };
         let add = |hash: u64| drop(set.add_each(now, &[hash], |_, _| ()).0);
-        let [before, meanwhile, never] = [1, 2, 3].map(mix64);
-        apply(now - 20_000, Op::Seen, &[meanwhile, never]);
+        let [before, since, never] = [1, 2, 3].map(mix64);
+        apply(now - 20_000, Op::Seen, &[since, never]);
         add(before);
-        apply(now - 10_000, Op::Forget, &[before, meanwhile, never]);
+        apply(now - 10_000, Op::Forget, &[before, since, never]);
         let mut late = set.late_deletions();
         assert_eq!(late.len(), 3);
         let logged = set.log().unwrap().last_seq();
-        add(meanwhile);
+        add(since);
         assert!(set.log().unwrap().last_seq() > logged, "other servers would not read this add");
         set.drop_added_later(&mut late).unwrap();
         set.hide_late(&late).unwrap();
-        let seen = [before, meanwhile, never].map(|hash| set.table.seen(hash));
+        let seen = [before, since, never].map(|hash| set.table.seen(hash));
         assert_eq!(seen, [Seen::Alive, Seen::Alive, Seen::Hidden]);
     }
 

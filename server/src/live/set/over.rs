@@ -23,14 +23,14 @@ impl LiveSet {
         mut answer: impl FnMut(usize, bool),
     ) -> Result<(), SetError> {
         self.tick(now);
-        let Some(mut day) = self.ask_day(hashes)? else {
+        let Some(mut day) = self.look_up_day(hashes)? else {
             self.table.each(hashes, |i, seen| answer(i, seen == Seen::Alive));
             return Ok(());
         };
         let mut hits = vec![false; hashes.len()];
         loop {
             self.table.each(hashes, |i, seen| hits[i] = answer_of(seen, day.hits[i]));
-            if !day.ask_again_after_swap(hashes)? {
+            if !day.refresh_after_swap(hashes)? {
                 break;
             }
         }
@@ -39,7 +39,7 @@ impl LiveSet {
     }
 
     /// What the day's filter says; `None` for a set that lies over none.
-    pub(super) fn ask_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, SetError> {
+    pub(super) fn look_up_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, SetError> {
         let below = self.below.get().and_then(Weak::upgrade);
         Ok(below.map(|below| DayAnswers::of(below, hashes)).transpose()?)
     }
