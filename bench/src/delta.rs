@@ -87,13 +87,12 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
         let mut spare: Option<Buffer> = None;
         contestants.push(contestant(&by_delta(name), move |_| {
             let memory = spare.take();
-            let memory = move |bytes| match memory {
-                Some(memory) => memory.reuse(bytes),
-                None => Buffer::zeroed(bytes),
-            };
+            let memory = move |bytes| Buffer::reuse(memory, bytes);
             let way = DeltaRequest { base: base.clone(), from: base_key.digest, to: key.digest };
             let clock = Instant::now();
-            let fetched = runtime.block_on(store.fetch_by_delta(delta, way, u64::MAX, memory));
+            let fetched = runtime.block_on(async {
+                store.open_delta(delta, u64::MAX).await?.apply(way, memory).await
+            });
             let fetched = fetched.expect("the delta is applied").0;
             let filter = blob::open(fetched, key).expect("it is sound").1;
             let took = millis(clock);

@@ -32,7 +32,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// let mut buffer = Buffer::zeroed(4096)?;
 /// buffer[0] = 7;
 /// assert_eq!(buffer.len(), 4096);
-/// let reused = buffer.reuse(1024)?; // the same memory: write all of it
+/// let reused = Buffer::reuse(Some(buffer), 1024)?; // the same memory: write all of it
 /// assert_eq!(reused.len(), 1024);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -61,20 +61,19 @@ impl Buffer {
         Ok(Buffer { map, start, len })
     }
 
-    /// Returns `len` bytes of this memory if it has as many, else of new memory. Their contents are
+    /// Returns `len` bytes of the memory `unused` if it fits, else of new memory. Their contents are
     /// unspecified: write them all.
     ///
     /// Cost: the first access to new memory can cost more than the rest of a load.
     ///
     /// # Errors
     /// As [`Buffer::zeroed`].
-    pub fn reuse(mut self, len: usize) -> io::Result<Buffer> {
-        if !self.fits(len) {
-            drop(self);
-            return Buffer::zeroed(len);
+    pub fn reuse(unused: Option<Buffer>, len: usize) -> io::Result<Buffer> {
+        // One that does not fit is freed before there is a new one.
+        match unused.filter(|buffer| buffer.fits(len)) {
+            Some(buffer) => Ok(Buffer { len, ..buffer }),
+            None => Buffer::zeroed(len),
         }
-        self.len = len;
-        Ok(self)
     }
 
     /// Where its bytes begin, for words that are changed in place.
@@ -159,12 +158,14 @@ mod tests {
     fn memory_is_used_again_when_it_is_large_enough_and_not_far_too_large() {
         let first = Buffer::zeroed(8 * HUGE_PAGE).unwrap();
         let place = first.as_ptr();
-        let again = first.reuse(6 * HUGE_PAGE + 5).unwrap();
+        let again = Buffer::reuse(Some(first), 6 * HUGE_PAGE + 5).unwrap();
         assert_eq!((again.as_ptr(), again.len()), (place, 6 * HUGE_PAGE + 5));
-        let again = again.reuse(8 * HUGE_PAGE).unwrap();
+        let again = Buffer::reuse(Some(again), 8 * HUGE_PAGE).unwrap();
         assert_eq!((again.as_ptr(), again.len()), (place, 8 * HUGE_PAGE));
-        assert_eq!(again.reuse(20 * HUGE_PAGE).unwrap().len(), 20 * HUGE_PAGE);
-        let small = Buffer::zeroed(8 * HUGE_PAGE).unwrap().reuse(100).unwrap();
+        let larger = Buffer::reuse(Some(again), 20 * HUGE_PAGE).unwrap();
+        assert_eq!(larger.len(), 20 * HUGE_PAGE);
+        let large = Buffer::zeroed(8 * HUGE_PAGE).unwrap();
+        let small = Buffer::reuse(Some(large), 100).unwrap();
         assert_eq!((small.map.len(), small.len()), (100, 100), "16 MiB are kept for 100 bytes");
     }
 

@@ -23,8 +23,7 @@ thread_local! {
 
 fuzz_target!(|content: &[u8]| {
     let bytes = content.len() + Digest::BYTES;
-    let spare = SPARE.take().map_or_else(|| Buffer::zeroed(bytes), |spare| spare.reuse(bytes));
-    let mut memory = spare.expect("a small buffer");
+    let mut memory = Buffer::reuse(SPARE.take(), bytes).expect("a small buffer");
     memory[..content.len()].copy_from_slice(content);
     let digest = blob::digest_of(&memory);
     memory[content.len()..].copy_from_slice(digest.as_bytes());

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bloomsday_common::blob::RawBlob;
 use bloomsday_common::delta::{self, Base};
-use bloomsday_common::digest::Digest;
 use bloomsday_common::error::Error;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
@@ -44,97 +43,77 @@ impl Deltas {
 }
 
 /// The blob that this server has.
-pub(crate) enum Have {
-    Current(Arc<Generation>),
-    Copy(BlobKey, File, u64),
+pub(crate) struct LocalBlob {
+    key: BlobKey,
+    bytes: u64,
+    content: LocalContent,
 }
 
-impl Have {
+/// What a delta is applied to. Other threads read it, so it has its own reference.
+enum LocalContent {
+    Current(Arc<Generation>),
+    Copy(File),
+}
+
+impl LocalBlob {
     /// The current filter, else the copy in the cache.
     pub(crate) async fn find(
         current: Option<Arc<Generation>>,
         cache: Option<&Cache>,
         want: &BlobKey,
-    ) -> Option<Have> {
+    ) -> Option<LocalBlob> {
         if let Some(current) = current {
-            return Some(Have::Current(current));
+            let (key, bytes) = (current.key.clone(), current.bytes);
+            return Some(LocalBlob { key, bytes, content: LocalContent::Current(current) });
         }
         let cache = cache?;
         let key = cache.followed(&want.filter).await?;
         let (file, bytes) = cache.copy(&key).await?;
-        Some(Have::Copy(key, file, bytes))
+        Some(LocalBlob { key, bytes, content: LocalContent::Copy(file) })
     }
 
-    fn key(&self) -> &BlobKey {
-        match self {
-            Have::Current(current) => &current.key,
-            Have::Copy(key, ..) => key,
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        match self {
-            Have::Current(current) => current.bytes,
-            Have::Copy(.., bytes) => *bytes,
-        }
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
-/// The current filter or the copy, as a base. It is read on other threads, so it has its own reference.
-enum BaseOf {
-    Current(Arc<Generation>),
-    Copy(File),
-}
-
-impl Base for BaseOf {
+impl Base for LocalContent {
     fn bytes(&self) -> io::Result<u64> {
         match self {
-            BaseOf::Current(current) => current.bytes(),
-            BaseOf::Copy(file) => file.bytes(),
+            LocalContent::Current(current) => current.bytes(),
+            LocalContent::Copy(file) => file.bytes(),
         }
     }
 
     fn copy(&self, offset: usize, to: &mut [u8]) -> io::Result<()> {
         match self {
-            BaseOf::Current(current) => current.copy(offset, to),
-            BaseOf::Copy(file) => file.copy(offset, to),
+            LocalContent::Current(current) => current.copy(offset, to),
+            LocalContent::Copy(file) => file.copy(offset, to),
         }
     }
 }
 
-/// Fetches and applies the delta from `have` to the followed blob, if there is one. Returns the blob's bytes,
-/// with their digest already right, and how many bytes were fetched.
-///
-/// `fit` checks that there is memory for so many bytes, and returns the spare buffer.
+/// Fetches and applies the delta from `have` to the followed blob, if there is one: into the spare buffer, which is
+/// taken only then. Returns the blob's bytes, with their digest already right, and how many bytes were fetched.
 pub(crate) async fn load(
     store: &Store,
-    have: Have,
+    have: LocalBlob,
     followed: &Followed,
     deadline: Duration,
     deltas: &mut Deltas,
-    fit: impl FnOnce(u64) -> Result<Option<Buffer>, String>,
+    spare_buffer: &mut Option<Buffer>,
 ) -> Option<(RawBlob, u64)> {
+    let LocalBlob { key, bytes, content: base } = have;
     let want = &followed.blob;
-    let Route::Delta(delta) = protocol::route(Some(have.key()), want, deltas.failed.as_ref())
-    else {
+    let Route::Delta(delta) = protocol::route(Some(&key), want, deltas.failed.as_ref()) else {
         return None;
     };
-    let (from, bytes): (Digest, u64) = (have.key().digest, have.bytes());
-    let spare = match fit(bytes) {
-        Ok(spare) => spare,
-        // The full blob may be smaller; it is refused with this reason otherwise.
-        Err(_) => return None,
+    let fetching = async {
+        let arriving = store.open_delta(&delta, delta::max_bytes(bytes)).await?;
+        let way = DeltaRequest { base, from: key.digest, to: want.digest };
+        let spare = spare_buffer.take();
+        arriving.apply(way, move |bytes| Buffer::reuse(spare, bytes)).await
     };
-    let base = match have {
-        Have::Current(current) => BaseOf::Current(current),
-        Have::Copy(_, file, _) => BaseOf::Copy(file),
-    };
-    let memory = |bytes| match spare {
-        Some(spare) => spare.reuse(bytes),
-        None => Buffer::zeroed(bytes),
-    };
-    let way = DeltaRequest { base, from, to: want.digest };
-    let fetching = store.fetch_by_delta(&delta, way, delta::max_bytes(bytes), memory);
     // A panic must not look like a damaged blob.
     let fetching = AssertUnwindSafe(fetching).catch_unwind();
     match tokio::time::timeout(deadline, fetching).await {

@@ -119,11 +119,7 @@ impl Cache {
     ) -> Option<RawBlob> {
         let read = move || {
             let bytes = usize::try_from(bytes).ok()?;
-            let memory = match spare_buffer {
-                Some(spare_buffer) => spare_buffer.reuse(bytes),
-                None => Buffer::zeroed(bytes),
-            };
-            read_copy(&file, memory.ok()?).ok()
+            read_copy(&file, Buffer::reuse(spare_buffer, bytes).ok()?).ok()
         };
         self.in_time(deadline, read).await?
     }

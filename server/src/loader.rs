@@ -19,7 +19,7 @@ use futures::FutureExt;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::by_delta::{self, Deltas, Have};
+use crate::by_delta::{self, Deltas, LocalBlob};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::generation::{Generation, Via};
@@ -192,16 +192,15 @@ impl Loader {
         deadline: Duration,
         spare_buffer: &mut Option<Buffer>,
     ) -> Option<Generation> {
-        let have = Have::find(current, self.cache.as_ref(), &followed.blob).await?;
-        let fit = |bytes| {
-            if bytes > self.max_blob_bytes {
-                return Err("it is larger than the limit".to_owned());
-            }
-            self.ensure_memory(bytes, spare_buffer)?;
-            Ok(spare_buffer.take())
-        };
+        let have = LocalBlob::find(current, self.cache.as_ref(), &followed.blob).await?;
+        // The wanted blob is as large: a delta leads between filters of one shape. If it is not, the full blob is
+        // loaded, or refused with the reason.
+        let bytes = have.bytes();
+        if bytes > self.max_blob_bytes || self.ensure_memory(bytes, spare_buffer).is_err() {
+            return None;
+        }
         let (raw, bytes) =
-            by_delta::load(&self.store, have, followed, deadline, deltas, fit).await?;
+            by_delta::load(&self.store, have, followed, deadline, deltas, spare_buffer).await?;
         match self.open(raw, followed, Via::Delta, bytes) {
             Ok(generation) => Some(generation),
             // Its digest is right, so the full blob has the same fault, and reports it.
@@ -268,5 +267,37 @@ impl Loader {
         let huge_bytes = filter.memory().huge_bytes();
         let loaded_at = self.clock.now();
         Ok(Generation { key, header, filter, bytes, huge_bytes, loaded_at, via, bytes_fetched })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::tests::with_id;
+    use crate::simulation::flaky_store::FlakyStore;
+    use bloomsday_common::protocol::FollowedBy;
+
+    /// Most stores have no deltas: each load asks for one first.
+    #[tokio::test]
+    async fn a_load_that_finds_neither_a_delta_nor_the_blob_keeps_the_spare_memory() {
+        let loader = Loader {
+            store: Store::over(Arc::new(FlakyStore::new()), "empty"),
+            cache: None,
+            deadline: Duration::from_secs(60),
+            max_blob_bytes: u64::MAX,
+            clock: Clock::system(),
+            memory_check: MemoryCheck::of(|| u64::MAX),
+            remedy_words: Remedy::to_string,
+            id_forms: BTreeMap::new(),
+        };
+        let (current, blob) = (with_id(b"current"), with_id(b"wanted").key.clone());
+        let mut spare = Some(Buffer::zeroed(current.bytes as usize).unwrap());
+        let by = FollowedBy::Pointer { day: blob.day };
+        let followed = Followed { blob, bytes: None, by };
+        let loaded =
+            loader.load(&followed, Some(current), &mut Deltas::default(), &mut spare).await;
+        let error = loaded.err();
+        assert!(matches!(error, Some(LoadError::Missing(_))), "{error:?}");
+        assert!(spare.is_some(), "the next load touches new memory");
     }
 }

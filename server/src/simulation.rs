@@ -3,7 +3,7 @@
 
 mod blobs;
 mod cost;
-mod flaky_store;
+pub(crate) mod flaky_store;
 mod guarding;
 mod instructions;
 mod memory;

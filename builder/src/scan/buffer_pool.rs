@@ -33,8 +33,7 @@ impl BufferPool {
             // needed.
             fitting.or(all.len().checked_sub(1)).map(|at| all.swap_remove(at))
         };
-        let memory = unused.map_or_else(|| Buffer::zeroed(bytes), |buffer| buffer.reuse(bytes))?;
-        Ok(PooledBuffer { memory: Some(memory), pool: Arc::clone(self) })
+        Ok(PooledBuffer { memory: Some(Buffer::reuse(unused, bytes)?), pool: Arc::clone(self) })
     }
 }
 

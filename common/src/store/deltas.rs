@@ -3,7 +3,8 @@
 use std::io;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use object_store::{GetOptions, GetRange};
 
@@ -15,6 +16,9 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{self, DeltaKey, FilterName};
 use crate::memory::Buffer;
+
+/// The bytes of an object, in order.
+type Ranges = BoxStream<'static, Result<Bytes, Error>>;
 
 /// From which blob to which a delta leads.
 pub struct DeltaRequest<B> {
@@ -72,42 +76,17 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Fetches a delta and applies it while it arrives, on up to four threads. Returns the other blob,
-    /// unchecked but for its digest, and how many bytes were fetched.
-    ///
-    /// `limit` is the largest size that is fetched; `memory` returns the memory for the other blob. At most
-    /// 48 MiB of the delta are in memory at once.
+    /// Begins to fetch a delta of at most `limit` bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none, [`Error::TooManyBytes`] past `limit`, [`Error::Delta`] for one
-    /// that is damaged or of other blobs, or the store's.
-    pub async fn fetch_by_delta<B: Base + 'static>(
-        &self,
-        delta: &DeltaKey,
-        way: DeltaRequest<B>,
-        limit: u64,
-        memory: impl FnOnce(usize) -> io::Result<Buffer> + Send + 'static,
-    ) -> Result<(RawBlob, u64), Error> {
-        let wrong = |why| Error::Delta { key: delta.to_string(), why };
-        let (size, mut arriving) = self.delta_ranges(delta, limit).await?;
-        let DeltaRequest { base, from, to } = way;
-        let begin = move || Applier::new(base, from, to, memory);
-        let mut applier = on_a_thread(begin).await.map_err(wrong)?;
-        while let Some(range) = arriving.next().await {
-            let range = range?;
-            let push = move || applier.push(&range).map(|()| applier);
-            applier = on_a_thread(push).await.map_err(wrong)?;
-        }
-        let raw = on_a_thread(move || applier.finish()).await.map_err(wrong)?;
-        Ok((raw, size))
+    /// [`Error::NotFound`] when there is none, [`Error::TooManyBytes`] past `limit`, or the store's.
+    pub async fn open_delta(&self, delta: &DeltaKey, limit: u64) -> Result<ArrivingDelta, Error> {
+        let (bytes, ranges) = self.delta_ranges(delta, limit).await?;
+        Ok(ArrivingDelta { key: delta.clone(), bytes, ranges })
     }
 
     /// The size of a delta, and its bytes in order.
-    async fn delta_ranges(
-        &self,
-        delta: &DeltaKey,
-        limit: u64,
-    ) -> Result<(u64, impl Stream<Item = Result<Bytes, Error>> + Unpin), Error> {
+    async fn delta_ranges(&self, delta: &DeltaKey, limit: u64) -> Result<(u64, Ranges), Error> {
         let key = delta.to_string();
         if let Some(folder) = &self.folder {
             local::refuse_to_leave(folder, &key)?;
@@ -143,7 +122,47 @@ impl Store {
             }
         });
         let rest = rest.buffered(MAX_CONCURRENT_PARTS);
-        Ok((size, Box::pin(futures::stream::iter([Ok(first)]).chain(rest))))
+        Ok((size, futures::stream::iter([Ok(first)]).chain(rest).boxed()))
+    }
+}
+
+/// A delta in the store, of which the first bytes have arrived.
+pub struct ArrivingDelta {
+    key: DeltaKey,
+    bytes: u64,
+    ranges: Ranges,
+}
+
+impl ArrivingDelta {
+    /// Applies the delta while it arrives, on up to four threads. Returns the other blob, unchecked but for its
+    /// digest, and how many bytes were fetched.
+    ///
+    /// `memory` returns the memory for the other blob. At most 48 MiB of the delta are in memory at once.
+    ///
+    /// # Errors
+    /// [`Error::Delta`] for one that is damaged or of other blobs, or the store's.
+    pub async fn apply<B: Base + 'static>(
+        mut self,
+        way: DeltaRequest<B>,
+        memory: impl FnOnce(usize) -> io::Result<Buffer> + Send + 'static,
+    ) -> Result<(RawBlob, u64), Error> {
+        let wrong = |why| Error::Delta { key: self.key.to_string(), why };
+        let DeltaRequest { base, from, to } = way;
+        let begin = move || Applier::new(base, from, to, memory);
+        let mut applier = on_a_thread(begin).await.map_err(wrong)?;
+        while let Some(range) = self.ranges.next().await {
+            let range = range?;
+            let push = move || applier.push(&range).map(|()| applier);
+            applier = on_a_thread(push).await.map_err(wrong)?;
+        }
+        let raw = on_a_thread(move || applier.finish()).await.map_err(wrong)?;
+        Ok((raw, self.bytes))
+    }
+}
+
+impl std::fmt::Debug for ArrivingDelta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ArrivingDelta({}, {} bytes)", self.key, self.bytes)
     }
 }
 

@@ -110,11 +110,7 @@ impl Store {
         let no_memory = |source| Error::Memory { bytes: head.size, source };
         let bytes =
             usize::try_from(head.size).map_err(|_| no_memory(io::ErrorKind::OutOfMemory.into()))?;
-        let memory = match reused {
-            Some(buffer) => buffer.reuse(bytes),
-            None => Buffer::zeroed(bytes),
-        };
-        let mut memory = memory.map_err(no_memory)?;
+        let mut memory = Buffer::reuse(reused, bytes).map_err(no_memory)?;
         if let Some(folder) = &self.folder {
             let file = folder.join(&key);
             let read = move || {

@@ -18,7 +18,7 @@ use crate::generation::{Generation, Via};
 use crate::guard::Guard;
 
 /// A generation that contains one ID.
-fn with_id(id: &[u8]) -> Arc<Generation> {
+pub(crate) fn with_id(id: &[u8]) -> Arc<Generation> {
     let shape = Shape::for_ids(Layout::Blocked, 1, 0.01).unwrap();
     let mut filter = FilterMut::new(shape).unwrap();
     filter.insert(Xxh3::of(id));
