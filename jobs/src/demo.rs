@@ -162,7 +162,8 @@ impl Demonstration<'_> {
     ) -> Result<(Bloomsday, Server), Error> {
         let mut config = Config::new(&self.address, vec![FilterConfig::new(self.filter.clone())]);
         config.cache_dir = Some(dir.join("cache"));
-        let live = LiveConfig::new(Some(dir.join("live")));
+        let mut live = LiveConfig::new(Some(dir.join("live")));
+        live.name = "demo".into();
         config.live = Some(Live::open(live)?);
         config.filters[0].live_days = Some(LIVE_DAYS);
         let bloomsday = start(config).await?;

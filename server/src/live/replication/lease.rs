@@ -41,6 +41,8 @@ impl LeaseRenewer {
         length: Duration,
     ) -> LeaseRenewer {
         let node = format!("{node:016x}");
+        // People read it in errors: a server without a name has the number of its log there.
+        let server = if server.is_empty() { node.clone() } else { server };
         LeaseRenewer {
             filter,
             access,
@@ -134,5 +136,30 @@ impl LeaseRenewer {
         }
         let lease = self.lease(own_epoch, self.clock.now());
         self.store.put_lease(&self.filter, &lease, &there.version).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::replication::role::LiveRole;
+
+    #[test]
+    fn a_lease_names_its_holder_and_is_no_shorter_than_the_holder_counts() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let filter: FilterName = "rt".parse().unwrap();
+        for (name, length_ms, stated) in [("", 1_900, 2), ("west-3", 3_000, 3)] {
+            let access = WriteAccess::new(filter.clone(), LiveRole::Decide, true);
+            let store = Store::create(folder.path().to_str().unwrap()).unwrap();
+            let renewer = LeaseRenewer::new(
+                (filter.clone(), Arc::new(access)),
+                (store, Clock::system()),
+                (name.to_owned(), 0x1f),
+                Duration::from_millis(length_ms),
+            );
+            let lease = renewer.lease(1, Timestamp::MAX);
+            let named = if name.is_empty() { "000000000000001f" } else { name };
+            assert_eq!((lease.decider.as_str(), lease.seconds), (named, stated));
+        }
     }
 }
