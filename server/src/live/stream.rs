@@ -10,7 +10,7 @@
 //! | `feed_run` | reads a stream for as long as a process runs |
 //! | `feed_redis`, `feed_kafka` | the messages of a stream, in order |
 //! | `feed_status` | what is known of a feed, for people and metrics |
-//! | `kafka_url`, `kafka_client` | where a topic is; rdkafka, with the requests of a feed |
+//! | `kafka_url`, `kafka_client`, `kafka_progress` | where a topic is; rdkafka, with the requests of a feed; how far it is read |
 
 mod address;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
@@ -24,6 +24,8 @@ mod feed_run;
 pub(super) mod feed_status;
 #[cfg(feature = "kafka")]
 mod kafka_client;
+#[cfg(feature = "kafka")]
+mod kafka_progress;
 #[cfg(feature = "kafka")]
 mod kafka_url;
 #[cfg(feature = "redis-streams")]

@@ -10,18 +10,21 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use rdkafka::Message;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::statistics::Statistics;
 use serde_json::Value;
-use tokio::time::{Duration, interval, sleep};
+use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
 use super::feed::{FeedError, Feeding, Ids, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
+use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{KafkaUrl, Start, Where};
 use crate::backoff::Backoff;
 use crate::live::log::syncer::lock;
 
 /// How often new partitions, and leaders of those without one, are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
+/// How long a partition may not be read without a known reason, before the topic is connected to again: more than
+/// librdkafka needs to find a new leader.
+const MAX_STUCK: Duration = Duration::from_secs(20);
 /// How many partitions the first client of a session is made for; another one is made for more.
 const FEW_PARTITIONS: usize = 16;
 
@@ -48,11 +51,11 @@ pub(super) async fn session(
     let known =
         place.take().and_then(|place| place.strip_suffix(&*format!(" {name}")).map(str::to_owned));
     let known = known.or_else(|| feeding.place(&name));
-    let state = State { at: known.as_deref().map(parse).unwrap_or_default(), ..State::default() };
+    let state = ReadState::at_place(known.as_deref().unwrap_or_default());
     let state = Mutex::new(state);
     let reading = TopicReader { feeding, url, client: &client, name, topic, state };
     let ended = reading.read(known.is_none(), backoff).await.map_err(redacted);
-    let at = format(&lock(&reading.state).at);
+    let at = lock(&reading.state).place();
     if at.is_empty() {
         return ended;
     }
@@ -68,20 +71,6 @@ fn redacted(error: FeedError) -> FeedError {
     }
 }
 
-/// A place: `PARTITION:OFFSET,…`.
-fn parse(place: &str) -> BTreeMap<i32, i64> {
-    let pair = |pair: &str| {
-        let (partition, offset) = pair.split_once(':')?;
-        Some((partition.parse().ok()?, offset.parse().ok()?))
-    };
-    place.split(',').filter_map(pair).collect()
-}
-
-fn format(at: &BTreeMap<i32, i64>) -> String {
-    let pairs: Vec<String> = at.iter().map(|(p, offset)| format!("{p}:{offset}")).collect();
-    pairs.join(",")
-}
-
 /// The reading of a topic.
 struct TopicReader<'a> {
     feeding: &'a Feeding,
@@ -90,17 +79,7 @@ struct TopicReader<'a> {
     /// The cluster and the topic, as the place names them.
     name: String,
     topic: Topic,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The next offset of each partition: all before it is as safe as promised.
-    at: BTreeMap<i32, i64>,
-    /// The partitions whose last message was read. What follows it may be marks of transactions.
-    at_end: BTreeSet<i32>,
-    /// The partitions that are not read, because nobody says where they begin.
-    waiting: BTreeSet<i32>,
+    state: Mutex<ReadState>,
 }
 
 impl TopicReader<'_> {
@@ -122,13 +101,14 @@ impl TopicReader<'_> {
             Some(ended) = workers.next() => ended,
             ended = self.keep() => ended,
             ended = self.refresh() => ended,
-            () = self.judge(backoff) => Ok(()),
+            stuck = self.judge(backoff) => Err(stuck),
             wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
         }
     }
 
     /// Says what is wrong, while what works goes on.
     fn say(&self, why: String) {
+        lock(&self.state).is_explained = true;
         self.feeding.access.set_engine_error("feed", Some(describe_source(&why)));
     }
 
@@ -202,7 +182,7 @@ impl TopicReader<'_> {
         let mut kept = String::new();
         loop {
             keep.tick().await;
-            let at = format(&lock(&self.state).at);
+            let at = lock(&self.state).place();
             if at != kept {
                 self.feeding.keep(&self.name, &at)?;
                 kept = at;
@@ -234,43 +214,42 @@ impl TopicReader<'_> {
         }
     }
 
-    /// Says how much is left, and that nothing is wrong if all partitions are read.
-    async fn judge(&self, backoff: &mut Backoff) {
+    /// Says how much is left, and that nothing is wrong if all partitions are read. Ends when one has not been read
+    /// for long, and nobody said why.
+    async fn judge(&self, backoff: &mut Backoff) -> FeedError {
         let mut statistics = self.client.statistics();
-        while statistics.changed().await.is_ok() {
-            if let Some(behind) = self.behind(&statistics.borrow_and_update()) {
-                self.feeding.access.set_feed_behind(behind);
-                self.feeding.access.set_engine_error("feed", None);
-                backoff.reset();
+        let mut last = Instant::now();
+        loop {
+            let changed = timeout_at(last + MAX_STUCK, statistics.changed()).await;
+            let is_new = matches!(changed, Ok(Ok(())));
+            let (progress, is_explained) = {
+                let (statistics, state) = (statistics.borrow_and_update(), lock(&self.state));
+                let partitions = self.topic.leaders.keys();
+                (state.progress(&statistics, &self.url.topic, partitions), state.is_explained)
+            };
+            let why = match progress {
+                Progress::Behind(behind) if is_new => {
+                    self.feeding.access.set_feed_behind(behind);
+                    self.feeding.access.set_engine_error("feed", None);
+                    backoff.reset();
+                    last = Instant::now();
+                    continue;
+                }
+                // The others are not delayed.
+                Progress::Unread { is_away: true, .. } if is_new && is_explained => {
+                    last = Instant::now();
+                    continue;
+                }
+                Progress::Behind(_) => "librdkafka reports nothing".into(),
+                Progress::Unread { why, .. } => why,
+            };
+            if !is_new || last.elapsed() >= MAX_STUCK {
+                let (topic, seconds) = (&self.url.topic, MAX_STUCK.as_secs());
+                return FeedError::Stream(format!(
+                    "topic {topic} has not been read for {seconds} s and is connected to again: {why}"
+                ));
             }
         }
-    }
-
-    /// How many messages are left, if all partitions are read.
-    fn behind(&self, statistics: &Statistics) -> Option<u64> {
-        let partitions = &statistics.topics.get(&self.url.topic)?.partitions;
-        let is_up = |leader: i32| {
-            statistics.brokers.values().any(|one| one.nodeid == leader && one.state == "UP")
-        };
-        let state = lock(&self.state);
-        let mut behind = 0;
-        for partition in self.topic.leaders.keys() {
-            let known = partitions.get(partition)?;
-            // What can be read ends before the first open transaction.
-            let end = if known.ls_offset >= 0 { known.ls_offset } else { known.hi_offset };
-            if state.waiting.contains(partition)
-                || known.fetch_state != "active"
-                || !is_up(known.leader)
-                || end < 0
-            {
-                return None;
-            }
-            if !state.at_end.contains(partition) {
-                let at = state.at.get(partition)?;
-                behind += u64::try_from(end - at).unwrap_or(0);
-            }
-        }
-        Some(behind)
     }
 
     /// Adds the messages of a partition.
@@ -402,18 +381,5 @@ fn push(ids: &mut Ids, place: &Where, key: Option<&[u8]>, value: Option<&[u8]>) 
                 _ => ids.push(None),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_read_as_it_was_written() {
-        let at = BTreeMap::from([(0, 7), (1, i64::MAX), (12, 0)]);
-        assert_eq!(format(&at), "0:7,1:9223372036854775807,12:0");
-        assert_eq!(parse(&format(&at)), at);
-        assert!(parse("").is_empty() && parse("x,1:y").is_empty());
     }
 }
