@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 # Where Debian puts servers.
 export PATH="$PATH:/usr/sbin"
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s (after %d min)\n' "$*" "$((SECONDS / 60))"; }
 
 # 1. What compiling needs: a C compiler; and for Kafka a C++ compiler, make and the headers of OpenSSL.
 debian() {
