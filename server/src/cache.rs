@@ -12,6 +12,7 @@
 //! are bounded in bytes and time. Only files with the names above are deleted or replaced.
 
 mod place;
+pub(crate) mod writer;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};

@@ -1,9 +1,18 @@
 //! [`Follower`]: the rounds of one filter. A round resolves pin and pointers, loads the blob, lets
 //! the guard judge it, and swaps. Only the follower swaps its filter. An error changes the status,
 //! never a lookup.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `resolve` | which blob pin and pointers name |
+//! | `state` | what to do with that blob: a pure state machine |
+//! | `pin_watch` | warns before a pin ends |
+
+mod pin_watch;
+mod resolve;
+mod state;
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +21,21 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 #[cfg(feature = "live")]
 use bloomsday_common::digest::Digest;
-use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
-use bloomsday_common::store::Following;
 use futures::FutureExt;
 use futures::future::{Either, select};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::by_delta::Deltas;
+use self::pin_watch::PinWatch;
+use self::resolve::{ResolveError, resolve};
+use self::state::{FollowState, Next};
+use crate::cache::writer::CacheWriter;
 use crate::config::{Config, FilterConfig};
-use crate::follow_state::{FollowState, Next};
 use crate::generation::Generation;
 use crate::guard::hold::{Decision, GuardHold};
 use crate::handle::ServedFilter;
-use crate::loader::{LoadError, Loader};
-use crate::pin::PinWatch;
+use crate::loader::{Deltas, LoadError, Loader};
 use crate::readiness::Readiness;
 use crate::status::{PollStatus, ReloadOutcome, Reloaded};
 
@@ -61,19 +68,11 @@ pub(crate) struct Follower {
     /// The memory of a retired filter, for the next load.
     spare_buffer: Option<Buffer>,
     deltas: Deltas,
-    /// The filter that is not in the cache yet.
-    uncached: Option<Arc<Generation>>,
-    /// The error of the last write to the cache, which is logged once.
-    not_cached: Option<String>,
-    /// The running write to the cache.
-    writing: Option<JoinHandle<Result<(), CacheError>>>,
+    cache_writer: CacheWriter,
     /// The filter that live IDs were compared with.
     #[cfg(feature = "live")]
     absorbed: Option<Digest>,
 }
-
-/// A failed write to the cache: the filter, and the error.
-struct CacheError(Arc<Generation>, String);
 
 /// The result of a round.
 struct RoundResult {
@@ -83,14 +82,6 @@ struct RoundResult {
     error: Option<String>,
     /// Why the guard holds a filter back, if it does.
     held: Option<String>,
-}
-
-/// Why pin and pointers name no blob.
-enum ResolveError {
-    /// The store cannot be read.
-    Unreachable(String),
-    /// The store was read: it names no blob, or its record is invalid.
-    NoTarget(String),
 }
 
 impl Follower {
@@ -111,9 +102,7 @@ impl Follower {
             retired: Vec::new(),
             spare_buffer: None,
             deltas: Deltas::default(),
-            uncached: None,
-            not_cached: None,
-            writing: None,
+            cache_writer: CacheWriter::default(),
             #[cfg(feature = "live")]
             absorbed: None,
         }
@@ -232,7 +221,7 @@ impl Follower {
         // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
         // failed, or the guard holds its blob back: either way the cached one stays.
         if is_current && result.followed.is_none() {
-            self.uncached = None;
+            self.cache_writer.clear_next();
             self.state.loaded_fallback(&cached);
             if result.error.is_some() {
                 result.outcome = ReloadOutcome::Swapped;
@@ -465,7 +454,7 @@ impl Follower {
         let (filter, day, digest) = (self.served.name(), generation.key.day, generation.key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         let bytes = generation.bytes;
-        self.uncached = Some(generation.clone());
+        self.cache_writer.set_next(generation.clone());
         crash_point("swapping");
         #[cfg(feature = "live")]
         self.bring_back(&generation).await;
@@ -512,77 +501,12 @@ impl Follower {
         let _ = absorbing.await;
     }
 
-    /// Writes the current filter to the cache, in a task of its own: a slow disk delays no round, and
-    /// a full disk only prevents a start without the store.
+    /// Begins to write the current filter to the cache, if it is not there and there is one.
     pub(crate) async fn write_cache(&mut self, loader: &Loader) {
-        let Some(cache) = loader.cache.clone() else { return };
-        if let Some(writing) = self.writing.take_if(|writing| writing.is_finished()) {
-            // A failed write is retried at each round; one that panicked is not.
-            match writing.await {
-                Ok(Err(CacheError(failed, why))) => {
-                    self.uncached.get_or_insert(failed);
-                    self.not_cached = Some(why);
-                }
-                _ => self.not_cached = None,
-            }
-        }
-        if self.writing.is_some() {
-            return;
-        }
-        let Some(generation) = self.uncached.take() else { return };
-        let logged = self.not_cached.clone();
-        self.writing = Some(tokio::task::spawn_blocking(move || {
-            let Err(error) = cache.keep(&generation.key, generation.filter.memory()) else {
-                crash_point("cached");
-                return Ok(());
-            };
-            let (filter, why) = (&generation.key.filter, error.to_string());
-            if logged.as_ref() != Some(&why) {
-                tracing::warn!(
-                    %filter,
-                    "the blob was not cached, so a start without the store does not find it: {why}"
-                );
-            }
-            Err(CacheError(generation, why))
-        }));
-    }
-}
-
-async fn resolve(
-    filter: &FilterName,
-    loader: &Loader,
-    days: &[Day],
-) -> Result<Followed, ResolveError> {
-    let resolving = async {
-        let found = loader.store.follow(filter, days, loader.clock.now()).await;
-        // A local store whose folder is missing has no pointers, either; that does not mean they
-        // were deleted.
-        match (&found, loader.store.folder()) {
-            (Ok(Following::NotFound(_)), Some(folder)) if !is_folder(folder).await => {
-                Err(format!("the folder of the store, {}, is not there", folder.display()))
-            }
-            _ => found.map_err(|e| loader.describe(&e)),
-        }
-    };
-    let following = tokio::time::timeout(loader.deadline, resolving).await.map_err(|_| {
-        ResolveError::Unreachable(format!("{} does not answer", loader.store.name()))
-    })?;
-    match following.map_err(ResolveError::Unreachable)? {
-        Following::Blob(followed) => Ok(followed),
-        Following::Keep(error) => Err(ResolveError::NoTarget(loader.describe(&error))),
-        Following::NotFound(days) => {
-            let newest = days.first().map_or(String::new(), Day::to_string);
-            let oldest = days.last().map_or(String::new(), Day::to_string);
-            let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
-            Err(ResolveError::NoTarget(why))
+        if let Some(cache) = &loader.cache {
+            self.cache_writer.write(cache).await;
         }
     }
-}
-
-async fn is_folder(path: &Path) -> bool {
-    let path = path.to_owned();
-    // A panic counts as a missing folder.
-    tokio::task::spawn_blocking(move || path.is_dir()).await.unwrap_or(false)
 }
 
 impl RoundResult {

@@ -15,16 +15,13 @@
 //! | `live` | IDs that count from the moment they are added (feature `live`) |
 //! | `poller` | the background thread, and the schedule of each filter |
 //! | `follower` | one round of one filter: resolve, load, judge, swap |
-//! | `follow_state` | what to do with the blob that was named: a pure state machine |
-//! | `loader` | fetches and checks a blob, from the cache or the store, before a deadline |
-//! | `by_delta` | loads a blob by its delta from the one that is loaded or in the cache |
+//! | `loader` | fetches and checks a blob, from the cache or the store, in full or by a delta, before a deadline |
 //! | `cache` | the local copy for a start without the store |
 //! | `memory_check` | whether there is memory for one more filter |
 //! | `generation` | one loaded filter with its header |
 //! | `guard` | compares the old and the new filter on recent lookups; may hold the new one back |
 //! | `readiness` | notifies when every filter is loaded |
 //! | `heartbeat` | writes to the store which filter this server uses |
-//! | `pin` | warns before a pin ends |
 //! | `resp` | the live layer over Redis's protocol (feature `resp`) |
 //! | `connections` | accepting connections, for all addresses (features `http` and `resp`) |
 //! | `tls`, `token` | `Tls` and `Token`: what all addresses share (`tls`: `http` or `resp`; `token`: `http` or `live`) |
@@ -55,14 +52,12 @@
 
 mod backoff;
 mod bloomsday;
-mod by_delta;
 mod cache;
 mod clock;
 mod config;
 #[cfg(any(feature = "http", feature = "resp"))]
 mod connections;
 pub mod error;
-mod follow_state;
 mod follower;
 mod generation;
 mod guard;
@@ -77,7 +72,6 @@ pub mod limits;
 pub mod live;
 mod loader;
 mod memory_check;
-mod pin;
 mod poller;
 mod random;
 mod readiness;

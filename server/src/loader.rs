@@ -1,5 +1,7 @@
-//! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta, and checks it, within
+//! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta (`by_delta`), and checks it, within
 //! limits and a deadline.
+
+mod by_delta;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -18,8 +20,9 @@ use bloomsday_common::store::Store;
 use futures::FutureExt;
 use tokio::time::Instant;
 
+pub(crate) use self::by_delta::Deltas;
+use self::by_delta::LocalBlob;
 use crate::backoff::Backoff;
-use crate::by_delta::{self, Deltas, LocalBlob};
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::generation::{Generation, Via};
