@@ -2,6 +2,7 @@
 //! a stream, at least once.
 #![cfg(feature = "integration")]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,37 @@ fn what_was_shipped_to_an_engine_is_never_lost_though_that_is_killed_and_wiped()
     }
     println!("on the follower {fastest:?} after the answer");
     assert!(fastest < Duration::from_millis(500), "{fastest:?}");
+}
+
+#[test]
+fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let path = |name: &str| backend.folder.path().join(name);
+    let (config, log) = (path("bloomsday.toml"), path("log"));
+    let text = format!("[filters.rt]\nlive = \"decide\"\nlive_engine = \"{}\"\n", redis.address());
+    std::fs::write(&config, text).unwrap();
+    let [config, data] = [config, path("data")].map(|path| path.display().to_string());
+    let flags = ["--config", &config, "--resp", "127.0.0.1:0", "--data-dir", &data];
+    let decider = Daemon::logging(&backend, &flags, &log);
+    decider.until("it decides", |daemon| live(daemon, "decides") == true);
+    let next = Cell::new(100_000);
+    // About every ten milliseconds.
+    let add = || {
+        let id = user(next.replace(next.get() + 1));
+        assert_eq!(decider.post("/v1/filters/rt/add", id.as_bytes()).status, 200);
+    };
+    let is_there = || redis.command(&["EXISTS", "bloomsday:rt"]) == ":1\r\n";
+    decider.until("the engine has some", |_| {
+        add();
+        is_there()
+    });
+    redis.command(&["FLUSHALL"]);
+    decider.until("they are sent again", |_| {
+        add();
+        std::fs::read_to_string(&log).unwrap().contains("they are sent again")
+    });
 }
 
 /// A server that is killed just after an answer has written nothing to the store.

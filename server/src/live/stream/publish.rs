@@ -10,6 +10,7 @@ use bloomsday_common::live::shipment::shipments;
 use bloomsday_common::store::Store;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::address::EngineUrl;
 use super::read::{connect, describe};
@@ -70,73 +71,98 @@ impl Publishing {
     /// Publishes over one connection, until that fails.
     async fn session(&mut self) -> Result<(), PublishError> {
         let mut redis = connect(&self.engine).await.map_err(|e| self.failed(&e))?;
-        let mut next = self.find_next(&mut redis).await?;
+        let mut last = self.last_in_engine(&mut redis).await?;
+        let mut next = self.next_after(last).await?;
         let mut synced = self.log.synced();
         loop {
-            next = self.publish(&mut redis, next).await?;
+            let mut is_lost = self.publish(&mut redis, &mut next, &mut last).await?;
             self.access.set_engine_error("publish", None);
-            if tokio::time::timeout(CHECK_INTERVAL, synced.changed()).await.is_err()
-                && self.head(&mut redis).await? != Some(next - 1)
-                && next > 1
-            {
+            if !is_lost && timeout(CHECK_INTERVAL, synced.changed()).await.is_err() {
+                is_lost = last.is_some() && self.last_in_engine(&mut redis).await? != last;
+            }
+            if is_lost {
                 tracing::warn!(filter = %self.filter, "the engine has lost live IDs: they are sent again");
-                next = self.find_next(&mut redis).await?.min(next);
+                // First: else the next session takes what was sent last for all that is before it.
+                self.forget_last(&mut redis).await?;
+                last = None;
+                next = self.next_after(last).await?.min(next);
                 self.tail.restart();
             }
         }
     }
 
-    /// Publishes all that is synced from this number on. Returns the next one.
+    /// Publishes all that is synced from `next` on, where the engine has `last`. Ends early and returns `true` when
+    /// the engine has lost what it had.
     async fn publish(
         &mut self,
         redis: &mut MultiplexedConnection,
-        first: u64,
-    ) -> Result<u64, PublishError> {
-        let (mut next, synced) = (first, self.log.synced_seq());
-        while next <= synced {
+        next: &mut u64,
+        last: &mut Option<u64>,
+    ) -> Result<bool, PublishError> {
+        let synced = self.log.synced_seq();
+        while *next <= synced {
             let folder = || self.log.folder().display().to_string();
-            let read = self.tail.read(next, synced);
+            let read = self.tail.read(*next, synced);
             let read = read.map_err(|error| PublishError::Log(folder(), error))?;
             let Some(piece) = read else { break };
-            for shipment in shipments(&piece.header, piece.frames(), next, synced) {
+            for shipment in shipments(&piece.header, piece.frames(), *next, synced) {
                 let oldest = self.clock.now().as_millisecond() - KEPT_MS;
-                let mut both = redis::pipe();
-                let add = both.atomic().cmd("XADD").arg(self.stream());
+                let mut all = redis::pipe();
+                self.ask_last(all.atomic());
+                let add = all.cmd("XADD").arg(self.stream());
                 let add = add.arg("MINID").arg("~").arg(oldest).arg("*");
                 add.arg("segment").arg(&shipment.bytes).ignore();
-                let head = both.cmd("HSET").arg(self.heads()).arg(self.node());
+                let head = all.cmd("HSET").arg(self.heads()).arg(self.node());
                 head.arg(shipment.last_seq).ignore();
-                let sent: Result<(), _> = both.query_async(redis).await;
-                sent.map_err(|e| self.failed(&e))?;
-                next = shipment.last_seq + 1;
+                let sent: Result<(bool, Option<u64>), _> = all.query_async(redis).await;
+                let (is_there, before) = sent.map_err(|e| self.failed(&e))?;
+                if last.is_some() && before.filter(|_| is_there) != *last {
+                    return Ok(true);
+                }
+                *last = Some(shipment.last_seq);
+                *next = shipment.last_seq + 1;
                 self.last.send_replace(shipment.last_seq);
             }
         }
-        Ok(next)
+        Ok(false)
     }
 
     /// The number of the first frame that neither the engine nor the store has for certain.
-    async fn find_next(&self, redis: &mut MultiplexedConnection) -> Result<u64, PublishError> {
-        let next = match self.head(redis).await? {
-            Some(last) => last + 1,
+    async fn next_after(&self, last_in_engine: Option<u64>) -> Result<u64, PublishError> {
+        let last = match last_in_engine {
+            Some(last) => last,
             None => {
                 let head = self.store.head_of(&self.filter, self.log.node()).await?;
-                head.map_or(1, |head| head.seq.saturating_add(1))
+                head.map_or(0, |head| head.seq)
             }
         };
-        let next = next.min(self.log.last_seq() + 1);
-        self.last.send_replace(next - 1);
-        Ok(next)
+        let last = last.min(self.log.last_seq());
+        self.last.send_replace(last);
+        Ok(last + 1)
     }
 
     /// The number of the last frame in the engine; `None` when it has none, or has lost the stream.
-    async fn head(&self, redis: &mut MultiplexedConnection) -> Result<Option<u64>, PublishError> {
+    async fn last_in_engine(
+        &self,
+        redis: &mut MultiplexedConnection,
+    ) -> Result<Option<u64>, PublishError> {
         let mut both = redis::pipe();
-        both.cmd("EXISTS").arg(self.stream());
-        both.cmd("HGET").arg(self.heads()).arg(self.node());
+        self.ask_last(&mut both);
         let got: Result<(bool, Option<u64>), _> = both.query_async(redis).await;
         let (is_there, last) = got.map_err(|e| self.failed(&e))?;
         Ok(last.filter(|_| is_there))
+    }
+
+    /// Asks whether the stream is there, and for the number of the last frame that was sent.
+    fn ask_last(&self, pipeline: &mut redis::Pipeline) {
+        pipeline.cmd("EXISTS").arg(self.stream());
+        pipeline.cmd("HGET").arg(self.heads()).arg(self.node());
+    }
+
+    async fn forget_last(&self, redis: &mut MultiplexedConnection) -> Result<(), PublishError> {
+        let mut forget = redis::cmd("HDEL");
+        let forgotten = forget.arg(self.heads()).arg(self.node()).query_async(redis).await;
+        forgotten.map_err(|e| self.failed(&e))
     }
 
     fn stream(&self) -> String {
