@@ -28,7 +28,7 @@ use crate::previous_day::Comparison;
 use crate::publish::{PointerSnapshot, Uploaded};
 use crate::report::Report;
 use crate::sample::Sample;
-use crate::scan::{self, Sink, Totals};
+use crate::scan::{self, ScanTotals, Sink};
 use crate::segments::HASH_COLUMN;
 use crate::{deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify};
 
@@ -335,7 +335,7 @@ async fn scan_files<H: IdHash>(
         let sink = move |_| HashSink { writer: PartitionWriter::new(shared.clone()), wrong: None };
         let watch = |scanned| progress(Progress::Scan(scanned));
         let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
-        let (Totals { rows, nulls, invalid, .. }, finished) = scanned;
+        let (ScanTotals { rows, nulls, invalid, .. }, finished) = scanned;
         (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
         finished.into_iter().collect::<Result<(), Error>>()?;
         return Ok(Vec::new());
@@ -347,7 +347,7 @@ async fn scan_files<H: IdHash>(
     };
     let watch = |scanned| progress(Progress::Scan(scanned));
     let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
-    let (Totals { rows, nulls, invalid, .. }, gathered) = scanned;
+    let (ScanTotals { rows, nulls, invalid, .. }, gathered) = scanned;
     (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
     gathered.into_iter().collect::<io::Result<_>>().map_err(Error::spill)
 }

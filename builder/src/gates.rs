@@ -16,7 +16,7 @@ mod counts;
 use serde::{Deserialize, Serialize};
 
 pub use self::baseline::{BASELINE_DAYS, Baseline, MAX_BASELINE_AGE_DAYS};
-pub use self::counts::Counts;
+pub use self::counts::DayCounts;
 use self::counts::Numbers;
 
 /// The overlap has a sampling error. It is refused only if it is this many deviations below its
@@ -38,14 +38,14 @@ pub struct Limits {
 /// The limits that make a day suspicious. A build refuses a suspicious day.
 ///
 /// ```
-/// use bloomsday_builder::gates::{Baseline, Counts, Gates, Limits, evaluate};
+/// use bloomsday_builder::gates::{Baseline, DayCounts, Gates, Limits, evaluate};
 ///
 /// let gates = Gates { ids: Limits { floor: 1_000.0, band: 2.0, cap: 1e9 }, ..Gates::default() };
 /// gates.check().unwrap();
 ///
 /// // Yesterday had 1,000,000 IDs; today has 400,000, which is less than half.
 /// let baseline = Baseline::default().or_ids(1_000_000);
-/// let counts = Counts { rows: 500_000, ids: 400_000, ..Counts::default() };
+/// let counts = DayCounts { rows: 500_000, ids: 400_000, ..DayCounts::default() };
 /// let verdicts = evaluate(&counts, &baseline, &gates);
 /// let ids = verdicts.iter().find(|verdict| verdict.gate == "ids").unwrap();
 /// assert!(!ids.passed);
@@ -139,7 +139,7 @@ pub struct Verdict {
 
 /// Evaluates all gates for a day. A gate without a number, such as `overlap` without an earlier
 /// day, has no verdict.
-pub fn evaluate(counts: &Counts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
+pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<Verdict> {
     let numbers = Numbers::of(counts);
     let too_much = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
         let Limits { floor, band, cap } = limits;

@@ -21,8 +21,8 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
 
 pub use self::arrays::for_each_id;
 use self::kind::{Kind, is_text, kind_of};
-pub use self::values::Counts;
 pub(crate) use self::values::IdValidator;
+pub use self::values::RowCounts;
 use self::values::{each, number, try_each, unscaled, uuid_text};
 use crate::error::Error;
 
@@ -136,7 +136,7 @@ impl Column {
         &self,
         batch: &RecordBatch,
         take: &mut impl FnMut(&[u8]),
-    ) -> Result<Counts, String> {
+    ) -> Result<RowCounts, String> {
         let mut validator = IdValidator::new(take);
         let rows = batch.num_rows();
         let mut array: &dyn Array = batch.column(0);

@@ -132,7 +132,7 @@ pub enum ShapeChoice {
 #[derive(Clone, Copy, Debug)]
 pub enum Progress {
     /// The build reads the input.
-    Scan(scan::Progress),
+    Scan(scan::ScanProgress),
     /// The build removes duplicates and counts the IDs.
     Count,
     /// The build sets the filter's bits.

@@ -16,7 +16,7 @@
 //! | `count` | [`Count`]: all packages of a range → its distinct hashes |
 //! | `fill` | [`Fill`]: a range's distinct hashes → its pieces of the blob, with the IDs looked up in them |
 //! | `assemble` | [`Assembler`]: the pieces, in order → the parts of the blob |
-//! | `totals` | [`Totals`]: sums of what all ranges counted and filled |
+//! | `totals` | [`RangeTotals`]: sums of what all ranges counted and filled |
 //! | `coordinate` | [`Coordinator`]: the steps of a build that one process does |
 //! | `earlier` | compares some of the IDs with the newest earlier filter |
 
@@ -33,10 +33,10 @@ pub use self::assemble::Assembler;
 pub use self::coordinate::{Coordinator, Uploading};
 pub use self::count::{Count, Counted, MAX_RANGE_HASHES};
 pub use self::earlier::EARLIER_SAMPLE;
-pub use self::fill::{Fill, Filled, Piece, Plan};
+pub use self::fill::{BlobPiece, Fill, FillPlan, Filled};
 pub use self::gather::{Gather, Gathered, Package};
 pub use self::ranges::{MAX_RANGES, Ranges};
-pub use self::totals::Totals;
+pub use self::totals::RangeTotals;
 
 /// At most so many hashes are in one package or row: 1 MiB.
 pub const MAX_PACKAGE_HASHES: usize = 1 << 17;

@@ -9,7 +9,7 @@ use bloomsday_common::remedy::Remedy;
 use serde::Serialize;
 
 use crate::deltas::PublishedDelta;
-use crate::gates::{self, Baseline, Counts, Gates, Verdict};
+use crate::gates::{self, Baseline, DayCounts, Gates, Verdict};
 use crate::source::Input;
 use crate::stable_shape::ShapeSource;
 
@@ -177,7 +177,7 @@ impl Report {
         let is_scanned = files > 0;
         let files = is_scanned.then_some(files);
         let input_bytes = is_scanned.then_some(input_bytes);
-        let counts = Counts { rows, nulls, invalid, ids, overlap, files, input_bytes };
+        let counts = DayCounts { rows, nulls, invalid, ids, overlap, files, input_bytes };
         self.gates = gates::evaluate(&counts, baseline, gates);
         let failed = self.gates.iter().filter(|verdict| !verdict.passed);
         failed.map(Verdict::to_string).collect::<Vec<_>>().join("; ")

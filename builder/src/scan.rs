@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `sink` | [`Sink`], [`Progress`] and [`Totals`]: what the caller supplies and gets |
+//! | `sink` | [`Sink`], [`ScanProgress`] and [`ScanTotals`]: what the caller supplies and gets |
 //! | `footer` | a file → the places of its column, and all requests for its bytes |
 //! | `chunk` | a column chunk, its ranges and pieces |
 //! | `chunk_splitter` | splits a column chunk into pieces of complete pages |
@@ -39,11 +39,11 @@ use tokio::sync::mpsc;
 
 use self::decode::Event;
 use self::fetcher::{MAX_CONCURRENT_FETCHES, fetch_chunks};
+use self::footer::FilePlan;
 pub use self::footer::MAX_FOOTER_BYTES;
-use self::footer::Plan;
 use self::memory_budget::FooterBudget;
 pub use self::memory_budget::ScanBudget;
-pub use self::sink::{Progress, Sink, Totals};
+pub use self::sink::{ScanProgress, ScanTotals, Sink};
 use self::workers::Workers;
 use crate::error::Error;
 use crate::source::InputFile;
@@ -79,15 +79,15 @@ pub async fn scan<S: Sink>(
     budget: ScanBudget,
     threads: usize,
     sink: impl Fn(u64) -> S + Send + Sync + 'static,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<(Totals, Vec<S::Output>), Error> {
+    progress: &(dyn Fn(ScanProgress) + Sync),
+) -> Result<(ScanTotals, Vec<S::Output>), Error> {
     let plans = read_footers(files, column, budget.footers).await?;
-    let mut totals = Totals {
+    let mut totals = ScanTotals {
         files: plans.len() as u64,
         bytes_read: plans.iter().map(|plan| plan.footer_bytes).sum(),
-        ..Totals::default()
+        ..ScanTotals::default()
     };
-    let mut done = Progress {
+    let mut done = ScanProgress {
         rows_done: 0,
         rows_total: plans.iter().map(|plan| plan.rows).sum(),
         bytes_done: totals.bytes_read,
@@ -141,10 +141,10 @@ async fn read_footers(
     files: Vec<InputFile>,
     column: &str,
     budget: u64,
-) -> Result<Vec<Arc<Plan>>, Error> {
+) -> Result<Vec<Arc<FilePlan>>, Error> {
     let budget = &Arc::new(FooterBudget::new(budget));
     futures::stream::iter(files)
-        .map(|file| Plan::read(file, column, budget))
+        .map(|file| FilePlan::read(file, column, budget))
         .buffered(MAX_CONCURRENT_FETCHES)
         .map_ok(Arc::new)
         .try_collect()

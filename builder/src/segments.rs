@@ -74,7 +74,7 @@ pub(crate) async fn gather<H: IdHash>(
     let late = late_logs(store, &job.filter, job.day, &keys).await?;
     late.into_iter().for_each(|log| report.warn(log));
     let mut read = SegmentReader::begin(job)?;
-    let mut done = scan::Progress::default();
+    let mut done = scan::ScanProgress::default();
     let fetching = futures::stream::iter(
         keys.iter().map(|key| async move { Ok::<_, Error>((key, store.segment(key).await?)) }),
     );

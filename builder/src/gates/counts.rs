@@ -1,10 +1,10 @@
-//! [`Counts`]: the numbers of a day, and what the gates look at of them.
+//! [`DayCounts`]: the numbers of a day, and what the gates look at of them.
 
 use bloomsday_common::pointer::HistoryEvent;
 
 /// The numbers of a day.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct DayCounts {
     /// Rows read.
     pub rows: u64,
     /// Rows without an ID.
@@ -33,8 +33,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn of(counts: &Counts) -> Numbers {
-        let Counts { rows, nulls, invalid, ids, overlap, files, input_bytes } = *counts;
+    pub(super) fn of(counts: &DayCounts) -> Numbers {
+        let DayCounts { rows, nulls, invalid, ids, overlap, files, input_bytes } = *counts;
         // An imported filter has no rows, and no shares of them.
         let share = |n: u64| (rows > 0).then(|| n as f64 / rows as f64);
         let with_id = rows.saturating_sub(nulls).saturating_sub(invalid);
@@ -50,7 +50,7 @@ impl Numbers {
     }
 
     pub(super) fn of_act(act: &HistoryEvent) -> Numbers {
-        Numbers::of(&Counts {
+        Numbers::of(&DayCounts {
             rows: act.rows.unwrap_or(0),
             nulls: act.nulls.unwrap_or(0),
             invalid: act.invalid.unwrap_or(0),

@@ -42,8 +42,8 @@ fn week() -> Baseline {
     Baseline::of(day(), &(1..=7).map(|back| built(back, 990 + u64::from(back))).collect::<Vec<_>>())
 }
 
-fn normal() -> Counts {
-    Counts {
+fn normal() -> DayCounts {
+    DayCounts {
         rows: 2_000,
         nulls: 100,
         invalid: 0,
@@ -54,7 +54,7 @@ fn normal() -> Counts {
     }
 }
 
-fn refused(counts: Counts, baseline: &Baseline) -> Vec<&'static str> {
+fn refused(counts: DayCounts, baseline: &Baseline) -> Vec<&'static str> {
     let verdicts = evaluate(&counts, baseline, &Gates::default());
     verdicts.iter().filter(|verdict| !verdict.passed).map(|verdict| verdict.gate).collect()
 }
@@ -66,12 +66,12 @@ fn a_day_like_those_before_passes() {
 
 #[test]
 fn a_first_day_passes_on_the_floors() {
-    let first = Counts { overlap: None, ..normal() };
+    let first = DayCounts { overlap: None, ..normal() };
     assert_eq!(refused(first, &Baseline::default()), [""; 0]);
-    assert_eq!(refused(Counts { ids: 0, ..first }, &Baseline::default()), ["ids"]);
-    assert_eq!(refused(Counts { nulls: 1_001, ..first }, &Baseline::default()), ["nulls"]);
-    assert_eq!(refused(Counts { invalid: 201, ..first }, &Baseline::default()), ["invalid"]);
-    let copied = Counts { rows: 2_000_000, ..first };
+    assert_eq!(refused(DayCounts { ids: 0, ..first }, &Baseline::default()), ["ids"]);
+    assert_eq!(refused(DayCounts { nulls: 1_001, ..first }, &Baseline::default()), ["nulls"]);
+    assert_eq!(refused(DayCounts { invalid: 201, ..first }, &Baseline::default()), ["invalid"]);
+    let copied = DayCounts { rows: 2_000_000, ..first };
     assert_eq!(refused(copied, &Baseline::default()), ["duplicates"]);
 }
 
@@ -83,19 +83,19 @@ fn each_number_is_refused_just_outside_its_band() {
     {
         // Rows follow, so that only the count is unusual.
         let rows = 2 * ids;
-        let day = Counts { ids, rows, nulls: ids / 10, ..normal() };
+        let day = DayCounts { ids, rows, nulls: ids / 10, ..normal() };
         assert_eq!(refused(day, &baseline), expected, "{ids}");
     }
     // The median share of nulls is 0.0495 or so: three times that is the band.
-    assert_eq!(refused(Counts { nulls: 290, ..normal() }, &baseline), [""; 0]);
-    assert_eq!(refused(Counts { nulls: 310, ..normal() }, &baseline), ["nulls"]);
+    assert_eq!(refused(DayCounts { nulls: 290, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(DayCounts { nulls: 310, ..normal() }, &baseline), ["nulls"]);
     // The norm of invalid IDs is none at all: the floor is what passes.
-    assert_eq!(refused(Counts { invalid: 2, ..normal() }, &baseline), [""; 0]);
-    assert_eq!(refused(Counts { invalid: 3, ..normal() }, &baseline), ["invalid"]);
+    assert_eq!(refused(DayCounts { invalid: 2, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(DayCounts { invalid: 3, ..normal() }, &baseline), ["invalid"]);
     // 1.9 rows an ID on the newest day before.
-    assert_eq!(refused(Counts { rows: 5_700, ..normal() }, &baseline), [""; 0]);
-    assert_eq!(refused(Counts { rows: 5_900, ..normal() }, &baseline), ["duplicates"]);
-    let overlap = |share| Counts { overlap: Some((share, 0.01)), ..normal() };
+    assert_eq!(refused(DayCounts { rows: 5_700, ..normal() }, &baseline), [""; 0]);
+    assert_eq!(refused(DayCounts { rows: 5_900, ..normal() }, &baseline), ["duplicates"]);
+    let overlap = |share| DayCounts { overlap: Some((share, 0.01)), ..normal() };
     assert_eq!(refused(overlap(0.371), &baseline), [""; 0], "within three deviations of half");
     assert_eq!(refused(overlap(0.369), &baseline), ["overlap"]);
 }
@@ -104,7 +104,7 @@ fn each_number_is_refused_just_outside_its_band() {
 fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
     let gates = Gates { overlap: Limits { floor: 0.01, band: 1.0, cap: 0.9 }, ..Gates::default() };
     let baseline = Baseline { overlap: Some(0.999), ..Baseline::default() };
-    let at = |share| Counts { overlap: Some((share, 0.0)), ..normal() };
+    let at = |share| DayCounts { overlap: Some((share, 0.0)), ..normal() };
     let passed =
         |share| evaluate(&at(share), &baseline, &gates).iter().all(|verdict| verdict.passed);
     assert!(passed(0.9) && !passed(0.89));
@@ -145,7 +145,7 @@ fn a_day_that_was_rolled_back_is_no_norm() {
 fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
     let baseline = week();
     let of = |files, bytes| {
-        let counts = Counts { files: Some(files), input_bytes: Some(bytes), ..normal() };
+        let counts = DayCounts { files: Some(files), input_bytes: Some(bytes), ..normal() };
         refused(counts, &baseline)
     };
     assert_eq!(of(2, 250_000), [""; 0], "compacted into fewer files, by a better codec");
@@ -157,7 +157,7 @@ fn files_and_bytes_are_judged_on_both_sides_of_wide_bands() {
     let baseline = Baseline::of(day(), &[old(1), old(2), built(3, 1_000)]);
     assert_eq!((baseline.files, baseline.stable_files), (Some(24.0), None));
     let none = Baseline::of(day(), &[old(1)]);
-    assert_eq!(refused(Counts { files: Some(9_000), ..normal() }, &none), [""; 0]);
+    assert_eq!(refused(DayCounts { files: Some(9_000), ..normal() }, &none), [""; 0]);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_file_less_than_on_every_day_before_is_worth_a_word() {
 fn a_filter_alone_gives_the_normal_number_of_ids() {
     assert!(Baseline::default().lacks_ids());
     let baseline = Baseline::default().or_ids(10_000);
-    assert_eq!(refused(Counts { overlap: None, ..normal() }, &baseline), ["ids"]);
+    assert_eq!(refused(DayCounts { overlap: None, ..normal() }, &baseline), ["ids"]);
     assert_eq!(week().or_ids(10_000), week(), "the history goes first");
 }
 
@@ -190,8 +190,11 @@ fn impossible_limits_are_named() {
 
 #[test]
 fn a_refusal_says_its_numbers() {
-    let verdicts =
-        evaluate(&Counts { ids: 10, rows: 20, nulls: 1, ..normal() }, &week(), &Gates::default());
+    let verdicts = evaluate(
+        &DayCounts { ids: 10, rows: 20, nulls: 1, ..normal() },
+        &week(),
+        &Gates::default(),
+    );
     assert_eq!(
         verdicts[0].to_string(),
         "ids: distinct IDs 10 lies outside 497 to 1988 (normal: 994)"

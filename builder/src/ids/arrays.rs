@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrowNativeTypeOp, OffsetSizeTrait};
 use arrow_schema::DataType;
 
 use super::kind::fixed;
-use super::values::{Counts, IdValidator, decimal, uuid_text};
+use super::values::{IdValidator, RowCounts, decimal, uuid_text};
 
 /// Calls `take` for each valid ID of a column, in order. `is_uuid` is whether 16 bytes are a UUID.
 ///
@@ -33,7 +33,7 @@ pub fn for_each_id(
     column: &dyn Array,
     is_uuid: bool,
     take: &mut impl FnMut(&[u8]),
-) -> Result<Counts, String> {
+) -> Result<RowCounts, String> {
     let mut validator = IdValidator::new(take);
     let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
     let rows = (0..column.len()).filter(|row| !nulls.is_some_and(|nulls| nulls.is_null(*row)));
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn ids(column: &dyn Array) -> (Vec<String>, Counts) {
+    fn ids(column: &dyn Array) -> (Vec<String>, RowCounts) {
         let mut ids = Vec::new();
         let counts = for_each_id(column, false, &mut |id| {
             ids.push(String::from_utf8_lossy(id).into_owned());
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn every_type_of_an_id_has_the_bytes_that_parquet_gives() {
         let strings = StringArray::from(vec![Some("a"), None, Some(""), Some("d")]);
-        let counts = Counts { rows: 4, nulls: 1, invalid: 1 };
+        let counts = RowCounts { rows: 4, nulls: 1, invalid: 1 };
         let both = vec!["a".to_owned(), "d".to_owned()];
         assert_eq!(ids(&strings), (both.clone(), counts));
         assert_eq!(ids(&strings.slice(1, 3)).0, ["d"]);
@@ -212,9 +212,9 @@ mod tests {
             vec![Some("x"), None, Some("y"), Some("x")].into_iter().collect();
         assert_eq!(
             ids(&repeated),
-            (vec!["x".into(), "y".into(), "x".into()], Counts { rows: 4, nulls: 1, invalid: 0 })
+            (vec!["x".into(), "y".into(), "x".into()], RowCounts { rows: 4, nulls: 1, invalid: 0 })
         );
-        assert_eq!(ids(&NullArray::new(3)).1, Counts { rows: 3, nulls: 3, invalid: 0 });
+        assert_eq!(ids(&NullArray::new(3)).1, RowCounts { rows: 3, nulls: 3, invalid: 0 });
     }
 
     #[test]

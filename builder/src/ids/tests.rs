@@ -17,7 +17,7 @@ fn find(text: &str, name: &str) -> Result<Column, Error> {
 }
 
 /// The IDs of one array, as `column` reads it.
-fn ids(column: &Column, array: impl Array + 'static) -> (Counts, Vec<String>) {
+fn ids(column: &Column, array: impl Array + 'static) -> (RowCounts, Vec<String>) {
     let batch = RecordBatch::try_from_iter([("id", Arc::new(array) as ArrayRef)]).unwrap();
     let mut got = Vec::new();
     let counts = column.for_each_id(&batch, &mut |id| {
@@ -208,12 +208,12 @@ fn every_array_of_strings_or_bytes_gives_the_same_ids() {
     let texts = [Some("a"), None, Some(""), Some(long.as_str()), Some("bc"), Some("a")];
     let bytes = texts.map(|text| text.map(str::as_bytes));
     let wanted = (
-        Counts { rows: 6, nulls: 1, invalid: 2 },
+        RowCounts { rows: 6, nulls: 1, invalid: 2 },
         vec!["a".to_owned(), "bc".to_owned(), "a".to_owned()],
     );
     assert_eq!(ids(&column, StringViewArray::from_iter(texts)), wanted);
     assert_eq!(ids(&column, BinaryViewArray::from_iter(bytes)), wanted);
-    assert_eq!(ids(&column, NullArray::new(3)).0, Counts { rows: 3, nulls: 3, invalid: 0 });
+    assert_eq!(ids(&column, NullArray::new(3)).0, RowCounts { rows: 3, nulls: 3, invalid: 0 });
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_null_struct_makes_a_null_of_a_value_that_cannot_be_null_itself() {
     let values: ArrayRef = Arc::new(StringViewArray::from_iter_values(["a", "hidden", "c"]));
     let nulls = Int8Array::from_iter([Some(0), None, Some(0)]).nulls().cloned();
     let (counts, got) = ids(&column, StructArray::new(vec![field].into(), vec![values], nulls));
-    assert_eq!(counts, Counts { rows: 3, nulls: 1, invalid: 0 });
+    assert_eq!(counts, RowCounts { rows: 3, nulls: 1, invalid: 0 });
     assert_eq!(got, ["a", "c"]);
 }
 

@@ -7,7 +7,7 @@ use super::kind::Kind;
 
 /// The counts of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RowCounts {
     /// All of the rows.
     pub rows: u64,
     /// Rows without an ID, because it or a struct around it is null.
@@ -29,9 +29,9 @@ impl<F: FnMut(&[u8])> IdValidator<'_, F> {
     }
 
     /// The counts of `rows` rows.
-    pub(crate) fn counts(&self, rows: u64) -> Counts {
+    pub(crate) fn counts(&self, rows: u64) -> RowCounts {
         let IdValidator { taken, invalid, .. } = *self;
-        Counts { rows, nulls: rows - taken - invalid, invalid }
+        RowCounts { rows, nulls: rows - taken - invalid, invalid }
     }
 
     #[inline(always)]

@@ -3,12 +3,12 @@
 
 use bloomsday_common::blob::PART_BYTES;
 
-use super::fill::Plan;
+use super::fill::FillPlan;
 
 /// Puts pieces together. Memory: one part.
 #[derive(Debug)]
 pub struct Assembler {
-    plan: Plan,
+    plan: FillPlan,
     /// The part that is being put together.
     part: u64,
     /// Its bytes within the body.
@@ -32,7 +32,7 @@ pub struct Part<'a> {
 
 impl Assembler {
     /// For a blob without any piece yet.
-    pub fn new(plan: Plan) -> Assembler {
+    pub fn new(plan: FillPlan) -> Assembler {
         let mut assembler = Assembler { plan, part: 0, bytes: Vec::new() };
         assembler.bytes = vec![0; assembler.len()];
         assembler

@@ -18,9 +18,9 @@ use super::MAX_PACKAGE_HASHES;
 use super::assemble::{Assembler, Misplaced, Part};
 use super::count::Counted;
 use super::earlier::{self, EARLIER_SAMPLE};
-use super::fill::{Filled, Plan, absent_in};
+use super::fill::{FillPlan, Filled, absent_in};
 use super::ranges::Ranges;
-use super::totals::Totals;
+use super::totals::RangeTotals;
 use crate::build::{self, Begun};
 use crate::error::Error;
 use crate::job::Job;
@@ -45,7 +45,7 @@ pub struct Coordinator {
     begun: Begun,
     ranges: Ranges,
     clock: Instant,
-    totals: Totals,
+    totals: RangeTotals,
     compared: Comparison,
     filling: Option<Filling>,
     sealed: Option<(Header, StreamedBlob)>,
@@ -55,7 +55,7 @@ pub struct Coordinator {
 /// What is known of the filter while its pieces come.
 #[derive(Debug)]
 struct Filling {
-    plan: Plan,
+    plan: FillPlan,
     assembler: Assembler,
     shared: EdgeBlocks,
     values: Vec<[u8; Digest::BYTES]>,
@@ -66,7 +66,7 @@ struct Filling {
 /// The blocks that two ranges may have in common, which only this process sees complete.
 #[derive(Debug)]
 struct EdgeBlocks {
-    plan: Plan,
+    plan: FillPlan,
     edges: BTreeSet<u64>,
     blocks: OnesHistogram,
     hits: u64,
@@ -102,7 +102,7 @@ impl Coordinator {
             begun,
             ranges,
             clock: Instant::now(),
-            totals: Totals::default(),
+            totals: RangeTotals::default(),
             compared: Comparison::default(),
             filling: None,
             sealed: None,
@@ -134,7 +134,7 @@ impl Coordinator {
     /// Adds the numbers of a range that was counted.
     ///
     /// # Errors
-    /// As [`Totals::add_counted`].
+    /// As [`RangeTotals::add_counted`].
     pub fn counted(&mut self, range: u32, counted: &Counted) -> Result<(), Error> {
         self.totals.add_counted(range, counted)
     }
@@ -144,7 +144,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`Error::Changed`]: hashes were lost or changed. No shape meets the target.
-    pub fn shape(&mut self) -> Result<Option<Plan>, Error> {
+    pub fn shape(&mut self) -> Result<Option<FillPlan>, Error> {
         let counted = *self.totals.counted()?;
         let report = &mut self.begun.report;
         (report.rows, report.nulls) = (counted.gathered.rows, counted.gathered.nulls);
@@ -156,7 +156,7 @@ impl Coordinator {
         }
         let shape = Shape::for_ids(self.job.layout, counted.ids, self.job.fpp)?;
         report.bits_per_id = shape.bits() as f64 / counted.ids as f64;
-        let plan = Plan::new(&self.job.filter, self.job.day, shape, self.ranges);
+        let plan = FillPlan::new(&self.job.filter, self.job.day, shape, self.ranges);
         self.filling = Some(Filling::new(plan));
         Ok(Some(plan))
     }
@@ -184,7 +184,7 @@ impl Coordinator {
     /// Adds the numbers of a range that was filled.
     ///
     /// # Errors
-    /// As [`Totals::add_filled`].
+    /// As [`RangeTotals::add_filled`].
     pub fn filled(&mut self, range: u32, filled: &Filled) -> Result<(), Error> {
         self.totals.add_filled(range, filled)
     }
@@ -215,7 +215,7 @@ impl Coordinator {
     ///
     /// # Panics
     /// Before there is a shape.
-    pub fn seal(&mut self) -> Result<Plan, Error> {
+    pub fn seal(&mut self) -> Result<FillPlan, Error> {
         let filled = self.totals.filled()?;
         let (hits, sampled) = (filled.hits, filled.sampled);
         let filling = self.filling.take().expect("the shape comes before the seal");
@@ -303,7 +303,7 @@ impl Coordinator {
     ///
     /// # Panics
     /// Before the blob is sealed.
-    pub async fn upload(&mut self, plan: Plan) -> Result<Uploading, Error> {
+    pub async fn upload(&mut self, plan: FillPlan) -> Result<Uploading, Error> {
         self.uploads += 1;
         let (_, blob) = self.sealed();
         let mut upload = self.store.begin_blob(blob).await?;
@@ -331,7 +331,7 @@ impl Coordinator {
 }
 
 impl Filling {
-    fn new(plan: Plan) -> Filling {
+    fn new(plan: FillPlan) -> Filling {
         let ranges = 0..plan.ranges.count();
         let blocks = ranges.map(|range| plan.blocks(range));
         let edges = blocks.flat_map(|blocks| [blocks.start, blocks.end - 1]).collect();
@@ -356,7 +356,7 @@ impl Filling {
         Ok(())
     }
 
-    fn finish(self) -> (Plan, Vec<u8>, Vec<[u8; Digest::BYTES]>, EdgeBlocks) {
+    fn finish(self) -> (FillPlan, Vec<u8>, Vec<[u8; Digest::BYTES]>, EdgeBlocks) {
         let Filling { plan, assembler, mut shared, mut values, mut first } = self;
         assembler.finish(&mut |part| complete(plan, part, &mut shared, &mut values, &mut first));
         (plan, first, values, shared)
@@ -365,7 +365,7 @@ impl Filling {
 
 /// A part that was put together here: its value, and what its shared blocks add to the filter's numbers.
 fn complete(
-    plan: Plan,
+    plan: FillPlan,
     part: Part<'_>,
     shared: &mut EdgeBlocks,
     values: &mut [[u8; Digest::BYTES]],

@@ -17,7 +17,7 @@ use crate::verify::{ABSENT_LOOKUPS, absent_hashes};
 
 /// What all tasks that fill know: the shape, the ranges, and where the bytes of the blob lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct FillPlan {
     /// The filter's shape.
     pub shape: Shape,
     /// The ranges of hashes.
@@ -26,10 +26,10 @@ pub struct Plan {
     pub places: Places,
 }
 
-impl Plan {
+impl FillPlan {
     /// For a blob of this filter and day.
-    pub fn new(filter: &FilterName, day: Day, shape: Shape, ranges: Ranges) -> Plan {
-        Plan { shape, ranges, places: Places::of(filter, day, shape) }
+    pub fn new(filter: &FilterName, day: Day, shape: Shape, ranges: Ranges) -> FillPlan {
+        FillPlan { shape, ranges, places: Places::of(filter, day, shape) }
     }
 
     /// The blocks of a range. The first and the last may belong to other ranges, too.
@@ -47,7 +47,7 @@ impl Plan {
 /// One range, filled, with its IDs looked up in it.
 #[derive(Debug)]
 pub struct Fill {
-    plan: Plan,
+    plan: FillPlan,
     segment: BlockRange,
     /// The values of the parts that lie within this range, each with its number.
     values: Vec<(u64, [u8; Digest::BYTES])>,
@@ -75,7 +75,7 @@ pub struct Filled {
 
 /// A piece of the blob.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct BlobPiece<'a> {
     /// The number of its part.
     pub part: u64,
     /// Where it begins in the blob.
@@ -94,7 +94,12 @@ impl Fill {
     ///
     /// # Errors
     /// [`Error::Changed`]: these are not distinct hashes of this range, in ascending order.
-    pub fn range(plan: Plan, range: u32, hashes: &[Xxh3], samples: &[u8]) -> Result<Fill, Error> {
+    pub fn range(
+        plan: FillPlan,
+        range: u32,
+        hashes: &[Xxh3],
+        samples: &[u8],
+    ) -> Result<Fill, Error> {
         let changed = || Error::Changed { written: "that were counted", read: "to be filled in" };
         if range >= plan.ranges.count()
             || !hashes.is_sorted_by(|a, b| a < b)
@@ -132,7 +137,7 @@ impl Fill {
     }
 
     /// The pieces of the blob, in order: each lies in one part.
-    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+    pub fn pieces(&self) -> impl Iterator<Item = BlobPiece<'_>> {
         let start = self.plan.offset(self.segment.blocks().start);
         let end = self.plan.offset(self.segment.blocks().end);
         let first_part = start / PART_BYTES as u64;
@@ -141,7 +146,7 @@ impl Fill {
             let (from, to) = (of_part.start.max(start), of_part.end.min(end));
             let value = self.values.iter().find(|(number, _)| *number == part);
             let bytes = &self.segment.bytes()[(from - start) as usize..(to - start) as usize];
-            Piece { part, offset: from, value: value.map(|(_, value)| *value), bytes }
+            BlobPiece { part, offset: from, value: value.map(|(_, value)| *value), bytes }
         })
     }
 

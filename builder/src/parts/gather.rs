@@ -29,7 +29,7 @@ pub struct Gather {
     /// Sampled IDs by their hash. An ID of many rows is there once.
     sample: BTreeMap<u64, Vec<u8>>,
     sample_bytes: usize,
-    counts: ids::Counts,
+    counts: ids::RowCounts,
 }
 
 /// Some hashes of one range.
@@ -65,7 +65,14 @@ impl Gather {
     pub fn new(ranges: Ranges, rows: u64) -> Gather {
         let stride = (rows / SAMPLED_IDS).max(1).next_power_of_two();
         let (hashes, sample) = (Vec::new(), BTreeMap::new());
-        Gather { ranges, stride, hashes, sample, sample_bytes: 0, counts: ids::Counts::default() }
+        Gather {
+            ranges,
+            stride,
+            hashes,
+            sample,
+            sample_bytes: 0,
+            counts: ids::RowCounts::default(),
+        }
     }
 
     /// Takes a valid ID.
@@ -90,7 +97,7 @@ impl Gather {
     }
 
     /// Adds the counts of the rows whose valid IDs were taken.
-    pub fn count(&mut self, counts: ids::Counts) {
+    pub fn count(&mut self, counts: ids::RowCounts) {
         self.counts.rows += counts.rows;
         self.counts.nulls += counts.nulls;
         self.counts.invalid += counts.invalid;
@@ -109,12 +116,12 @@ impl Gather {
         let mut hashes = std::mem::take(&mut self.hashes);
         let sample = std::mem::take(&mut self.sample);
         self.sample_bytes = 0;
-        if counts == ids::Counts::default() && hashes.is_empty() {
+        if counts == ids::RowCounts::default() && hashes.is_empty() {
             return Vec::new();
         }
         hashes.sort_unstable();
         hashes.dedup();
-        let ids::Counts { rows, nulls, invalid } = counts;
+        let ids::RowCounts { rows, nulls, invalid } = counts;
         let (sent, sent_sum) = (hashes.len() as u64, sum_of(&hashes));
         let mut packages = Vec::new();
         let of_one_range = hashes.chunk_by(|a, b| self.ranges.of(*a) == self.ranges.of(*b));

@@ -101,12 +101,12 @@ async fn in_parts(
             rows += 1;
             gather.push(&id(n));
             if random.draw().is_multiple_of(100_000) {
-                gather.count(ids::Counts { rows, nulls: 0, invalid: 0 });
+                gather.count(ids::RowCounts { rows, nulls: 0, invalid: 0 });
                 rows = 0;
                 packages.append(&mut gather.packages());
             }
         }
-        gather.count(ids::Counts { rows: rows + 2, nulls: 1, invalid: 1 });
+        gather.count(ids::RowCounts { rows: rows + 2, nulls: 1, invalid: 1 });
         packages.append(&mut gather.packages());
     }
     for i in (1..packages.len()).rev() {
@@ -288,7 +288,7 @@ fn every_hash_is_of_the_range_that_has_it() {
 fn rows_without_an_id_are_counted() {
     let mut gather = Gather::new(Ranges::new(8), 0);
     assert_eq!(gather.packages(), []);
-    gather.count(ids::Counts { rows: 3, nulls: 2, invalid: 1 });
+    gather.count(ids::RowCounts { rows: 3, nulls: 2, invalid: 1 });
     let packages = gather.packages();
     let gathered = Gathered { rows: 3, nulls: 2, invalid: 1, ..Gathered::default() };
     assert_eq!((packages.len(), packages[0].gathered), (1, Some(gathered)));

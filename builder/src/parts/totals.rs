@@ -1,4 +1,4 @@
-//! [`Totals`]: sums of what all ranges counted and filled, and whether each step got what the one before sent.
+//! [`RangeTotals`]: sums of what all ranges counted and filled, and whether each step got what the one before sent.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// The numbers of all ranges.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub struct RangeTotals {
     /// The distinct hashes of each range, and their sum.
     of_each: BTreeMap<u32, (u64, u64)>,
     counted: Counted,
@@ -19,7 +19,7 @@ pub struct Totals {
     n_filled: usize,
 }
 
-impl Totals {
+impl RangeTotals {
     /// Adds the numbers of a range that was counted.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub(super) fn range_len(range: &Range<u64>) -> u64 {
 }
 
 /// Complete pages of a column chunk, with the chunk's dictionary in front of them.
-pub(super) struct Piece {
+pub(super) struct ChunkPiece {
     pub(super) bytes: Bytes,
     /// The number of rows: the sum of the page headers, or in the last piece the rest of the
     /// footer's number.

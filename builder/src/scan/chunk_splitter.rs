@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::chunk::{ChunkError, ColumnChunk, FetchRange, Piece, range_len};
+use super::chunk::{ChunkError, ChunkPiece, ColumnChunk, FetchRange, range_len};
 use super::limits::page_limits::{PartialPage, complete_pages};
 
 /// The longest page header. A header that cannot be read in this many bytes is damaged.
@@ -72,7 +72,7 @@ impl<'a> ChunkSplitter<'a> {
     ///
     /// # Errors
     /// The chunk has more rows than the footer promised, or a page that is not worth fetching.
-    pub(super) fn split(&mut self, fetched: Bytes) -> Result<Option<Piece>, ChunkError> {
+    pub(super) fn split(&mut self, fetched: Bytes) -> Result<Option<ChunkPiece>, ChunkError> {
         let front = range_len(&self.dictionary) as usize;
         let own = &fetched[front..];
         let (start, own_bytes) = (self.position, own.len() as u64);
@@ -84,7 +84,7 @@ impl<'a> ChunkSplitter<'a> {
         let range = start..start + own_bytes;
         self.is_done = range.end == self.chunk.range.end;
         if self.is_done {
-            return Ok(Some(Piece { bytes: fetched, rows: rows_left, range }));
+            return Ok(Some(ChunkPiece { bytes: fetched, rows: rows_left, range }));
         }
         let complete = complete_pages(own);
         self.min_fetch_bytes = complete.next.map_or(Ok(0), |next| self.worth_fetching(next))?;
@@ -94,7 +94,11 @@ impl<'a> ChunkSplitter<'a> {
                 self.is_done = own_bytes >= MAX_HEADER_BYTES;
                 self.min_fetch_bytes = (2 * own_bytes).clamp(64, MAX_HEADER_BYTES);
             }
-            return Ok(self.is_done.then_some(Piece { bytes: fetched, rows: rows_left, range }));
+            return Ok(self.is_done.then_some(ChunkPiece {
+                bytes: fetched,
+                rows: rows_left,
+                range,
+            }));
         }
         if let Some(Range { start: from, end }) = complete.dictionary {
             self.dictionary = start + from as u64..start + end as u64;
@@ -102,7 +106,7 @@ impl<'a> ChunkSplitter<'a> {
         self.rows = self.rows.saturating_add(complete.rows);
         self.position += complete.bytes as u64;
         let bytes = fetched.slice(..front + complete.bytes);
-        Ok(Some(Piece { bytes, rows: complete.rows, range: start..self.position }))
+        Ok(Some(ChunkPiece { bytes, rows: complete.rows, range: start..self.position }))
     }
 
     /// How many bytes to fetch for a page, if its claims can be true and it fits the budget when it

@@ -11,7 +11,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::errors::ParquetError;
 use tokio::sync::mpsc;
 
-use super::chunk::{Piece, range_len};
+use super::chunk::{ChunkPiece, range_len};
 use super::limits::page_limits;
 use super::limits::page_source::OnePiece;
 use super::memory_budget::UnpackBudget;
@@ -19,7 +19,7 @@ use super::plain::PlainPages;
 use super::sink::Sink;
 use super::work::Work;
 use crate::error::Error;
-use crate::ids::{Counts, IdValidator};
+use crate::ids::{IdValidator, RowCounts};
 
 /// How many rows a thread decodes between two reports.
 const ROWS_PER_REPORT: u64 = 1 << 16;
@@ -41,9 +41,9 @@ pub(super) fn run<S: Sink>(
     budget: &UnpackBudget,
     stop: &AtomicBool,
     report: &mpsc::UnboundedSender<Event>,
-) -> (Counts, Option<S::Output>) {
+) -> (RowCounts, Option<S::Output>) {
     let mut reporter = ProgressReporter::new(report);
-    let mut counts = Counts::default();
+    let mut counts = RowCounts::default();
     while !stop.load(Ordering::Relaxed) {
         // One thread waits for work and the others for the lock. Nothing panics with the lock.
         let next = received.lock().expect("receiving does not panic").blocking_recv();
@@ -74,7 +74,7 @@ fn decode_catching_panics<S: Sink>(
     budget: &UnpackBudget,
     stop: &AtomicBool,
     reporter: &mut ProgressReporter<'_>,
-) -> Result<Counts, Error> {
+) -> Result<RowCounts, Error> {
     let in_sink = Cell::new(false);
     let mut push = |id: &[u8]| {
         in_sink.set(true);
@@ -106,8 +106,8 @@ pub(super) fn decode(
     budget: &UnpackBudget,
     stop: &AtomicBool,
     reporter: &mut ProgressReporter<'_>,
-) -> Result<Counts, Error> {
-    let Piece { bytes, rows: promised, .. } = &work.piece;
+) -> Result<RowCounts, Error> {
+    let ChunkPiece { bytes, rows: promised, .. } = &work.piece;
     let (chunk, column) = (&work.plan.chunks[work.group], &work.plan.column);
     let corrupt = |why: String| work.corrupt(why);
     let damaged = |e: ParquetError| corrupt(e.to_string());
@@ -121,7 +121,7 @@ pub(super) fn decode(
     let _permit = budget
         .acquire(pages.unpacked)
         .ok_or_else(|| work.plan.over_budget(work.place(), pages.unpacked, budget.total()))?;
-    let mut piece_counts = PieceCounts { counts: Counts::default(), reporter, stop };
+    let mut piece_counts = PieceCounts { counts: RowCounts::default(), reporter, stop };
     let text = column.is_text();
     let (front, rows) = match text {
         Some(_) => (pages.plain_from, pages.rows_before_plain),
@@ -165,13 +165,13 @@ pub(super) fn decode(
 
 /// The counts of a piece so far, which it also reports.
 struct PieceCounts<'a, 'm> {
-    counts: Counts,
+    counts: RowCounts,
     reporter: &'a mut ProgressReporter<'m>,
     stop: &'a AtomicBool,
 }
 
 impl PieceCounts<'_, '_> {
-    fn add(&mut self, more: Counts) {
+    fn add(&mut self, more: RowCounts) {
         self.counts.rows += more.rows;
         self.counts.nulls += more.nulls;
         self.counts.invalid += more.invalid;

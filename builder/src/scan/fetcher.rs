@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::buffer_pool::BufferPool;
 use super::chunk_splitter::ChunkSplitter;
-use super::footer::Plan;
+use super::footer::FilePlan;
 use super::memory_budget::ScanBudget;
 use super::work::Work;
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub(super) const MAX_CONCURRENT_FETCHES: usize = 16;
 /// Fetches all column chunks and sends their pieces to `work`. The channel closes when all are
 /// sent, which ends the threads.
 pub(super) async fn fetch_chunks(
-    plans: Vec<Arc<Plan>>,
+    plans: Vec<Arc<FilePlan>>,
     ScanBudget { in_flight, unpacked, .. }: ScanBudget,
     threads: usize,
     work: mpsc::UnboundedSender<Work>,
@@ -66,7 +66,7 @@ struct Fetcher {
 impl Fetcher {
     /// Fetches a chunk and sends its pieces. The error is `None` if a thread has already reported
     /// one.
-    async fn fetch(&self, plan: &Arc<Plan>, group: usize) -> Result<(), Option<Error>> {
+    async fn fetch(&self, plan: &Arc<FilePlan>, group: usize) -> Result<(), Option<Error>> {
         let named = |error| plan.chunk_error(group, error, self.max_page_bytes);
         let chunk = &plan.chunks[group];
         let mut splitter =

@@ -1,4 +1,4 @@
-//! [`Plan`]: what a file's footer says of the column, checked, and where the column's chunks lie.
+//! [`FilePlan`]: what a file's footer says of the column, checked, and where the column's chunks lie.
 //!
 //! All requests for bytes of a file are made here. Nothing is decoded here.
 
@@ -43,7 +43,7 @@ const MAX_REQUEST_BYTES: u64 = 8 << 20;
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 
 /// What is needed to fetch and decode the column of a file.
-pub(super) struct Plan {
+pub(super) struct FilePlan {
     pub(super) file: InputFile,
     pub(super) column: Arc<Column>,
     pub(super) chunks: Vec<ColumnChunk>,
@@ -53,21 +53,21 @@ pub(super) struct Plan {
     tag: Option<String>,
 }
 
-impl Plan {
+impl FilePlan {
     /// Reads a file's footer when the budget permits it.
     pub(super) async fn read(
         file: InputFile,
         column: &str,
         budget: &Arc<FooterBudget>,
-    ) -> Result<Plan, Error> {
+    ) -> Result<FilePlan, Error> {
         let (footer, _permit, tag, fetched) = fetch_footer(&file, budget).await?;
         let (column, name) = (column.to_owned(), file.name.clone());
         let budget = Arc::clone(budget);
         // The parser reads untrusted bytes: a panic must not spread, and it must not block the
         // runtime.
         let parsed = tokio::task::spawn_blocking(move || {
-            let plan = Plan::of(file, &footer, &column, &budget)?;
-            Ok(Plan { footer_bytes: fetched, tag, ..plan })
+            let plan = FilePlan::of(file, &footer, &column, &budget)?;
+            Ok(FilePlan { footer_bytes: fetched, tag, ..plan })
         });
         parsed.await.unwrap_or_else(|_| {
             Err(Error::Corrupt { file: name, why: "the parser of its footer gave up".into() })
@@ -80,10 +80,10 @@ impl Plan {
         footer: &[u8],
         column: &str,
         budget: &FooterBudget,
-    ) -> Result<Plan, Error> {
+    ) -> Result<FilePlan, Error> {
         let (column, chunks) = parse(&file, footer, column, budget)?;
         let rows = chunks.iter().map(|chunk| chunk.rows).sum();
-        Ok(Plan { file, column, chunks, rows, footer_bytes: footer.len() as u64, tag: None })
+        Ok(FilePlan { file, column, chunks, rows, footer_bytes: footer.len() as u64, tag: None })
     }
 
     /// Fetches a range of the column into a buffer of the pool.

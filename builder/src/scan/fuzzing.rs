@@ -12,11 +12,11 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::chunk_splitter::ChunkSplitter;
 use super::decode::{ProgressReporter, decode};
-use super::footer::Plan;
+use super::footer::FilePlan;
 use super::memory_budget::{FooterBudget, ScanBudget, UnpackBudget};
 use super::work::Work;
 use crate::error::Error;
-use crate::ids::Counts;
+use crate::ids::RowCounts;
 use crate::source::InputFile;
 
 /// Reads `column` of a file with these bytes, in pieces of at most `max_piece_bytes`.
@@ -29,7 +29,7 @@ pub fn read(
     budget: ScanBudget,
     max_piece_bytes: u64,
     mut push: impl FnMut(&[u8]),
-) -> Result<Counts, Error> {
+) -> Result<RowCounts, Error> {
     static NOWHERE: LazyLock<Arc<dyn ObjectStore>> = LazyLock::new(|| Arc::new(InMemory::new()));
     let not_parquet = || Error::NotParquet { file: "fuzzed".into(), why: "it is too short".into() };
     let (rest, end) = file.split_last_chunk::<8>().ok_or_else(not_parquet)?;
@@ -43,13 +43,13 @@ pub fn read(
         version: None,
     };
     let input = InputFile { name: "fuzzed".into(), objects: Arc::clone(&NOWHERE), meta };
-    let plan = Plan::of(input, &rest[footer..], column, &FooterBudget::new(budget.footers))?;
+    let plan = FilePlan::of(input, &rest[footer..], column, &FooterBudget::new(budget.footers))?;
     let plan = Arc::new(plan);
     let (report, _reports) = mpsc::unbounded_channel();
     let mut reporter = ProgressReporter::new(&report);
     let (stop, unpacked) = (AtomicBool::new(false), UnpackBudget::new(budget.unpacked));
     let semaphore = Arc::new(Semaphore::new(1));
-    let mut all = Counts::default();
+    let mut all = RowCounts::default();
     for (group, chunk) in plan.chunks.iter().enumerate().filter(|(_, chunk)| chunk.rows > 0) {
         let mut splitter = ChunkSplitter::new(chunk, max_piece_bytes, budget.unpacked);
         while let Some(range) = splitter.next_range() {

@@ -1,8 +1,8 @@
-//! What a scan's caller supplies and gets: [`Sink`], [`Progress`], [`Totals`].
+//! What a scan's caller supplies and gets: [`Sink`], [`ScanProgress`], [`ScanTotals`].
 
 /// What a scan has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct ScanTotals {
     /// The number of files.
     pub files: u64,
     /// The number of rows, including rows without a valid ID.
@@ -17,7 +17,7 @@ pub struct Totals {
 
 /// How far a scan is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ScanProgress {
     /// The rows decoded so far.
     pub rows_done: u64,
     /// The rows of all files; 0 until all footers are read.

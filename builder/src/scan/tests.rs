@@ -39,7 +39,7 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/p
 
 #[derive(Debug)]
 struct Found {
-    totals: Totals,
+    totals: ScanTotals,
     /// Each distinct ID and how many rows had it.
     ids: BTreeMap<Vec<u8>, u64>,
 }
@@ -53,19 +53,19 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-async fn fetch(plan: &Plan, pages: Range<u64>) -> Result<Bytes, Error> {
+async fn fetch(plan: &FilePlan, pages: Range<u64>) -> Result<Bytes, Error> {
     plan.fetch(&FetchRange { dictionary: 0..0, pages }, &Arc::new(BufferPool::new(0))).await
 }
 
-async fn fetch_all(plan: &Plan) -> Result<Bytes, Error> {
+async fn fetch_all(plan: &FilePlan) -> Result<Bytes, Error> {
     fetch(plan, plan.chunks[0].range.clone()).await
 }
 
 const BUDGET: ScanBudget =
     ScanBudget { in_flight: 256 << 20, unpacked: 1 << 30, footers: 256 << 20 };
 
-async fn plan(file: &InputFile) -> Result<Plan, Error> {
-    Plan::read(file.clone(), "id", &Arc::new(FooterBudget::new(BUDGET.footers))).await
+async fn plan(file: &InputFile) -> Result<FilePlan, Error> {
+    FilePlan::read(file.clone(), "id", &Arc::new(FooterBudget::new(BUDGET.footers))).await
 }
 
 /// So little that nearly every page is a piece of its own.
@@ -227,7 +227,7 @@ fn no_files_and_no_rows_give_nothing() {
     let (totals, left) = block_on(scan(vec![], "id", BUDGET, 1, |_| |_: &[u8]| (), &|_| ()))
         .map_err(|e| e.to_string())
         .unwrap();
-    assert_eq!((totals, left.len()), (Totals::default(), 0));
+    assert_eq!((totals, left.len()), (ScanTotals::default(), 0));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn progress_counts_up_to_the_totals_that_the_footers_gave() {
     let files =
         block_on(find(&[path.display().to_string()], "2026-11-19".parse().unwrap())).unwrap();
     let reports = StdMutex::new(Vec::new());
-    let progress = |now: Progress| reports.lock().unwrap().push(now);
+    let progress = |now: ScanProgress| reports.lock().unwrap().push(now);
     let sink = |rows| {
         assert_eq!(rows, 300_000);
         |_: &[u8]| ()

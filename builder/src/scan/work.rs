@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::chunk::Piece;
-use super::footer::Plan;
+use super::chunk::ChunkPiece;
+use super::footer::FilePlan;
 use crate::error::Error;
 
 /// A fetched piece of a row group's column.
 pub(super) struct Work {
-    pub(super) plan: Arc<Plan>,
+    pub(super) plan: Arc<FilePlan>,
     /// The number of the row group.
     pub(super) group: usize,
-    pub(super) piece: Piece,
+    pub(super) piece: ChunkPiece,
     /// Its share of the bytes in flight.
     pub(super) _permit: OwnedSemaphorePermit,
 }

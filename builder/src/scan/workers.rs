@@ -11,7 +11,7 @@ use super::memory_budget::UnpackBudget;
 use super::sink::Sink;
 use super::work::Work;
 use crate::error::Error;
-use crate::ids::Counts;
+use crate::ids::RowCounts;
 
 /// Stops the threads when it is dropped, or before.
 pub(super) struct Stop(Arc<AtomicBool>);
@@ -30,7 +30,7 @@ impl Drop for Stop {
 
 /// The decoding threads of a scan, whose sinks have outputs of type `T`.
 pub(super) struct Workers<T> {
-    threads: Vec<JoinHandle<(Counts, Option<T>)>>,
+    threads: Vec<JoinHandle<(RowCounts, Option<T>)>>,
     pub(super) stop: Stop,
 }
 
@@ -66,7 +66,7 @@ impl<T: Send + 'static> Workers<T> {
 
     /// Waits for all threads and returns their counts and the outputs of their sinks. A panic of a
     /// sink goes on here.
-    pub(super) fn join(self) -> (Vec<Counts>, Vec<Option<T>>) {
+    pub(super) fn join(self) -> (Vec<RowCounts>, Vec<Option<T>>) {
         let joined = self.threads.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),

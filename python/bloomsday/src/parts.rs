@@ -6,7 +6,9 @@ mod gather;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bloomsday_builder::parts::{Count, Counted, Fill, Filled, MAX_PACKAGE_HASHES, Plan, Ranges};
+use bloomsday_builder::parts::{
+    Count, Counted, Fill, FillPlan, Filled, MAX_PACKAGE_HASHES, Ranges,
+};
 use bloomsday_common::blob::Places;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::Xxh3;
@@ -118,9 +120,9 @@ pub(crate) struct PlanNumbers {
     body: u64,
 }
 
-impl From<Plan> for PlanNumbers {
-    fn from(plan: Plan) -> PlanNumbers {
-        let Plan { shape, ranges, places } = plan;
+impl From<FillPlan> for PlanNumbers {
+    fn from(plan: FillPlan) -> PlanNumbers {
+        let FillPlan { shape, ranges, places } = plan;
         let (units, probes) = (shape.units(), shape.probes());
         PlanNumbers { units, probes, ranges: ranges.count(), head: places.head, body: places.body }
     }
@@ -129,7 +131,7 @@ impl From<Plan> for PlanNumbers {
 /// Distinct hashes → pieces of the blob. See `bloomsday.parts.fill`.
 #[pyclass(module = "bloomsday")]
 pub(crate) struct PartsFill {
-    plan: Plan,
+    plan: FillPlan,
     /// Hashes and samples of the ranges, by their packages.
     ranges: BTreeMap<u32, Collected>,
     made: VecDeque<Batch>,
@@ -188,7 +190,7 @@ impl PartsFill {
         if body != shape.body_bytes() || head > body.saturating_add(1 << 20) {
             return Err(unreadable(py, "the plan is not that of a blob"));
         }
-        let plan = Plan { shape, ranges: Ranges::new(ranges), places: Places { head, body } };
+        let plan = FillPlan { shape, ranges: Ranges::new(ranges), places: Places { head, body } };
         Ok(PartsFill { plan, ranges: Default::default(), made: VecDeque::new() })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bloomsday_builder::error::Error;
-use bloomsday_builder::parts::{self, Plan, Ranges, Uploading};
+use bloomsday_builder::parts::{self, FillPlan, Ranges, Uploading};
 use bloomsday_builder::{Job, source};
 use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ pub(crate) struct Coordinator {
     runtime: Runtime,
     /// `None` after the last step. Boxed: Python does not align its objects to cache lines.
     build: Option<Box<parts::Coordinator>>,
-    plan: Option<Plan>,
+    plan: Option<FillPlan>,
     /// In a mutex, because an upload cannot be shared between threads; Python's own lock keeps it free.
     upload: Mutex<Option<Uploading>>,
 }

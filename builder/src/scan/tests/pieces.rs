@@ -1,6 +1,6 @@
 //! Chunks that are fetched in parts, and cut into pieces.
 
-use super::super::chunk::{ChunkError, Piece};
+use super::super::chunk::{ChunkError, ChunkPiece};
 use super::super::chunk_splitter::ChunkSplitter;
 use super::super::limits::{page_header as header, page_limits};
 use super::*;
@@ -50,7 +50,7 @@ fn every_fixture_gives_the_same_in_pieces() {
 }
 
 /// A column of one row group, and its chunk's bytes.
-fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
+fn one_chunk(dictionary: bool) -> (FilePlan, Bytes) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
     let ids: Vec<String> = (0..20_000).map(|i| format!("{:016x}", mix64(i % 7_000))).collect();
@@ -70,7 +70,11 @@ fn one_chunk(dictionary: bool) -> (Plan, Bytes) {
 
 /// Cuts a chunk into its pieces, each with the length of the dictionary in front. How much was
 /// fetched, too.
-fn cut(plan: &Plan, bytes: &[u8], most: u64) -> Result<(Vec<(usize, Piece)>, u64), ChunkError> {
+fn cut(
+    plan: &FilePlan,
+    bytes: &[u8],
+    most: u64,
+) -> Result<(Vec<(usize, ChunkPiece)>, u64), ChunkError> {
     let chunk = &plan.chunks[0];
     let mut splitter = ChunkSplitter::new(chunk, most, BUDGET.unpacked - 1);
     let (mut pieces, mut fetched) = (Vec::new(), 0);
@@ -125,7 +129,8 @@ fn a_page_that_can_never_be_whole_ends_the_cutting_and_is_left_to_the_decoder() 
     plan.chunks[0].range.end = plan.chunks[0].range.start + bad.len() as u64;
     let (pieces, fetched) = cut(&plan, &bad, 1 << 20).unwrap();
     assert!(fetched < 4 << 20, "{fetched}");
-    let check = |(_, piece): &(usize, Piece)| pages::check(&piece.bytes, &PLAIN, BUDGET.unpacked);
+    let check =
+        |(_, piece): &(usize, ChunkPiece)| pages::check(&piece.bytes, &PLAIN, BUDGET.unpacked);
     assert!(check(&pieces[0]).is_ok());
     let why = check(&pieces[1]);
     assert!(why.unwrap_err().contains("page 0 has a header that cannot be read"));

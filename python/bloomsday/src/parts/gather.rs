@@ -160,7 +160,7 @@ fn scan_file(
         let sink = sinks.into_iter().next().or_else(|| take(&first));
         let GatherSink { mut gather, .. } = sink.expect("it was made or is still there");
         let (rows, nulls, invalid) = (totals.rows, totals.nulls, totals.invalid);
-        gather.count(ids::Counts { rows, nulls, invalid });
+        gather.count(ids::RowCounts { rows, nulls, invalid });
         Ok(gather)
     })
 }
