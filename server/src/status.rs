@@ -141,13 +141,13 @@ pub struct FilterStatus {
     pub live: Option<crate::live::LiveStatus>,
     /// Counts of polls, loads and verdicts.
     #[serde(skip)]
-    pub counts: Counts,
+    pub counts: PollCounts,
 }
 
 /// How many polls, loads and verdicts there were since the start.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct PollCounts {
     /// Polls that succeeded.
     pub polls_ok: u64,
     /// Polls that failed.
@@ -175,7 +175,7 @@ pub struct Counts {
     pub verdicts: [u64; Verdict::ALL.len()],
 }
 
-impl Counts {
+impl PollCounts {
     /// Counts a load.
     pub(crate) fn loaded(&mut self, generation: &Generation) {
         self.loads_ok += 1;
@@ -260,7 +260,7 @@ pub(crate) struct PollStatus {
     pub(crate) judged: Option<Judged>,
     /// Whether the guard holds a filter back.
     pub(crate) held: bool,
-    pub(crate) counts: Counts,
+    pub(crate) counts: PollCounts,
 }
 
 impl PollStatus {
@@ -273,7 +273,7 @@ impl PollStatus {
             guard,
             judged: None,
             held: false,
-            counts: Counts::default(),
+            counts: PollCounts::default(),
         }
     }
 }

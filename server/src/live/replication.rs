@@ -9,6 +9,7 @@
 //! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `store_call` | a call of the store that may take only so long |
+//! | `task_thread` | a thread with tasks that go on for as long as a process runs |
 
 pub(super) mod access;
 pub(super) mod follow;
@@ -19,3 +20,4 @@ pub(super) mod sharing;
 pub(super) mod ship;
 pub(super) mod ship_status;
 pub(super) mod store_call;
+mod task_thread;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, watch};
 
 use super::access::WriteAccess;
@@ -16,6 +15,7 @@ use super::follow::LogFollower;
 use super::lease::LeaseRenewer;
 use super::others::Stored;
 use super::role::LiveRole;
+use super::task_thread::{TaskThread, TaskThreadBuilder, Tasks};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::live::Live;
@@ -55,11 +55,7 @@ pub(crate) struct SharedSet {
 }
 
 /// The thread. It ends soon after this is dropped.
-pub(crate) struct Sharing {
-    stop: watch::Sender<bool>,
-    /// Closed when the thread has ended.
-    ended: watch::Receiver<()>,
-}
+pub(crate) struct Sharing(TaskThread);
 
 /// The streams of one set.
 #[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
@@ -71,9 +67,6 @@ struct Streams {
 
 /// Which set, and whether it may be changed.
 type Which = (FilterName, Arc<LiveSet>, Arc<WriteAccess>);
-
-/// What is done for as long as a process runs.
-type Tasks = Vec<BoxFuture<'static, ()>>;
 
 // No address of what is left out can be made.
 #[cfg_attr(
@@ -130,8 +123,8 @@ impl Sharing {
         live: &Live,
         clock: &Clock,
     ) -> Result<Sharing, Error> {
-        let (stop, stopping) = watch::channel(false);
-        let (ending, ended) = watch::channel(());
+        let thread = TaskThreadBuilder::new("live-share", "start the thread that shares live IDs");
+        let stopping = thread.stopping();
         let mut accesses = Vec::new();
         let mut tasks = Tasks::new();
         for SharedSet { filter, set, role, days, lease, engine, from } in shared {
@@ -163,16 +156,7 @@ impl Sharing {
             following.entries = Some(received);
             tasks.push(following.run(stopping.clone()).boxed());
         }
-        let doing = || "start the thread that shares live IDs".to_owned();
-        let failed = |source| Error::System { doing: doing(), source };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
-        let thread = std::thread::Builder::new().name("live-share".into());
-        let run = move || {
-            let _ending = ending;
-            runtime.block_on(join_all(tasks));
-        };
-        thread.spawn(run).map_err(failed)?;
+        let thread = thread.start(tasks)?;
         let until = Instant::now() + START_WAIT;
         for (filter, access) in
             accesses.iter().filter(|(_, access)| access.role() == LiveRole::Decide)
@@ -183,15 +167,12 @@ impl Sharing {
                 return Err(Error::OtherDecider { filter, decider, until: lease.until });
             }
         }
-        Ok(Sharing { stop, ended })
+        Ok(Sharing(thread))
     }
 
     /// Gives the leases back, and ends; waits at most a few seconds.
     pub(crate) async fn finish(&self) {
-        self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        let wait = async { while ended.changed().await.is_ok() {} };
         // A lease that is not given back ends by itself.
-        let _ = tokio::time::timeout(FINISH_DEADLINE, wait).await;
+        let _ = self.0.finish(FINISH_DEADLINE).await;
     }
 }

@@ -15,13 +15,14 @@ use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::shipment::{self, Shipment, shipments};
 use bloomsday_common::store::{PutSegment, Store};
-use futures::future::join_all;
+use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ship_status::ShipStatus;
 use super::store_call::{CallError, in_time};
+use super::task_thread::{TaskThread, TaskThreadBuilder};
 use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -39,11 +40,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The thread that ships. It ends soon after this is dropped.
-pub(crate) struct Shipper {
-    stop: watch::Sender<bool>,
-    /// Closed when the thread has ended.
-    ended: watch::Receiver<()>,
-}
+pub(crate) struct Shipper(TaskThread);
 
 impl Shipper {
     /// Ships these sets from now on. A set without a log is left out. `server` is the name in the heads. Where it
@@ -55,10 +52,9 @@ impl Shipper {
         clock: &Clock,
         promised: impl Fn(&FilterName) -> bool,
     ) -> Result<Shipper, Error> {
-        let (stop, stopping) = watch::channel(false);
-        let (ending, ended) = watch::channel(());
+        let thread = TaskThreadBuilder::new("live-ship", "start the thread that ships live IDs");
         let now = clock.now_ms();
-        let shipments: Vec<Shipping> = sets
+        let tasks = sets
             .into_iter()
             .filter_map(|(filter, set)| {
                 let log = set.log()?;
@@ -71,7 +67,7 @@ impl Shipper {
                 if promised(&filter) {
                     log.require_shipped(shipped);
                 }
-                Some(Shipping {
+                let shipping = Shipping {
                     filter,
                     log,
                     status,
@@ -82,29 +78,16 @@ impl Shipper {
                     next,
                     last,
                     head_due,
-                })
+                };
+                Some(shipping.run(thread.stopping()).boxed())
             })
             .collect();
-        let failed =
-            |source| Error::System { doing: "start the thread that ships live IDs".into(), source };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
-        let thread = std::thread::Builder::new().name("live-ship".into());
-        let run = move || {
-            let _ending = ending;
-            let all = shipments.into_iter().map(|shipping| shipping.run(stopping.clone()));
-            runtime.block_on(join_all(all));
-        };
-        thread.spawn(run).map_err(failed)?;
-        Ok(Shipper { stop, ended })
+        Ok(Shipper(thread.start(tasks)?))
     }
 
     /// Ships what there is, and ends; waits at most a few seconds.
     pub(crate) async fn finish(&self) {
-        self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
-        let wait = async { while ended.changed().await.is_ok() {} };
-        if tokio::time::timeout(FINISH_DEADLINE, wait).await.is_err() {
+        if !self.0.finish(FINISH_DEADLINE).await {
             tracing::warn!("not all live IDs are in the store: the next start ships them");
         }
     }
