@@ -59,19 +59,28 @@ impl Query {
 }
 
 /// Reads up to [`BATCH`] lines. Returns whether there may be more.
+///
+/// If all of them end in CRLF, no CR belongs to an ID.
 fn read_batch(input: &mut impl BufRead, batch: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     batch.clear();
+    let mut has_more = true;
     while batch.len() < BATCH {
         let mut line = Vec::new();
         if input.read_until(b'\n', &mut line)? == 0 {
-            return Ok(false);
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
+            has_more = false;
+            break;
         }
         batch.push(line);
     }
-    Ok(true)
+    let ended = || batch.iter().filter(|line| line.ends_with(b"\n"));
+    let is_crlf = ended().next().is_some() && ended().all(|line| line.ends_with(b"\r\n"));
+    for line in batch {
+        line.pop_if(|byte| *byte == b'\n');
+        if is_crlf {
+            line.pop_if(|byte| *byte == b'\r');
+        }
+    }
+    Ok(has_more)
 }
 
 /// Prints the result for each ID. Returns the number of hits.
@@ -98,4 +107,32 @@ fn look_up(
     }
     out.flush()?;
     Ok(results.iter().filter(|contains| **contains).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cr_belongs_to_an_id_unless_all_lines_end_in_crlf() {
+        for (input, ids) in [
+            ("", vec![]),
+            ("a", vec!["a"]),
+            ("a\nb\n", vec!["a", "b"]),
+            ("a\r\nb\r\n", vec!["a", "b"]),
+            ("a\r\nb", vec!["a", "b"]),
+            ("a\r\nb\r", vec!["a", "b"]),
+            ("a\r\nb\n", vec!["a\r", "b"]),
+            ("a\r", vec!["a\r"]),
+            ("\r\n\n", vec!["\r", ""]),
+        ] {
+            let mut batch = Vec::new();
+            assert!(!read_batch(&mut input.as_bytes(), &mut batch).unwrap());
+            assert_eq!(batch, ids.iter().map(|id| id.as_bytes()).collect::<Vec<_>>(), "{input:?}");
+        }
+        let many = "id\n".repeat(BATCH + 1);
+        let (mut input, mut batch) = (many.as_bytes(), Vec::new());
+        assert!(read_batch(&mut input, &mut batch).unwrap() && batch.len() == BATCH);
+        assert!(!read_batch(&mut input, &mut batch).unwrap() && batch.len() == 1);
+    }
 }

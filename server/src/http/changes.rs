@@ -10,7 +10,7 @@ use hyper::{Request, StatusCode};
 
 use super::blocks::Blocks;
 use super::headers;
-use super::ids::split_ids;
+use super::ids::{split_ids, without_return};
 use super::query::{Ids, read_ids};
 use super::reply::{Reply, error, text, unauthorized};
 use crate::bloomsday::Bloomsday;
@@ -56,7 +56,7 @@ pub(super) async fn change(
         Err(refused) => return refused,
     };
     let blocks: Vec<_> = lines.into_blocks().collect();
-    let bare = |id| if strip { strip_return(id) } else { id };
+    let bare = |id| if strip { without_return(id) } else { id };
     let mut all = blocks.iter().flat_map(|block| split_ids(block)).map(bare);
     // Before anything is changed.
     if let Some(id) = all.find(|id| !is_valid_len(id)) {
@@ -76,10 +76,6 @@ pub(super) async fn change(
         answers.extend(each.iter().map(|answer| if *answer { "1\n" } else { "0\n" }));
     }
     text(StatusCode::OK, &answers)
-}
-
-fn strip_return(id: &[u8]) -> &[u8] {
-    id.strip_suffix(b"\r").unwrap_or(id)
 }
 
 fn refusal(why: &Error) -> Reply {

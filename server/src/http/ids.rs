@@ -11,9 +11,25 @@ use super::blocks::{Block, Blocks};
 /// How much is kept of a line that is longer than any valid ID: enough to be invalid.
 const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 1;
 
-/// The bytes of an ID from a path, where it is percent-encoded.
-pub(crate) fn decode_id(segment: &str) -> Vec<u8> {
-    percent_decode_str(segment).collect()
+/// The bytes of an ID from a URL, where it is percent-encoded.
+///
+/// # Errors
+/// In words: a `%` without two hexadecimal digits after it. To take it as it is would look up another ID than the
+/// client means, or this one only for as long as no digits follow.
+pub(crate) fn decode_id(encoded: &str) -> Result<Vec<u8>, &'static str> {
+    let mut after = encoded.split('%').skip(1).map(str::as_bytes);
+    if after
+        .all(|after| matches!(after, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit()))
+    {
+        Ok(percent_decode_str(encoded).collect())
+    } else {
+        Err("a % in the ID has no two hexadecimal digits after it: write % as %25")
+    }
+}
+
+/// An ID of a body whose lines end in CRLF.
+pub(crate) fn without_return(id: &[u8]) -> &[u8] {
+    id.strip_suffix(b"\r").unwrap_or(id)
 }
 
 /// The lines of a body as they arrive, in blocks. A block is larger than the longest ID, and no
@@ -119,6 +135,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_percent_sign_of_an_encoded_id_has_two_digits_after_it() {
+        for (encoded, id) in [("", ""), ("a", "a"), ("%41%2f%25", "A/%"), ("%FF", "\u{ff}")] {
+            let bytes: Vec<u8> = id.chars().map(|c| c as u8).collect();
+            assert_eq!(decode_id(encoded), Ok(bytes));
+        }
+        for wrong in ["%", "100%", "%4", "%4g", "%%41", "a%zzb"] {
+            assert!(decode_id(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn an_id_is_what_lies_between_line_feeds() {

@@ -12,13 +12,13 @@ use bloomsday_common::pointer::{EventKind, HistoryEvent};
 use bloomsday_common::store::DEFAULT_TRACE_DAYS;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
-use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::fleet;
 use super::headers;
 use super::history_cache::HistoryCache;
+use super::ids::decode_id;
 use super::reply::{self, Reply, error, json as json_reply, of};
 use super::traffic_history::{LookupTotals, TrafficHistory};
 use crate::bloomsday::Bloomsday;
@@ -107,7 +107,10 @@ impl Page {
         let (Some(id), Ok(n @ 1..=MAX_DAYS)) = (id, n) else {
             return reply::wrong("give ?id=ID&days=N, 1 to 31 days");
         };
-        let id: Vec<u8> = percent_decode_str(id).collect();
+        let id = match decode_id(id) {
+            Ok(id) => id,
+            Err(why) => return reply::wrong(why),
+        };
         let Ok(_permit) = self.day_lookup_permit.try_acquire() else {
             let why = "another trace runs, and it fetches a blob for each day: try again later";
             return error(StatusCode::TOO_MANY_REQUESTS, why);

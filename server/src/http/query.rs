@@ -15,7 +15,7 @@ use serde_json::json;
 use super::answers::{Answers, BodyFormat};
 use super::blocks::{Block, Blocks};
 use super::headers::wants_json;
-use super::ids::{LineEnds, Lines, decode_id, split_ids};
+use super::ids::{LineEnds, Lines, decode_id, split_ids, without_return};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections::MAX_CONNECTIONS;
@@ -38,7 +38,10 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
-    let id = decode_id(id);
+    let id = match decode_id(id) {
+        Ok(id) => id,
+        Err(why) => return reply::wrong(why),
+    };
     let mut pinned = handle.pin();
     if pinned.generation().is_none() {
         return not_loaded(filter);
@@ -146,7 +149,7 @@ async fn look_up(
         }
         read += ids.iter().map(|id| id.len() + 1).sum::<usize>();
         if strip {
-            ids.iter_mut().for_each(|id| *id = id.strip_suffix(b"\r").unwrap_or(id));
+            ids.iter_mut().for_each(|id| *id = without_return(id));
         }
         let answers = &mut answers[..ids.len()];
         all_hits += handle.contains_batch_in(pinned, &ids, answers) as u64;
