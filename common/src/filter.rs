@@ -22,7 +22,7 @@ use crate::memory::Buffer;
 pub use block_range::{BlockRange, OnesHistogram};
 pub use fill::{FilterMut, FilterShard, ShardBounds};
 use kernel::FilterBits;
-pub use kernel::{Kernel, PinnedFilter};
+pub use kernel::{KeptFilter, Kernel};
 pub use layout::Layout;
 pub use overlay::Overlay;
 pub use shape::Shape;

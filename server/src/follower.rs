@@ -126,7 +126,7 @@ impl Follower {
         first: bool,
     ) -> Reloaded {
         self.reclaim();
-        let old = self.served.published().map(|generation| generation.key.digest);
+        let old = self.served.swapped_in().map(|generation| generation.key.digest);
         let mut poll_status = PollStatus::clone(&self.served.poll_status());
         let round = async {
             match first {
@@ -159,7 +159,7 @@ impl Follower {
         poll_status.last_error.clone_from(&result.error);
         poll_status.held = self.guard.is_holding();
         self.served.set_poll_status(poll_status);
-        let new = self.served.published().map(|generation| generation.key.digest);
+        let new = self.served.swapped_in().map(|generation| generation.key.digest);
         let filter = self.served.name().clone();
         let reason = result.error.or(result.held);
         Reloaded { filter, outcome: result.outcome, old, new, reason }
@@ -216,7 +216,7 @@ impl Follower {
             poll_status.last_error.clone_from(&result.error);
             self.swap(loader, Arc::new(generation), &cached, poll_status).await;
         }
-        let current = self.served.published();
+        let current = self.served.swapped_in();
         let is_current = current.is_some_and(|current| current.key == cached.blob);
         // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
         // failed, or the guard holds its blob back: either way the cached one stays.
@@ -323,7 +323,7 @@ impl Follower {
         poll_status: &mut PollStatus,
     ) -> RoundResult {
         let now = loader.clock.now();
-        if let Some(old) = self.served.published()
+        if let Some(old) = self.served.swapped_in()
             && self.state.is_judged(&followed, old.key.day)
         {
             let force = flags.force;
@@ -349,7 +349,7 @@ impl Follower {
     /// instead.
     async fn end_hold(&mut self, loader: &Loader, poll_status: &mut PollStatus) {
         let Some((generation, followed)) = self.guard.take_held() else { return };
-        if let Some(old) = self.served.published() {
+        if let Some(old) = self.served.swapped_in() {
             let (sides, now) = ((&*old, &generation), loader.clock.now());
             if let Decision::Hold(_) =
                 self.guard.judge(&self.served, sides, &followed, false, now, poll_status)
@@ -417,7 +417,7 @@ impl Follower {
             )));
         }
         let clock = Instant::now();
-        let current = self.served.published();
+        let current = self.served.swapped_in();
         let loaded = loader.load(followed, current, &mut self.deltas, &mut self.spare_buffer).await;
         poll_status.counts.deltas_failed = self.deltas.failures;
         match &loaded {
@@ -490,7 +490,7 @@ impl Follower {
         if !self.served.has_live_ids() {
             return;
         }
-        let Some(current) = self.served.published() else { return };
+        let Some(current) = self.served.swapped_in() else { return };
         if self.absorbed == Some(current.key.digest) {
             return;
         }

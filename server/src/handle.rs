@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use bloomsday_common::key::FilterName;
 
 use self::counters::SingleCounters;
-pub(crate) use self::current::PinnedGeneration;
+pub(crate) use self::current::KeptGeneration;
 use self::served::ReaderState;
 pub(crate) use self::served::ServedFilter;
 use self::step::step_done;
@@ -98,14 +98,14 @@ impl FilterHandle {
         if slot.state.intervals.should_sample(before + 1) {
             self.sample(&mut slot.state, &[id], before);
         }
-        let hit = self.served.contains(&mut slot.state.pinned, id);
+        let hit = self.served.contains(&mut slot.state.kept, id);
         slot.leave(before, 1, u64::from(hit));
         hit
     }
 
     #[cold]
     fn contains_without_slot(&self, id: &[u8]) -> bool {
-        let hit = self.served.contains(&mut self.served.current.pin(), id);
+        let hit = self.served.contains(&mut self.served.current.keep(), id);
         self.served.count_overflow(&[id], u64::from(hit));
         hit
     }
@@ -126,10 +126,10 @@ impl FilterHandle {
     pub fn contains_batch<T: AsRef<[u8]>>(&self, ids: &[T], answers: &mut [bool]) {
         let served = &*self.served;
         let Some(mut slot) = served.thread_slots.take(&served.current) else {
-            let hits = served.contains_batch(&mut served.current.pin(), ids, answers);
+            let hits = served.contains_batch(&mut served.current.keep(), ids, answers);
             return served.count_overflow(ids, hits as u64);
         };
-        let hits = served.contains_batch(&mut slot.state.pinned, ids, answers);
+        let hits = served.contains_batch(&mut slot.state.kept, ids, answers);
         let before = slot.lookups();
         if slot.state.intervals.should_sample(before + ids.len() as u64) {
             self.sample(&mut slot.state, ids, before);
@@ -148,11 +148,11 @@ impl FilterHandle {
         let state = Arc::new(ReaderState { thread, ..ReaderState::default() });
         self.served.register(&state);
         let served = self.served.clone();
-        let pinned = served.current.pin();
-        state.epoch.store(pinned.epoch, Ordering::Relaxed);
+        let kept = served.current.keep();
+        state.epoch.store(kept.epoch, Ordering::Relaxed);
         let intervals = || Intervals::new(served.sample().is_some());
         let (singles, batched, buffer) = (intervals(), intervals(), SampleBuffer::new());
-        let cache = ReaderCache { served, pinned, singles, batched, buffer };
+        let cache = ReaderCache { served, kept, singles, batched, buffer };
         Reader { cache, state }
     }
 
@@ -168,20 +168,20 @@ impl FilterHandle {
 
     /// The current generation, for a caller that also reports which one it used.
     #[cfg(any(feature = "http", test))]
-    pub(crate) fn pin(&self) -> PinnedGeneration {
-        self.served.current.pin()
+    pub(crate) fn keep(&self) -> KeptGeneration {
+        self.served.current.keep()
     }
 
-    /// Looks a batch up in a pinned generation, and in the live IDs over it. With live IDs, a swap in the middle
-    /// pins the new generation, which then answers for the batch. Returns the number of hits.
+    /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in the middle
+    /// keeps the new generation, which then answers for the batch. Returns the number of hits.
     #[cfg(any(feature = "http", test))]
     pub(crate) fn contains_batch_in<T: AsRef<[u8]>>(
         &self,
-        pinned: &mut PinnedGeneration,
+        kept: &mut KeptGeneration,
         ids: &[T],
         answers: &mut [bool],
     ) -> usize {
-        let hits = self.served.contains_batch(pinned, ids, answers);
+        let hits = self.served.contains_batch(kept, ids, answers);
         self.served.count_overflow(ids, hits as u64);
         hits
     }
@@ -197,7 +197,7 @@ impl fmt::Debug for FilterHandle {
     }
 }
 
-/// Looks IDs up in one filter, from one thread. It keeps the current filter pinned, and one
+/// Looks IDs up in one filter, from one thread. It keeps the current filter, and one
 /// comparison for each lookup finds that there was a swap, or that this lookup is sampled.
 ///
 /// ```
@@ -225,7 +225,7 @@ pub struct Reader {
 /// that a change here does not move the state.
 struct ReaderCache {
     served: Arc<ServedFilter>,
-    pinned: PinnedGeneration,
+    kept: KeptGeneration,
     /// Which of the single lookups are sampled, and which of those in batches.
     singles: Intervals,
     batched: Intervals,
@@ -246,7 +246,7 @@ impl Reader {
         if state.due.is_reached(lookups) {
             return cache.contains_slow(state, id);
         }
-        let hit = cache.pinned.filter.contains(id);
+        let hit = cache.kept.filter.contains(id);
         state.singles.add_exclusive(lookups, hit);
         hit
     }
@@ -259,9 +259,9 @@ impl Reader {
     #[inline]
     pub fn contains_batch<T: AsRef<[u8]>>(&mut self, ids: &[T], answers: &mut [bool]) {
         let Reader { cache, state } = self;
-        cache.pinned.follow(&cache.served.current);
-        let hits = cache.served.contains_batch(&mut cache.pinned, ids, answers);
-        state.epoch.store(cache.pinned.epoch, Ordering::Relaxed);
+        cache.kept.update(&cache.served.current);
+        let hits = cache.served.contains_batch(&mut cache.kept, ids, answers);
+        state.epoch.store(cache.kept.epoch, Ordering::Relaxed);
         let before = state.batched.lookups();
         if cache.batched.should_sample(before + ids.len() as u64) {
             cache.sample_batch(ids, before);
@@ -286,9 +286,9 @@ impl ReaderCache {
             state.due.set(self.singles.next().min(last));
         }
         step_done();
-        self.pinned.follow(&self.served.current);
-        let hit = self.served.contains(&mut self.pinned, id);
-        state.epoch.store(self.pinned.epoch, Ordering::Relaxed);
+        self.kept.update(&self.served.current);
+        let hit = self.served.contains(&mut self.kept, id);
+        state.epoch.store(self.kept.epoch, Ordering::Relaxed);
         state.singles.add_exclusive(lookups, hit);
         hit
     }

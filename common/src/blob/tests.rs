@@ -3,7 +3,7 @@
 use super::probe_vector::PROBE_IDS;
 use super::*;
 use crate::day::Day;
-use crate::filter::{FilterMut, Kernel, Layout, PinnedFilter, Shape};
+use crate::filter::{FilterMut, KeptFilter, Kernel, Layout, Shape};
 use crate::hash::{IdHash, Murmur3, Spark, Xxh3};
 use crate::id_form::IdForm;
 use crate::key::FilterName;
@@ -91,12 +91,9 @@ fn a_blob_of_urls_says_so_and_is_looked_up_by_any_spelling() {
         assert!(!opened.contains(b"http://a.example/b") && !opened.contains(b""));
         for kernel in Kernel::all() {
             let (_, opened) = open_bytes(&bytes).unwrap();
-            let pinned = PinnedFilter::of(std::sync::Arc::new(opened.with_kernel(kernel)), |f| f);
+            let kept = KeptFilter::of(std::sync::Arc::new(opened.with_kernel(kernel)), |f| f);
             let both = urls.iter().chain(&spellings);
-            assert!(
-                both.into_iter().all(|id| pinned.contains(id.as_bytes())),
-                "{layout} {kernel:?}"
-            );
+            assert!(both.into_iter().all(|id| kept.contains(id.as_bytes())), "{layout} {kernel:?}");
         }
         // 1 is the encoding of nothing.
         let as_bytes = bytes_of(&Header { id_form: IdForm::Bytes, ..header.clone() }, &filter);

@@ -12,7 +12,7 @@ mod avx512;
 mod batch;
 mod bits;
 mod inline;
-mod pinned;
+mod kept;
 mod prober;
 mod scalar;
 
@@ -23,7 +23,7 @@ use crate::hash::IdHash;
 
 pub(super) use batch::touch;
 pub(super) use bits::FilterBits;
-pub use pinned::PinnedFilter;
+pub use kept::KeptFilter;
 
 /// The bit-testing code for one instruction set. A value exists only where the machine can run it.
 #[derive(Clone, Copy, PartialEq, Eq)]

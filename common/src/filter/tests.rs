@@ -72,22 +72,22 @@ fn an_illegal_id_is_answered_no_even_by_a_full_filter() {
 #[test]
 fn what_is_held_answers_as_the_filter_does_and_keeps_it() {
     let filter = Arc::new(blocked_with(1_000, 0.03, 7));
-    let pinned = PinnedFilter::of(filter.clone(), |filter| filter);
+    let kept = KeptFilter::of(filter.clone(), |filter| filter);
     let ids: Vec<[u8; 8]> = (0..10_000u64).map(u64::to_le_bytes).collect();
     let results: Vec<bool> = ids.iter().map(|id| filter.contains(id)).collect();
     assert!(results.contains(&true) && results.contains(&false));
     let weak = Arc::downgrade(&filter);
     drop(filter);
-    assert_eq!(ids.iter().map(|id| pinned.contains(id)).collect::<Vec<_>>(), results);
-    assert!(pinned.owner().is_some());
-    drop(pinned);
+    assert_eq!(ids.iter().map(|id| kept.contains(id)).collect::<Vec<_>>(), results);
+    assert!(kept.owner().is_some());
+    drop(kept);
     assert!(weak.upgrade().is_none());
 }
 
 #[test]
 fn without_a_filter_every_result_is_the_default() {
     for default in [true, false] {
-        let none = PinnedFilter::<Filter>::none(default);
+        let none = KeptFilter::<Filter>::none(default);
         assert_eq!(none.contains(b"x"), default);
         assert!(none.owner().is_none());
     }

@@ -1,7 +1,7 @@
-//! [`Current`]: the generation that lookups use now; [`PinnedGeneration`]: one that a thread keeps.
+//! [`Current`]: the generation that lookups use now; [`KeptGeneration`]: one that a thread keeps.
 
 use arc_swap::ArcSwapOption;
-use bloomsday_common::filter::PinnedFilter;
+use bloomsday_common::filter::KeptFilter;
 
 use super::swap_signal::Epoch;
 use crate::generation::Generation;
@@ -22,10 +22,10 @@ impl Current {
     }
 
     /// The current generation, kept until this is dropped.
-    pub(super) fn pin(&self) -> PinnedGeneration {
-        let mut pinned = PinnedGeneration::none(self.answer_until_loaded);
-        pinned.refresh(self);
-        pinned
+    pub(super) fn keep(&self) -> KeptGeneration {
+        let mut kept = KeptGeneration::none(self.answer_until_loaded);
+        kept.refresh(self);
+        kept
     }
 
     /// The answers of a batch before the first load. Returns the number of hits.
@@ -36,16 +36,16 @@ impl Current {
 }
 
 /// A generation that a reader, a thread slot or a request keeps.
-pub(crate) struct PinnedGeneration {
-    pub(super) filter: PinnedFilter<Generation>,
+pub(crate) struct KeptGeneration {
+    pub(super) filter: KeptFilter<Generation>,
     /// The epoch that it came with.
     pub(super) epoch: u64,
 }
 
-impl PinnedGeneration {
+impl KeptGeneration {
     /// None yet.
-    pub(super) fn none(answer_until_loaded: bool) -> PinnedGeneration {
-        PinnedGeneration { filter: PinnedFilter::none(answer_until_loaded), epoch: 0 }
+    pub(super) fn none(answer_until_loaded: bool) -> KeptGeneration {
+        KeptGeneration { filter: KeptFilter::none(answer_until_loaded), epoch: 0 }
     }
 
     /// Whether there was a swap.
@@ -54,9 +54,9 @@ impl PinnedGeneration {
         current.epoch.load() != self.epoch
     }
 
-    /// Pins the current generation if there was a swap.
+    /// Keeps the current generation instead if there was a swap.
     #[inline(always)]
-    pub(super) fn follow(&mut self, current: &Current) {
+    pub(super) fn update(&mut self, current: &Current) {
         if self.is_behind(current) {
             self.refresh(current);
         }
@@ -68,16 +68,16 @@ impl PinnedGeneration {
         self.epoch = current.epoch.load();
         // The poller keeps the old generation, too, so this line never frees one.
         self.filter = match current.generation.load_full() {
-            Some(generation) => PinnedFilter::of(generation, |generation| &generation.filter),
-            None => PinnedFilter::none(current.answer_until_loaded),
+            Some(generation) => KeptFilter::of(generation, |generation| &generation.filter),
+            None => KeptFilter::none(current.answer_until_loaded),
         };
     }
 
-    /// Pins the current generation if there was a swap that the lookup just made may have met. Returns
+    /// Keeps the current generation instead if there was a swap that the lookup just made may have met. Returns
     /// whether there was one.
     #[cfg(feature = "live")]
     #[inline(always)]
-    pub(super) fn follow_after_lookup(&mut self, current: &Current) -> bool {
+    pub(super) fn update_after_lookup(&mut self, current: &Current) -> bool {
         let was_swapped = !current.epoch.is_still(self.epoch);
         if was_swapped {
             self.refresh(current);

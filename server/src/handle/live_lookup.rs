@@ -6,7 +6,7 @@
 
 use bloomsday_common::filter::Filter;
 
-use super::current::{Current, PinnedGeneration};
+use super::current::{Current, KeptGeneration};
 use super::step::step_done;
 use crate::live::LiveSet;
 
@@ -16,17 +16,17 @@ use crate::live::LiveSet;
 pub(super) fn contains(
     live: &LiveSet,
     current: &Current,
-    pinned: &mut PinnedGeneration,
+    kept: &mut KeptGeneration,
     id: &[u8],
 ) -> bool {
     loop {
-        let hit = pinned.filter.contains(id);
+        let hit = kept.filter.contains(id);
         step_done();
         // What is a hit was one at some moment of this lookup, whatever came in between.
         if live.answer(id, hit) {
             return true;
         }
-        if !pinned.follow_after_lookup(current) {
+        if !kept.update_after_lookup(current) {
             return false;
         }
     }
@@ -37,13 +37,13 @@ pub(super) fn contains(
 pub(super) fn contains_batch<T: AsRef<[u8]>>(
     live: &LiveSet,
     current: &Current,
-    pinned: &mut PinnedGeneration,
+    kept: &mut KeptGeneration,
     ids: &[T],
     answers: &mut [bool],
 ) -> usize {
     loop {
         step_done();
-        let day: Option<&Filter> = pinned.generation().map(|generation| &generation.filter);
+        let day: Option<&Filter> = kept.generation().map(|generation| &generation.filter);
         let hits = match day {
             Some(day) => live.contains_batch(day, ids, answers),
             None => {
@@ -51,7 +51,7 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
                 live.answer_each(ids, answers)
             }
         };
-        if !pinned.follow_after_lookup(current) {
+        if !kept.update_after_lookup(current) {
             return hits;
         }
     }

@@ -17,7 +17,7 @@ struct Model {
     epoch: Epoch<AtomicU64>,
     due: Due<AtomicU64>,
     /// The generation that the status reports.
-    published: AtomicU64,
+    swapped_in: AtomicU64,
 }
 
 impl Model {
@@ -26,7 +26,7 @@ impl Model {
             generation: AtomicU64::new(0),
             epoch: Epoch::new(),
             due: Due::default(),
-            published: AtomicU64::new(0),
+            swapped_in: AtomicU64::new(0),
         })
     }
 
@@ -35,7 +35,7 @@ impl Model {
         self.generation.swap(next, Ordering::SeqCst);
         self.epoch.raise();
         self.due.signal();
-        self.published.store(next, Ordering::SeqCst);
+        self.swapped_in.store(next, Ordering::SeqCst);
     }
 }
 
@@ -74,9 +74,9 @@ fn a_lookup_uses_the_generation_that_was_published_before_it_or_a_newer_one() {
         });
         let mut reader = ModelReader::default();
         for _ in 0..2 {
-            let published = model.published.load(Ordering::SeqCst);
+            let swapped_in = model.swapped_in.load(Ordering::SeqCst);
             let used = reader.lookup(&model);
-            assert!(used >= published, "{used} after {published} was published");
+            assert!(used >= swapped_in, "{used} after {swapped_in} was swapped in");
         }
         swapper.join().unwrap();
         assert_eq!(reader.lookup(&model), 2, "the last swap was missed");

@@ -10,7 +10,7 @@ use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
 
 use super::counters::{LookupCounters, SingleCounters};
-use super::current::{Current, PinnedGeneration};
+use super::current::{Current, KeptGeneration};
 #[cfg(feature = "live")]
 use super::live_lookup;
 use super::step::step_done;
@@ -29,7 +29,7 @@ pub(crate) struct ServedFilter {
     /// The generation that lookups use.
     pub(super) current: Current,
     /// The generation that the status reports: lookups use it already, or use a newer one.
-    published: ArcSwapOption<Generation>,
+    swapped_in: ArcSwapOption<Generation>,
     pub(super) thread_slots: ThreadSlots,
     /// Counts lookups without a thread slot: the slot was locked, or the caller used the generation
     /// itself.
@@ -77,7 +77,7 @@ impl ServedFilter {
             live: std::sync::OnceLock::new(),
             clock,
             current: Current::new(answer_until_loaded),
-            published: ArcSwapOption::empty(),
+            swapped_in: ArcSwapOption::empty(),
             thread_slots: ThreadSlots::new(answer_until_loaded, is_sampled),
             overflow_counts: LookupCounters::default(),
             overflow_intervals: SharedIntervals::new(is_sampled),
@@ -92,12 +92,12 @@ impl ServedFilter {
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
-        self.published.load().is_some()
+        self.swapped_in.load().is_some()
     }
 
     /// The generation that the status reports. Every lookup from now on uses it or a newer one.
-    pub(crate) fn published(&self) -> Option<Arc<Generation>> {
-        self.published.load_full()
+    pub(crate) fn swapped_in(&self) -> Option<Arc<Generation>> {
+        self.swapped_in.load_full()
     }
 
     /// Counts and samples lookups that were made without a thread slot.
@@ -125,7 +125,7 @@ impl ServedFilter {
         step_done();
         self.refresh_idle();
         step_done();
-        self.published.store(Some(next));
+        self.swapped_in.store(Some(next));
         before
     }
 
@@ -191,7 +191,7 @@ impl ServedFilter {
     pub(crate) fn status(&self) -> FilterStatus {
         // The poll status first: whoever reads a state then finds the filter that belongs to it.
         let (name, polls) = (&self.name, self.poll_status());
-        let (generation, lookups) = (self.published(), self.lookups());
+        let (generation, lookups) = (self.swapped_in(), self.lookups());
         let snapshot = Snapshot { name, polls: &polls, generation: generation.as_deref(), lookups };
         let status = FilterStatus::of(snapshot, self.clock.now());
         #[cfg(feature = "live")]
@@ -209,30 +209,30 @@ impl ServedFilter {
         Some(sample.distinct())
     }
 
-    /// Looks an ID up in a pinned generation of this filter, and in its live IDs.
+    /// Looks an ID up in a kept generation of this filter, and in its live IDs.
     #[inline(always)]
-    pub(super) fn contains(&self, pinned: &mut PinnedGeneration, id: &[u8]) -> bool {
+    pub(super) fn contains(&self, kept: &mut KeptGeneration, id: &[u8]) -> bool {
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return live_lookup::contains(live, &self.current, pinned, id);
+            return live_lookup::contains(live, &self.current, kept, id);
         }
-        pinned.filter.contains(id)
+        kept.filter.contains(id)
     }
 
     /// As [`ServedFilter::contains`], for many IDs. Returns the number of hits.
     #[inline(always)]
     pub(super) fn contains_batch<T: AsRef<[u8]>>(
         &self,
-        pinned: &mut PinnedGeneration,
+        kept: &mut KeptGeneration,
         ids: &[T],
         answers: &mut [bool],
     ) -> usize {
         assert_eq!(ids.len(), answers.len(), "one answer for each ID");
         #[cfg(feature = "live")]
         if let Some(live) = self.live.get() {
-            return live_lookup::contains_batch(live, &self.current, pinned, ids, answers);
+            return live_lookup::contains_batch(live, &self.current, kept, ids, answers);
         }
-        match pinned.generation() {
+        match kept.generation() {
             Some(generation) => generation.filter.contains_batch(ids, answers),
             None => self.current.fill_until_loaded(answers),
         }

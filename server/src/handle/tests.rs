@@ -119,7 +119,7 @@ fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
             answers[0]
         }),
         ("body of a request", |handle, _, id| {
-            handle.contains_batch_in(&mut handle.pin(), &[id], &mut [false]) == 1
+            handle.contains_batch_in(&mut handle.keep(), &[id], &mut [false]) == 1
         }),
     ];
     for (name, look_up) in lookups {
@@ -170,8 +170,8 @@ fn lookups_use_the_filter_that_is_published() {
         Rc::new(move || {
             steps.set(steps.get() + 1);
             let (id, next) = (IDS[coming.get()], &all[coming.get()]);
-            // Before the new filter is published, a lookup may use either.
-            if served.published().is_some_and(|published| Arc::ptr_eq(&published, next)) {
+            // Before the new filter is swapped in, a lookup may use either.
+            if served.swapped_in().is_some_and(|swapped_in| Arc::ptr_eq(&swapped_in, next)) {
                 assert!(handle.contains(id) && reader.borrow_mut().contains(id));
             } else {
                 handle.contains(id);
@@ -187,8 +187,8 @@ fn lookups_use_the_filter_that_is_published() {
         MID_SWAP.take();
         assert!(
             served
-                .published()
-                .is_some_and(|published| Arc::ptr_eq(&published, &generations[n % 2]))
+                .swapped_in()
+                .is_some_and(|swapped_in| Arc::ptr_eq(&swapped_in, &generations[n % 2]))
         );
         look();
     }

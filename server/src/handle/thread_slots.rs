@@ -1,7 +1,7 @@
 //! [`ThreadSlots`]: what a shared handle lends to a thread for one lookup.
 //!
 //! A thread locks its slot with one locked instruction and unlocks it with a plain store. Without
-//! slots a lookup would pin the current generation and count in shared counters, which takes four locked
+//! slots a lookup would keep the current generation and count in shared counters, which takes four locked
 //! instructions.
 //! Nobody waits for a slot: a thread that finds its slot locked does the lookup without one. A slot
 //! is locked when another thread has the same slot, for a moment by the poller during a swap and
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use super::counters::LookupCounters;
-use super::current::{Current, PinnedGeneration};
+use super::current::{Current, KeptGeneration};
 use crate::guard::sample::{Intervals, Sample, SampleBuffer};
 
 /// More than the threads of a bidder: each thread that ever made a lookup has a number. A power of
@@ -36,7 +36,7 @@ struct ThreadSlot {
 
 /// What only the thread that has locked the slot may touch.
 pub(super) struct SlotState {
-    pub(super) pinned: PinnedGeneration,
+    pub(super) kept: KeptGeneration,
     /// Which lookups are sampled.
     pub(super) intervals: Intervals,
     /// Sampled IDs on their way to the sample: its lock and its clock cost too much for each of
@@ -53,9 +53,9 @@ pub(super) struct SlotGuard<'a> {
 impl ThreadSlots {
     pub(super) fn new(answer_until_loaded: bool, is_sampled: bool) -> ThreadSlots {
         let slot = |_| {
-            let pinned = PinnedGeneration::none(answer_until_loaded);
+            let kept = KeptGeneration::none(answer_until_loaded);
             let (intervals, buffer) = (Intervals::new(is_sampled), SampleBuffer::new());
-            let state = SpinMutex::new(SlotState { pinned, intervals, buffer });
+            let state = SpinMutex::new(SlotState { kept, intervals, buffer });
             ThreadSlot { state, counters: LookupCounters::default() }
         };
         ThreadSlots(std::array::from_fn(slot))
@@ -66,14 +66,14 @@ impl ThreadSlots {
     pub(super) fn take(&self, current: &Current) -> Option<SlotGuard<'_>> {
         let ThreadSlot { state, counters } = &self.0[number_of_this_thread(current) % THREAD_SLOTS];
         let mut state = state.try_lock()?;
-        state.pinned.follow(current);
+        state.kept.update(current);
         Some(SlotGuard { state, counters })
     }
 
     /// Drops older generations from all slots that are not locked. A locked one drops its own at
     /// its next lookup, or at the next call of this.
     pub(super) fn refresh_idle(&self, current: &Current) {
-        self.idle().for_each(|mut state| state.pinned.follow(current));
+        self.idle().for_each(|mut state| state.kept.update(current));
     }
 
     /// Moves the buffered IDs of all slots that are not locked to the sample. A full sample takes

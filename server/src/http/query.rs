@@ -19,7 +19,7 @@ use super::ids::{LineEnds, Lines, decode_id, split_ids, without_return};
 use super::reply::{self, Reply, error, json as json_reply};
 use crate::bloomsday::Bloomsday;
 use crate::connections::MAX_CONNECTIONS;
-use crate::handle::{FilterHandle, PinnedGeneration};
+use crate::handle::{FilterHandle, KeptGeneration};
 
 /// The longest body of a query: half a million IDs of 32 characters with their line ends.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -42,14 +42,14 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Ok(id) => id,
         Err(why) => return reply::wrong(why),
     };
-    let mut pinned = handle.pin();
-    if pinned.generation().is_none() {
+    let mut kept = handle.keep();
+    if kept.generation().is_none() {
         return not_loaded(filter);
     }
-    let contains = handle.contains_batch_in(&mut pinned, &[&id], &mut [false]) == 1;
+    let contains = handle.contains_batch_in(&mut kept, &[&id], &mut [false]) == 1;
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
-        "filter": filter, "id": text, "contains": contains, "day": day_of(&pinned),
+        "filter": filter, "id": text, "contains": contains, "day": day_of(&kept),
     });
     json_reply(StatusCode::OK, &reply)
 }
@@ -71,18 +71,18 @@ pub(super) async fn many(
         Err(refused) => return refused,
     };
     // One generation for the complete body, and its day in the header; the last one if live IDs met a swap.
-    let mut pinned = handle.pin();
-    if pinned.generation().is_none() {
+    let mut kept = handle.keep();
+    if kept.generation().is_none() {
         return not_loaded(filter);
     }
     let format = if wants_json { BodyFormat::Json } else { BodyFormat::Lines };
     let mut answers = Answers::new(format);
     for mut block in lines.into_blocks() {
-        let hits = look_up(&mut block, strip, &handle, &mut pinned).await;
+        let hits = look_up(&mut block, strip, &handle, &mut kept).await;
         answers.add(block, hits);
     }
     let mut reply = reply::answers(answers);
-    if let Some(day) = day_of(&pinned) {
+    if let Some(day) = day_of(&kept) {
         let day = HeaderValue::from_str(&day.to_string()).expect("a day is digits and dashes");
         reply.headers_mut().insert("bloomsday-day", day);
     }
@@ -90,8 +90,8 @@ pub(super) async fn many(
 }
 
 /// The day of the filter that answered.
-fn day_of(pinned: &PinnedGeneration) -> Option<Day> {
-    pinned.generation().map(|generation| generation.header.day)
+fn day_of(kept: &KeptGeneration) -> Option<Day> {
+    kept.generation().map(|generation| generation.header.day)
 }
 
 /// The IDs of a body.
@@ -136,7 +136,7 @@ async fn look_up(
     block: &mut Block,
     strip: bool,
     handle: &FilterHandle,
-    pinned: &mut PinnedGeneration,
+    kept: &mut KeptGeneration,
 ) -> u64 {
     let mut answers = [false; IDS_PER_BATCH];
     // An ID takes at least one byte, its line feed: so results never overwrite an ID that is not
@@ -152,7 +152,7 @@ async fn look_up(
             ids.iter_mut().for_each(|id| *id = without_return(id));
         }
         let answers = &mut answers[..ids.len()];
-        all_hits += handle.contains_batch_in(pinned, &ids, answers) as u64;
+        all_hits += handle.contains_batch_in(kept, &ids, answers) as u64;
         drop(ids);
         // The last line may have no line feed.
         read = read.min(block.len());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use bloomsday_common::filter::PinnedFilter;
+use bloomsday_common::filter::KeptFilter;
 use bloomsday_common::hash::mix64;
 
 use super::process::on_a_paused_clock;
@@ -21,7 +21,7 @@ const ROUNDS: usize = 41;
 
 /// A reader that does not sample, and counts lookups or not, with the same pointers to follow.
 struct Bare<const COUNTS: bool> {
-    pinned: PinnedFilter<Generation>,
+    kept: KeptFilter<Generation>,
     state: Arc<State>,
 }
 
@@ -35,18 +35,18 @@ struct State {
 
 impl<const COUNTS: bool> Bare<COUNTS> {
     fn new(generation: Arc<Generation>) -> Self {
-        let pinned = PinnedFilter::of(generation, |generation| &generation.filter);
-        Bare { pinned, state: Arc::default() }
+        let kept = KeptFilter::of(generation, |generation| &generation.filter);
+        Bare { kept, state: Arc::default() }
     }
 
     #[inline]
     fn contains(&mut self, id: &[u8]) -> bool {
-        let Bare { pinned, state } = self;
+        let Bare { kept, state } = self;
         let State { lookups, hits, is_swapped } = &**state;
         if is_swapped.load(Ordering::Relaxed) {
-            Self::let_go(pinned);
+            Self::let_go(kept);
         }
-        let is_hit = pinned.contains(id);
+        let is_hit = kept.contains(id);
         if COUNTS {
             hits.store(hits.load(Ordering::Relaxed) + u64::from(is_hit), Ordering::Relaxed);
             lookups.store(lookups.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -55,8 +55,8 @@ impl<const COUNTS: bool> Bare<COUNTS> {
     }
 
     #[cold]
-    fn let_go(pinned: &mut PinnedFilter<Generation>) {
-        *pinned = PinnedFilter::none(false);
+    fn let_go(kept: &mut KeptFilter<Generation>) {
+        *kept = KeptFilter::none(false);
     }
 }
 

@@ -111,7 +111,7 @@ impl Process {
     }
 
     pub(crate) fn generation(&self) -> Option<Arc<Generation>> {
-        self.served.published()
+        self.served.swapped_in()
     }
 
     pub(crate) fn status(&self) -> FilterStatus {
@@ -147,7 +147,7 @@ impl Process {
 
     /// How many of the filters that were current during this test are still in memory.
     pub(crate) fn alive(&mut self) -> usize {
-        if let Some(current) = self.served.published() {
+        if let Some(current) = self.served.swapped_in() {
             let known = self.generations.last().and_then(Weak::upgrade);
             if known.is_none_or(|known| !Arc::ptr_eq(&known, &current)) {
                 self.generations.push(Arc::downgrade(&current));

@@ -1,6 +1,6 @@
 //! [`Prober`]: what one lookup needs of a filter, resolved in advance; and [`Salts`].
 //!
-//! The safety of a lookup rests on three facts, which the comments of `bits`, `inline`, `pinned` and this
+//! The safety of a lookup rests on three facts, which the comments of `bits`, `inline`, `kept` and this
 //! file refer to by number:
 //!
 //! 1. **Length.** `FilterBits::new` asserts that the body has exactly `shape.body_bytes()` bytes, and takes

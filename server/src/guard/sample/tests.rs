@@ -69,9 +69,9 @@ fn ways(handle: &FilterHandle) -> [(&'static str, LookUp<'_>); 7] {
         (
             "the pieces of a body",
             Box::new(|from, size| {
-                let mut pinned = handle.pin();
+                let mut kept = handle.keep();
                 for piece in ids(from, size).chunks(1_024) {
-                    handle.contains_batch_in(&mut pinned, piece, &mut vec![false; piece.len()]);
+                    handle.contains_batch_in(&mut kept, piece, &mut vec![false; piece.len()]);
                 }
             }),
         ),

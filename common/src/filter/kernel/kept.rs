@@ -1,4 +1,4 @@
-//! [`PinnedFilter`]: a filter that one thread keeps alive, with a copy of what a lookup needs.
+//! [`KeptFilter`]: a filter that one thread keeps alive, with a copy of what a lookup needs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,66 +12,66 @@ use crate::filter::Filter;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use bloomsday_common::filter::{FilterMut, Layout, PinnedFilter, Shape};
+/// use bloomsday_common::filter::{FilterMut, KeptFilter, Layout, Shape};
 /// use bloomsday_common::hash::{IdHash, Xxh3};
 ///
 /// let mut filter = FilterMut::new(Shape::for_ids(Layout::Blocked, 10, 0.01)?)?;
 /// filter.insert(Xxh3::of(b"0123456789abcdef0123456789abcdef"));
 /// let owner = Arc::new(filter.freeze());
 ///
-/// let pinned = PinnedFilter::of(owner, |filter| filter);
-/// assert!(pinned.contains(b"0123456789abcdef0123456789abcdef"));
-/// assert!(!pinned.contains(b""));
+/// let kept = KeptFilter::of(owner, |filter| filter);
+/// assert!(kept.contains(b"0123456789abcdef0123456789abcdef"));
+/// assert!(!kept.contains(b""));
 ///
-/// let loading = PinnedFilter::<()>::none(true);
+/// let loading = KeptFilter::<()>::none(true);
 /// assert!(loading.contains(b"any ID"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct PinnedFilter<O> {
+pub struct KeptFilter<O> {
     probe_fn: ProbeFn,
     prober: Prober,
     /// Keeps the memory that `prober` points into alive.
     owner: Option<Arc<O>>,
 }
 
-impl<O> fmt::Debug for PinnedFilter<O> {
+impl<O> fmt::Debug for KeptFilter<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_filter = self.owner.is_some();
-        f.debug_struct("PinnedFilter").field("has_filter", &has_filter).finish_non_exhaustive()
+        f.debug_struct("KeptFilter").field("has_filter", &has_filter).finish_non_exhaustive()
     }
 }
 
 // SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to memory that
-// `owner` keeps alive (see `PinnedFilter::of`) and that is only read, from any thread: `Filter` is
+// `owner` keeps alive (see `KeptFilter::of`) and that is only read, from any thread: `Filter` is
 // `Sync`. The `Arc` may be sent because `O` is `Send` and `Sync`.
-unsafe impl<O: Send + Sync> Send for PinnedFilter<O> {}
-// SAFETY: through `&PinnedFilter` that memory is only read, and the only other thing to reach is `&O`,
+unsafe impl<O: Send + Sync> Send for KeptFilter<O> {}
+// SAFETY: through `&KeptFilter` that memory is only read, and the only other thing to reach is `&O`,
 // which is `Sync`.
-unsafe impl<O: Send + Sync> Sync for PinnedFilter<O> {}
+unsafe impl<O: Send + Sync> Sync for KeptFilter<O> {}
 
-impl<O> PinnedFilter<O> {
-    /// Pins the `filter` of `owner`.
+impl<O> KeptFilter<O> {
+    /// Keeps `owner`, for lookups in its `filter`.
     //
     // Why the filter that the closure returns lives as long as `owner`, although the closure is safe code
     // of anybody: `impl FnOnce(&O) -> &Filter` means `for<'a> FnOnce(&'a O) -> &'a Filter`. It must
     // return a filter that is valid for *every* lifetime for which `O` may be borrowed, and it cannot
     // know which one it was called with. So it would have to return the same reference if the `O` were
-    // borrowed for as long as this `PinnedFilter` exists: a filter inside the `O`, a `'static` one, or
+    // borrowed for as long as this `KeptFilter` exists: a filter inside the `O`, a `'static` one, or
     // one that outlives every lifetime named in `O`, which bounds this value, too. A local filter that
     // the closure captures by reference does not compile.
     //
     // During that time the `O` is in fact only borrowed: our `Arc` keeps it from being dropped or moved,
     // and from `Arc::get_mut` and `Arc::try_unwrap`. Safe interior mutability (a `Mutex`, a `RefCell`)
     // cannot return a plain `&'a Filter`, exactly because that would outlive its guard.
-    pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> PinnedFilter<O> {
+    pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> KeptFilter<O> {
         let bits = &filter(&owner).bits;
-        PinnedFilter { probe_fn: bits.probe_fn, prober: bits.prober, owner: Some(owner) }
+        KeptFilter { probe_fn: bits.probe_fn, prober: bits.prober, owner: Some(owner) }
     }
 
-    /// Pins none yet: until there is a filter, every lookup returns `contains`.
-    pub fn none(contains: bool) -> PinnedFilter<O> {
+    /// Keeps none yet: until there is a filter, every lookup returns `contains`.
+    pub fn none(contains: bool) -> KeptFilter<O> {
         let probe_fn = if contains { always } else { never };
-        PinnedFilter { probe_fn, prober: Prober::none(), owner: None }
+        KeptFilter { probe_fn, prober: Prober::none(), owner: None }
     }
 
     /// What keeps the filter alive, unless there is none yet.
