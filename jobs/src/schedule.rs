@@ -74,6 +74,9 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let mut names = self.filter.clone();
+        // Two runners of one filter would try the same days.
+        names.sort_unstable();
+        names.dedup();
         if names.is_empty() {
             let filters = settings.file().filters.iter();
             let scheduled = filters.filter(|(_, filter)| filter.schedule.is_some());
@@ -198,7 +201,7 @@ impl Runner {
                     open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
                 for (day, ..) in pending {
                     let why =
-                        self.because(day).map_or("its input was not checked".into(), |w| w.why);
+                        self.waits_for(day).map_or("its input was not checked".into(), |w| w.why);
                     tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
                     worst = worst.max(exit::TRY_AGAIN);
                 }
@@ -260,8 +263,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Why a due day is not built yet, if that is known.
-    fn because(&self, day: Day) -> Option<Waits> {
+    /// What a due day waits for, if that is known.
+    fn waits_for(&self, day: Day) -> Option<Waits> {
         let failed = |event: &&HistoryEvent| {
             let of_day = event.day == Some(day) && event.act == EventKind::Build;
             of_day && event.outcome == Outcome::Failed
@@ -401,7 +404,7 @@ impl Runner {
         self.gauge(&self.metrics.pending, count(&|_| true));
         self.gauge(&self.metrics.late, count(&|(_, _, late)| *late));
         let pending = |day: &&(Day, Standing, bool)| matches!(day.1, Standing::Pending(_));
-        let waits = open.iter().filter(pending).filter_map(|(day, ..)| self.because(*day));
+        let waits = open.iter().filter(pending).filter_map(|(day, ..)| self.waits_for(*day));
         let reasons: Vec<Reason> = waits.map(|waits| waits.reason).collect();
         for reason in Reason::ALL {
             let labels = [self.filter.as_str(), reason.name()];
@@ -498,7 +501,7 @@ async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> 
         let open = runner.rules.open(now, &runner.observed).into_iter();
         let open = open.map(|(day, standing, late)| {
             let is_pending = matches!(standing, Standing::Pending(_));
-            let because = runner.because(day).filter(|_| is_pending).map(|waits| waits.why);
+            let because = runner.waits_for(day).filter(|_| is_pending).map(|waits| waits.why);
             let standing = match standing {
                 Standing::Done => "done",
                 Standing::Pending(_) => "to be built",
