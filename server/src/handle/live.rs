@@ -62,7 +62,7 @@ impl FilterHandle {
     ) -> Result<Ticket, Error> {
         let live = self.live()?;
         let hashes = self.hashes(live, ids)?;
-        live.note_added(ids.iter().map(AsRef::as_ref));
+        live.count_domains(ids.iter().map(AsRef::as_ref));
         let (ticket, added) = live.add_each(self.served.now_ms(), &hashes, |i, added| {
             is_new[i] = added == Added::New;
         });

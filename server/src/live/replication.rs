@@ -6,7 +6,7 @@
 //! | `lease` | which server decides what is new: the lease in the store |
 //! | `access` | whether this process may change a set, and why not |
 //! | `ship`, `ship_status` | the log of a set → segments in the store |
-//! | `follow`, `others` | the segments of other servers in the store → a set, and once more after a rollback |
+//! | `follow`, `stored_logs` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `store_call` | a call of the store that may take only so long |
 //! | `task_thread` | a thread with tasks that go on for as long as a process runs |
@@ -14,10 +14,10 @@
 pub(super) mod access;
 pub(super) mod follow;
 pub(super) mod lease;
-pub(super) mod others;
 pub(super) mod role;
 pub(super) mod sharing;
 pub(super) mod ship;
 pub(super) mod ship_status;
 pub(super) mod store_call;
+pub(super) mod stored_logs;
 mod task_thread;

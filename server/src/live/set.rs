@@ -21,7 +21,7 @@ use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
-pub(crate) use self::follow::{Deletions, LateDeletions, Others, See, drop_if_later};
+pub(crate) use self::follow::{Deletions, LateDeletions, OtherLogs, See, drop_if_later};
 use super::below::{Below, DayAnswers, OtherLayout};
 use super::log::Log;
 use super::log::syncer::lock;
@@ -104,7 +104,7 @@ pub(crate) struct LiveSet {
     /// Whether this process may change it; a set that is not shared has none.
     access: OnceLock<Arc<WriteAccess>>,
     /// The logs of other servers, of a set that is shared.
-    others: OnceLock<Arc<dyn Others>>,
+    others: OnceLock<Arc<dyn OtherLogs>>,
     /// Whether and how its log is shipped.
     shipping: OnceLock<Arc<ShipStatus>>,
     /// The day's filter that this set was compared with last.
@@ -271,7 +271,7 @@ impl LiveSet {
     }
 
     /// Counts the domains of URLs that are about to be added.
-    pub(crate) fn note_added<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn count_domains<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>) {
         if let Some(domains) = &self.domains {
             let mut domains = lock(domains);
             ids.into_iter().for_each(|id| domains.add(id));

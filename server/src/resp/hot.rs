@@ -55,7 +55,7 @@ pub(super) fn run<'a>(
     let many = hashes.len();
     if many > 0 {
         if hot.adds {
-            session.note_added(key, (from..from + many).map(|number| request(number)[2]));
+            session.count_domains(key, (from..from + many).map(|number| request(number)[2]));
             add(session, hot, key, &hashes, out);
         } else {
             look_up(session, hot, key, &hashes, out);

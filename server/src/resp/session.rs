@@ -149,9 +149,13 @@ impl Session {
     }
 
     /// Counts the domains of URLs that are about to be added.
-    pub(crate) fn note_added<'a>(&mut self, name: &[u8], ids: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn count_domains<'a>(
+        &mut self,
+        name: &[u8],
+        ids: impl IntoIterator<Item = &'a [u8]>,
+    ) {
         if let Ok(Some(set)) = self.set(name) {
-            set.note_added(ids);
+            set.count_domains(ids);
         }
     }
 

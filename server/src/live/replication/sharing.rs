@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 use super::access::WriteAccess;
 use super::follow::LogFollower;
 use super::lease::LeaseRenewer;
-use super::others::Stored;
 use super::role::LiveRole;
+use super::stored_logs::StoredLogs;
 use super::task_thread::{TaskThread, TaskThreadBuilder, Tasks};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -132,7 +132,7 @@ impl Sharing {
             let own = set.log().map(|log| log.node());
             let place = (store.clone(), clock.clone());
             let is_incomplete = Arc::<AtomicBool>::default();
-            let others = Stored {
+            let others = StoredLogs {
                 filter: filter.clone(),
                 place: place.clone(),
                 own,

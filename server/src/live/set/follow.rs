@@ -51,7 +51,7 @@ impl Deletions {
 pub(crate) type LateDeletions = HashMap<u64, u64>;
 
 /// Who can read again what other servers added.
-pub(crate) trait Others: Send + Sync {
+pub(crate) trait OtherLogs: Send + Sync {
     /// Visits all sightings that may still count, with their times. Waits for the store, so it may be called in
     /// tokio's threads for blocking work only. An error of `see` ends it.
     fn read_again(&self, see: See<'_>) -> Result<(), String>;
@@ -62,12 +62,12 @@ pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> 
 
 impl LiveSet {
     /// Changes are taken only while `access` is granted; `others` has what is not in its own log.
-    pub(in crate::live) fn share(&self, access: Arc<WriteAccess>, others: Arc<dyn Others>) {
+    pub(in crate::live) fn share(&self, access: Arc<WriteAccess>, others: Arc<dyn OtherLogs>) {
         // A set is shared by one filter.
         let _ = (self.access.set(access), self.others.set(others));
     }
 
-    pub(super) fn others(&self) -> Option<&Arc<dyn Others>> {
+    pub(super) fn others(&self) -> Option<&Arc<dyn OtherLogs>> {
         self.others.get()
     }
 

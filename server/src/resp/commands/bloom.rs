@@ -94,7 +94,7 @@ pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Resul
 
 fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hash = hash(session, request[1], request[2])?;
-    session.note_added(request[1], [request[2]]);
+    session.count_domains(request[1], [request[2]]);
     let mut new = false;
     session
         .change(
@@ -120,7 +120,7 @@ fn add_all(
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let hashes = hashes(session, key, ids)?;
-    session.note_added(key, ids.iter().copied());
+    session.count_domains(key, ids.iter().copied());
     let mut answers = Vec::with_capacity(hashes.len());
     let result = session.change(
         |session| match create {

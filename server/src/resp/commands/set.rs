@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hashes = hashes(session, request[1], &request[2..])?;
-    session.note_added(request[1], request[2..].iter().copied());
+    session.count_domains(request[1], request[2..].iter().copied());
     let mut new = 0;
     session
         .change(

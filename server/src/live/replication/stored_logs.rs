@@ -1,4 +1,4 @@
-//! [`Stored`]: the segments of other servers, read once more. After a rollback a set needs again what it dropped
+//! [`StoredLogs`]: the segments of other servers, read once more. After a rollback a set needs again what it dropped
 //! because a later day's filter has it.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bloomsday_common::store::Store;
 use futures::StreamExt;
 
 use crate::clock::Clock;
-use crate::live::set::{Others, See};
+use crate::live::set::{OtherLogs, See};
 
 /// The most time for it: the swap waits for it.
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -21,7 +21,7 @@ const MAX_TIME: Duration = Duration::from_secs(120);
 const MAX_CONCURRENT_FETCHES: usize = 8;
 
 /// The segments of one filter in the store.
-pub(in crate::live) struct Stored {
+pub(in crate::live) struct StoredLogs {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) place: (Store, Clock),
     /// The log of this process, which it reads itself.
@@ -32,7 +32,7 @@ pub(in crate::live) struct Stored {
     pub(in crate::live) is_incomplete: Arc<AtomicBool>,
 }
 
-impl Others for Stored {
+impl OtherLogs for StoredLogs {
     fn read_again(&self, see: See<'_>) -> Result<(), String> {
         // In the poller's runtime, which runs in the poller's thread and drives the connections to the store.
         let runtime = tokio::runtime::Handle::current();
@@ -44,7 +44,7 @@ impl Others for Stored {
     }
 }
 
-impl Stored {
+impl StoredLogs {
     async fn read(&self, see: See<'_>) -> Result<(), String> {
         let (store, clock) = &self.place;
         let text = |error: StoreError| error.to_string();
