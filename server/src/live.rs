@@ -88,7 +88,8 @@ pub struct LiveConfig {
     /// What clients present to add and delete IDs. Without one, only addresses that no other machine
     /// reaches take changes.
     pub token: Option<Token>,
-    /// The name of this server in what it writes to the store, for people. If it is empty, the number of its log.
+    /// The name of this server in what it writes to the store, for people. A lease has the number of the log in place of
+    /// an empty one.
     pub name: String,
 }
 

@@ -3,6 +3,7 @@
 #![cfg(feature = "integration")]
 
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -103,8 +104,9 @@ fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
     let redis = Redis::start();
     let path = |name: &str| backend.folder.path().join(name);
     let (config, log) = (path("bloomsday.toml"), path("log"));
-    let text = format!("[filters.rt]\nlive = \"decide\"\nlive_engine = \"{}\"\n", redis.address());
-    std::fs::write(&config, text).unwrap();
+    let engine = format!("live_engine = \"{}\"\n", redis.address());
+    std::fs::write(&config, format!("[filters.rt]\nlive = \"decide\"\n{engine}")).unwrap();
+    no_segments(&backend);
     let [config, data] = [config, path("data")].map(|path| path.display().to_string());
     let flags = ["--config", &config, "--resp", "127.0.0.1:0", "--data-dir", &data];
     let decider = Daemon::logging(&backend, &flags, &log);
@@ -121,10 +123,21 @@ fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
         is_there()
     });
     redis.command(&["FLUSHALL"]);
-    decider.until("they are sent again", |_| {
+    decider.until("it says so", |_| {
         add();
         std::fs::read_to_string(&log).unwrap().contains("they are sent again")
     });
+    let all: Vec<String> = (100_000..next.get()).map(user).collect();
+    let follower = serve(&backend, "follow", &engine, &[]);
+    follower.until("it has all", |daemon| hits(daemon, &all) == all.len());
+}
+
+/// No segment can be written to the store: a file is in place of the day's folder, whose path is returned.
+fn no_segments(backend: &Backend) -> PathBuf {
+    let day = Path::new(&backend.store).join(format!("rt/live/{}", today()));
+    std::fs::create_dir_all(day.parent().unwrap()).unwrap();
+    std::fs::write(&day, "").unwrap();
+    day
 }
 
 /// A server that is killed just after an answer has written nothing to the store.
@@ -135,10 +148,7 @@ fn a_successor_has_what_is_in_the_engine_only() {
     let redis = Redis::start();
     let keys = format!("live_engine = \"{}\"\nlive_lease = \"3s\"\n", redis.address());
     let folder = |name: &str| backend.folder.path().join(name).display().to_string();
-    // No segment can be written to the store: a file is in place of the day's folder.
-    let day = std::path::Path::new(&backend.store).join(format!("rt/live/{}", today()));
-    std::fs::create_dir_all(day.parent().unwrap()).unwrap();
-    std::fs::write(&day, "").unwrap();
+    let day = no_segments(&backend);
     let first = folder("first");
     let decider = serve(&backend, "decide", &keys, &["--data-dir", &first, "--ack", "shipped"]);
     let new: Vec<String> =

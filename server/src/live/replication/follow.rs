@@ -4,6 +4,7 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod late;
 mod receive;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{Frames, Op};
+use bloomsday_common::live::segment::Frames;
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -28,7 +29,7 @@ use super::role::LiveRole;
 use super::store_call::{CallError, in_time};
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
-use crate::live::set::{LateDeletions, LiveSet, SetError, drop_if_later};
+use crate::live::set::{LiveSet, SetError};
 use crate::live::stream::Entry;
 
 /// How often the heads are read.
@@ -41,6 +42,13 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const MAX_CONCURRENT_FETCHES: usize = 8;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
+/// How many late deletions are collected before they are settled: at the end of a round, if there are fewer.
+const MAX_LATE_DELETIONS: usize = 1 << 20;
+/// For how long what an engine brought is kept in memory for a log whose server writes to the store no more: the engine
+/// has it no longer, either.
+const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
+/// How many entries of an engine are kept that came before the frames in front of them.
+const MAX_OUT_OF_ORDER: usize = 8;
 
 /// What is followed of one set.
 pub(in crate::live) struct LogFollower {
@@ -57,9 +65,9 @@ pub(in crate::live) struct LogFollower {
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
     pub(in crate::live) entries: Option<mpsc::Receiver<Entry>>,
-    /// An entry that came before the frames in front of it, and the number of rounds since. Until it is applied, the
-    /// others stay in the queue.
-    out_of_order: Option<(Entry, u32)>,
+    /// Entries that came before the frames in front of them, in order, and the number of rounds since. When they are
+    /// [`MAX_OUT_OF_ORDER`], the others stay in the queue.
+    out_of_order: Vec<(Entry, u32)>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
@@ -72,6 +80,8 @@ struct Ahead {
     last: u64,
     /// The time of the first one, or a later time up to which all are in the store.
     from_ms: u64,
+    /// When the last one came, or the store had more of the log.
+    moved: Instant,
 }
 
 /// One log.
@@ -88,6 +98,8 @@ struct RemoteLog {
     is_end_unknown: bool,
     /// The time of its newest frame.
     newest_ms: u64,
+    /// Whether the engine lacks frames of it that are not in the store, either.
+    is_broken_in_engine: bool,
     gaps: Vec<Gap>,
 }
 
@@ -137,7 +149,7 @@ impl LogFollower {
             days,
             is_incomplete,
             entries: None,
-            out_of_order: None,
+            out_of_order: Vec::new(),
             logs,
             ahead: BTreeMap::new(),
             list_due,
@@ -152,7 +164,9 @@ impl LogFollower {
             // Before this process may decide: what a server acknowledged just before its end may be in the engine
             // only.
             self.receive_queued().await;
-            let pause = match round {
+            // Also when a log cannot be read: what was read of others counts.
+            let settled = self.settle_late_deletions().await;
+            let pause = match round.and_then(|through_ms| settled.map(|()| through_ms)) {
                 Ok(through_ms) => {
                     self.access.round_succeeded(epoch, through_ms);
                     backoff.reset();
@@ -173,7 +187,7 @@ impl LogFollower {
                         break;
                     }
                     _ = stopping.changed() => return,
-                    Some(entry) = next_entry(&mut self.entries), if self.out_of_order.is_none() => {
+                    Some(entry) = next_entry(&mut self.entries), if self.out_of_order.len() < MAX_OUT_OF_ORDER => {
                         self.receive_or_keep(entry, 0).await;
                     }
                 }
@@ -194,6 +208,8 @@ impl LogFollower {
             self.list_due = Instant::now();
         }
         if self.list_due <= Instant::now() {
+            self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
+            self.note_what_is_stored();
             let nodes = in_time(self.store.head_nodes(&self.filter)).await?;
             for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
@@ -239,7 +255,9 @@ impl LogFollower {
                     if head.seq >= ahead.get().last {
                         ahead.remove();
                     } else {
-                        ahead.get_mut().from_ms = ahead.get().from_ms.max(through);
+                        let ahead = ahead.get_mut();
+                        ahead.from_ms = ahead.from_ms.max(through);
+                        ahead.moved = Instant::now();
                     }
                 }
                 (log.head, log.tag) = (Some(head), tag);
@@ -445,7 +463,6 @@ impl LogFollower {
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let now = self.clock.now_ms();
         let mut last = (header.first_seq, 0);
-        self.set.begin_segment();
         for frame in frames.map_while(Result::ok) {
             last = (frame.seq, last.1.max(frame.ms));
             if frame.seq >= from {
@@ -453,49 +470,11 @@ impl LogFollower {
                 self.set.apply(now, &frame, is_late).map_err(refused)?;
             }
         }
-        let mut late = self.set.late_deletions();
-        if !late.is_empty() {
-            self.drop_seen_later(key, &mut late).await?;
-            let set = self.set.clone();
-            // The own log has what is not in the store yet.
-            let own = move || set.drop_added_later(&mut late).map(|()| late);
-            let late = tokio::task::spawn_blocking(own).await;
-            let late = late.unwrap_or_else(|_| Err("a panic".into()));
-            self.set.hide_late(&late.map_err(FollowError::OwnLog)?).map_err(refused)?;
+        if self.set.late_count() >= MAX_LATE_DELETIONS {
+            self.settle_late_deletions().await?;
         }
         self.access.count_segment();
         Ok(last)
-    }
-
-    /// Drops the deletions of a segment after which another server saw the ID again, as far as the store knows.
-    ///
-    /// Cost: the segments from that day on are read once more. Rare: it is for deletions that arrive later than
-    /// changes of another log.
-    async fn drop_seen_later(
-        &self,
-        key: &SegmentKey,
-        deleted: &mut LateDeletions,
-    ) -> Result<(), FollowError> {
-        let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        let mut day = key.day;
-        while day <= self.days().1.plus(1) {
-            for node in &nodes {
-                let listed = self.store.segments_of(&self.filter, day, *node, None);
-                for (other, _) in in_time(listed).await? {
-                    let bytes = fetch(&self.store, &other).await?;
-                    // One that is damaged is named where it is read in its order.
-                    let Ok((_, frames)) = Frames::of_closed(&bytes) else { continue };
-                    let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen);
-                    for frame in seen {
-                        for hash in frame.hashes() {
-                            drop_if_later(deleted, hash, frame.ms);
-                        }
-                    }
-                }
-            }
-            day = day.plus(1);
-        }
-        Ok(())
     }
 }
 

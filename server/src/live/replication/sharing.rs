@@ -101,8 +101,18 @@ impl Streams {
                 let ((filter, access), tail) =
                     ((filter.clone(), access.clone()), Tail::new(log.folder()));
                 let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
-                let publishing =
-                    Publishing { filter, log, access, store, clock, engine, last, tail };
+                let publishing = Publishing {
+                    filter,
+                    log,
+                    access,
+                    store,
+                    clock,
+                    engine,
+                    last,
+                    tail,
+                    in_engine: None,
+                    is_lost: false,
+                };
                 tasks.push(publishing.run(stopping.clone()).boxed());
             }
             let to = self.entries;

@@ -71,11 +71,6 @@ impl LiveSet {
         self.others.get()
     }
 
-    /// Forgets the late deletions of a segment that was not applied completely: they come again with it.
-    pub(crate) fn begin_segment(&self) {
-        lock(&self.state).late.clear();
-    }
-
     /// Makes the change of a frame of another log. Deletions that are older than what is here of another log are
     /// not made, and kept for [`LiveSet::late_deletions`].
     pub(crate) fn apply(&self, now: u64, frame: &Frame<'_>, is_late: bool) -> Result<(), SetError> {
@@ -88,8 +83,8 @@ impl LiveSet {
         match frame.op {
             Op::Seen => {
                 for hash in frame.hashes() {
-                    if !late.is_empty() {
-                        // Later in its own log.
+                    // In one log it comes after the deletion, so one of the same time is later.
+                    if late.get(&hash).is_some_and(|at| frame.ms >= *at) {
                         late.remove(&hash);
                     }
                     if !deletions.is_after(hash, frame.ms) {
@@ -98,7 +93,12 @@ impl LiveSet {
                     }
                 }
             }
-            Op::Forget if is_late => late.extend(frame.hashes().map(|hash| (hash, frame.ms))),
+            Op::Forget if is_late => {
+                for hash in frame.hashes() {
+                    let at = late.entry(hash).or_insert(frame.ms);
+                    *at = frame.ms.max(*at);
+                }
+            }
             Op::Forget => {
                 for hash in frame.hashes() {
                     writer.forget(hash, true)?;
@@ -111,7 +111,12 @@ impl LiveSet {
         Ok(())
     }
 
-    /// The late deletions of the segment, to look for later sightings of their IDs.
+    /// How many deletions are late.
+    pub(crate) fn late_count(&self) -> usize {
+        lock(&self.state).late.len()
+    }
+
+    /// The late deletions, to look for later sightings of their IDs.
     pub(crate) fn late_deletions(&self) -> LateDeletions {
         lock(&self.state).late.clone()
     }

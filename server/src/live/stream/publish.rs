@@ -37,6 +37,10 @@ pub(in crate::live) struct Publishing {
     /// Tells the number of the last frame that is in the engine.
     pub(in crate::live) last: watch::Sender<u64>,
     pub(in crate::live) tail: Tail,
+    /// The number of the last frame that the engine has, as it has answered; `None` when that is not known.
+    pub(in crate::live) in_engine: Option<u64>,
+    /// Whether the engine has lost what it had, and was not sent it again yet.
+    pub(in crate::live) is_lost: bool,
 }
 
 /// Why something was not published.
@@ -48,6 +52,11 @@ enum PublishError {
     Store(#[from] StoreError),
     #[error("cannot read the log in {0}: {1}")]
     Log(String, std::io::Error),
+    #[error(
+        "the engine and the store have more of the log than {0}: if that was restored from an older copy, move it \
+         away and let this server begin a new log"
+    )]
+    Older(String),
 }
 
 impl Publishing {
@@ -71,41 +80,36 @@ impl Publishing {
     /// Publishes over one connection, until that fails.
     async fn session(&mut self) -> Result<(), PublishError> {
         let mut redis = connect(&self.engine).await.map_err(|e| self.failed(&e))?;
-        let mut last = self.last_in_engine(&mut redis).await?;
-        let mut next = self.next_after(last).await?;
+        self.check(&mut redis).await?;
+        let mut next = self.first(&mut redis).await?;
         let mut synced = self.log.synced();
         loop {
-            let mut is_lost = self.publish(&mut redis, &mut next, &mut last).await?;
+            next = self.publish(&mut redis, next).await?;
             self.access.set_engine_error("publish", None);
-            if !is_lost && timeout(CHECK_INTERVAL, synced.changed()).await.is_err() {
-                is_lost = last.is_some() && self.last_in_engine(&mut redis).await? != last;
+            if !self.is_lost && timeout(CHECK_INTERVAL, synced.changed()).await.is_err() {
+                self.check(&mut redis).await?;
             }
-            if is_lost {
+            if self.is_lost {
                 tracing::warn!(filter = %self.filter, "the engine has lost live IDs: they are sent again");
-                // First: else the next session takes what was sent last for all that is before it.
-                self.forget_last(&mut redis).await?;
-                last = None;
-                next = self.next_after(last).await?.min(next);
+                next = self.first(&mut redis).await?.min(next);
                 self.tail.restart();
             }
         }
     }
 
-    /// Publishes all that is synced from `next` on, where the engine has `last`. Ends early and returns `true` when
-    /// the engine has lost what it had.
+    /// Publishes all that is synced from a number on, or until the engine turns out to have lost what it had. Returns
+    /// the next number.
     async fn publish(
         &mut self,
         redis: &mut MultiplexedConnection,
-        next: &mut u64,
-        last: &mut Option<u64>,
-    ) -> Result<bool, PublishError> {
+        mut next: u64,
+    ) -> Result<u64, PublishError> {
         let synced = self.log.synced_seq();
-        while *next <= synced {
-            let folder = || self.log.folder().display().to_string();
-            let read = self.tail.read(*next, synced);
-            let read = read.map_err(|error| PublishError::Log(folder(), error))?;
+        while next <= synced {
+            let read = self.tail.read(next, synced);
+            let read = read.map_err(|error| PublishError::Log(self.folder(), error))?;
             let Some(piece) = read else { break };
-            for shipment in shipments(&piece.header, piece.frames(), *next, synced) {
+            for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 let oldest = self.clock.now().as_millisecond() - KEPT_MS;
                 let mut all = redis::pipe();
                 self.ask_last(all.atomic());
@@ -116,27 +120,50 @@ impl Publishing {
                 head.arg(shipment.last_seq).ignore();
                 let sent: Result<(bool, Option<u64>), _> = all.query_async(redis).await;
                 let (is_there, before) = sent.map_err(|e| self.failed(&e))?;
-                if last.is_some() && before.filter(|_| is_there) != *last {
-                    return Ok(true);
+                self.is_lost |= self.has_lost(before.filter(|_| is_there));
+                if self.is_lost {
+                    return Ok(next);
                 }
-                *last = Some(shipment.last_seq);
-                *next = shipment.last_seq + 1;
+                self.in_engine = Some(shipment.last_seq);
+                next = shipment.last_seq + 1;
                 self.last.send_replace(shipment.last_seq);
             }
         }
-        Ok(false)
+        Ok(next)
     }
 
-    /// The number of the first frame that neither the engine nor the store has for certain.
-    async fn next_after(&self, last_in_engine: Option<u64>) -> Result<u64, PublishError> {
-        let last = match last_in_engine {
+    /// Notes whether the engine has lost what it had.
+    async fn check(&mut self, redis: &mut MultiplexedConnection) -> Result<(), PublishError> {
+        let last = self.last_in_engine(redis).await?;
+        self.is_lost |= self.has_lost(last);
+        Ok(())
+    }
+
+    /// Whether the engine, which has `last`, lost what it had. A transaction whose answer did not come counts as a
+    /// loss, too: before it the engine may have been wiped. What is sent twice does no harm.
+    fn has_lost(&self, last: Option<u64>) -> bool {
+        self.in_engine.is_some() && last != self.in_engine
+    }
+
+    /// The number of the first frame to send: after the last one in the engine, if that is known and not lost, else
+    /// after the last one in the store.
+    async fn first(&mut self, redis: &mut MultiplexedConnection) -> Result<u64, PublishError> {
+        self.in_engine = self.in_engine.filter(|_| !self.is_lost);
+        let last = match self.in_engine {
             Some(last) => last,
-            None => {
-                let head = self.store.head_of(&self.filter, self.log.node()).await?;
-                head.map_or(0, |head| head.seq)
-            }
+            None => match self.store.head_of(&self.filter, self.log.node()).await {
+                Ok(head) => head.map_or(0, |head| head.seq),
+                // The engine is for when the store is away, too. At a start it probably has what it says.
+                Err(error) => match self.last_in_engine(redis).await? {
+                    Some(last) if !self.is_lost => last,
+                    _ => return Err(error.into()),
+                },
+            },
         };
-        let last = last.min(self.log.last_seq());
+        if last > self.log.last_seq() {
+            return Err(PublishError::Older(self.folder()));
+        }
+        self.is_lost = false;
         self.last.send_replace(last);
         Ok(last + 1)
     }
@@ -159,10 +186,8 @@ impl Publishing {
         pipeline.cmd("HGET").arg(self.heads()).arg(self.node());
     }
 
-    async fn forget_last(&self, redis: &mut MultiplexedConnection) -> Result<(), PublishError> {
-        let mut forget = redis::cmd("HDEL");
-        let forgotten = forget.arg(self.heads()).arg(self.node()).query_async(redis).await;
-        forgotten.map_err(|e| self.failed(&e))
+    fn folder(&self) -> String {
+        self.log.folder().display().to_string()
     }
 
     fn stream(&self) -> String {

@@ -4,49 +4,61 @@ use bloomsday_common::key::SegmentKey;
 use bloomsday_common::live::segment::{Frames, Header};
 use tokio::time::Instant;
 
-use super::{Ahead, FOLLOW_INTERVAL, FollowError, LogFollower};
+use super::{Ahead, FOLLOW_INTERVAL, FollowError, LogFollower, MAX_OUT_OF_ORDER};
 use crate::live::stream::Entry;
 
 /// For how many rounds an entry of an engine that is out of order is kept. The frames before it are in the store
 /// by then, or are lost.
 const MAX_ROUNDS_OUT_OF_ORDER: u32 = 5;
 
+/// What became of an entry.
+enum Received {
+    Applied,
+    /// Frames of this log before it are not here yet.
+    OutOfOrder(u64),
+}
+
 impl LogFollower {
-    /// Receives the entries that are in the queue, up to one that is out of order.
+    /// Receives the entries that are out of order, and those in the queue.
     pub(super) async fn receive_queued(&mut self) {
-        if let Some((entry, rounds)) = self.out_of_order.take() {
+        for (entry, rounds) in std::mem::take(&mut self.out_of_order) {
             self.receive_or_keep(entry, rounds + 1).await;
         }
         let end = Instant::now() + FOLLOW_INTERVAL;
-        while self.out_of_order.is_none() && Instant::now() < end {
+        while self.out_of_order.len() < MAX_OUT_OF_ORDER && Instant::now() < end {
             let entry = self.entries.as_mut().and_then(|entries| entries.try_recv().ok());
             let Some(entry) = entry else { break };
             self.receive_or_keep(entry, 0).await;
         }
     }
 
-    /// Applies an entry of the engine. One that is out of order is kept for the next round, and dropped in the end:
-    /// its frames come by the store, too.
+    /// Applies an entry of the engine. One that is out of order is kept for the next rounds, and dropped in the end: if
+    /// its frames come to the store, they are read from there.
     pub(super) async fn receive_or_keep(&mut self, entry: Entry, rounds: u32) {
         match self.receive(&entry).await {
-            Ok(true) => {}
-            Ok(false) if rounds < MAX_ROUNDS_OUT_OF_ORDER => {
-                self.out_of_order = Some((entry, rounds))
+            Ok(Received::Applied) => {}
+            Ok(Received::OutOfOrder(node)) => {
+                let log = self.logs.entry(node).or_default();
+                if rounds < MAX_ROUNDS_OUT_OF_ORDER && !log.is_broken_in_engine {
+                    self.out_of_order.push((entry, rounds));
+                } else {
+                    // What follows it is not waited for, either.
+                    log.is_broken_in_engine = true;
+                }
             }
-            Ok(false) => {}
             Err(error) => {
                 tracing::warn!(filter = %self.filter, "an entry of the engine: {error}");
             }
         }
     }
 
-    /// Applies a segment that came by an engine. Returns `false` when frames before it are not here yet.
-    async fn receive(&mut self, bytes: &[u8]) -> Result<bool, FollowError> {
+    /// Applies a segment that came by an engine, unless frames before it are not here yet.
+    async fn receive(&mut self, bytes: &[u8]) -> Result<Received, FollowError> {
         let name = || format!("bloomsday:{}", self.filter);
         let damaged = |why: String| FollowError::Damaged(name(), why);
         let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
         if Some(header.node) == self.own {
-            return Ok(true);
+            return Ok(Received::Applied);
         }
         if header.set != self.set.number() {
             return Err(damaged("it is of another filter".into()));
@@ -55,25 +67,30 @@ impl LogFollower {
         // The first frame of a log is its first sight: nothing was before it.
         let next = log.next.or((header.first_seq == 1 && log.head.is_none()).then_some(1));
         if log.is_end_unknown {
-            return Ok(true);
+            return Ok(Received::Applied);
         }
-        let Some(next) = next.filter(|next| header.first_seq <= *next) else { return Ok(false) };
+        let Some(next) = next.filter(|next| header.first_seq <= *next) else {
+            return Ok(Received::OutOfOrder(header.node));
+        };
+        log.is_broken_in_engine = false;
         let day = self.days().1;
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
         if let Some(first) = frames.map_while(Result::ok).find(|frame| frame.seq >= next) {
-            let ahead = Ahead { last: first.seq, from_ms: first.ms };
+            let ahead = Ahead { last: first.seq, from_ms: first.ms, moved: Instant::now() };
             self.ahead.entry(node).or_insert(ahead);
             self.note_what_is_stored();
         }
         let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
         if let Some(ahead) = self.ahead.get_mut(&node) {
-            ahead.last = ahead.last.max(last);
+            if last > ahead.last {
+                (ahead.last, ahead.moved) = (last, Instant::now());
+            }
         }
         if let Some(log) = self.logs.get_mut(&header.node) {
             log.next = Some(next.max(last + 1));
             log.newest_ms = log.newest_ms.max(newest_ms);
         }
-        Ok(true)
+        Ok(Received::Applied)
     }
 }
