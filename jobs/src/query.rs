@@ -38,16 +38,12 @@ impl Query {
         let target = target(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
         let (_, filter) = store.open_blob(&target.blob).await?;
         let mut out = BufWriter::new(io::stdout().lock());
-        let system = |source| Error::System { doing: "read IDs or write results".into(), source };
         if self.ids.is_empty() {
-            let mut input = io::stdin().lock();
-            let mut batch = Vec::new();
-            loop {
-                let ended = !read_batch(&mut input, &mut batch).map_err(system)?;
+            let mut lines = Lines { input: io::stdin().lock(), is_crlf: None };
+            let (mut batch, mut has_more) = (Vec::new(), true);
+            while has_more {
+                has_more = lines.read(&mut batch)?;
                 look_up(&filter, &batch, output, &mut out).map_err(system)?;
-                if ended {
-                    break;
-                }
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -58,29 +54,39 @@ impl Query {
     }
 }
 
-/// Reads up to [`BATCH`] lines. Returns whether there may be more.
-///
-/// If all of them end in CRLF, no CR belongs to an ID.
-fn read_batch(input: &mut impl BufRead, batch: &mut Vec<Vec<u8>>) -> io::Result<bool> {
-    batch.clear();
-    let mut has_more = true;
-    while batch.len() < BATCH {
-        let mut line = Vec::new();
-        if input.read_until(b'\n', &mut line)? == 0 {
-            has_more = false;
-            break;
+/// The IDs of some lines, which end in LF; or all in CRLF, and then no CR belongs to an ID.
+struct Lines<R> {
+    input: R,
+    /// Whether they end in CRLF; known after the first one.
+    is_crlf: Option<bool>,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// Reads up to [`BATCH`] of them. Returns whether there may be more.
+    fn read(&mut self, batch: &mut Vec<Vec<u8>>) -> Result<bool, Error> {
+        batch.clear();
+        while batch.len() < BATCH {
+            let mut line = Vec::new();
+            if self.input.read_until(b'\n', &mut line).map_err(system)? == 0 {
+                return Ok(false);
+            }
+            let is_ended = line.pop_if(|byte| *byte == b'\n').is_some();
+            let has_cr = line.ends_with(b"\r");
+            if is_ended && *self.is_crlf.get_or_insert(has_cr) != has_cr {
+                let why = "some lines end in CRLF and others in LF: end each ID with LF alone";
+                return Err(Error::Usage(why.into()));
+            }
+            if self.is_crlf == Some(true) {
+                line.pop_if(|byte| *byte == b'\r');
+            }
+            batch.push(line);
         }
-        batch.push(line);
+        Ok(true)
     }
-    let ended = || batch.iter().filter(|line| line.ends_with(b"\n"));
-    let is_crlf = ended().next().is_some() && ended().all(|line| line.ends_with(b"\r\n"));
-    for line in batch {
-        line.pop_if(|byte| *byte == b'\n');
-        if is_crlf {
-            line.pop_if(|byte| *byte == b'\r');
-        }
-    }
-    Ok(has_more)
+}
+
+fn system(source: io::Error) -> Error {
+    Error::System { doing: "read IDs or write results".into(), source }
 }
 
 /// Prints the result for each ID. Returns the number of hits.
@@ -115,6 +121,12 @@ mod tests {
 
     #[test]
     fn a_cr_belongs_to_an_id_unless_all_lines_end_in_crlf() {
+        let read = |input: &str| {
+            let mut batch = Vec::new();
+            let has_more = Lines { input: input.as_bytes(), is_crlf: None }.read(&mut batch)?;
+            assert!(!has_more);
+            Ok::<_, Error>(batch)
+        };
         for (input, ids) in [
             ("", vec![]),
             ("a", vec!["a"]),
@@ -122,17 +134,24 @@ mod tests {
             ("a\r\nb\r\n", vec!["a", "b"]),
             ("a\r\nb", vec!["a", "b"]),
             ("a\r\nb\r", vec!["a", "b"]),
-            ("a\r\nb\n", vec!["a\r", "b"]),
+            ("a\nb\r", vec!["a", "b\r"]),
             ("a\r", vec!["a\r"]),
-            ("\r\n\n", vec!["\r", ""]),
         ] {
-            let mut batch = Vec::new();
-            assert!(!read_batch(&mut input.as_bytes(), &mut batch).unwrap());
-            assert_eq!(batch, ids.iter().map(|id| id.as_bytes()).collect::<Vec<_>>(), "{input:?}");
+            let expected: Vec<_> = ids.iter().map(|id| id.as_bytes().to_vec()).collect();
+            assert_eq!(read(input).unwrap(), expected, "{input:?}");
         }
-        let many = "id\n".repeat(BATCH + 1);
-        let (mut input, mut batch) = (many.as_bytes(), Vec::new());
-        assert!(read_batch(&mut input, &mut batch).unwrap() && batch.len() == BATCH);
-        assert!(!read_batch(&mut input, &mut batch).unwrap() && batch.len() == 1);
+        for input in ["a\r\nb\n", "a\nb\r\n", "\r\n\n"] {
+            assert!(matches!(read(input), Err(Error::Usage(_))), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn lines_come_in_batches_and_all_end_as_the_first_one() {
+        let many = "id\r\n".repeat(BATCH) + "id\n";
+        let mut lines = Lines { input: many.as_bytes(), is_crlf: None };
+        let mut batch = Vec::new();
+        assert!(lines.read(&mut batch).unwrap());
+        assert_eq!(batch, vec![b"id"; BATCH]);
+        assert!(lines.read(&mut batch).is_err());
     }
 }

@@ -196,14 +196,15 @@ impl Loader {
         spare_buffer: &mut Option<Buffer>,
     ) -> Option<Generation> {
         let have = LocalBlob::find(current, self.cache.as_ref(), &followed.blob).await?;
-        // The wanted blob is as large: a delta leads between filters of one shape. If it is not, the full blob is
-        // loaded, or refused with the reason.
-        let bytes = have.bytes();
-        if bytes > self.max_blob_bytes || self.ensure_memory(bytes, spare_buffer).is_err() {
-            return None;
-        }
+        let fit = |bytes| {
+            if bytes > self.max_blob_bytes {
+                return Err("it is larger than the limit".to_owned());
+            }
+            self.ensure_memory(bytes, spare_buffer)?;
+            Ok(spare_buffer.take())
+        };
         let (raw, bytes) =
-            by_delta::load(&self.store, have, followed, deadline, deltas, spare_buffer).await?;
+            by_delta::load(&self.store, have, followed, deadline, deltas, fit).await?;
         match self.open(raw, followed, Via::Delta, bytes) {
             Ok(generation) => Some(generation),
             // Its digest is right, so the full blob has the same fault, and reports it.

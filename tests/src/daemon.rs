@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::backend::Backend;
-use crate::wait::DEADLINE;
+use crate::wait::{DEADLINE, PAUSE};
 
 /// A running daemon. A drop kills it.
 pub struct Daemon {
@@ -146,7 +146,7 @@ impl Daemon {
         while !holds(self) {
             let status = self.get("/status").body;
             assert!(start.elapsed() < DEADLINE, "waited in vain until {what}: {status}");
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// How long an event may take before the test fails: long, because machines are slow at times.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Between two checks, so that a wait does not take a processor from what it waits for.
-const PAUSE: Duration = Duration::from_millis(10);
+pub const PAUSE: Duration = Duration::from_millis(10);
 
 /// Looks until there is something, and returns it.
 #[track_caller]

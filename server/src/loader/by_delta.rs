@@ -71,10 +71,6 @@ impl LocalBlob {
         let (file, bytes) = cache.copy(&key).await?;
         Some(LocalBlob { key, bytes, content: LocalContent::Copy(file) })
     }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
 }
 
 impl Base for LocalContent {
@@ -93,15 +89,16 @@ impl Base for LocalContent {
     }
 }
 
-/// Fetches and applies the delta from `have` to the followed blob, if there is one: into the spare buffer, which is
-/// taken only then. Returns the blob's bytes, with their digest already right, and how many bytes were fetched.
+/// Fetches and applies the delta from `have` to the followed blob, if there is one: into the spare buffer that `fit`
+/// returns. It is called only then, with the size, and an error of it means the full blob. Returns the blob's bytes, with their digest already right, and how many bytes
+/// were fetched.
 pub(crate) async fn load(
     store: &Store,
     have: LocalBlob,
     followed: &Followed,
     deadline: Duration,
     deltas: &mut Deltas,
-    spare_buffer: &mut Option<Buffer>,
+    fit: impl FnOnce(u64) -> Result<Option<Buffer>, String>,
 ) -> Option<(RawBlob, u64)> {
     let LocalBlob { key, bytes, content: base } = have;
     let want = &followed.blob;
@@ -111,13 +108,14 @@ pub(crate) async fn load(
     let fetching = async {
         let arriving = store.open_delta(&delta, delta::max_bytes(bytes)).await?;
         let way = DeltaRequest { base, from: key.digest, to: want.digest };
-        let spare = spare_buffer.take();
-        arriving.apply(way, move |bytes| Buffer::reuse(spare, bytes)).await
+        // The full blob may be smaller; it is refused with this reason otherwise.
+        let Ok(spare) = fit(bytes) else { return Ok(None) };
+        arriving.apply(way, move |bytes| Buffer::reuse(spare, bytes)).await.map(Some)
     };
     // A panic must not look like a damaged blob.
     let fetching = AssertUnwindSafe(fetching).catch_unwind();
     match tokio::time::timeout(deadline, fetching).await {
-        Ok(Ok(Ok(fetched))) => return Some(fetched),
+        Ok(Ok(Ok(fetched))) => return fetched,
         // Most stores without deltas, and S3 without the right to list.
         Ok(Ok(Err(Error::NotFound { .. } | Error::Forbidden { .. }))) => {}
         Ok(Ok(Err(error))) => deltas.fail(&delta, &error.to_string()),

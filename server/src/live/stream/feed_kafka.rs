@@ -223,9 +223,12 @@ impl TopicReader<'_> {
             let changed = timeout_at(last + MAX_STUCK, statistics.changed()).await;
             let is_new = matches!(changed, Ok(Ok(())));
             let (progress, is_explained) = {
-                let (statistics, state) = (statistics.borrow_and_update(), lock(&self.state));
+                let (statistics, mut state) = (statistics.borrow_and_update(), lock(&self.state));
                 let partitions = self.topic.leaders.keys();
-                (state.progress(&statistics, &self.url.topic, partitions), state.is_explained)
+                let progress = state.progress(&statistics, &self.url.topic, partitions);
+                // What was said before is over.
+                state.is_explained &= !matches!(progress, Progress::Behind(_));
+                (progress, state.is_explained)
             };
             let why = match progress {
                 Progress::Behind(behind) if is_new => {

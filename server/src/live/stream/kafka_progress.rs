@@ -51,16 +51,18 @@ impl ReadState {
             why: format!("partition {partition}: {why}"),
             is_away,
         };
-        let mut behind = 0;
+        let (mut behind, mut away) = (0, None);
         for partition in partitions {
             if self.waiting.contains(partition) {
-                return unread(*partition, "nobody says where it begins", true);
+                away = Some(unread(*partition, "nobody says where it begins", true));
+                continue;
             }
             let Some(known) = of_topic.and_then(|topic| topic.partitions.get(partition)) else {
                 return unread(*partition, "librdkafka does not know it", false);
             };
             if !is_up(known.leader) {
-                return unread(*partition, "its leader is away", true);
+                away = Some(unread(*partition, "its leader is away", true));
+                continue;
             }
             // What can be read ends before the first open transaction.
             let end = if known.ls_offset >= 0 { known.ls_offset } else { known.hi_offset };
@@ -77,7 +79,7 @@ impl ReadState {
                 behind += u64::try_from(end - at).unwrap_or(0);
             }
         }
-        Progress::Behind(behind)
+        away.unwrap_or(Progress::Behind(behind))
     }
 }
 
@@ -151,6 +153,15 @@ mod tests {
             (|all| first(all).fetch_state = "offset-query".into(), false),
             (|all| first(all).hi_offset = -1_001, false),
             (|all| all.topics.clear(), false),
+            // One that is away hides no other.
+            (
+                |all| {
+                    first(all).leader = -1;
+                    let partitions = &mut all.topics.get_mut("clicks").unwrap().partitions;
+                    partitions.get_mut(&1).unwrap().fetch_state = "stopped".into();
+                },
+                false,
+            ),
         ] {
             assert_eq!(is_away(progress(&statistics(change), &state)), Some(expected));
         }
