@@ -90,10 +90,10 @@ fn percent_encoded_bytes_are_an_id() {
     let encoded: String = user(2_500).bytes().map(|byte| format!("%{byte:02X}")).collect();
     assert!(daemon.contains(&encoded));
     assert_eq!(daemon.get("/v1/filters/rt/ids/%FF%00%0A").status, 200);
-    for path in ["/v1/filters/rt/ids/100%", "/v1/filters/rt/ids/%zz"] {
-        let answer = daemon.get(path);
-        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
-        assert!(answer.body.contains("%25"), "{}", answer.body);
+    for (id, remedy) in [("100%", "%25"), ("%zz", "%25"), ("https://e.org/a", "%2F")] {
+        let answer = daemon.get(&format!("/v1/filters/rt/ids/{id}"));
+        assert_eq!(answer.status, 400, "{id}: {}", answer.body);
+        assert!(answer.body.contains(remedy), "{id}: {}", answer.body);
     }
 }
 

@@ -92,6 +92,9 @@ impl Public {
             (_, ["livez" | "readyz" | "status" | "version" | "metrics" | "page.json" | ""])
             | (_, ["v1", "filters", _, "ids", _]) => reply::only(reply::READ),
             (_, ["v1", "filters", _, "query"]) => reply::only("POST"),
+            (_, ["v1", "filters", _, "ids", _, ..]) => {
+                reply::wrong("the ID in the path has a /: write it as %2F")
+            }
             _ => error(StatusCode::NOT_FOUND, "there is nothing here; see /status"),
         }
     }

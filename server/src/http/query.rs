@@ -8,7 +8,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::hash::ID_BYTES;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ACCEPT, CONTENT_ENCODING, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde_json::json;
 
@@ -105,6 +105,11 @@ pub(super) struct Ids {
 pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Result<Ids, Reply> {
     if request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
+        return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
+    if request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
+        let why = "the body is JSON: send the IDs one a line, as text/plain";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
     let reading = read(request.into_body(), blocks);

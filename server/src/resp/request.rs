@@ -26,6 +26,7 @@ pub(crate) enum Malformed {
     NoBulk(u8),
     NoLineEnd,
     LongInline,
+    Http,
     Quotes,
     TooLong,
     UnauthenticatedArguments,
@@ -43,6 +44,7 @@ impl fmt::Display for Malformed {
             }
             Malformed::NoLineEnd => f.write_str("a bulk string does not end with CRLF"),
             Malformed::LongInline => f.write_str("too big inline request"),
+            Malformed::Http => f.write_str("this is HTTP, which is not spoken here"),
             Malformed::Quotes => f.write_str("unbalanced quotes in request"),
             Malformed::TooLong => {
                 write!(f, "a request has at most {MAX_REQUEST_BYTES} bytes")
@@ -155,8 +157,19 @@ impl Scanner {
         };
         let end = end + std::mem::take(&mut self.at);
         let line = some[..end].strip_suffix(b"\r").unwrap_or(&some[..end]);
-        split(line).map(|words| Some(Request::Inline(end + 1, words))).ok_or(Malformed::Quotes)
+        let words = split(line).ok_or(Malformed::Quotes)?;
+        if is_http(&words) {
+            return Err(Malformed::Http);
+        }
+        Ok(Some(Request::Inline(end + 1, words)))
     }
+}
+
+/// Whether a line is of an HTTP request: a page that a browser shows can send one here, and its body would be
+/// commands.
+fn is_http(words: &[Vec<u8>]) -> bool {
+    let is_header = words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"host:"));
+    is_header || words.len() > 1 && words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
 /// The number in a line that begins at `at`, and where the next line begins.

@@ -95,6 +95,8 @@ fn what_is_no_request_is_told() {
         ("*1\r\n$3\r\nabcde", "does not end with CRLF"),
         ("a \"b\n", "unbalanced quotes"),
         ("a 'b'c\n", "unbalanced quotes"),
+        ("POST / HTTP/1.1\r\nBF.ADD rt x\r\n", "this is HTTP"),
+        ("host: 127.0.0.1\r\n", "this is HTTP"),
         (&"x".repeat(65_536), "too big inline request"),
     ] {
         let got = in_pieces(bytes.as_bytes(), &[7]).unwrap_err().to_string();
