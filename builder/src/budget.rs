@@ -87,12 +87,13 @@ impl Budget {
         let hashes = rows.saturating_mul(hash_bytes(filter.layout()));
         let spills = hashes > self.hashes;
         let kept = if spills { 0 } else { hashes };
-        let filters = 2 * filter.body_bytes();
+        let filters = filter.body_bytes().saturating_mul(2);
         let ScanBudget { in_flight, unpacked, .. } = self.scan;
         let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
-        let memory = self.rest + self.sample as u64 + reading.max(kept + filters);
+        let largest = reading.max(kept.saturating_add(filters));
+        let memory = largest.saturating_add(self.rest + self.sample as u64);
         // All hashes, and once more without duplicates.
-        Needs { memory, spilled: if spills { 2 * hashes } else { 0 } }
+        Needs { memory, spilled: if spills { hashes.saturating_mul(2) } else { 0 } }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -97,7 +98,10 @@ impl Compact {
 fn write(path: &Path, found: &LiveHashes) -> Result<u64, Error> {
     let failed = |source| Error::System { doing: format!("write {}", path.display()), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+    // For others to read, as far as the umask permits.
+    let file = tempfile::Builder::new()
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")));
     let file = file.map_err(failed)?;
     write_to(file.as_file(), found).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;

@@ -14,6 +14,7 @@ use crate::config::{self, Settings};
 use crate::error::Error;
 use crate::output::{Output, or_dash, pairs, reason, who};
 use crate::repoint::{mark, record, verified_target};
+use crate::target::filters;
 
 /// Keep the whole fleet on one blob, whatever the pointers say, until the pin is removed or
 /// expires.
@@ -123,6 +124,9 @@ impl Unpin {
         store.check_pointers(filter).await?;
         let read = store.pin(filter).await?;
         let was_pinned = !matches!(read.state, RecordState::Absent);
+        if !was_pinned {
+            filters(&store, Some(filter), settings).await?;
+        }
         let blob = read.state.found().map(|pin| pin.blob.clone());
         if was_pinned && !self.dry_run {
             store.remove_pin(filter).await?;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{LastError, Output, mebibytes, pairs, who};
+use crate::target::filters;
 
 /// Delete old pointers, and blobs that nothing needs.
 ///
@@ -52,10 +53,7 @@ struct PruneReport {
 impl Prune {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        let filters = match &self.filter {
-            Some(filter) => vec![filter.clone()],
-            None => store.filters().await?,
-        };
+        let filters = filters(&store, self.filter.as_ref(), settings).await?;
         let mut failed = LastError::default();
         for filter in filters {
             match self.prune(filter, &store, settings).await {

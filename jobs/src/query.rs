@@ -1,4 +1,4 @@
-//! `bloomsday query`: looks IDs up, as a server does.
+//! `bloomsday query`: looks IDs up in the blob that a server would load.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufWriter, Write};
@@ -12,15 +12,15 @@ use serde_json::json;
 
 use crate::config::Settings;
 use crate::error::{Error, exit};
-use crate::output::Output;
+use crate::output::{Output, complain};
 use crate::target::target;
 
 /// How many IDs from stdin are looked up at once.
 const BATCH: usize = 4096;
 
-/// Look up IDs, as a server does: in the pin's blob, else in the newest pointer's.
+/// Look up IDs in the blob that a server would load: the pin's, else the newest pointer's.
 ///
-/// Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with
+/// Live IDs are not read: for those see `bloomsday trace`. Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with
 /// 3 on a miss.
 ///
 /// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
@@ -36,6 +36,14 @@ impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         let target = target(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
+        if !store.segment_days(&self.filter).await?.is_empty() {
+            let why = format!(
+                "`{}` has live IDs, which are not read here: a server may answer otherwise; see `bloomsday \
+                 trace`",
+                self.filter
+            );
+            complain("warning", &why);
+        }
         let (_, filter) = store.open_blob(&target.blob).await?;
         let mut out = BufWriter::new(io::stdout().lock());
         if self.ids.is_empty() {

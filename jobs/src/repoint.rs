@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::error::Error;
-use crate::output::{Output, or_dash, pairs, reason, who};
+use crate::output::{Output, complain, or_dash, pairs, reason, who};
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -53,11 +53,19 @@ impl Repoint {
         }
         let retention = settings.retention(&filter);
         let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
+        let oldest = Day::of(Timestamp::now()).minus(retention.max_age_days);
+        if day < oldest {
+            let days = retention.max_age_days;
+            complain(
+                "warning",
+                &format!("no server follows {day}: max_age_days = {days} begin at {oldest}"),
+            );
+        }
         output.show(&done, || {
             pairs(&[
                 ("outcome", if dry_run { "dry run".into() } else { done.outcome.name().into() }),
                 ("pointer", format!("{filter} {day}")),
-                ("now names", done.blob.to_string()),
+                (if dry_run { "would name" } else { "now names" }, done.blob.to_string()),
                 ("named before", or_dash(done.previous.as_ref())),
                 ("next", "servers follow at their next poll; at once: POST /admin/reload".into()),
             ])

@@ -33,6 +33,7 @@ use crate::signals::Signals;
 /// no configuration is needed.
 ///
 /// Example: bloomsday serve --store s3://ads-filters/prod --filter rt
+///
 /// Example: bloomsday serve --resp 127.0.0.1:6380 --data-dir /var/lib/bloomsday
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -108,6 +109,13 @@ impl Serve {
                 .listen(live.open(access.live_token.clone(), true).await?, access.tls.clone())
                 .await?
         {
+            if self.listen.or(self.admin).is_some() {
+                return Err(Error::Usage(
+                    "--listen and --admin are for filters that are followed: name one with --filter, or leave \
+                     these out"
+                        .into(),
+                ));
+            }
             return self::live::serve_alone(resp, access.tls, output).await;
         }
         let mut config = self.config(names, settings)?;

@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{LastError, Output, mebibytes, or_dash, pairs, table, thousands};
+use crate::target::filters;
 
 /// The most pointers, and the most laggards, that are listed.
 const MAX_LISTED: usize = 14;
@@ -84,10 +85,7 @@ struct PointerReport {
 impl Status {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        let filters = match self.filter {
-            Some(filter) => vec![filter],
-            None => store.filters().await?,
-        };
+        let filters = filters(&store, self.filter.as_ref(), settings).await?;
         if filters.is_empty() {
             return Err(Error::NotFound(format!("there is no filter in {}", store.name())));
         }

@@ -1,4 +1,4 @@
-//! The blob that a server which starts now would load.
+//! The filters that a command is for, and the blob that a server which starts now would load.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
@@ -6,7 +6,31 @@ use bloomsday_common::protocol::{Followed, days_to_follow};
 use bloomsday_common::store::{Following, Store};
 use jiff::Timestamp;
 
+use crate::config::Settings;
 use crate::error::Error;
+
+/// The filter of this name, or all in the store.
+///
+/// # Errors
+/// [`Error::NotFound`]: neither the store nor the configuration has it, and the store has others.
+pub(crate) async fn filters(
+    store: &Store,
+    named: Option<&FilterName>,
+    settings: &Settings,
+) -> Result<Vec<FilterName>, Error> {
+    let Some(named) = named else { return Ok(store.filters().await?) };
+    // What is wrong with the store is an error of what follows, which names the filter.
+    let all = store.filters().await.unwrap_or_default();
+    if all.is_empty() || all.contains(named) || settings.file().filters.contains_key(named) {
+        return Ok(vec![named.clone()]);
+    }
+    let there: Vec<&str> = all.iter().take(MAX_LISTED).map(|filter| filter.as_str()).collect();
+    let (there, store) = (there.join(", "), store.name());
+    Err(Error::NotFound(format!("there is no filter `{named}` in {store}; there are: {there}")))
+}
+
+/// How many names an error lists.
+const MAX_LISTED: usize = 10;
 
 /// By the pin, else by the newest pointer of the last `max_age_days`.
 pub(crate) async fn target(

@@ -15,13 +15,14 @@ use serde::Serialize;
 use crate::config::Settings;
 use crate::defaults;
 use crate::error::{Error, exit};
-use crate::output::{Output, or_dash, table};
+use crate::output::{Output, complain, or_dash, table};
 
 /// Show which of the last days contain an ID, and the chance that each hit is a false positive; and whether
 /// the ID is live.
 ///
 /// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was never
-/// there has some hits. Ends with 3 when no day contains the ID.
+/// there has some hits. Ends with 3 when no day contains the ID, and with
+/// 1 if one of them could not be read.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
 /// pointer. Of a live filter it also reads the segments of its last days, which servers write about every
@@ -66,6 +67,14 @@ impl Trace {
             Some(State::Confirmed | State::Unconfirmed | State::Waiting) => true,
             Some(State::No | State::Expired) | None => trace.summary.days_found > 0,
         };
+        let unread = unread(&trace.days);
+        if !found && unread > 0 {
+            complain(
+                "warning",
+                &format!("{unread} of {} days could not be read", trace.days.len()),
+            );
+            return Ok(ExitCode::from(exit::FAILED));
+        }
         Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
     }
 }
@@ -154,6 +163,11 @@ impl LiveLookup {
     }
 }
 
+/// How many days could not be read.
+fn unread(lookups: &[DayLookup]) -> usize {
+    lookups.iter().filter(|lookup| lookup.contains.is_none()).count()
+}
+
 fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
     let rows: Vec<Vec<String>> = lookups
         .iter()
@@ -177,7 +191,9 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
         })
         .collect();
     let TraceSummary { days_searched, days_found, chance_if_absent } = summary;
-    let all = if *days_found == 0 {
+    let all = if *days_found == 0 && unread(lookups) > 0 {
+        "No day that could be read contains it.".to_owned()
+    } else if *days_found == 0 {
         "No day contains it. This is certain.".to_owned()
     } else {
         format!(

@@ -99,7 +99,7 @@ pub enum Error {
     },
     /// A segment of a log is damaged.
     #[error(
-        "{file} cannot be used: {why}; restore the file, or remove its folder and lose that set"
+        "{file} cannot be used: {why}; restore the file, or remove its folder and lose that filter"
     )]
     Segment {
         /// The path of the segment.

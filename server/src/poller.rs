@@ -1,6 +1,5 @@
 //! [`Poller`]: a background thread. Each filter has its own loop there: its polls, its retries, its
-//! reloads, the end of its hold. No filter waits for another, except while live IDs come back before a
-//! swap. Other threads send reload requests.
+//! reloads, the end of its hold. No filter waits for another. Other threads send reload requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

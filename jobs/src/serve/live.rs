@@ -29,7 +29,8 @@ pub(super) struct LiveFlags {
     /// The folder for what is added to live filters [default: none: it ends with the process].
     #[arg(long, value_name = "DIR", env = "BLOOMSDAY_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// What an answered add promises: synced, written, shipped or memory [default: synced].
+    /// What an answered add promises: synced, written, shipped or memory [default: synced with
+    /// --data-dir, else memory].
     #[arg(long, value_name = "WHEN", env = "BLOOMSDAY_ACK")]
     ack: Option<Ack>,
     /// The most memory of live filters; adds beyond it are refused [default: 1 GiB].

@@ -1,0 +1,88 @@
+//! What operators mistype, and what lies in a store by mistake: an error that names it, and nobody waits.
+#![cfg(feature = "integration")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bloomsday_tests::backend::Backend;
+use bloomsday_tests::input::today;
+use bloomsday_tests::publisher::Publisher;
+
+/// A local store with yesterday's filter.
+fn store() -> (Backend, String) {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    (backend, today().minus(1).to_string())
+}
+
+fn blob(backend: &Backend) -> PathBuf {
+    let files = fs::read_dir(Path::new(&backend.store).join("rt/blobs")).unwrap();
+    let mut paths = files.map(|file| file.unwrap().path());
+    paths.find(|path| path.extension().is_some_and(|extension| extension == "bloom")).unwrap()
+}
+
+#[test]
+fn a_mistyped_filter_is_not_found_and_those_that_are_there_are_named() {
+    let (backend, _) = store();
+    for command in ["status", "prune", "unpin"] {
+        let run = backend.bloomsday(&[command, "typo"]).run().expect(4);
+        run.complains(&["no filter `typo`", "there are: rt"]);
+        backend.bloomsday(&[command, "rt"]).run().expect(0);
+    }
+}
+
+#[test]
+fn a_day_that_no_server_follows_is_repointed_with_a_word() {
+    let (backend, day) = store();
+    let old = today().minus(30).to_string();
+    for (repointed, is_old) in [(&old, true), (&day, false)] {
+        let words = ["repoint", "rt", repointed, "--to", &day, "--dry-run"];
+        let run = backend.bloomsday(&words).run().expect(0);
+        assert_eq!(run.stderr.contains("no server follows"), is_old, "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_pipe_or_a_folder_in_place_of_a_file_is_named_and_nobody_waits_for_it() {
+    let (backend, day) = store();
+    let pointer = Path::new(&backend.store).join(format!("rt/pointers/{day}"));
+    for path in [pointer, blob(&backend)] {
+        let kept = fs::read(&path).unwrap();
+        for make in ["mkfifo", "mkdir"] {
+            fs::remove_file(&path).unwrap();
+            assert!(Command::new(make).arg(&path).status().unwrap().success());
+            let run = backend.bloomsday(&["query", "rt", "x"]).run();
+            assert!(![0, 3].contains(&run.code), "{}", run.stdout);
+            run.complains(&["is not a file: move it away"]);
+            if make == "mkdir" { fs::remove_dir(&path) } else { fs::remove_file(&path) }.unwrap();
+            fs::write(&path, &kept).unwrap();
+        }
+    }
+    backend.bloomsday(&["query", "rt", "x"]).run().expect(3);
+}
+
+#[test]
+fn a_trace_says_nothing_for_certain_of_days_that_it_cannot_read() {
+    let (backend, _) = store();
+    let trace = || backend.bloomsday(&["trace", "rt", "never-there"]).run();
+    trace().expect(3);
+    fs::write(blob(&backend), "").unwrap();
+    trace().expect(1).complains(&["1 of 1 days could not be read"]);
+}
+
+#[test]
+fn live_filters_alone_have_no_addresses_of_http() {
+    let words = ["serve", "--resp", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+    let run = bloomsday_tests::program::bloomsday(&words).run().expect(2);
+    run.complains(&["--listen and --admin are for filters that are followed"]);
+}
+
+#[test]
+fn numbers_beyond_any_machine_are_planned_without_a_panic() {
+    let most = u64::MAX.to_string();
+    let words = ["plan", "--ids", "1k", "--rows", &most, "--threads", "1"];
+    let run = bloomsday_tests::program::bloomsday(&words).run();
+    assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+    assert_ne!(run.code, 101);
+}
