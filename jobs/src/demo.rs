@@ -284,9 +284,10 @@ impl Demonstration<'_> {
         for reloaded in bloomsday.reload().await? {
             self.output.show(&reloaded, || {
                 let day = bloomsday.status().first().and_then(|status| status.day);
+                let outcome = json!(reloaded.outcome);
                 format!(
-                    "   reloaded: {:?}; {} answers now\n",
-                    reloaded.outcome,
+                    "   reloaded: {}; {} answers now\n",
+                    outcome.as_str().unwrap_or_default(),
                     crate::output::or_dash(day)
                 )
             });

@@ -18,7 +18,7 @@ const OLD: std::ops::Range<u64> = 0..5_000;
 fn flags(backend: &Backend, role: &str, data: &str) -> Vec<String> {
     let path = |name: &str| backend.folder.path().join(name).display().to_string();
     let config = path(&format!("{role}.toml"));
-    let lease = if role == "follow" { "" } else { "live_lease = \"5s\"\n" };
+    let lease = if role == "follow" { "" } else { "live_lease = \"9s\"\n" };
     std::fs::write(&config, format!("[filters.rt]\nlive = \"{role}\"\n{lease}")).unwrap();
     let mut words = vec!["--config".to_owned(), config, "--resp".into(), "127.0.0.1:0".into()];
     if !data.is_empty() {

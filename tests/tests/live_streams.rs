@@ -146,7 +146,7 @@ fn a_successor_has_what_is_in_the_engine_only() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..5_000).publish();
     let redis = Redis::start();
-    let keys = format!("live_engine = \"{}\"\nlive_lease = \"3s\"\n", redis.address());
+    let keys = format!("live_engine = \"{}\"\nlive_lease = \"6s\"\n", redis.address());
     let folder = |name: &str| backend.folder.path().join(name).display().to_string();
     let day = no_segments(&backend);
     let first = folder("first");

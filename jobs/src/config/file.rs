@@ -227,7 +227,13 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 fn time_up_to(text: &str, most: Duration) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
     if time > most {
-        return Err(format!("it is at most {}", humantime::format_duration(most)));
+        // humantime writes 250 days as months and hours.
+        let days = most.as_secs() / DAY.as_secs();
+        let most = match DAY.saturating_mul(u32::try_from(days).unwrap_or(0)) {
+            whole if days > 1 && whole == most => format!("{days}days"),
+            _ => humantime::format_duration(most).to_string(),
+        };
+        return Err(format!("it is at most {most}"));
     }
     Ok(time)
 }
@@ -381,7 +387,7 @@ mod tests {
             ("[filters.rt]\nlive_lease = \"500ms\"", "at least 1s"),
             ("[filters.rt]\nlive_lease = \"2h\"", "at most 1h"),
             ("[filters.rt]\ndeltas = 15", "0 to at most 14"),
-            ("[filters.rt]\nlive_for = \"251days\"", "at most"),
+            ("[filters.rt]\nlive_for = \"251days\"", "at most 250days"),
             ("[filters.rt]\nlive_for = \"36h\"", "whole days"),
             ("[filters.rt]\nlive_for = \"0s\"", "whole days"),
             ("[filters.rt]\nkeep_days = 99999999", "1 to at most 36525"),

@@ -82,10 +82,10 @@ impl LogFollower {
             self.note_what_is_stored();
         }
         let (last, newest_ms) = self.apply(&key, bytes, next, false).await?;
-        if let Some(ahead) = self.ahead.get_mut(&node) {
-            if last > ahead.last {
-                (ahead.last, ahead.moved) = (last, Instant::now());
-            }
+        if let Some(ahead) = self.ahead.get_mut(&node)
+            && last > ahead.last
+        {
+            (ahead.last, ahead.moved) = (last, Instant::now());
         }
         if let Some(log) = self.logs.get_mut(&header.node) {
             log.next = Some(next.max(last + 1));
