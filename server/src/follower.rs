@@ -21,6 +21,7 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 #[cfg(feature = "live")]
 use bloomsday_common::digest::Digest;
+use bloomsday_common::filter::Layout;
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
 use futures::FutureExt;
@@ -453,6 +454,9 @@ impl Follower {
         }
         let (filter, day, digest) = (self.served.name(), generation.key.day, generation.key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
+        if self.served.has_live_ids() && generation.filter.shape().layout() != Layout::Blocked {
+            tracing::warn!(%filter, "no live IDs are taken over this filter: its layout is not `blocked`");
+        }
         let bytes = generation.bytes;
         self.cache_writer.set_next(generation.clone());
         crash_point("swapping");

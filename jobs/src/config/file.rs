@@ -194,7 +194,7 @@ impl FromStr for WindowMissing {
 /// Parses the text of a file. An error names the line and the key, but redacts addresses: one may contain a
 /// password.
 pub(crate) fn parse(text: &str) -> Result<File, String> {
-    toml::from_str(text).map_err(|e| {
+    let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
         let line = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         let key = text.lines().nth(line).and_then(|line| line.split_once('='));
@@ -202,7 +202,18 @@ pub(crate) fn parse(text: &str) -> Result<File, String> {
             key.map_or(String::new(), |(key, _)| format!(", `{}`", single_line(key.trim(), 80)));
         let why = single_line(&redact_urls(e.message()), 300);
         format!("line {}{key}: {why}", line + 1)
-    })
+    })?;
+    for (name, filter) in &file.filters {
+        let has_live_ids = !matches!(filter.live, None | Some(LiveRole::Off));
+        if let Some(layout) = filter.layout.filter(|layout| *layout != Layout::Blocked)
+            && has_live_ids
+        {
+            return Err(format!(
+                "filters.{name}.live: live IDs need the layout `blocked`, not `{layout}`"
+            ));
+        }
+    }
+    Ok(file)
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
@@ -380,6 +391,7 @@ mod tests {
             ("[filters.rt]\nguard_max_hold = 6", "guard_max_hold"),
             ("[filters.rt]\nkeep_days = 0", "keep_days"),
             ("[filters.rt]\nlive = \"lead\"", "live"),
+            ("[filters.rt]\nlayout = \"guava\"\nlive = \"decide\"", "layout `blocked`"),
             ("[filters.rt]\nlive_engine = \"kafka://broker/topic\"", "only redis://"),
             ("[filters.rt]\nlive_engine = \"redis://u:secret@h/x/y\"", "HOST:PORT"),
             ("[filters.rt]\nlive_from = \"redis://host\"", "STREAM"),
