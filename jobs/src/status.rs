@@ -250,7 +250,9 @@ fn describe(report: &FilterReport) -> String {
         rows.push(("because", reason.clone()));
     }
     if let Some(Lease { decider, epoch, until, .. }) = &report.live_lease {
-        rows.push(("live IDs", format!("decided by {decider} until {until:.0}, epoch {epoch}")));
+        let ended = if *until < Timestamp::now() { " (over: no server decides)" } else { "" };
+        let lease = format!("decided by {decider} until {until:.0}, epoch {epoch}{ended}");
+        rows.push(("live IDs", lease));
     }
     let pointers: Vec<Vec<String>> = report.pointers.iter().map(line).collect();
     let head = ["pointer", "blob of", "digest", "IDs", "delta", "written", "by", "note"];
