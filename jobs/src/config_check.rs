@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
+use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::id_form::IdForm;
@@ -20,7 +21,9 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::config::{self, FilterFile, LiveRole, RespFile, Settings, WindowMissing};
+use crate::config::{
+    self, BuildOverrides, FilterFile, LiveRole, RespFile, Settings, WindowMissing,
+};
 use crate::defaults;
 use crate::error::Error;
 use crate::output::{self, Output};
@@ -167,7 +170,7 @@ fn add_server(rows: &mut Rows, settings: &Settings) -> Result<(), Error> {
     rows.add("heartbeats", file.heartbeats, defaults::HEARTBEATS);
     rows.add_flag("cache_dir", env.text("cache_dir"), path(&file.cache_dir), "none");
     add_resp(rows, &file.resp, &env, has_admin_token);
-    Ok(())
+    env.check(file)
 }
 
 /// Live filters, and the address for Redis clients.
@@ -216,6 +219,7 @@ fn add_filter(
     add_gates(rows, &key("gates"), &filter.gates);
     rows.add(&key("schedule"), filter.schedule.as_ref(), "none");
     if filter.schedule.is_some() {
+        settings.build_job(name.clone(), Day::of(Timestamp::now()), BuildOverrides::default())?;
         rows.add(&key("day_offset"), filter.day_offset, defaults::DAY_OFFSET);
         rows.add(&key("catch_up_days"), filter.catch_up_days, defaults::CATCH_UP_DAYS);
         rows.add(&key("deadline"), filter.deadline.map(time), time(defaults::DEADLINE));

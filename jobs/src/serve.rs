@@ -16,7 +16,7 @@ use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::LiveRole;
 use bloomsday_server::resp::Resp;
 use bloomsday_server::{Config, Tls, Token, start_on};
-use clap::{ArgMatches, Args, Command};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 
 use self::live::LiveSettings;
@@ -83,6 +83,18 @@ impl ServeEnvironment {
         })
     }
 
+    /// Refuses what `serve` refuses with this environment and configuration, as far as that can be said on a machine
+    /// without its secrets and addresses.
+    pub(crate) fn check(&self, file: &config::File) -> Result<(), Error> {
+        let serve =
+            Serve::from_arg_matches(&self.0).expect("these are the matches of its arguments");
+        let live = serve.live.resolve(&file.resp)?;
+        serve.tls_files(file)?;
+        let has_admin_token = serve.admin_token_file(file).is_some();
+        serve.addresses(file, has_admin_token)?;
+        live.check_address(has_admin_token)
+    }
+
     /// The value that a variable gives to this flag.
     pub(crate) fn text(&self, flag: &str) -> Option<String> {
         Some(self.0.get_raw(flag)?.next()?.to_string_lossy().into_owned())
@@ -119,9 +131,8 @@ impl Serve {
             return self::live::serve_alone(resp, access.tls, output).await;
         }
         let mut config = self.config(names, settings)?;
-        let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
-        let admin = self.admin.or(file.admin).unwrap_or(defaults::ADMIN);
-        access.check(&config, listen, admin)?;
+        let (listen, admin) = self.addresses(file, access.admin_token.is_some())?;
+        access.warn_of_no_token(&config, listen);
         if has_live_ids(&config) || live.has_clients() {
             let takes_ids = takes_ids(&config) || live.has_clients();
             config.live = Some(live.open(access.live_token, takes_ids).await?);
@@ -173,13 +184,61 @@ impl Serve {
 
     fn access(&self, file: &config::File, live: &LiveSettings) -> Result<Access, Error> {
         let read = |path: Option<&PathBuf>| path.map(|path| read_secret("token", path)).transpose();
-        let admin_token = read(self.admin_token_file.as_ref().or(file.admin_token_file.as_ref()))?;
+        let admin_token = read(self.admin_token_file(file))?;
         let live_token = read(live.token_file.as_ref())?.or_else(|| admin_token.clone());
-        let cert = self.tls_cert.clone().or_else(|| file.tls_cert.clone());
-        let key = self.tls_key.clone().or_else(|| file.tls_key.clone());
         let token = |text: Option<String>| text.map(|text| Token::new(&text));
-        let tls = open_tls(cert, key)?;
+        let tls = match self.tls_files(file)? {
+            Some((cert, key)) => {
+                warn_if_others_read("TLS key", key);
+                Some(Tls::open(cert, key)?)
+            }
+            None => None,
+        };
         Ok(Access { admin_token: token(admin_token), live_token: token(live_token), tls })
+    }
+
+    fn admin_token_file<'a>(&'a self, file: &'a config::File) -> Option<&'a PathBuf> {
+        self.admin_token_file.as_ref().or(file.admin_token_file.as_ref())
+    }
+
+    /// The files with certificate and key, if TLS is spoken.
+    fn tls_files<'a>(
+        &'a self,
+        file: &'a config::File,
+    ) -> Result<Option<(&'a PathBuf, &'a PathBuf)>, Error> {
+        let cert = self.tls_cert.as_ref().or(file.tls_cert.as_ref());
+        let key = self.tls_key.as_ref().or(file.tls_key.as_ref());
+        match (cert, key) {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some((cert, key))),
+            (Some(_), None) => Err(Error::Usage("TLS needs a key too: give --tls-key FILE".into())),
+            (None, Some(_)) => {
+                Err(Error::Usage("TLS needs a certificate too: give --tls-cert FILE".into()))
+            }
+        }
+    }
+
+    /// The addresses for lookups and for reloads. Refuses one for both, and one for reloads that others reach without
+    /// a token.
+    fn addresses(
+        &self,
+        file: &config::File,
+        has_token: bool,
+    ) -> Result<(SocketAddr, SocketAddr), Error> {
+        let listen = self.listen.or(file.listen).unwrap_or(defaults::LISTEN);
+        let admin = self.admin.or(file.admin).unwrap_or(defaults::ADMIN);
+        if listen == admin && listen.port() != 0 {
+            return Err(Error::Usage(format!(
+                "{listen} is the address for lookups and for reloads: give each its own"
+            )));
+        }
+        if !admin.ip().is_loopback() && !has_token {
+            return Err(Error::Usage(format!(
+                "the admin address {admin} is not a loopback address, so it needs a token: give \
+                 --admin-token-file, or listen on 127.0.0.1"
+            )));
+        }
+        Ok((listen, admin))
     }
 
     fn config(&self, names: Vec<FilterName>, settings: &Settings) -> Result<Config, Error> {
@@ -200,21 +259,14 @@ impl Serve {
 }
 
 impl Access {
-    /// Refuses an admin address that others reach without a token. Warns if nobody may add IDs.
-    fn check(&self, config: &Config, listen: SocketAddr, admin: SocketAddr) -> Result<(), Error> {
-        if !admin.ip().is_loopback() && self.admin_token.is_none() {
-            return Err(Error::Usage(format!(
-                "the admin address {admin} is not a loopback address, so it needs a token: give \
-                 --admin-token-file, or listen on 127.0.0.1"
-            )));
-        }
+    /// Warns if nobody may add IDs at the address for lookups.
+    fn warn_of_no_token(&self, config: &Config, listen: SocketAddr) {
         if takes_ids(config) && self.live_token.is_none() && !listen.ip().is_loopback() {
             tracing::warn!(
                 "{listen} is not a loopback address, so nobody may add IDs there without a token: give \
                  --live-token-file"
             );
         }
-        Ok(())
     }
 }
 
@@ -242,20 +294,6 @@ fn announce(server: &Server, resp: Option<&Resp>, tls: Option<&Tls>, output: &Ou
         });
         format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
     });
-}
-
-fn open_tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Tls>, Error> {
-    match (cert, key) {
-        (None, None) => Ok(None),
-        (Some(cert), Some(key)) => {
-            warn_if_others_read("TLS key", &key);
-            Ok(Some(Tls::open(&cert, &key)?))
-        }
-        (Some(_), None) => Err(Error::Usage("TLS needs a key too: give --tls-key FILE".into())),
-        (None, Some(_)) => {
-            Err(Error::Usage("TLS needs a certificate too: give --tls-cert FILE".into()))
-        }
-    }
 }
 
 /// The most bytes of a file with a token or a password.

@@ -79,6 +79,28 @@ fn live_filters_alone_have_no_addresses_of_http() {
 }
 
 #[test]
+fn what_serve_and_schedule_refuse_is_refused_by_a_check_of_the_configuration() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("bloomsday.toml");
+    for (text, says) in [
+        ("admin = \"0.0.0.0:8643\"", "needs a token"),
+        ("listen = \"127.0.0.1:9\"\nadmin = \"127.0.0.1:9\"", "give each its own"),
+        ("tls_cert = \"/etc/cert.pem\"", "needs a key too"),
+        ("[resp]\nack = \"synced\"", "needs a folder"),
+        ("[resp]\nlisten = \"0.0.0.0:6380\"", "needs a token"),
+        ("[filters.rt]\ncolumn = \"id\"\nschedule = \"0 2 * * *\"", "no input is named"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let words = ["config", "check", "--config", file.to_str().unwrap()];
+        bloomsday_tests::program::bloomsday(&words).run().expect(2).complains(&[says]);
+    }
+    fs::write(&file, "admin_token_file = \"/run/secrets/token\"\nadmin = \"0.0.0.0:8643\"")
+        .unwrap();
+    let words = ["config", "check", "--config", file.to_str().unwrap()];
+    bloomsday_tests::program::bloomsday(&words).run().expect(0);
+}
+
+#[test]
 fn numbers_beyond_any_machine_are_planned_without_a_panic() {
     let most = u64::MAX.to_string();
     let words = ["plan", "--ids", "1k", "--rows", &most, "--threads", "1"];

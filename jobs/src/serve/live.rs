@@ -87,6 +87,18 @@ impl LiveSettings {
         self.listen.is_some()
     }
 
+    /// Refuses an address for Redis clients that others reach without a token.
+    pub(super) fn check_address(&self, has_admin_token: bool) -> Result<(), Error> {
+        match self.listen {
+            Some(address)
+                if !address.ip().is_loopback() && self.token_file.is_none() && !has_admin_token =>
+            {
+                Err(bloomsday_server::error::Error::OpenResp { address }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads what was added before. Warns if IDs are taken that end with the process.
     pub(super) async fn open(&self, token: Option<Token>, takes_ids: bool) -> Result<Live, Error> {
         let mut config = LiveConfig::new(self.data_dir.clone());
