@@ -220,9 +220,9 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
 /// [`Error::StoreUrl`] naming the place it leads to. A file that does not exist is not an error.
 pub(super) fn refuse_to_leave(folder: &Path, key: &str) -> Result<(), Error> {
     let path = folder.join(key);
-    // To open a pipe waits for who writes to it.
-    if path.metadata().is_ok_and(|there| !there.is_file()) {
-        let why = format!("{key} is not a file: move it away");
+    // To an object store a folder is nothing, and an older record would count in place of this one.
+    if path.is_dir() {
+        let why = format!("{key} is a folder, not a file: move it away");
         return Err(Error::StoreUrl { url: folder.display().to_string(), why });
     }
     // What is not there yet is made in its folder.
