@@ -115,19 +115,20 @@ impl Serve {
         let live = self.live.resolve(&file.resp)?;
         let access = self.access(file, &live)?;
         let names = self.names(file);
-        if names.is_empty()
-            && live.has_clients()
+        let is_alone = names.is_empty() && live.has_clients();
+        // Before anything is opened.
+        if is_alone && self.listen.or(self.admin).is_some() {
+            return Err(Error::Usage(
+                "--listen and --admin are for filters that are followed: name one with --filter, or leave \
+                 these out"
+                    .into(),
+            ));
+        }
+        if is_alone
             && let Some(resp) = live
                 .listen(live.open(access.live_token.clone(), true).await?, access.tls.clone())
                 .await?
         {
-            if self.listen.or(self.admin).is_some() {
-                return Err(Error::Usage(
-                    "--listen and --admin are for filters that are followed: name one with --filter, or leave \
-                     these out"
-                        .into(),
-                ));
-            }
             return self::live::serve_alone(resp, access.tls, output).await;
         }
         let mut config = self.config(names, settings)?;
