@@ -89,7 +89,7 @@ impl Store {
     async fn delta_ranges(&self, delta: &DeltaKey, limit: u64) -> Result<(u64, Ranges), Error> {
         let key = delta.to_string();
         if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
+            local::check_place(folder, &key)?;
         }
         let path = self.objects.path(&key);
         let failed = |error| self.objects.error("read", &key, error);

@@ -99,7 +99,7 @@ impl Store {
         let key = blob.to_string();
         let path = self.objects.path(&key);
         if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
+            local::check_place(folder, &key)?;
         }
         let head = backend.head(&path).await;
         let head = head.map_err(|e| self.objects.error("read", &key, e))?;
@@ -142,7 +142,7 @@ impl Store {
         let key = blob.to_string();
         let path = self.objects.path(&key);
         if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
+            local::check_place(folder, &key)?;
         }
         let head = self.objects.head(&key).await?;
         if head.size > MAX_BLOB_BYTES {
@@ -170,7 +170,7 @@ impl Store {
     pub async fn blob_bytes(&self, blob: &BlobKey, range: Range<u64>) -> Result<Bytes, Error> {
         let key = blob.to_string();
         if let Some(folder) = &self.folder {
-            local::refuse_to_leave(folder, &key)?;
+            local::check_place(folder, &key)?;
         }
         let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
         let failed = |error| self.objects.error("read", &key, error);

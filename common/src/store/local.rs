@@ -49,7 +49,7 @@ impl LocalRecords {
 impl RecordStore for LocalRecords {
     fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
         let read = async {
-            refuse_to_leave(&self.folder, key)?;
+            check_place(&self.folder, key)?;
             self.objects.read(key).await
         };
         read.boxed()
@@ -100,7 +100,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         move |source| Error::File { doing, path, source }
     };
     fs::create_dir_all(&parent).map_err(failed("make the folder of"))?;
-    refuse_to_leave(folder, key)?;
+    check_place(folder, key)?;
     // The lock is released when the file is closed, also when the process is killed.
     let _lock = lock(&parent.join(".lock"))?;
     crash_point("pointer-locked");
@@ -214,11 +214,11 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a key that a symbolic link leads out of the store's folder.
+/// Refuses a key in whose place is a folder, or that a symbolic link leads out of the store's folder.
 ///
 /// # Errors
-/// [`Error::StoreUrl`] naming the place it leads to. A file that does not exist is not an error.
-pub(super) fn refuse_to_leave(folder: &Path, key: &str) -> Result<(), Error> {
+/// [`Error::StoreUrl`] naming the place. A file that does not exist is not an error.
+pub(super) fn check_place(folder: &Path, key: &str) -> Result<(), Error> {
     let path = folder.join(key);
     // To an object store a folder is nothing, and an older record would count in place of this one.
     if path.is_dir() {
