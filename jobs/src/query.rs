@@ -20,8 +20,8 @@ const BATCH: usize = 4096;
 
 /// Look up IDs in the blob that a server would load: the pin's, else the newest pointer's.
 ///
-/// Live IDs are not read: for those see `bloomsday trace`. Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with
-/// 3 on a miss.
+/// Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with 3 on a
+/// miss. Live IDs are not read: see `bloomsday trace`.
 ///
 /// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
 #[derive(Args)]

@@ -58,7 +58,9 @@ impl Repoint {
             let days = retention.max_age_days;
             complain(
                 "warning",
-                &format!("no server follows {day}: max_age_days = {days} begin at {oldest}"),
+                &format!(
+                    "no server follows {day}: with max_age_days = {days} the oldest is {oldest}"
+                ),
             );
         }
         output.show(&done, || {

@@ -21,8 +21,8 @@ use crate::output::{Output, complain, or_dash, table};
 /// the ID is live.
 ///
 /// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was never
-/// there has some hits. Ends with 3 when no day contains the ID, and with
-/// 1 if one of them could not be read.
+/// there has some hits. Ends with 3 when no day contains the ID, and with 1 if one of them could not
+/// be read.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
 /// pointer. Of a live filter it also reads the segments of its last days, which servers write about every

@@ -1,4 +1,4 @@
-//! [`CacheWriter`]: writes a filter to the cache beside the rounds: a slow disk delays none, and a full disk only
+//! [`CacheWriter`]: writes a filter to the cache while rounds go on: a slow disk delays none, and a full disk only
 //! prevents a start without the store.
 
 use std::sync::Arc;

@@ -89,9 +89,11 @@ impl Base for LocalContent {
     }
 }
 
-/// Fetches and applies the delta from `have` to the followed blob, if there is one: into the spare buffer that `fit`
-/// returns. It is called only then, with the size, and an error of it means the full blob. Returns the blob's bytes, with their digest already right, and how many bytes
-/// were fetched.
+/// Fetches the delta from `have` to the followed blob, if there is one, and applies it. Returns the blob's bytes, with
+/// their digest already right, and how many bytes were fetched.
+///
+/// `fit` is called only if there is a delta. It checks that there is memory for so many bytes, and returns the spare
+/// buffer; an error means the full blob.
 pub(crate) async fn load(
     store: &Store,
     have: LocalBlob,

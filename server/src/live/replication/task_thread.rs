@@ -7,10 +7,10 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 
-/// Each ends soon after it is told to.
+/// Each ends soon after [`TaskThread::finish`], or the drop of the thread.
 pub(super) type Tasks = Vec<BoxFuture<'static, ()>>;
 
-/// The thread. Its tasks are told to end when this is dropped.
+/// The thread. Its tasks end soon after this is dropped.
 pub(super) struct TaskThread {
     stop: watch::Sender<bool>,
     /// Closed when the thread has ended.
@@ -52,7 +52,7 @@ impl TaskThreadBuilder {
 }
 
 impl TaskThread {
-    /// Tells the tasks to end, and waits for that, at most so long. Returns whether they have.
+    /// Ends the tasks, and waits for that, at most so long. Returns whether they have ended.
     pub(super) async fn finish(&self, deadline: Duration) -> bool {
         self.stop.send_replace(true);
         let mut ended = self.ended.clone();

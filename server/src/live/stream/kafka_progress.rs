@@ -1,5 +1,4 @@
-//! [`ReadState`]: how far a topic is read; as the place that is kept, and as [`Progress`], beside what librdkafka
-//! reports.
+//! [`ReadState`]: how far a topic is read. [`Progress`] compares that with what librdkafka reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
