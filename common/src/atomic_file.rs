@@ -1,10 +1,11 @@
 //! [`write()`]: writes or replaces a small or large file, completely or not at all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many names are tried for the temporary file, where something else has the first.
+/// How many names are tried for the temporary file, where something else has the first, or another writer.
 const MAX_NAMES: u32 = 8;
 
 /// A step of [`write()`] that is done.
@@ -21,8 +22,8 @@ pub enum Step {
 ///
 /// Cost: a write and three calls that wait for the disk.
 /// Shape: the temporary file is `.NAME.tmp` in the same folder. One that a crash left there is
-/// replaced; if something other than a file has the name, another name is tried. Of several writers
-/// at once one may fail: they need a lock.
+/// removed. If something other than a file has the name, or a writer at work has it, one of seven more names is
+/// tried. Of up to eight writers at once the last one wins.
 ///
 /// ```
 /// use bloomsday_common::atomic_file;
@@ -45,13 +46,18 @@ pub fn write(path: &Path, bytes: &[u8], done: impl Fn(Step)) -> io::Result<()> {
         file.write_all(bytes)?;
         file.sync_all()?;
         done(Step::Staged);
+        if !is_at(&file, &temporary) {
+            return Err(io::Error::other("another program has taken the temporary file"));
+        }
         fs::rename(&temporary, path)?;
         done(Step::Renamed);
         Ok(())
     };
     write().inspect_err(|_: &io::Error| {
         // Half a file would only fill the disk; if this fails, too, the next write tries again.
-        let _ = fs::remove_file(&temporary);
+        if is_at(&file, &temporary) {
+            let _ = fs::remove_file(&temporary);
+        }
     })?;
     // Without this the rename itself may not survive a power failure.
     File::open(folder_of(path))?.sync_all()
@@ -65,20 +71,50 @@ fn folder_of(path: &Path) -> &Path {
 /// pipe would make the writer wait.
 fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let mut last = None;
-    for n in 0..MAX_NAMES {
+    let temporary = |n: u32| {
         let number = if n == 0 { String::new() } else { n.to_string() };
-        let temporary = folder_of(path).join(format!(".{name}.tmp{number}"));
-        if fs::symlink_metadata(&temporary).is_ok_and(|about| about.is_file()) {
-            fs::remove_file(&temporary)?;
-        }
+        folder_of(path).join(format!(".{name}.tmp{number}"))
+    };
+    (0..MAX_NAMES).for_each(|n| remove_if_left(&temporary(n)));
+    for temporary in (0..MAX_NAMES).map(temporary) {
         match File::create_new(&temporary) {
-            Ok(file) => return Ok((file, temporary)),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = Some(e),
+            Ok(file) if lock(&file) && is_at(&file, &temporary) => return Ok((file, temporary)),
+            // Another writer came between, and took it for one that was left.
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
         }
     }
-    Err(last.expect("at least one name was tried"))
+    let why = format!("{MAX_NAMES} names for a temporary file are in use");
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+}
+
+/// Removes a temporary file that a crash left: one that nobody has locked. If it cannot be told or removed, the next
+/// name is tried.
+fn remove_if_left(temporary: &Path) {
+    if fs::symlink_metadata(temporary).is_ok_and(|about| about.is_file())
+        // To write: some network file systems lock nothing else.
+        && let Ok(file) = File::options().read(true).write(true).open(temporary)
+        && lock(&file)
+        && is_at(&file, temporary)
+    {
+        let _ = fs::remove_file(temporary);
+    }
+}
+
+/// Locks a file until it is closed. `false` if another writer has locked it. Some network file systems have no
+/// locks; there every file counts as free, and [`is_at`] tells a writer whose file was taken.
+fn lock(file: &File) -> bool {
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether a file still has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = || -> io::Result<bool> {
+        let (file, there) = (file.metadata()?, fs::symlink_metadata(path)?);
+        Ok((file.dev(), file.ino()) == (there.dev(), there.ino()))
+    };
+    same().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -95,6 +131,48 @@ mod tests {
         assert!(write(&path, b"new", |_| {}).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert_eq!(fs::read(path.join("x")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn of_two_writers_neither_takes_what_the_other_has_not_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        // The second one begins and ends while the first one is at work.
+        write(&path, b"first", |step| {
+            if step == Step::Staged {
+                write(&path, b"second", |_| {}).unwrap();
+                assert_eq!(fs::read(&path).unwrap(), b"second");
+            }
+        })
+        .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        // Or the first one ends while the second one is at work.
+        let (mut half, temporary) = create_temporary(&path).unwrap();
+        half.write_all(b"ha").unwrap();
+        write(&path, b"third", |_| {}).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(fs::read(&temporary).unwrap(), b"ha");
+    }
+
+    #[test]
+    fn many_writers_at_once_leave_one_complete_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        std::thread::scope(|scope| {
+            for writer in 0..4_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        write(path, &[writer; 50_000], |_| {}).unwrap();
+                        let bytes = fs::read(path).unwrap();
+                        assert!(bytes.len() == 50_000 && bytes.iter().all(|b| *b == bytes[0]));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
