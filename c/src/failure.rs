@@ -42,14 +42,6 @@ impl Failure {
         Failure::new(BLOOMSDAY_USAGE, message)
     }
 
-    /// With the file's name, if the message has another one.
-    pub(crate) fn of_file(self, path: &str) -> Failure {
-        match self.message.contains(path) {
-            true => self,
-            false => Failure { message: format!("{path}: {}", self.message), ..self },
-        }
-    }
-
     pub(crate) fn of_kind(kind: Kind, message: String) -> Failure {
         let code = match kind {
             Kind::Usage => BLOOMSDAY_USAGE,

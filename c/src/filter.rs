@@ -63,8 +63,7 @@ pub unsafe extern "C" fn bloomsday_open(
         unsafe {
             give("filter", filter, || {
                 let path = text("path", path)?;
-                let opened = open_file(Path::new(path), None);
-                let opened = opened.map_err(|error| Failure::from(error).of_file(path))?;
+                let opened = open_file(Path::new(path), None)?;
                 Ok(BloomsdayFilter(Kind::File(Box::new(opened))))
             })
         }

@@ -425,6 +425,25 @@ impl Error {
         self.kind() == Kind::Transient
     }
 
+    /// The same error of a blob, named by the file in which it is.
+    pub fn of_file(self, name: &str) -> Error {
+        let key = name.to_owned();
+        match self {
+            Error::Length { expected, got, .. } => Error::Length { key, expected, got },
+            Error::Digest { expected, got, .. } => Error::Digest { key, expected, got },
+            Error::Version { version, known, .. } => Error::Version { key, version, known },
+            Error::Unsound { why, .. } => Error::Unsound { key, why },
+            other => other,
+        }
+    }
+
+    /// Whether a cache on the way may be why a blob did not arrive: it has damaged bytes, or parts of the
+    /// same blob from before it was uploaded again. [`Store::fetch_uncached`](crate::store::Store::fetch_uncached)
+    /// goes past it.
+    pub fn may_be_of_a_cache(&self) -> bool {
+        matches!(self, Error::Digest { .. }) || self.was_replaced()
+    }
+
     /// Whether an object was replaced while it was read: the next try may read it completely.
     pub fn was_replaced(&self) -> bool {
         let Error::Store { source, .. } = self else { return false };

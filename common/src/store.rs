@@ -169,6 +169,11 @@ impl Store {
         self.name().starts_with("hdfs:")
     }
 
+    /// Whether it is behind a plain HTTP server, which only reads single objects.
+    pub fn is_read_only(&self) -> bool {
+        self.objects.is_read_only()
+    }
+
     /// The real path of a local store.
     pub fn folder(&self) -> Option<&std::path::Path> {
         self.folder.as_deref()

@@ -195,9 +195,10 @@ pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), E
     {
         blob::key_of(&first, &path.display().to_string())?;
     }
-    let memory = read(path)?;
-    let key = blob::key_of(&memory, &path.display().to_string())?;
-    let (header, filter) = blob::open(RawBlob::of(memory), &key)?;
+    let (memory, name) = (read(path)?, path.display().to_string());
+    let key = blob::key_of(&memory, &name)?;
+    let opened = blob::open(RawBlob::of(memory), &key);
+    let (header, filter) = opened.map_err(|error| error.of_file(&name))?;
     Ok((key, header, filter))
 }
 

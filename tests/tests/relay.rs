@@ -13,6 +13,7 @@ use bloomsday_tests::blobs::TestBlob;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::today;
 use bloomsday_tests::nginx::{Logged, Nginx};
+use bloomsday_tests::program::bloomsday;
 
 /// Two parts of 8 MiB.
 const IDS: u64 = 10_000_000;
@@ -162,6 +163,34 @@ fn damaged_bytes_in_a_relay_cost_one_retry_and_are_replaced() {
     // The next server gets sound bytes from the relay.
     Daemon::ready(&reader, &[]);
     assert_eq!(scene.fetched().len(), 2 + 3);
+}
+
+/// A relay may keep one part of a blob and drop another. If the blob is uploaded again between, they have different
+/// tags, and it is not one object any more.
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_relay_with_parts_of_two_uploads_of_a_blob_costs_one_retry() {
+    let scene = Scene::new();
+    scene.publish(today().minus(1), IDS);
+    let reader = scene.reader();
+    drop(Daemon::ready(&reader, &[]));
+    // The part at the end, which is the smaller one.
+    let mut parts: Vec<_> = scene.relay.stored().into_iter().collect();
+    parts.retain(|file| fs::metadata(file).unwrap().len() > 100_000);
+    parts.sort_by_key(|file| fs::metadata(file).unwrap().len());
+    assert_eq!(parts.len(), 2);
+    fs::remove_file(&parts[0]).unwrap();
+    let blobs = std::path::Path::new(&scene.backend.store).join("rt/blobs");
+    let blob = fs::read_dir(blobs).unwrap().next().unwrap().unwrap().path();
+    let again = fs::File::options().write(true).open(blob).unwrap();
+    again.set_modified(std::time::SystemTime::now() - Duration::from_secs(3_600)).unwrap();
+    for round in 0..2 {
+        let server = Daemon::ready(&reader, &[]);
+        assert!(server.status()["last_error"].is_null(), "{round}: {}", server.status());
+    }
+    let file = scene.backend.folder.path().join("followed.bloom");
+    let to = file.to_str().unwrap();
+    bloomsday(&["follow", "rt", "--once", "--to", to, "--store", &reader.store]).run().expect(0);
 }
 
 /// How many polls 1,000 servers make in an interval.

@@ -27,14 +27,21 @@ use crate::memory::Buffer;
 type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
 
 impl Store {
-    /// Fetches a blob, checks it, and views it as a filter.
+    /// Fetches a blob, checks it, and views it as a filter. What may be a cache's fault is fetched once more,
+    /// past caches.
     ///
     /// Cost: [`Store::fetch`] and [`blob::open`].
     ///
     /// # Errors
     /// Those of both. The largest size is [`MAX_BLOB_BYTES`].
     pub async fn open_blob(&self, blob: &BlobKey) -> Result<(Header, Filter), Error> {
-        blob::open(self.fetch(blob, MAX_BLOB_BYTES).await?, blob)
+        let fetched = self.fetch(blob, MAX_BLOB_BYTES).await;
+        match fetched.and_then(|raw| blob::open(raw, blob)) {
+            Err(error) if error.may_be_of_a_cache() && self.objects.may_be_cached() => {
+                blob::open(self.fetch_uncached(blob, MAX_BLOB_BYTES, None).await?, blob)
+            }
+            opened => opened,
+        }
     }
 
     /// What a blob states about itself, from its first bytes alone: unchecked but for its form.
@@ -73,10 +80,10 @@ impl Store {
         self.fetch_from(self.objects.backend(), blob, limit, reused).await
     }
 
-    /// As [`Store::fetch_into`], for a blob that arrived damaged: past caches on the way.
+    /// As [`Store::fetch_into`], for a blob that did not arrive sound: past caches on the way.
     ///
     /// Over plain HTTP the requests say `Cache-Control: no-cache`, so that a relay that stored damaged
-    /// bytes gets them again. Any other store has no caches, and nothing differs.
+    /// bytes, or parts with the tag of an earlier upload, gets them again. Any other store has no caches, and nothing differs.
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
@@ -263,7 +270,10 @@ pub fn open_file(
     path: &std::path::Path,
     digest: Option<Digest>,
 ) -> Result<(BlobKey, Header, Filter), Error> {
-    let name = path.display().to_string();
+    let name = match path.as_os_str().is_empty() {
+        true => "file with an empty name".to_owned(),
+        false => path.display().to_string(),
+    };
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => {
             Error::NotFound { key: name.clone(), store: "the file system".into() }
@@ -280,7 +290,7 @@ pub fn open_file(
     let raw = read_copy(&file, memory).map_err(failed)?;
     let stated = blob::key_of(&raw.memory, &name)?;
     let key = BlobKey { digest: digest.unwrap_or(stated.digest), ..stated };
-    let (header, filter) = blob::open(raw, &key)?;
+    let (header, filter) = blob::open(raw, &key).map_err(|error| error.of_file(&name))?;
     Ok((key, header, filter))
 }
 

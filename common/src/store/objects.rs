@@ -69,6 +69,15 @@ impl Objects {
         &*self.backend
     }
 
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether something on the way may keep what it has.
+    pub(super) fn may_be_cached(&self) -> bool {
+        self.uncached.is_some()
+    }
+
     /// The backend past caches, if there can be any.
     pub(super) fn uncached_backend(&self) -> &dyn ObjectStore {
         self.uncached.as_deref().unwrap_or(&*self.backend)
