@@ -1,11 +1,11 @@
 //! The JSON that `bloomsday_start` takes, and the library's configuration of it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bloomsday_server::{Config, FilterConfig, Guard};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[serde(deny_unknown_fields)]
 struct Settings {
     store: String,
-    filters: Filters,
+    filters: Value,
     poll_interval: Option<f64>,
     retry_interval: Option<f64>,
     load_deadline: Option<f64>,
@@ -25,19 +25,10 @@ struct Settings {
     answer_until_loaded: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "`filters` is a list of names, or an object of names with their settings"
-)]
-enum Filters {
-    Names(Vec<String>),
-    Settings(BTreeMap<String, FilterSettings>),
-}
-
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilterSettings {
+    id: Option<String>,
     max_age_days: Option<u32>,
     guard: Option<GuardName>,
     guard_max_hold: Option<f64>,
@@ -68,14 +59,7 @@ impl Start {
     pub(crate) fn parse(json: &str) -> Result<Start, Failure> {
         let settings: Settings = serde_json::from_str(json)
             .map_err(|error| Failure::usage(format!("the configuration: {error}")))?;
-        let filters = match settings.filters {
-            Filters::Names(names) => {
-                names.into_iter().map(|name| (name, FilterSettings::default())).collect()
-            }
-            Filters::Settings(filters) => filters,
-        };
-        let filters = filters.into_iter().map(|(name, settings)| filter(&name, settings));
-        let mut config = Config::new(&settings.store, filters.collect::<Result<_, Failure>>()?);
+        let mut config = Config::new(&settings.store, filters(settings.filters)?);
         let times = [
             ("poll_interval", settings.poll_interval, &mut config.poll_interval),
             ("retry_interval", settings.retry_interval, &mut config.retry_interval),
@@ -91,8 +75,34 @@ impl Start {
     }
 }
 
+fn filters(given: Value) -> Result<Vec<FilterConfig>, Failure> {
+    let of_name = |name: Value| match name {
+        Value::String(name) => filter(&name, FilterSettings::default()),
+        other => Err(Failure::usage(format!("`filters` has {other}, which is no name"))),
+    };
+    match given {
+        Value::Array(names) => names.into_iter().map(of_name).collect(),
+        Value::Object(filters) => {
+            let with_settings = |(name, settings): (String, Value)| {
+                let settings = serde_json::from_value(settings);
+                let wrong = |error| Failure::usage(format!("the settings of `{name}`: {error}"));
+                filter(&name, settings.map_err(wrong)?)
+            };
+            filters.into_iter().map(with_settings).collect()
+        }
+        _ => {
+            let why = "`filters` is a list of names, or an object of names with their settings";
+            Err(Failure::usage(why))
+        }
+    }
+}
+
 fn filter(name: &str, settings: FilterSettings) -> Result<FilterConfig, Failure> {
     let mut config = FilterConfig::new(name.parse()?);
+    if let Some(id) = settings.id {
+        let wrong = |why| Failure::usage(format!("the `id` of `{name}` is `{id}`: {why}"));
+        config.id_form = id.parse().map_err(wrong)?;
+    }
     if let Some(days) = settings.max_age_days {
         config.max_age_days = days;
     }

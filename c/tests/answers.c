@@ -170,6 +170,11 @@ static void misuse(const char *path) {
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": [\"r t\"]}", &server), "r t");
     refused(bloomsday_start("{\"store\": \"x\", \"filters\": [\"rt\"], \"poll_interval\": -1}", &server),
             "poll_interval");
+    refused(bloomsday_start("{\"store\": \"x\", \"filters\": {\"rt\": {\"max_age\": 3}}}", &server),
+            "the settings of `rt`: unknown field `max_age`");
+    refused(bloomsday_start("{\"store\": \"x\", \"filters\": {\"rt\": {\"id\": \"uuid\"}}}", &server),
+            "the `id` of `rt` is `uuid`");
+    refused(bloomsday_start("{\"store\": \"x\", \"filters\": 3}", &server), "a list of names");
     assert(server == NULL);
     bloomsday_filter_t *of_server;
     refused(bloomsday_filter(NULL, "rt", &of_server), "server is NULL");
@@ -184,7 +189,8 @@ static void misuse(const char *path) {
 
 static void serve(const char *store) {
     char config[8192];
-    snprintf(config, sizeof config, "{\"store\": \"%s\", \"filters\": {\"rt\": {\"guard\": \"off\"}}}", store);
+    snprintf(config, sizeof config, "{\"store\": \"%s\", \"filters\": {\"rt\": {\"id\": \"bytes\", \"guard\": \"off\"}}}",
+             store);
     bloomsday_server_t *server;
     bloomsday_filter_t *rt;
     if (bloomsday_start(config, &server) != BLOOMSDAY_OK || bloomsday_filter(server, "rt", &rt) != BLOOMSDAY_OK) {
