@@ -81,9 +81,12 @@ class Connection:
     Not for several threads: Scrapy looks up every request on the thread of its reactor.
     """
 
-    def __init__(self, url, timeout, patience):
-        """`patience`: for how many seconds connecting is tried again."""
+    def __init__(self, url, timeout, patience, reservation):
+        """`patience`: for how many seconds connecting is tried again. `reservation`: the request
+        that makes the filter, on each connection: a server that was restarted may have lost it.
+        """
         self.host, self.port, self.database, self._login = parse_url(url)
+        self._reservation = reservation
         self.timeout, self.patience = timeout, patience
         self.reconnects = 0
         self._socket = self._file = self._selector = None
@@ -98,7 +101,7 @@ class Connection:
             self.close()
             self.reconnects += 1
         for is_last in (False, True):
-            self._connect()
+            self.connect()
             try:
                 self._socket.sendall(request)
                 return self._reply(), may_have_run
@@ -115,7 +118,8 @@ class Connection:
                 part.close()
         self._socket = self._file = self._selector = None
 
-    def _connect(self):
+    def connect(self):
+        """Connects, logs in and reserves the filter, unless that is done."""
         if self._socket is not None:
             return
         deadline = time.monotonic() + self.patience
@@ -130,6 +134,8 @@ class Connection:
                 for words in self._login:
                     self._socket.sendall(encode(words))
                     self._reply()
+                self._socket.sendall(encode(self._reservation))
+                self._reserved()
                 return
             except OSError as error:
                 self.close()
@@ -146,6 +152,13 @@ class Connection:
                 time.sleep(CONNECT_PAUSE)
             except Refused:
                 self.close()
+                raise
+
+    def _reserved(self):
+        try:
+            self._reply()
+        except Refused as error:
+            if "item exists" not in str(error):
                 raise
 
     def _unavailable(self, error):
@@ -183,6 +196,8 @@ def encode(words):
 # What to do about an error of the server, by how it begins.
 REMEDIES = {
     "OOM": "raise --live-memory of the server, or delete a filter",
+    "ERR Insufficient memory": "raise --live-memory of the server, or delete a filter",
+    "ERR there are": "delete a filter",
     "MISCONF": "free or replace the server's disk",
     "NOAUTH": "put the password into BLOOMSDAY_URL: redis://:PASSWORD@HOST:PORT",
     "WRONGPASS": "correct the password in BLOOMSDAY_URL",
@@ -204,9 +219,12 @@ def parse_url(url):
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
         database = int(parts.path.strip("/") or 0)
-    except ValueError as error:
-        # Without the URL: it may have a password.
-        raise BadSetting(f"BLOOMSDAY_URL cannot be read ({error}): {example}") from None
+    except ValueError:
+        # Without the URL, and without the error, which has parts of it: it may have a password.
+        raise BadSetting(
+            f"BLOOMSDAY_URL cannot be read: {example}; in a password, write / as %2F, # as %23,"
+            " ? as %3F and @ as %40"
+        ) from None
     if parts.scheme == "rediss":
         raise BadSetting(
             "BLOOMSDAY_URL begins with rediss://, but this package does not speak TLS: use"
@@ -230,10 +248,13 @@ def number(settings, name, default, least, most, kind=int):
     given = settings.get(name, default)
     try:
         value = kind(given)
+        # Python's int() cuts a fraction off.
+        value = None if isinstance(given, float) and value != given else value
     except (TypeError, ValueError):
         value = None
     if value is None or not least <= value <= most:
-        raise BadSetting(f"{name} = {given!r} is not a number from {least} to {most}")
+        kinds = {int: "whole number", float: "number"}
+        raise BadSetting(f"{name} = {given!r} is not a {kinds[kind]} from {least} to {most}")
     return value
 
 
@@ -282,11 +303,15 @@ class DupeFilter(BaseDupeFilter):
         self._raises = on_error == "raise"
         timeout = number(settings, "BLOOMSDAY_TIMEOUT", DEFAULT_TIMEOUT, 0.001, MAX_TIMEOUT, float)
         url = settings.get("BLOOMSDAY_URL", DEFAULT_URL)
-        self.connection = Connection(url, timeout, timeout if self._raises else 0)
+        # Only a filter that is made so takes `forget`.
+        self._reservation = ["BLOOM.RESERVE", self.key]
+        if self.capacity:
+            self._reservation += ["CAPACITY", self.capacity]
+        patience = timeout if self._raises else 0
+        self.connection = Connection(url, timeout, patience, self._reservation)
         self.recent = Recent(number(settings, "BLOOMSDAY_RECENT", DEFAULT_RECENT, 0, MAX_RECENT))
         # With "unseen": how long the server is left alone, and until when.
         self._pause, self._paused_until = 0.0, 0.0
-        self._is_reserved = False
         # With "raise": what ended the crawl.
         self._failure = None
         _filters[crawler] = self
@@ -298,7 +323,7 @@ class DupeFilter(BaseDupeFilter):
     def open(self):
         """Makes the filter if there is none: a wrong address or password ends the crawl here."""
         try:
-            self._reserve()
+            self.connection.connect()
         except Unavailable as error:
             if self._raises:
                 raise
@@ -323,12 +348,23 @@ class DupeFilter(BaseDupeFilter):
     def forget(self, request):
         """Takes a request out of the filter, so that it can be made again: for a page that failed.
 
-        Returns whether it was there. Other processes that saw it remember it for as long as it is
+        Returns whether it was there. With BLOOMSDAY_ON_ERROR = "unseen" it stays in the filter while
+        the server is away, and counts as `bloomsday/not_forgotten`. Other processes that saw it remember it for as long as it is
         one of their last BLOOMSDAY_RECENT.
         """
         fingerprint = self._fingerprint(request)
         self.recent.discard(fingerprint)
-        deleted, _ = self.connection.call("SREM", self.key, fingerprint)
+        if time.monotonic() < self._paused_until:
+            self._count("bloomsday/not_forgotten")
+            return False
+        try:
+            deleted, _ = self.connection.call("SREM", self.key, fingerprint)
+        except BloomsdayError as error:
+            if self._raises:
+                raise
+            self._note_failure(error)
+            self._count("bloomsday/not_forgotten")
+            return False
         return bool(deleted)
 
     def clear(self):
@@ -336,9 +372,10 @@ class DupeFilter(BaseDupeFilter):
         self.recent.clear()
         try:
             self.connection.call("DEL", self.key)
-            self._is_reserved = False
-            self._reserve()
-        except Unavailable as error:
+            # Each connection begins with the reservation; another spider may have made it by now.
+            self.connection.close()
+            self.connection.connect()
+        except BloomsdayError as error:
             if self._raises:
                 raise
             self._note_failure(error)
@@ -383,7 +420,6 @@ class DupeFilter(BaseDupeFilter):
             return True
         before = self.connection.reconnects
         try:
-            self._reserve()
             is_new, may_have_run = self.connection.call("BF.ADD", self.key, fingerprint)
             self._pause = 0.0
         except BloomsdayError as error:
@@ -404,20 +440,6 @@ class DupeFilter(BaseDupeFilter):
             self._count("bloomsday/unseen_by_error")
             return True
         return bool(is_new)
-
-    def _reserve(self):
-        """Makes the filter if there is none. Only one that is made so takes `forget`."""
-        if self._is_reserved:
-            return
-        words = ["BLOOM.RESERVE", self.key]
-        if self.capacity:
-            words += ["CAPACITY", self.capacity]
-        try:
-            self.connection.call(*words)
-        except Refused as error:
-            if "item exists" not in str(error):
-                raise
-        self._is_reserved = True
 
     def _note_failure(self, error):
         self._pause = min(max(2 * self._pause, MIN_PAUSE), MAX_PAUSE)
@@ -464,13 +486,12 @@ def filter_name(settings, spider_name):
         or settings.get("SCHEDULER_DUPEFILTER_KEY")
         or DEFAULT_FILTER
     )
-    try:
-        return given % {"spider": spider_name}
-    except (KeyError, TypeError, ValueError) as error:
+    if "%" in given.replace("%%", "").replace("%(spider)s", ""):
         raise BadSetting(
-            f"BLOOMSDAY_FILTER = {given!r} is no name ({error!r}): only %(spider)s is replaced,"
-            " and a percent sign is written %%"
-        ) from None
+            f"BLOOMSDAY_FILTER = {given!r} is no name: only %(spider)s is replaced, and a percent"
+            " sign is written %%"
+        )
+    return given % {"spider": spider_name}
 
 
 def capacity(settings):

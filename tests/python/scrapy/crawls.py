@@ -280,6 +280,17 @@ def a_password_and_a_database_are_used(case):
         ), "a password is in the log"
 
 
+def a_filter_that_a_server_lost_is_made_again_so_that_it_forgets(case):
+    reservation = ["BLOOM.RESERVE", "lost"]
+    connection = bloomsday_scrapy.Connection(case.bloomsday.url, 5, 5, reservation)
+    for number in (1, 2):
+        check(connection.call("BF.ADD", "lost", "x"), (1, False), f"added, time {number}")
+        check(connection.call("SREM", "lost", "x"), (1, False), f"forgotten, time {number}")
+        # As after a restart without its data.
+        case.bloomsday.call("DEL", "lost")
+        connection.close()
+
+
 def wrong_settings_are_named_with_a_remedy(_):
     wrong = {
         "BLOOMSDAY_URL": [
@@ -290,9 +301,9 @@ def wrong_settings_are_named_with_a_remedy(_):
             "redis:",
         ],
         "BLOOMSDAY_ON_ERROR": ["ignore"],
-        "BLOOMSDAY_FILTER": ["100%", "%(day)s"],
+        "BLOOMSDAY_FILTER": ["100%", "%(day)s", "%s"],
         "BLOOMSDAY_TIMEOUT": ["soon", 0, 601],
-        "BLOOMSDAY_RECENT": [-1, 10_000_001],
+        "BLOOMSDAY_RECENT": [-1, 10_000_001, 1.5],
         "BLOOMFILTER_BIT": ["thirty", 0, 44],
     }
     settings = [{name: value} for name, values in wrong.items() for value in values]
@@ -305,6 +316,13 @@ def wrong_settings_are_named_with_a_remedy(_):
             raise AssertionError(f"{one} was accepted")
         except bloomsday_scrapy.BadSetting as error:
             assert str(error).startswith(name), f"{one}: {error}"
+    for url in ("redis://:pa/ss@host:6379", "redis://:12/ab@host:6379", "redis://:pa#ss@host"):
+        try:
+            bloomsday_scrapy.parse_url(url)
+            raise AssertionError(f"{url} was accepted")
+        except bloomsday_scrapy.BadSetting as error:
+            parts = ("pa", "ss@", "ab@")
+            assert not any(part in str(error).split(": give")[0] for part in parts), error
 
 
 def the_settings_of_the_other_filter_set_the_capacity(case):
