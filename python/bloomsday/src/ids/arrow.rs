@@ -123,7 +123,8 @@ fn is_readable(data_type: &DataType, is_uuid: bool) -> bool {
     }
 }
 
-/// One answer for each element; what it is for a null means nothing.
+/// One answer for each element; what it is for a null means nothing. The view of a null may lead anywhere, so
+/// nulls of those types are not read.
 fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<bool> {
     use DataType as T;
     match piece.data_type() {
@@ -137,7 +138,10 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
         }
         T::Utf8View => {
             let ids = piece.as_string_view();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i).as_bytes()))
+            look_up(
+                lookup,
+                (0..ids.len()).map(|i| if ids.is_null(i) { "" } else { ids.value(i) }.as_bytes()),
+            )
         }
         T::Binary => {
             let ids = piece.as_binary::<i32>();
@@ -149,7 +153,7 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
         }
         T::BinaryView => {
             let ids = piece.as_binary_view();
-            look_up(lookup, (0..ids.len()).map(|i| ids.value(i)))
+            look_up(lookup, (0..ids.len()).map(|i| if ids.is_null(i) { &[] } else { ids.value(i) }))
         }
         T::FixedSizeBinary(_) if is_uuid => {
             let ids = piece.as_fixed_size_binary();
