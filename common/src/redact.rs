@@ -81,8 +81,10 @@ pub fn redact_url(address: &str) -> String {
 /// A parsed URL without user, password, query and fragment.
 pub(crate) fn location(url: &Url) -> String {
     let mut url = url.clone();
-    // A scheme that can have neither is left as it is.
-    let _ = url.set_username("");
+    // A scheme that can have neither is left as it is. Azure's `abfss://` has the container as its user.
+    if !matches!(url.scheme(), "abfs" | "abfss") {
+        let _ = url.set_username("");
+    }
     let _ = url.set_password(None);
     url.set_query(None);
     url.set_fragment(None);
@@ -131,6 +133,9 @@ mod tests {
             assert_eq!(redact_url(text), expected);
         }
         assert_eq!(redact_url("s3://me:hun ter2@bucket/x"), "s3://bucket/x");
+        let place = |url: &str| location(&Url::parse(url).unwrap());
+        assert_eq!(place("s3://me:hunter2@bucket/a?b#c"), "s3://bucket/a");
+        assert_eq!(place("abfss://ids:hunter2@a.dfs.x.net/b?sig=1"), "abfss://ids@a.dfs.x.net/b");
         assert_eq!(
             redact_urls("cannot use \"s3://a:b@c/d?e=f\": see https://h/ or file:///x"),
             "cannot use \"s3://c/d?…\": see https://h/ or file:///x"

@@ -42,7 +42,12 @@ pub fn read(
         e_tag: None,
         version: None,
     };
-    let input = InputFile { name: "fuzzed".into(), objects: Arc::clone(&NOWHERE), meta };
+    let input = InputFile {
+        name: "fuzzed".into(),
+        address: "fuzzed".into(),
+        objects: Arc::clone(&NOWHERE),
+        meta,
+    };
     let plan = FilePlan::of(input, &rest[footer..], column, &FooterBudget::new(budget.footers))?;
     let plan = Arc::new(plan);
     let (report, _reports) = mpsc::unbounded_channel();

@@ -22,6 +22,8 @@ pub fn reads_live_ids(inputs: &[String]) -> bool {
 pub struct InputFile {
     /// Its path or URL, for messages; without passwords.
     pub name: String,
+    /// An input that names this file and no other, for another process; without passwords.
+    pub address: String,
     /// The store that has it.
     pub objects: Arc<dyn ObjectStore>,
     /// Its place in that store, and its size.

@@ -183,6 +183,26 @@ pub(super) fn fixed_part(input: &str) -> Result<(&str, &str), Error> {
     Ok((if folder.is_empty() { "." } else { folder }, rest))
 }
 
+/// A path as an input that is no glob.
+fn literal(path: &str) -> String {
+    let letters = path.chars().map(|letter| match letter {
+        // A brace may begin `{day}`.
+        '*' | '?' | '[' | '{' => format!("[{letter}]"),
+        other => other.to_string(),
+    });
+    letters.collect()
+}
+
+/// A part of a key as it stands in a URL, where it is no part of a glob either.
+fn in_url(part: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~=:@!$&'()+,;".contains(&byte);
+    let bytes = part.bytes().map(|byte| match byte {
+        plain if is_plain(plain) => char::from(plain).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    bytes.collect()
+}
+
 fn named(
     location: &Location,
     input: &str,
@@ -194,10 +214,34 @@ fn named(
         None => below(input, relative),
     };
     // The location's name has no passwords or tokens.
+    let address = match location.folder {
+        Some(_) => literal(&identity),
+        None => below(&location.name, &in_url(relative)),
+    };
     let file = InputFile {
         name: single_line(&below(&location.name, relative), MAX_NAME_CHARS),
+        address,
         objects: Arc::clone(&location.objects),
         meta,
     };
     (identity, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::ObjectStoreScheme;
+    use url::Url;
+
+    use super::*;
+
+    #[test]
+    fn a_key_in_a_url_is_read_as_the_same_key() {
+        for key in ["ts=2026-11-19 01%3A00/a.parquet", "a*b/[c]?d#e{day}.parquet", "ö/%/%25/+&=.x"]
+        {
+            let address = format!("s3://bucket/{}", in_url(key));
+            assert!(!address.contains(['*', '?', '[', '#', '{']), "{address}");
+            let (_, path) = ObjectStoreScheme::parse(&Url::parse(&address).unwrap()).unwrap();
+            assert_eq!(path, Path::parse(key).unwrap());
+        }
+    }
 }

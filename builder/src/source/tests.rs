@@ -51,6 +51,28 @@ fn a_folder_is_read_to_its_depths_without_hidden_names() {
 }
 
 #[test]
+fn a_file_is_found_again_by_its_address_alone() {
+    let dir = folder(&[
+        "in/a[1].parquet",
+        "in/a1.parquet",
+        "in/b*.parquet",
+        "in/bc.parquet",
+        "in/d?.parquet",
+        "in/e{day}.parquet",
+        "in/ts=01%3A00/e f#.parquet",
+    ]);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let find = |input: String| runtime.block_on(find(&[input], DAY.parse().unwrap())).unwrap();
+    let all = find(dir.path().join("in").display().to_string());
+    assert_eq!(all.len(), 7);
+    for file in &all {
+        let again = find(file.address.clone());
+        let places: Vec<_> = again.iter().map(|file| &file.meta.location).collect();
+        assert_eq!(places, [&file.meta.location], "by {}", file.address);
+    }
+}
+
+#[test]
 fn a_hidden_folder_named_by_the_input_itself_is_read() {
     let dir = folder(&["_in/.x/a.parquet", "_in/_SUCCESS"]);
     assert_eq!(found(&dir, &["_in/.x"]).unwrap(), ["_in/.x/a.parquet"]);

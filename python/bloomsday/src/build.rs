@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bloomsday_builder::budget::default_memory;
 use bloomsday_builder::error::Error;
 use bloomsday_builder::gates::Gates;
-use bloomsday_builder::{Deltas, Job, Report, Republish, Window, republish};
+use bloomsday_builder::{Deltas, Job, MAX_DELTAS, Report, Republish, Window, republish};
 use bloomsday_common::error::Error as CommonError;
 use bloomsday_common::filter::layout::UnknownLayout;
 use bloomsday_common::protocol::Retention;
@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 
 use crate::errors;
 use crate::filter::Filter;
-use crate::wait::wait;
+use crate::wait::{DetachedRuntime, wait};
 
 /// What every kind of publication has.
 #[derive(FromPyObject)]
@@ -38,6 +38,9 @@ impl Publication {
         if self.dry_run { Store::preview(&self.store) } else { Store::create(&self.store) }
     }
 }
+
+/// As the program has it.
+const MAX_THREADS: usize = 1024;
 
 /// What a build reads, and how large it may be.
 #[derive(FromPyObject)]
@@ -61,6 +64,10 @@ pub(crate) struct Input {
 /// Builds and publishes one day. Returns the report as JSON.
 #[pyfunction]
 pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<String> {
+    if input.inputs.is_empty() {
+        let why = "no input is named: pass at least one path or URL";
+        return Err(errors::raise(py, "UsageError", why));
+    }
     let job = job(py, input, &publication)?;
     let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
     report(py, || bloomsday_builder::build(&job, &store, &|_| ()))
@@ -76,6 +83,16 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     let id_form = input.id.parse().map_err(|why: String| {
         errors::raise(py, "UsageError", &format!("id cannot be `{}`: {why}", input.id))
     })?;
+    let wrong = |why: String| errors::raise(py, "UsageError", &why);
+    if input.deltas > MAX_DELTAS {
+        let given = input.deltas;
+        return Err(wrong(format!(
+            "deltas is a number of days from 0 to {MAX_DELTAS}, not {given}"
+        )));
+    }
+    if let Some(threads) = input.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
+        return Err(wrong(format!("threads is a number from 1 to {MAX_THREADS}, not {threads}")));
+    }
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let job = Job {
         filter: input.filter.parse().map_err(common)?,
@@ -89,7 +106,7 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         layout,
         memory: input.memory.unwrap_or_else(default_memory),
         spill_folder: input.spill_folder.unwrap_or_else(std::env::temp_dir),
-        threads: input.threads.unwrap_or_else(cores).max(1),
+        threads: input.threads.unwrap_or_else(cores),
         by: publication.by.clone(),
         gates: Gates::default(),
         accept_change: input.accept_change,
@@ -126,11 +143,8 @@ fn report<W: Future<Output = Result<Report, Error>>>(
     py: Python<'_>,
     begin: impl FnOnce() -> W + Send,
 ) -> PyResult<String> {
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let done = wait(py, &runtime, begin);
-    // After Ctrl-C a read under way may take minutes.
-    runtime.shutdown_background();
-    let report = done?.map_err(|error| builder_error(py, &error))?;
+    let runtime = DetachedRuntime::from(Builder::new_multi_thread().enable_all().build()?);
+    let report = wait(py, &runtime, begin)?.map_err(|error| builder_error(py, &error))?;
     Ok(serde_json::to_string(&report).expect("a report has JSON"))
 }
 

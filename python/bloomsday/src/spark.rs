@@ -7,18 +7,18 @@ use bloomsday_builder::parts::{self, FillPlan, Ranges, Uploading};
 use bloomsday_builder::{Job, source};
 use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use crate::build::{Input, Publication, builder_error, job};
 use crate::errors;
 use crate::parts::{PlanNumbers, Rows, unreadable};
-use crate::wait::wait;
+use crate::wait::{DetachedRuntime, wait};
 
 /// A build whose ranges an engine gathers, counts and fills.
 #[pyclass(module = "bloomsday")]
 pub(crate) struct Coordinator {
     job: Job,
-    runtime: Runtime,
+    runtime: DetachedRuntime,
     /// `None` after the last step. Boxed: Python does not align its objects to cache lines.
     build: Option<Box<parts::Coordinator>>,
     plan: Option<FillPlan>,
@@ -38,6 +38,7 @@ impl Coordinator {
         let job = job(py, input, &publication)?;
         let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = DetachedRuntime::from(runtime);
         let begun = wait(py, &runtime, || parts::Coordinator::begin(job.clone(), store));
         let build = begun?.map_err(|error| builder_error(py, &error))?;
         Ok(Coordinator {
@@ -55,14 +56,14 @@ impl Coordinator {
         done(py, wait(py, &self.runtime, || build.expected_rows()))
     }
 
-    /// The files of the job's input: name and size of each.
+    /// The files of the job's input: address and size of each.
     fn files(&mut self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
         let job = &self.job;
         let found =
             wait(py, &self.runtime, || source::find_window(&job.inputs, job.day, job.window));
         let input = done(py, found)?;
         self.build.as_mut().expect(ORDER).read_from(&input);
-        Ok(input.files.iter().map(|file| (file.name.clone(), file.meta.size)).collect())
+        Ok(input.files.iter().map(|file| (file.address.clone(), file.meta.size)).collect())
     }
 
     /// Chooses how many ranges there are, at least so many.

@@ -1,6 +1,7 @@
 //! Runs a future of the libraries from Python: without the interpreter's lock, and Ctrl-C ends it.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -8,6 +9,30 @@ use tokio::runtime::Runtime;
 
 /// How often signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(100);
+
+/// A runtime whose end waits for nothing: after Ctrl-C a read under way may take minutes, and the interpreter's lock
+/// would be held for so long.
+pub(crate) struct DetachedRuntime(Option<Runtime>);
+
+impl From<Runtime> for DetachedRuntime {
+    fn from(runtime: Runtime) -> DetachedRuntime {
+        DetachedRuntime(Some(runtime))
+    }
+}
+
+impl Deref for DetachedRuntime {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for DetachedRuntime {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
 
 /// Waits for `work`. A signal whose handler raises (Ctrl-C) drops the work and is raised here.
 ///

@@ -257,7 +257,8 @@ def _batches_of(session: SparkSession, most: int) -> Iterator[None]:
     name = "spark.sql.execution.arrow.maxBytesPerBatch"
     try:
         before = session.conf.get(name, None)
-        change = before is None or int("".join(filter(str.isdigit, before)) or 0) > most
+        # In bytes. What has a unit, or means no limit, is set anew.
+        change = before is None or not before.isdecimal() or not 0 < int(before) <= most
         if change:
             session.conf.set(name, str(most))
     except Exception:  # noqa: BLE001 - a cluster may forbid settings; its own limit then holds

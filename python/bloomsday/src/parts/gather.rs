@@ -146,7 +146,9 @@ fn scan_file(
     let runtime = runtime.map_err(|source| Error::Thread { source })?;
     runtime.block_on(async {
         let day = "2000-01-01".parse().expect("it is a day");
-        let files = source::find(&[escaped(&file)], day).await?;
+        let mut files = source::find(std::slice::from_ref(&file), day).await?;
+        // In a bucket a folder may have the name of the file, too.
+        files.retain(|found| found.address == file);
         if files.len() != 1 || files[0].meta.size != bytes {
             return Err(Error::Replaced { file });
         }
@@ -163,15 +165,4 @@ fn scan_file(
         gather.count(ids::RowCounts { rows, nulls, invalid });
         Ok(gather)
     })
-}
-
-/// The name of a file as an input that matches this file only.
-pub(crate) fn escaped(name: &str) -> String {
-    let escape = |letter: char| match letter {
-        '[' => "[[]".to_owned(),
-        '*' => "[*]".to_owned(),
-        '?' => "[?]".to_owned(),
-        other => other.to_string(),
-    };
-    name.chars().map(escape).collect()
 }
