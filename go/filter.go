@@ -30,7 +30,7 @@ type Filter struct {
 
 // Open reads a blob file and checks every byte of it. It needs as much memory as the file has bytes.
 //
-// The error is an *UnsoundError for a file that is no sound blob, or that of the file system.
+// The error is an *UnsoundError for a file that it cannot look up in, or that of the file system.
 func Open(path string) (*Filter, error) {
 	blob, err := os.ReadFile(path)
 	if err != nil {

@@ -29,6 +29,10 @@ const (
 const (
 	blocked = 0
 	guava   = 1
+	spark1  = 2
+	spark2  = 3
+
+	urls = 2
 )
 
 var salts = [16]uint32{
@@ -38,7 +42,8 @@ var salts = [16]uint32{
 
 var filterName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// An UnsoundError says why a file is no sound blob. Fetch it again; a newer version needs a newer reader.
+// An UnsoundError says why a file is no blob that this package can look up in. Fetch a damaged one again; a newer
+// version needs a newer reader.
 type UnsoundError struct {
 	// Path is the file, if there is one.
 	Path string
@@ -48,9 +53,9 @@ type UnsoundError struct {
 
 func (e *UnsoundError) Error() string {
 	if e.Path == "" {
-		return "this blob is not sound: " + e.Why
+		return "this is no blob that this package can look up in: " + e.Why
 	}
-	return e.Path + " is no sound blob: " + e.Why
+	return e.Path + " is no blob that this package can look up in: " + e.Why
 }
 
 // A Header is what a blob says about itself.
@@ -163,8 +168,12 @@ func parse(blob []byte) (Header, []byte, error) {
 		return unsound("its record has %d bytes after its last field", len(r.data))
 	case !filterName.MatchString(h.Filter):
 		return unsound("expected the name of a filter, but it is %q", h.Filter)
+	case h.layout == spark1 || h.layout == spark2:
+		return unsound("its layout is `spark%d`, and this package reads `blocked` and `guava`", h.layout-1)
 	case h.layout > guava:
 		return unsound("expected layout 0 or 1, but it is %d", h.layout)
+	case encoding == urls:
+		return unsound("its IDs are URLs, which this package does not normalise: look them up by the daemon, or in Python or C")
 	case key != 0 || encoding != 0:
 		return unsound("a reserved field is used: key id %d, encoding of IDs %d", key, encoding)
 	case origin > 1:

@@ -121,11 +121,11 @@ public final class BloomsdayFilter {
         } catch (UnsoundException | FileSystemException e) {
             throw e; // they name the file already
         } catch (IOException e) {
-            throw new IOException(file + " cannot be read: " + e.getMessage(), e);
+            throw new IOException(file + " cannot be read: " + e, e);
         } catch (OutOfMemoryError e) {
+            String remedy = map ? "" : "; raise -XX:MaxDirectMemorySize, or use map()";
             throw new IOException(
-                    file + " does not fit into memory: " + e.getMessage()
-                            + "; raise -XX:MaxDirectMemorySize, or use map()", e);
+                    file + " does not fit into memory: " + e.getMessage() + remedy, e);
         }
     }
 
@@ -193,6 +193,7 @@ public final class BloomsdayFilter {
      * @param ids the IDs
      * @param answers receives the answer for each ID, as of {@link #contains(byte[])}
      * @throws IllegalArgumentException if there is not an answer for each ID
+     * @throws NullPointerException if an ID is null: the answers of IDs before it may be there
      */
     public void containsBatch(byte[][] ids, boolean[] answers) {
         checkRoom(ids.length, answers.length);
@@ -201,8 +202,14 @@ public final class BloomsdayFilter {
             int count = Math.min(GROUP, ids.length - first);
             for (int i = 0; i < count; i++) {
                 byte[] id = ids[first + i];
+                if (id == null) {
+                    throw new NullPointerException("ID " + (first + i) + " is null");
+                }
                 hash(id, 0, id.length, hashes, i);
-                answers[first + i] = isIdLength(id.length);
+            }
+            // Only now, so that an exception leaves no answer that is none.
+            for (int i = 0; i < count; i++) {
+                answers[first + i] = isIdLength(ids[first + i].length);
             }
             testGroup(hashes, answers, first, count);
         }
@@ -216,7 +223,8 @@ public final class BloomsdayFilter {
      *     ends before {@code offsets[i + 1]}
      * @param answers receives the answer for each ID, as of {@link #contains(byte[])}
      * @throws IllegalArgumentException if there is not an answer for each ID, or no offset at all
-     * @throws IndexOutOfBoundsException if an ID does not lie within the array
+     * @throws IndexOutOfBoundsException if an ID does not lie within the array: the answers of IDs
+     *     before it may be there
      */
     public void containsBatch(byte[] bytes, int[] offsets, boolean[] answers) {
         int ids = offsets.length - 1;
@@ -229,7 +237,10 @@ public final class BloomsdayFilter {
                 int to = offsets[first + i + 1];
                 Objects.checkFromToIndex(from, to, bytes.length);
                 hash(bytes, from, to - from, hashes, i);
-                answers[first + i] = isIdLength(to - from);
+            }
+            for (int i = 0; i < count; i++) {
+                int id = first + i;
+                answers[id] = isIdLength(offsets[id + 1] - offsets[id]);
             }
             testGroup(hashes, answers, first, count);
         }
@@ -389,18 +400,19 @@ public final class BloomsdayFilter {
         0x3f84d5b5, 0xb5470917,
     };
 
-    /** A file is not a blob, is damaged, or is of a version that this reader does not know. */
+    /** A file is not a blob, is damaged, or is of a kind or a version that this reader does not know. */
     public static final class UnsoundException extends IOException {
         private static final long serialVersionUID = 1L;
 
         private UnsoundException(Path file, String why) {
-            super(file + " is not a sound blob: " + why);
+            super(file + " is no blob that this class can look up in: " + why);
         }
     }
 
     /** What a blob states about its filter. */
     public static final class Header {
         private static final int BLOCKED = 0;
+        private static final int URLS = 2;
         private static final int GUAVA = 1;
 
         private String filter;
@@ -820,7 +832,10 @@ public final class BloomsdayFilter {
         private void readRecord(Record record) throws UnsoundException {
             String name = record.text(64);
             String day = record.text(10);
-            header.layout = record.number(1, "the layout", 0, 1);
+            header.layout = record.number(1, "the layout", 0, 3);
+            require(header.layout <= 1,
+                    "its layout is `spark%d`, and this class reads `blocked` and `guava`",
+                    header.layout - 1);
             boolean blocked = header.layout == Header.BLOCKED;
             header.units = record.integer();
             long maxUnits = blocked ? 1L << 32 : Integer.MAX_VALUE;
@@ -839,7 +854,11 @@ public final class BloomsdayFilter {
                     blocked ? Xxh3.SEED : 0, seed);
             long key = record.integer();
             require(key == 0, "expected the key id 0, but it is %s", unsigned(key));
-            record.number(1, "the encoding of IDs", 0, 0);
+            int encoding = record.number(1, "the encoding of IDs", 0, 255);
+            require(encoding != Header.URLS,
+                    "its IDs are URLs, which this class does not normalise: look them up by the"
+                            + " daemon, or in Python or C");
+            require(encoding == 0, "expected that the encoding of IDs is 0, but it is %d", encoding);
             header.idsEstimated = record.number(1, "the origin", 0, 1) == 1;
             header.ids = record.integer();
             require(header.ids >= 1 && header.ids <= header.bits(),

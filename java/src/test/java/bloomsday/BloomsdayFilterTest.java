@@ -202,6 +202,12 @@ public final class BloomsdayFilterTest {
                 () -> filter.containsBatch(ten, new int[] {0, 5, 4}, new boolean[2]), "");
         throwing(IndexOutOfBoundsException.class,
                 () -> filter.containsBatch(ten, new int[] {0, 11}, new boolean[2]), "");
+        boolean[] answers = new boolean[2];
+        throwing(NullPointerException.class,
+                () -> filter.containsBatch(new byte[][] {{1}, null}, answers), "ID 1 is null");
+        throwing(IndexOutOfBoundsException.class,
+                () -> filter.containsBatch(ten, new int[] {0, 1, 11}, answers), "");
+        holds(!answers[0] && !answers[1], "an exception left an answer");
         throwing(IllegalArgumentException.class, () -> BloomsdayFilter.Watched.open(
                 GOLDEN.resolve(GOLDENS[0]), Duration.ZERO), "millisecond");
     }
@@ -224,12 +230,14 @@ public final class BloomsdayFilterTest {
                     {14 + 8, 'R', "name of a filter"},
                     {14 + 8 + 2 + 8, 'x', "YYYY-MM-DD"},
                     {14 + 8 + 2 + 8 + 8, '3', "calendar"},
-                    {text, 2, "layout"},
+                    {text, 3, "its layout is `spark2`"},
+                    {text, 4, "layout"},
                     {text + 1 + 8, 0, "probes"},
                     {text + 1 + 8 + 4 + 8, 7, "the hash"},
                     {text + 1 + 8 + 4 + 8 + 3, 1, "seed"},
                     {text + 1 + 8 + 4 + 8 + 3 + 8, 1, "key id"},
                     {text + 1 + 8 + 4 + 8 + 3 + 16, 1, "encoding"},
+                    {text + 1 + 8 + 4 + 8 + 3 + 16, 2, "its IDs are URLs"},
                     {text + 1 + 8 + 4 + 8 + 3 + 17, 2, "origin"},
                     {text + 1 + 8 + 4 + 8 + 3 + 18 + 7, 0x80, "IDs"},
                     {text + 1 + 8 + 4 + 8 + 3 + 18, 1, "IDs set"},
@@ -605,7 +613,7 @@ public final class BloomsdayFilterTest {
             try {
                 BloomsdayFilter.open(copy);
             } catch (BloomsdayFilter.UnsoundException e) {
-                holds(e.getMessage().startsWith(copy + " is not a sound blob: "), e.getMessage());
+                holds(e.getMessage().startsWith(copy + " is no blob that this class can look up in: "), e.getMessage());
                 throw e;
             }
         }, says);
