@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bloomsday_common::atomic_file;
-use bloomsday_common::digest::Digest;
 use bloomsday_common::hash::mix64;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::store::Store;
 use bloomsday_server::Config;
 use clap::Args;
@@ -50,11 +49,11 @@ impl Follow {
         output: &Output,
     ) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
-        check_place(&self.to)?;
-        // A link stays one, and the file that it names is kept.
+        // A link stays one, and the file that it names is replaced.
         if let Ok(path) = self.to.canonicalize() {
             self.to = path;
         }
+        check_place(&self.to, &store)?;
         let max_age_days = settings.max_age_days(&self.filter);
         if self.once {
             self.round(&store, max_age_days, output).await?;
@@ -77,7 +76,9 @@ impl Follow {
                     Some(why) if failure != last_failure => {
                         tracing::warn!("{} stays as it is: {why}", self.to.display());
                     }
-                    None if last_failure.is_some() => tracing::info!("the store answers again"),
+                    None if last_failure.is_some() => {
+                        tracing::info!("{} is up to date again", self.to.display())
+                    }
                     _ => {}
                 }
                 last_failure = failure;
@@ -95,8 +96,14 @@ impl Follow {
     async fn round(&self, store: &Store, max_age_days: u32, output: &Output) -> Result<(), Error> {
         let target = target(store, &self.filter, max_age_days).await?;
         // Read each time: another program may have changed the file, and a damaged one is replaced.
-        if sound_digest(&self.to) == Some(target.blob.digest) {
-            return Ok(());
+        match sound_blob(&self.to) {
+            Some(there) if there.filter != self.filter => {
+                let (path, other) = (self.to.display(), there.filter);
+                let why = format!("{path} is of the filter `{other}`: name another file");
+                return Err(Error::Usage(why));
+            }
+            Some(there) if there.digest == target.blob.digest => return Ok(()),
+            _ => {}
         }
         let (header, filter) = store.open_blob(&target.blob).await?;
         let bytes = filter.memory();
@@ -120,18 +127,26 @@ impl Follow {
     }
 }
 
-/// The digest of the file if it is a sound blob.
-fn sound_digest(path: &Path) -> Option<Digest> {
-    let sound = || inspect::open_blob_file(path).map(|(key, _, _)| key.digest).ok();
+/// Which blob the file is, if it is a sound one.
+fn sound_blob(path: &Path) -> Option<BlobKey> {
+    let sound = || inspect::open_blob_file(path).map(|(key, _, _)| key).ok();
     tokio::task::block_in_place(sound)
 }
 
 /// Whether a file can be written there: an error before the first blob is fetched.
-fn check_place(path: &Path) -> Result<(), Error> {
+fn check_place(path: &Path, store: &Store) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if !folder.unwrap_or(Path::new(".")).is_dir() {
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).canonicalize() else {
         let why = format!("there is no folder for {}: create it", path.display());
         return Err(Error::NotFound(why));
+    };
+    // A blob in a store is never changed, whoever's it is.
+    let is_filter =
+        |folder: &Path| folder.join("blobs").is_dir() && folder.join("pointers").is_dir();
+    let in_own = store.folder().is_some_and(|own| folder.starts_with(own));
+    if in_own || folder.ancestors().any(is_filter) {
+        let why = format!("--to names a file in a store, {}: name another place", path.display());
+        return Err(Error::Usage(why));
     }
     // Follows a link. What is not there yet is made.
     let Ok(there) = path.metadata() else { return Ok(()) };

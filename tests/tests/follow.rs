@@ -99,6 +99,29 @@ fn a_file_follows_builds_rollbacks_and_pins_and_damage_is_replaced() {
 }
 
 #[test]
+fn a_file_of_a_store_or_of_another_filter_is_not_replaced() {
+    let backend = Backend::local();
+    let blob = build(&backend, 0, 1_000);
+    let blob = Path::new(&backend.store).join(blob);
+    let to = |file: &Path, filter: &str| {
+        backend.bloomsday(&["follow", filter, "--once", "--to", file.to_str().unwrap()]).run()
+    };
+    let old = fs::metadata(&blob).unwrap().modified().unwrap();
+    to(&blob, "rt").expect(2).complains(&["in a store", "another place"]);
+    to(&blob.with_file_name("new"), "rt").expect(2).complains(&["in a store"]);
+    let folder = TempDir::new().unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&blob, &link).unwrap();
+    to(&link, "rt").expect(2).complains(&["in a store"]);
+    assert_eq!(fs::metadata(&blob).unwrap().modified().unwrap(), old);
+
+    let file = folder.path().join("followed.bloom");
+    to(&file, "rt").expect(0);
+    Publisher::days_ago(&backend, 0).filter("other").users(0..1_000).publish();
+    to(&file, "other").expect(2).complains(&["of the filter `rt`", "another file"]);
+}
+
+#[test]
 fn once_is_one_fetch_and_a_damaged_blob_leaves_the_file() {
     let backend = Backend::local();
     let folder = TempDir::new().unwrap();
