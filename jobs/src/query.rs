@@ -36,7 +36,8 @@ impl Query {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         let store = settings.open_store()?;
         let target = target(&store, &self.filter, settings.max_age_days(&self.filter)).await?;
-        if !store.segment_days(&self.filter).await?.is_empty() {
+        // A store behind HTTP lists nothing.
+        if !store.is_read_only() && !store.segment_days(&self.filter).await?.is_empty() {
             let why = format!(
                 "`{}` has live IDs, which are not read here: a server may answer otherwise; see `bloomsday \
                  trace`",

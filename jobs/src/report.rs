@@ -46,10 +46,13 @@ pub(crate) fn describe(report: &Report) -> String {
                 report.layout
             ),
         ),
-        ("fpp", format!("{:.6} measured, {} target", report.fpp_measured, report.fpp_target)),
+        (
+            "fpp",
+            format!("{:.6} measured, {} target", report.fpp_measured, target(report.fpp_target)),
+        ),
         (
             "overlap",
-            report.overlap.map_or("– (no earlier day to compare with)".into(), |share| {
+            report.overlap.map_or("– (no earlier day that can be compared)".into(), |share| {
                 format!("{:.1} % of these IDs were there the day before", share * 100.0)
             }),
         ),
@@ -74,6 +77,11 @@ pub(crate) fn describe(report: &Report) -> String {
             ),
         ),
     ];
+    if report.files == 0 && report.segments == 0 {
+        // A blob that was imported: nothing was read, counted or judged.
+        lines.retain(|(name, _)| !["files", "rows", "IDs", "overlap", "gates"].contains(name));
+        lines.insert(4, ("IDs", format!("about {}, by its bits", thousands(report.ids))));
+    }
     if report.window_days > 1 {
         lines.insert(3, ("window", window_of(report)));
     }
@@ -83,6 +91,13 @@ pub(crate) fn describe(report: &Report) -> String {
     }
     lines.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     pairs(&lines)
+}
+
+/// A target for the fpp as it was given, or to six digits where it was worked out.
+fn target(fpp: f64) -> String {
+    const LONGEST: usize = 8;
+    let exact = fpp.to_string();
+    if exact.len() <= LONGEST { exact } else { format!("{fpp:.6}") }
 }
 
 /// How many files were read, and which were passed over.

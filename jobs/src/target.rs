@@ -44,9 +44,11 @@ pub(crate) async fn target(
         Following::Blob(followed) => Ok(followed),
         Following::Keep(error) => Err(error.into()),
         Following::NotFound(days) => {
-            let oldest = days.last().map_or(String::new(), Day::to_string);
+            let day = |day: Option<&Day>| day.map_or(String::new(), Day::to_string);
+            let (oldest, newest) = (day(days.last()), day(days.first()));
             Err(Error::NotFound(format!(
-                "`{filter}` has no pointer since {oldest} in {}: build a day, or see `bloomsday status`",
+                "`{filter}` has no pointer for any day from {oldest} to {newest} in {}: build a day, or raise \
+                 `max_age_days` for an older one; see `bloomsday status {filter}`",
                 store.name()
             )))
         }
