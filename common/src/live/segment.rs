@@ -31,7 +31,8 @@
 //!
 //! A closed segment ends with 32 bytes: BLAKE3 of everything before.
 //!
-//! Adding is a union: a frame that is read twice, or out of order, adds nothing wrong. An open segment
+//! Adding is a union: a frame that is read twice, or out of order, adds nothing wrong; but in a set that counts
+//! copies each hash of a *seen* frame is one copy, so that a frame is read once. An open segment
 //! may end in the middle of a frame that was being written; a closed one is complete or corrupt.
 
 use std::fmt;
