@@ -155,6 +155,18 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
+    /// This process ends, and gave the lease back.
+    pub(in crate::live) fn lease_given_back(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::take(&mut state.was_granted) {
+            let filter = &self.filter;
+            tracing::info!(%filter, "this server ends, and another one may decide at once");
+        }
+        (state.lease, state.own_epoch) = (None, None);
+        (state.lease_error, state.is_lease_known) = (None, true);
+        self.update(&mut state);
+    }
+
     /// The lease could not be read, taken or renewed. One that this process has stays its own until its end.
     pub(in crate::live) fn lease_failed(&self, why: String) {
         let mut state = lock(&self.state);

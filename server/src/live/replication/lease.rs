@@ -128,7 +128,7 @@ impl LeaseRenewer {
     /// Ends the lease now, so that a successor need not wait.
     async fn give_back(&mut self) -> Result<(), StoreError> {
         let Some(own_epoch) = self.own_epoch.take() else { return Ok(()) };
-        self.access.lease_not_acquired(None);
+        self.access.lease_given_back();
         let there = self.store.lease(&self.filter).await?;
         let is_ours = |lease: &Lease| lease.node == self.node && lease.epoch == own_epoch;
         if !there.state.found().is_some_and(is_ours) {
