@@ -43,7 +43,7 @@ impl Format {
 /// Example: bloomsday export rt/blobs/2026-11-19-9c41….bloom --format guava --output rt.guava
 #[derive(Args)]
 pub(crate) struct Export {
-    /// A local file, a key in the store, or a URL.
+    /// A local file, a key in the store, or the URL of a blob in the store.
     blob: String,
     /// The format to write.
     #[arg(long)]

@@ -24,7 +24,7 @@ use crate::output::{Output, mebibytes, pairs, thousands};
 /// Example: bloomsday inspect rt/blobs/2026-11-19-9c41….bloom --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A blob or delta: a local file, a key in the store, or a URL.
+    /// A blob or delta: a local file, a key in the store, or the URL of one in the store.
     blob: String,
 }
 
