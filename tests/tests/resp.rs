@@ -96,7 +96,7 @@ fn filters_answer_in_version_3() {
         ("BF.CARD bf", ":3|"),
         (
             "BF.INFO bf",
-            "%5|+Capacity|:100|+Size|:16384|+Number of filters|:1|\
+            "%5|+Capacity|:100|+Size|:32768|+Number of filters|:1|\
           +Number of items inserted|:3|+Expansion rate|:2|",
         ),
         ("CF.ADD cf a", "#t|"),

@@ -164,8 +164,8 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
             ("CF.DEL cf a", ":0|", "#f|"),
             ("CF.MEXISTS cf a b", "*2|:0|:1|", "*2|#f|#t|"),
             ("CF.COMPACT cf", "+OK|", "+OK|"),
-            ("MEMORY USAGE cf", ":16384|", ":16384|"),
-            ("MEMORY USAGE cf SAMPLES 5", ":16384|", ":16384|"),
+            ("MEMORY USAGE cf", ":32768|", ":32768|"),
+            ("MEMORY USAGE cf SAMPLES 5", ":32768|", ":32768|"),
             ("MEMORY USAGE nothing", "$-1|", "_|"),
             (
                 "CONFIG GET bf-initial-size",

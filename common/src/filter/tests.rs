@@ -278,8 +278,16 @@ proptest! {
 /// Something over a filter that decides by bits of the hash, in part late.
 struct ByBits;
 
-impl ByBits {
-    fn answer(hash: u64, hit: bool) -> bool {
+impl Overlay for ByBits {
+    const CHANGES_ANSWERS: bool = true;
+
+    fn prefetch(&self, _: u64) {}
+
+    fn may_change(&self, hash: u64) -> bool {
+        hash >> 21 & 1 == 0 || hash >> 22 & 1 == 0
+    }
+
+    fn answer(&self, hash: u64, hit: bool) -> bool {
         match hash >> 20 & 3 {
             0 => true,
             1 => false,
@@ -288,20 +296,8 @@ impl ByBits {
     }
 }
 
-impl Overlay for ByBits {
-    fn prefetch(&self, _: u64) {}
-
-    fn answer(&self, hash: u64, hit: bool) -> Option<bool> {
-        (hash >> 22 & 1 == 0).then(|| ByBits::answer(hash, hit))
-    }
-
-    fn answer_late(&self, hash: u64, hit: bool) -> bool {
-        ByBits::answer(hash, hit)
-    }
-}
-
 #[test]
-fn a_batch_under_an_overlay_is_decided_by_it_at_once_or_late() {
+fn a_batch_under_an_overlay_has_its_answers() {
     let mut all = ids(0..1_000);
     // Invalid IDs are misses, whatever the overlay says.
     (0..50).for_each(|i| all[i * 20 + 7].clear());
@@ -314,7 +310,7 @@ fn a_batch_under_an_overlay_is_decided_by_it_at_once_or_late() {
             let mut answers = vec![false; n];
             let hits = filter.contains_batch_under(&all[..n], &mut answers, &ByBits).unwrap();
             let single = |id: &Vec<u8>| {
-                !id.is_empty() && ByBits::answer(Xxh3::of(id).high_bits(), filter.contains(id))
+                !id.is_empty() && ByBits.answer(Xxh3::of(id).high_bits(), filter.contains(id))
             };
             let expected: Vec<bool> = all[..n].iter().map(single).collect();
             assert_eq!(answers, expected, "{n} IDs, {kernel:?}");

@@ -78,13 +78,6 @@ pub fn is_of(word: u64, hash: u64) -> bool {
     (word ^ (hash << 8)) < 256 && !matches!(word as u8, 0 | TOMBSTONE_TAG)
 }
 
-/// Whether the bits of a hash in a word are those of this one. Cheaper than [`is_of`]; if these bits are 0, also
-/// an empty place and a tombstone match.
-#[inline]
-pub fn hash_bits_match(word: u64, hash: u64) -> bool {
-    (word ^ (hash << 8)) < 256
-}
-
 /// The hash of a word in a shard.
 #[inline]
 pub fn hash_of(shard: usize, word: u64) -> u64 {
@@ -190,7 +183,6 @@ mod tests {
             prop_assert_eq!(hash_of(shard_of(hash), word), hash);
             prop_assert_eq!(Tag::of(word), tag);
             prop_assert!(is_of(word, hash) && word != EMPTY && word != TOMBSTONE);
-            prop_assert!(hash_bits_match(word, hash) && !hash_bits_match(word, hash ^ 1));
             prop_assert!(!is_of(TOMBSTONE, hash) && !is_of(EMPTY, hash) && !is_of(word, hash ^ 1));
             prop_assert!(line_of(hash, lines) < lines);
         }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `table` | the exact set of live hashes, for lookups without locks |
+//! | `shard_lines` | the lines of one shard of a table, and the Bloom filter in front of them |
 //! | `writer` | the one owner of a table's changes |
 //! | `near` | the exact set of fingerprints of a set of that kind, found by similar ones |
 //! | `domains` | which domains the URLs that are added belong to |
@@ -11,5 +12,6 @@
 pub(super) mod budget;
 pub(super) mod domains;
 pub(super) mod near;
+mod shard_lines;
 pub(super) mod table;
 pub(super) mod writer;

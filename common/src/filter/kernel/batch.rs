@@ -62,21 +62,8 @@ pub(super) fn contains<T: AsRef<[u8]>>(
 ) -> usize {
     let blocks = Blocks::of(body);
     let hits = &mut hits[..ids.len()];
-    let (mut all_valid, mut n_hits, mut late) = (true, 0, Late::default());
-    // Hits are counted here: a caller that reads the results back at once waits until all are stored.
-    let mut answer = |hits: &mut [bool], i: usize, hash: u64| {
-        let hit = test(blocks.get(hash), hash);
-        match over.answer(hash, hit) {
-            Some(answer) => {
-                hits[i] = answer;
-                n_hits += usize::from(answer);
-            }
-            None => {
-                hits[i] = hit;
-                n_hits += late.push(i, hash, hits, over);
-            }
-        }
-    };
+    let mut all_valid = true;
+    let mut answers = Answers { blocks, hits, over, test, n_hits: 0, late: Late::default() };
     let mut ring = [0u64; AHEAD];
     let (head, tail) = ids.split_at(ids.len().min(AHEAD));
     for (slot, id) in ring.iter_mut().zip(head) {
@@ -84,24 +71,58 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     }
     for (i, id) in tail.iter().enumerate() {
         let next = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
-        answer(hits, i, std::mem::replace(&mut ring[i % AHEAD], next));
+        answers.answer(i, std::mem::replace(&mut ring[i % AHEAD], next));
     }
     for i in tail.len()..ids.len() {
-        answer(hits, i, ring[i % AHEAD]);
+        answers.answer(i, ring[i % AHEAD]);
     }
-    n_hits += late.settle(hits, over);
-    if !all_valid {
-        clear_invalid(ids, hits);
-        n_hits = hits.iter().filter(|hit| **hit).count();
+    let n_hits = answers.settle();
+    if all_valid {
+        return n_hits;
     }
-    n_hits
+    clear_invalid(ids, hits);
+    hits.iter().filter(|hit| **hit).count()
 }
 
-/// How many lookups are decided late at once: so many that the memory of the first one has arrived when
+/// What the loop of a batch answers with.
+struct Answers<'a, O, T> {
+    blocks: Blocks<'a>,
+    hits: &'a mut [bool],
+    over: &'a O,
+    test: T,
+    /// Hits are counted here: a caller that reads the results back at once waits until all are stored.
+    n_hits: usize,
+    late: Late,
+}
+
+impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
+    /// Answers lookup `i`. As [`hash_and_prefetch`], it must be inlined.
+    #[inline(always)]
+    fn answer(&mut self, i: usize, hash: u64) {
+        let hit = (self.test)(self.blocks.get(hash), hash);
+        self.hits[i] = hit;
+        if !O::CHANGES_ANSWERS {
+            self.n_hits += usize::from(hit);
+            return;
+        }
+        // No branch on what may change: it depends on memory that has just arrived, and cannot be predicted.
+        let may_change = self.over.may_change(hash);
+        self.n_hits += usize::from(hit & !may_change);
+        self.n_hits += self.late.push_if(may_change, i, hash, self.hits, self.over);
+    }
+
+    /// Answers what is late. Returns the number of hits of all.
+    #[inline(always)]
+    fn settle(mut self) -> usize {
+        self.n_hits + self.late.settle(self.hits, self.over)
+    }
+}
+
+/// How many lookups are answered late at once: so many that the memory of the first one has arrived when
 /// that of the last one is prefetched.
 const LATE: usize = 16;
 
-/// The lookups that an [`Overlay`] decides late: their numbers and hashes.
+/// The lookups whose answers an [`Overlay`] may change: their numbers and hashes.
 struct Late {
     lookups: [(usize, u64); LATE],
     len: usize,
@@ -115,20 +136,28 @@ impl Default for Late {
 }
 
 impl Late {
-    /// Adds lookup `i`, and decides all when there are [`LATE`]. Returns the number of hits among those that are decided now.
+    /// Adds lookup `i` if `is_late`, and answers all when there are [`LATE`]. Returns the number of hits among
+    /// those that are answered now.
     #[inline(always)]
-    fn push(&mut self, i: usize, hash: u64, hits: &mut [bool], over: &impl Overlay) -> usize {
+    fn push_if(
+        &mut self,
+        is_late: bool,
+        i: usize,
+        hash: u64,
+        hits: &mut [bool],
+        over: &impl Overlay,
+    ) -> usize {
         self.lookups[self.len] = (i, hash);
-        self.len += 1;
+        self.len += usize::from(is_late);
         if self.len == LATE { self.settle(hits, over) } else { 0 }
     }
 
-    /// Decides all. Returns the number of hits.
+    /// Answers all. Returns the number of hits.
     #[inline(never)]
     fn settle(&mut self, hits: &mut [bool], over: &impl Overlay) -> usize {
         let mut n_hits = 0;
         for (i, hash) in &self.lookups[..self.len] {
-            hits[*i] = over.answer_late(*hash, hits[*i]);
+            hits[*i] = over.answer(*hash, hits[*i]);
             n_hits += usize::from(hits[*i]);
         }
         self.len = 0;

@@ -12,35 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use arc_swap::{ArcSwap, Guard};
 use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
-use bloomsday_common::memory::{LINE_WORDS, Line, Lines, prefetch_all};
 
-/// How many hashes ahead of the one that is looked up are prefetched.
-pub(in crate::live) const PREFETCH_AHEAD: usize = 24;
+use super::shard_lines::ShardLines;
+
+/// How many hashes are looked up together, so that their cache misses are waited for at once.
+const GROUP: usize = 64;
 
 /// The lines of all shards at one moment.
-pub(in crate::live) struct Shards(pub(in crate::live) [Lines; SHARDS]);
+pub(in crate::live) struct Shards(pub(in crate::live) [ShardLines; SHARDS]);
 
 impl Shards {
-    #[inline]
-    pub(in crate::live) fn prefetch(&self, hash: u64) {
-        prefetch(&self.0[entry::shard_of(hash)], hash);
-    }
-
-    /// Fetches the line after the one in which the search begins, if there is one.
     #[inline(always)]
-    fn prefetch_second(&self, hash: u64) {
-        let lines = &self.0[entry::shard_of(hash)];
-        let second = entry::line_of(hash, lines.len()) + 1;
-        prefetch_all(&lines[second..lines.len().min(second + 1)]);
+    fn of(&self, hash: u64) -> &ShardLines {
+        &self.0[entry::shard_of(hash)]
     }
-}
-
-/// Fetches the line of a shard in which the search for a hash begins. For most it ends there, too: one
-/// line of six is full.
-#[inline(always)]
-pub(in crate::live) fn prefetch(lines: &[Line], hash: u64) {
-    let begin = entry::line_of(hash, lines.len());
-    prefetch_all(&lines[begin..=begin]);
 }
 
 /// What the live layer says of an ID.
@@ -79,23 +64,31 @@ impl Table {
 
     /// Looks one hash up.
     ///
-    /// Cost: one cache miss, rarely two. Many at once cost less: [`Table::each`].
+    /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost less: [`Table::each`].
     pub(crate) fn seen(&self, hash: u64) -> Seen {
-        self.find(&self.shards.load(), hash, self.step())
+        let shards = self.shards.load();
+        if !shards.of(hash).may_have(hash) {
+            return Seen::Unknown;
+        }
+        self.find(&shards, hash, self.step())
     }
 
     /// Looks many hashes up, with the number of each, in order.
     ///
-    /// Cost: the cache misses of [`PREFETCH_AHEAD`] hashes are waited for at once.
+    /// Cost: the cache misses of [`GROUP`] hashes are waited for at once.
     pub(crate) fn each(&self, hashes: &[u64], mut answer: impl FnMut(usize, Seen)) {
         let shards = self.shards.load();
         let now = self.step();
-        hashes.iter().take(PREFETCH_AHEAD).for_each(|hash| shards.prefetch(*hash));
-        for (i, hash) in hashes.iter().enumerate() {
-            if let Some(ahead) = hashes.get(i + PREFETCH_AHEAD) {
-                shards.prefetch(*ahead);
+        for (number, group) in hashes.chunks(GROUP).enumerate() {
+            group.iter().for_each(|hash| shards.of(*hash).prefetch_prefilter(*hash));
+            let mut may_have = [false; GROUP];
+            for (may_have, hash) in may_have.iter_mut().zip(group) {
+                *may_have = shards.of(*hash).prefetch_if_may_have(*hash);
             }
-            answer(i, self.find(&shards, *hash, now));
+            for (i, (hash, may_have)) in group.iter().zip(may_have).enumerate() {
+                let seen = if may_have { self.find(&shards, *hash, now) } else { Seen::Unknown };
+                answer(number * GROUP + i, seen);
+            }
         }
     }
 
@@ -103,7 +96,7 @@ impl Table {
     pub(crate) fn count(&self, hash: u64) -> usize {
         let (shards, now) = (self.shards.load(), self.step());
         let mut count = 0;
-        search(&shards.0[entry::shard_of(hash)], hash, |word| {
+        search(shards.of(hash), hash, |word| {
             count += usize::from(self.is_alive(Tag::of(word), now));
             false
         });
@@ -113,14 +106,6 @@ impl Table {
     /// The table at this moment, to look up many hashes in another order than [`Table::each`].
     pub(crate) fn view(&self) -> View<'_> {
         View { table: self, shards: self.shards.load(), now: self.step() }
-    }
-
-    #[inline(always)]
-    fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
-        match find_near(shards, hash) {
-            HomeGroup::Absent => Seen::Unknown,
-            HomeGroup::Found | HomeGroup::Beyond => self.find_anywhere(shards, hash, now),
-        }
     }
 
     /// Whether an entry is alive, for a lookup that began in step `began`. One that was renewed in a later step
@@ -136,9 +121,9 @@ impl Table {
     }
 
     #[inline(never)]
-    fn find_anywhere(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
+    fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
         let mut seen = Seen::Unknown;
-        search(&shards.0[entry::shard_of(hash)], hash, |word| {
+        search(shards.of(hash), hash, |word| {
             match Tag::of(word) {
                 Tag::Hidden => seen = Seen::Hidden,
                 tag if self.is_alive(tag, now) => seen = Seen::Alive,
@@ -150,33 +135,6 @@ impl Table {
     }
 }
 
-/// What the line tells in which the search for a hash begins.
-enum HomeGroup {
-    /// The hash is not in the table.
-    Absent,
-    /// It may be in this line.
-    Found,
-    /// If it is in the table, then in a line that follows.
-    Beyond,
-}
-
-/// What most lookups need: a hash that its line does not have, in a line that is not full. No
-/// branch for each word: the processor cannot predict it.
-#[inline(always)]
-fn find_near(shards: &Shards, hash: u64) -> HomeGroup {
-    let lines = &shards.0[entry::shard_of(hash)];
-    let Line(line) = &lines[entry::line_of(hash, lines.len())];
-    let matches = |word: &AtomicU64| entry::hash_bits_match(word.load(Ordering::Relaxed), hash);
-    let found = line.iter().fold(false, |found, word| found | matches(word));
-    // Places are taken from the front, so that the last one tells whether there is an empty one.
-    let is_full = line[LINE_WORDS - 1].load(Ordering::Relaxed) != EMPTY;
-    match (found, is_full) {
-        (true, _) => HomeGroup::Found,
-        (false, true) => HomeGroup::Beyond,
-        (false, false) => HomeGroup::Absent,
-    }
-}
-
 /// A table at one moment.
 pub(crate) struct View<'a> {
     table: &'a Table,
@@ -185,36 +143,30 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// Fetches what [`View::may_have`] reads.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.shards.prefetch(hash);
+        self.shards.of(hash).prefetch_prefilter(hash);
     }
 
-    /// What its first line tells of a hash. `None` when the search goes on in the next one, which is
-    /// prefetched.
+    /// Whether the table may have a hash. False only if it does not. If it may, what [`View::seen`] reads is
+    /// fetched.
     #[inline(always)]
-    pub(crate) fn seen_near(&self, hash: u64) -> Option<Seen> {
-        match find_near(&self.shards, hash) {
-            HomeGroup::Absent => Some(Seen::Unknown),
-            HomeGroup::Found => Some(self.seen(hash)),
-            HomeGroup::Beyond => {
-                self.shards.prefetch_second(hash);
-                None
-            }
-        }
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
+        self.shards.of(hash).prefetch_if_may_have(hash)
     }
 
     /// What it tells of a hash.
     #[inline(never)]
     pub(crate) fn seen(&self, hash: u64) -> Seen {
-        self.table.find_anywhere(&self.shards, hash, self.now)
+        self.table.find(&self.shards, hash, self.now)
     }
 }
 
 /// Visits the words of a hash until `found` returns true, or there are no more.
 #[inline]
-fn search(lines: &[Line], hash: u64, mut found: impl FnMut(u64) -> bool) {
-    let begin = entry::line_of(hash, lines.len());
+fn search(lines: &ShardLines, hash: u64, mut found: impl FnMut(u64) -> bool) {
+    let (lines, begin) = (lines.lines(), lines.begin(hash));
     // In two halves, because the line after the last is the first.
     for line in lines[begin..].iter().chain(&lines[..begin]) {
         let mut is_full = true;

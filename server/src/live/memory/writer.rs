@@ -6,20 +6,26 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::entry::{self, EMPTY, Repeat, SHARDS, STEPS, TOMBSTONE, Tag, Window};
-use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines};
+use bloomsday_common::memory::{LINE_WORDS, LineArena};
 
 use super::budget::Budget;
-use super::table::{PREFETCH_AHEAD, Shards, Table, prefetch};
+use super::shard_lines::{LINES_PER_PREFILTER_LINE, ShardLines};
+use super::table::{Shards, Table};
 
+/// How many hashes ahead of the one that is added are prefetched.
+const PREFETCH_AHEAD: usize = 24;
 /// The highest share of a shard's places that are in use, in percent. With more, more lines are full, and
 /// searches go on in lines that were not prefetched.
-const MAX_LOAD_PERCENT: usize = 69;
+const MAX_LOAD_PERCENT: usize = 78;
 /// How many lines a full shard gets, in percent of those that it had. With more, an entry would take
 /// more than 14 bytes for a while.
 const GROWTH_PERCENT: usize = 120;
 /// A shard with fewer entries than this gets lines of the same number when it is full: what fills
 /// it can be removed.
 const PURGE_PERCENT: usize = 50;
+/// The prefilter of a shard is made anew when so many of its places, in percent, were freed: the bits of what was
+/// there are still set.
+const STALE_PERCENT: usize = 25;
 /// The most copies of one hash: [`Writer::add_copy`] refuses more.
 pub(crate) const MAX_COPIES: usize = 255;
 
@@ -61,22 +67,43 @@ pub(crate) struct Writer {
 
 /// One shard as its writer knows it.
 struct Shard {
-    lines: Lines,
+    lines: ShardLines,
     /// The places that are not empty.
     used: usize,
+    /// The places that were freed since the prefilter was made.
+    freed: usize,
+}
+
+impl Shard {
+    fn empty(lines: ShardLines) -> Shard {
+        Shard { lines, used: 0, freed: 0 }
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let places = self.lines.lines().iter().flat_map(|line| &line.0);
+        places.map(|place| place.load(Ordering::Relaxed))
+    }
+
+    /// Counts a place that was freed. The prefilter forgets what was there when there are many.
+    fn count_freed(&mut self) {
+        self.freed += 1;
+        if self.freed * 100 > self.lines.lines().len() * LINE_WORDS * STALE_PERCENT {
+            self.lines.sweep(|_| false);
+            self.freed = 0;
+        }
+    }
 }
 
 impl Writer {
     /// An empty table; `None` when not even that fits into the budget.
     pub(crate) fn new(window: Window, budget: Arc<Budget>) -> Option<Writer> {
-        if !budget.try_reserve(bytes_of(SHARDS)) {
+        if !budget.try_reserve(SHARDS as u64 * ShardLines::bytes_of(1)) {
             return None;
         }
         let mut arena = LineArena::default();
-        let lines = (0..SHARDS).map(|_| arena.lines(1).ok()).collect::<Option<Vec<Lines>>>()?;
-        let lines: [Lines; SHARDS] = lines.try_into().ok()?;
+        let lines = empty_lines(&mut arena)?;
         let table = Arc::new(Table::new(window, Shards(lines.clone())));
-        let shards = lines.map(|lines| Shard { lines, used: 0 }).into();
+        let shards = lines.map(Shard::empty).into();
         let by_step = Box::new([0; STEPS as usize]);
         Some(Writer {
             table,
@@ -102,10 +129,9 @@ impl Writer {
         let places = entries.saturating_mul(100) / MAX_LOAD_PERCENT as u64;
         // A tenth more: shards are not filled equally.
         let lines = places.saturating_mul(11) / (10 * (SHARDS * LINE_WORDS) as u64) + 1;
-        let bytes = lines.saturating_mul((SHARDS * size_of::<Line>()) as u64);
         let left = self.budget.limit().saturating_sub(self.budget.taken());
-        let lines = Some(lines).filter(|_| bytes <= left);
-        self.reserved_lines = lines.and_then(|lines| usize::try_from(lines).ok()).unwrap_or(0);
+        let fits = |lines: &usize| ShardLines::bytes_of(*lines) <= left / SHARDS as u64;
+        self.reserved_lines = usize::try_from(lines).ok().filter(fits).unwrap_or(0);
     }
 
     /// How many entries are alive.
@@ -119,10 +145,9 @@ impl Writer {
     pub(crate) fn clear(&mut self) -> impl Sized + use<> {
         let before = self.bytes();
         let mut arena = LineArena::default();
-        let lines = (0..SHARDS).map(|_| arena.lines(1).ok()).collect::<Option<Vec<Lines>>>();
-        let lines = lines.and_then(|lines| <[Lines; SHARDS]>::try_from(lines).ok())?;
+        let lines = empty_lines(&mut arena)?;
         let table = self.table.shards.swap(Arc::new(Shards(lines.clone())));
-        let shards: Vec<_> = lines.map(|lines| Shard { lines, used: 0 }).into();
+        let shards: Vec<_> = lines.map(Shard::empty).into();
         let shards = std::mem::replace(&mut self.shards, shards);
         let arena = std::mem::replace(&mut self.arena, arena);
         *self.by_step = [0; STEPS as usize];
@@ -132,7 +157,8 @@ impl Writer {
 
     /// The bytes of its lines.
     pub(crate) fn bytes(&self) -> u64 {
-        bytes_of(self.shards.iter().map(|shard| shard.lines.len()).sum())
+        let lines = self.shards.iter().map(|shard| shard.lines.lines().len());
+        lines.map(ShardLines::bytes_of).sum()
     }
 
     /// Goes to the step of this time. A clock that goes back is ignored.
@@ -159,15 +185,16 @@ impl Writer {
 
     /// Frees the places of a shard's entries whose window will have ended `passed` steps from now.
     fn sweep(&mut self, shard: usize, passed: u64, steps: u64) {
-        for place in self.shards[shard].lines.iter().flat_map(|line| &line.0) {
-            if let Tag::Step(seen) = Tag::of(place.load(Ordering::Relaxed))
-                // By the age that it had before, which no tag that came round can falsify.
-                && entry::age(seen, self.step).saturating_add(passed) > steps
-            {
+        let shard = &mut self.shards[shard];
+        shard.lines.sweep(|word| match Tag::of(word) {
+            // By the age that it had before, which no tag that came round can falsify.
+            Tag::Step(seen) if entry::age(seen, self.step).saturating_add(passed) > steps => {
                 self.by_step[usize::from(seen)] -= 1;
-                place.store(TOMBSTONE, Ordering::Relaxed);
+                true
             }
-        }
+            _ => false,
+        });
+        shard.freed = 0;
     }
 
     /// Adds hashes in order, with what each add did. The first refusal ends it, and is returned
@@ -197,7 +224,9 @@ impl Writer {
 
     #[inline]
     fn prefetch(&self, hash: u64) {
-        prefetch(&self.shards[entry::shard_of(hash)].lines, hash);
+        let lines = &self.shards[entry::shard_of(hash)].lines;
+        lines.prefetch(hash);
+        lines.prefetch_prefilter(hash);
     }
 
     /// Adds a hash, seen now.
@@ -269,10 +298,11 @@ impl Writer {
 
     /// Every hash that is alive, with its step, and every hash that is hidden.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
-        let words = self.shards.iter().enumerate().flat_map(|(number, shard)| {
-            let places = shard.lines.iter().flat_map(|line| &line.0);
-            places.map(move |place| (number, place.load(Ordering::Relaxed)))
-        });
+        let words = self
+            .shards
+            .iter()
+            .enumerate()
+            .flat_map(|(number, shard)| shard.words().map(move |word| (number, word)));
         words.filter_map(|(number, word)| {
             let hash = entry::hash_of(number, word);
             match Tag::of(word) {
@@ -289,9 +319,7 @@ impl Writer {
 
     /// Every hash of a shard that is alive, with its step.
     pub(crate) fn entries_of(&self, shard: usize) -> Vec<(u64, u64)> {
-        let places = self.shards[shard].lines.iter().flat_map(|line| &line.0);
-        let words = places.map(|place| place.load(Ordering::Relaxed));
-        let alive = words.filter_map(|word| match Tag::of(word) {
+        let alive = self.shards[shard].words().filter_map(|word| match Tag::of(word) {
             tag @ Tag::Step(seen) if self.window.is_alive(tag, self.step) => {
                 let step = self.step.saturating_sub(entry::age(seen, self.step));
                 Some((entry::hash_of(shard, word), step))
@@ -321,8 +349,8 @@ impl Writer {
     /// Where a hash is, or could be put. Of several copies, one that is alive.
     fn find(&self, hash: u64) -> Found {
         let lines = &self.shards[entry::shard_of(hash)].lines;
+        let (mut at, lines) = (lines.begin(hash), lines.lines());
         let (mut ended, mut place) = (None, None);
-        let mut at = entry::line_of(hash, lines.len());
         for _ in 0..lines.len() {
             let mut is_full = true;
             for (i, word) in lines[at].0.iter().enumerate() {
@@ -353,7 +381,7 @@ impl Writer {
     /// The first place that is free for a hash.
     fn find_place(&self, hash: u64) -> (usize, usize, u64) {
         let lines = &self.shards[entry::shard_of(hash)].lines;
-        let begin = entry::line_of(hash, lines.len());
+        let (begin, lines) = (lines.begin(hash), lines.lines());
         for at in (begin..lines.len()).chain(0..begin) {
             for (i, word) in lines[at].0.iter().enumerate() {
                 let word = word.load(Ordering::Relaxed);
@@ -377,12 +405,15 @@ impl Writer {
         let number = entry::shard_of(hash);
         if word == EMPTY {
             let shard = &self.shards[number];
-            if shard.used + 1 > max_used(shard.lines.len()) {
+            if shard.used + 1 > max_used(shard.lines.lines().len()) {
                 self.grow(number)?;
                 (line, place, word) = self.find_place(hash);
             }
         }
-        self.shards[number].used += usize::from(word == EMPTY);
+        let shard = &mut self.shards[number];
+        shard.used += usize::from(word == EMPTY);
+        // First: a lookup that learns of this add asks the prefilter.
+        shard.lines.mark(hash);
         self.replace(hash, line, place, word, entry::word(hash, tag));
         Ok(())
     }
@@ -397,47 +428,52 @@ impl Writer {
             Tag::Step(step) => self.by_step[usize::from(step)] += 1,
             Tag::Hidden | Tag::Free | Tag::Empty => {}
         }
-        let lines = &self.shards[entry::shard_of(hash)].lines;
+        let shard = &mut self.shards[entry::shard_of(hash)];
         // Release: a thread that learns of this add finds the word.
-        lines[line].0[place].store(new, Ordering::Release);
+        shard.lines.lines()[line].0[place].store(new, Ordering::Release);
+        if new == TOMBSTONE {
+            shard.count_freed();
+        }
     }
 
     /// Gives a shard new lines: more of them if its entries need more.
     fn grow(&mut self, number: usize) -> Result<(), AddError> {
         let shard = &self.shards[number];
-        let old = shard.lines.len();
+        let old = shard.lines.lines().len();
         let is_kept = |word: u64| {
             let tag = Tag::of(word);
             tag == Tag::Hidden || self.window.is_alive(tag, self.step)
         };
-        let words = || shard.lines.iter().flat_map(|line: &Line| &line.0);
-        let words = || words().map(|word| word.load(Ordering::Relaxed));
-        let kept = words().filter(|word| is_kept(*word)).count();
+        let kept = shard.words().filter(|word| is_kept(*word)).count();
         let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
         let more = if purge { old } else { more_lines(number, old) };
         // Both are there for a moment, and the old ones while readers have them.
-        let take = |lines: usize| self.budget.try_reserve(bytes_of(lines)).then_some(lines);
+        let take =
+            |lines: usize| self.budget.try_reserve(ShardLines::bytes_of(lines)).then_some(lines);
         let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
         let lines = reserved.or_else(|| take(more)).ok_or(AddError::Memory)?;
 
-        let Ok(new) = self.arena.lines(lines) else {
-            self.budget.release(bytes_of(lines));
+        let Ok(new) = ShardLines::new(&mut self.arena, lines) else {
+            self.budget.release(ShardLines::bytes_of(lines));
             return Err(AddError::Memory);
         };
         let mut gone = Vec::new();
-        for word in words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {
+        // The places of each new line that are taken, so that none is searched for.
+        let mut taken = vec![0_u8; lines];
+        for word in shard.words().filter(|word| *word != EMPTY && *word != TOMBSTONE) {
             if !is_kept(word) {
                 gone.push(word);
                 continue;
             }
-            let mut at = entry::line_of(word >> 8, lines);
-            let place = loop {
-                let mut places = new[at].0.iter();
-                if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == EMPTY) {
-                    break place;
-                }
+            // The shard is missing here. It chooses no line, and no bits of the prefilter.
+            let hash = word >> 8;
+            new.mark(hash);
+            let mut at = new.begin(hash);
+            while usize::from(taken[at]) == LINE_WORDS {
                 at = if at + 1 == lines { 0 } else { at + 1 };
-            };
+            }
+            let place = &new.lines()[at].0[usize::from(taken[at])];
+            taken[at] += 1;
             place.store(word, Ordering::Relaxed);
         }
         for word in gone {
@@ -446,11 +482,11 @@ impl Writer {
             }
         }
         crash_point("live-growing");
-        self.shards[number] = Shard { lines: new.clone(), used: kept };
+        self.shards[number] = Shard { lines: new.clone(), used: kept, freed: 0 };
         let mut all = self.table.shards.load().0.clone();
         all[number] = new;
         self.table.shards.store(Arc::new(Shards(all)));
-        self.budget.release(bytes_of(old));
+        self.budget.release(ShardLines::bytes_of(old));
         Ok(())
     }
 }
@@ -488,8 +524,9 @@ fn more_lines(number: usize, old: usize) -> usize {
 /// assert!(least > 11 * 24_000_000 && most < 14 * 24_000_000);
 /// ```
 pub fn memory_of(entries: u64) -> (u64, u64) {
-    let empty = bytes_of(SHARDS);
+    let empty = SHARDS as u64 * ShardLines::bytes_of(1);
     let full = entries.saturating_mul(8 * 100).div_ceil(MAX_LOAD_PERCENT as u64);
+    let full = full.saturating_add(full / LINES_PER_PREFILTER_LINE as u64);
     let grown = full.saturating_mul(GROWTH_PERCENT as u64).div_ceil(100);
     (full.saturating_add(empty), grown.saturating_add(empty))
 }
@@ -499,8 +536,10 @@ fn max_used(lines: usize) -> usize {
     lines * LINE_WORDS * MAX_LOAD_PERCENT / 100
 }
 
-fn bytes_of(lines: usize) -> u64 {
-    (lines * size_of::<Line>()) as u64
+/// One line for each shard.
+fn empty_lines(arena: &mut LineArena) -> Option<[ShardLines; SHARDS]> {
+    let lines = (0..SHARDS).map(|_| ShardLines::new(arena, 1).ok());
+    lines.collect::<Option<Vec<ShardLines>>>()?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -88,18 +88,20 @@ impl LiveSet {
 struct Over<'a>(View<'a>);
 
 impl Overlay for Over<'_> {
+    const CHANGES_ANSWERS: bool = true;
+
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
         self.0.prefetch(hash);
     }
 
     #[inline(always)]
-    fn answer(&self, hash: u64, hit: bool) -> Option<bool> {
-        self.0.seen_near(hash).map(|seen| answer_of(seen, hit))
+    fn may_change(&self, hash: u64) -> bool {
+        self.0.may_have(hash)
     }
 
     #[inline(always)]
-    fn answer_late(&self, hash: u64, hit: bool) -> bool {
+    fn answer(&self, hash: u64, hit: bool) -> bool {
         answer_of(self.0.seen(hash), hit)
     }
 }
