@@ -1,8 +1,8 @@
 //! The program `bloomsday`: reads the command line, runs one job, ends with its exit status.
 //!
-//! Each command is one file. They share the configuration ([`config`], [`defaults`]), the errors with their
-//! exit statuses ([`error`], [`remedy`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
-//! know no command.
+//! Each command is in one file, some with their opposite (`pin`, `unpin`). They share the configuration
+//! ([`config`], [`defaults`]), the errors with their exit statuses ([`error`], [`remedy`]) and the output
+//! ([`output`], [`report`]). The rules of schedules ([`scheduling`]) know no command.
 
 #![forbid(unsafe_code)]
 

@@ -42,7 +42,7 @@ impl MemoryCheck {
         }
         Err(format!(
             "it needs {needed} bytes of memory while the current filter stays loaded, and {} are \
-             available ({}): give the process memory for two filters",
+             available ({}): give the process memory for three such filters",
             available.bytes, available.by
         ))
     }
