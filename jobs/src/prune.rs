@@ -28,7 +28,8 @@ use crate::target::filters;
 pub(crate) struct Prune {
     /// One filter [default: every filter in the store].
     filter: Option<FilterName>,
-    /// How many days pointers are kept [default: keep_days of the configuration, else 14].
+    /// How many days pointers are kept [default: keep_days of the configuration, else 14]. With fewer than the
+    /// configuration has, let nobody repoint to such an old blob meanwhile.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
     /// Print what would be deleted, but delete nothing.
