@@ -349,8 +349,8 @@ class DupeFilter(BaseDupeFilter):
         """Takes a request out of the filter, so that it can be made again: for a page that failed.
 
         Returns whether it was there. With BLOOMSDAY_ON_ERROR = "unseen" it stays in the filter while
-        the server is away, and counts as `bloomsday/not_forgotten`. Other processes that saw it remember it for as long as it is
-        one of their last BLOOMSDAY_RECENT.
+        the server is away, and counts as `bloomsday/not_forgotten`. Other processes that saw it
+        remember it for as long as it is one of their last BLOOMSDAY_RECENT.
         """
         fingerprint = self._fingerprint(request)
         self.recent.discard(fingerprint)

@@ -83,7 +83,8 @@ impl Store {
     /// As [`Store::fetch_into`], for a blob that did not arrive sound: past caches on the way.
     ///
     /// Over plain HTTP the requests say `Cache-Control: no-cache`, so that a relay that stored damaged
-    /// bytes, or parts with the tag of an earlier upload, gets them again. Any other store has no caches, and nothing differs.
+    /// bytes, or parts with the tag of an earlier upload, gets them again. Any other store has no caches, and
+    /// nothing differs.
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
