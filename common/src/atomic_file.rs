@@ -89,8 +89,7 @@ fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
 }
 
-/// Removes a temporary file that a crash left: one that nobody has locked. If it cannot be told or removed, the next
-/// name is tried.
+/// Removes a temporary file that a crash left: one that nobody has locked. If that fails, the next name is tried.
 fn remove_if_left(temporary: &Path) {
     if fs::symlink_metadata(temporary).is_ok_and(|about| about.is_file())
         // To write: some network file systems lock nothing else.

@@ -65,13 +65,13 @@ impl ShardLines {
         self.word(hash).load(Ordering::Relaxed) & bits_of(hash) == bits_of(hash)
     }
 
-    /// As [`ShardLines::may_have`], and fetches the line in which the search begins if there will be one.
+    /// As [`ShardLines::may_have`]. If so, the line in which the search begins is fetched.
     #[inline(always)]
     pub(super) fn prefetch_if_may_have(&self, hash: u64) -> bool {
         let begin = self.begin(hash);
         let prefilter = self.len + begin / LINES_PER_PREFILTER_LINE;
         let may_have = self.may_have(hash);
-        // Else the line that was just read: a branch could not be predicted.
+        // If not, the line that was just read is fetched again, which costs less than a branch that cannot be predicted.
         let next = if may_have { begin } else { prefilter };
         prefetch_all(&self.all[next..=next]);
         may_have
