@@ -236,7 +236,7 @@ fn add_filter(
     rows.add(&key("guard"), filter.guard.map(guard), guard(default.guard));
     rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
     rows.add(&key("live"), filter.live.map(LiveRole::name), LiveRole::Off.name());
-    let days = |days: u32| format!("{days} days");
+    let days = |days: u32| format!("{days}days");
     rows.add(&key("live_for"), filter.live_for.map(days), days(defaults::LIVE_DAYS));
     let lease = filter.live_lease.map(time);
     rows.add(&key("live_engine"), filter.live_engine.as_ref().map(EngineUrl::name), "store");
@@ -280,4 +280,66 @@ fn path(path: &Option<PathBuf>) -> Option<String> {
 
 fn time(time: Duration) -> String {
     humantime::format_duration(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    /// The keys that the error about an unknown one lists.
+    fn known_keys(section: &str, prefix: &str) -> Vec<String> {
+        let text = format!("{section}\nzzz = 1");
+        let error = toml::from_str::<config::File>(&text).unwrap_err().message().to_owned();
+        let (_, known) = error.split_once("expected one of ").expect(&error);
+        known.split(", ").map(|key| format!("{prefix}{}", key.trim_matches('`'))).collect()
+    }
+
+    /// The first two columns of the tables of `docs/configuration.md`: key and default.
+    fn page() -> BTreeMap<String, String> {
+        let page = include_str!("../../docs/configuration.md");
+        let rows = page.lines().filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            let (key, default) = (cells.next()?.strip_suffix('`')?, cells.next()?);
+            let default = default.strip_prefix('`')?.strip_suffix('`')?;
+            Some((key.to_owned(), default.to_owned()))
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_page_of_the_configuration_has_every_key() {
+        let mut known: BTreeSet<String> = BTreeSet::new();
+        known.extend(known_keys("", ""));
+        known.extend(known_keys("[resp]", "resp."));
+        known.extend(known_keys("[filters.rt]", ""));
+        known.extend(known_keys("[filters.rt.gates]", "gates."));
+        for section in ["resp", "filters", "gates"] {
+            assert!(known.remove(section), "{section}: {known:?}");
+        }
+        assert_eq!(page().into_keys().collect::<BTreeSet<_>>(), known);
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn the_page_of_the_configuration_has_every_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bloomsday.toml");
+        let text = "pointers = \"redis://127.0.0.1:1\"\n[filters.rt]\nschedule = \"0 2 * * *\"\n\
+                    input = \"dt={day}\"\ncolumn = \"id\"";
+        std::fs::write(&path, text).unwrap();
+        let settings = Settings::load(Some(path), None, false).unwrap();
+        let page = page();
+        let mut compared = BTreeSet::from(["pointers", "schedule", "input", "column"]);
+        for value in values(&settings).unwrap() {
+            let key = value.name.strip_prefix("filters.rt.").unwrap_or(&value.name);
+            if let (Some((key, default)), "default") = (page.get_key_value(key), value.from) {
+                assert_eq!(value.value, *default, "{key}");
+                compared.insert(key);
+            }
+        }
+        let all: BTreeSet<&str> = page.keys().map(String::as_str).collect();
+        assert_eq!(compared, all);
+    }
 }
