@@ -20,7 +20,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
 
 pub use self::arrays::for_each_id;
-use self::kind::{Kind, is_text, kind_of};
+use self::kind::{ValueKind, is_text, kind_of};
 pub(crate) use self::values::IdValidator;
 pub use self::values::RowCounts;
 use self::values::{each, number, try_each, unscaled, uuid_text};
@@ -30,7 +30,7 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub struct Column {
     leaf: usize,
-    kind: Kind,
+    kind: ValueKind,
     text: Option<bool>,
     projected: SchemaDescPtr,
     levels: FieldLevels,
@@ -120,7 +120,7 @@ impl Column {
 
     /// Whether the column has nulls only.
     pub(crate) fn is_null(&self) -> bool {
-        self.kind == Kind::Null
+        self.kind == ValueKind::Null
     }
 
     /// Calls `take` for each valid ID of a batch that was read with [`Column::levels`], in order.
@@ -164,17 +164,17 @@ impl Column {
             (DataType::Utf8View, _) => {
                 each(array.as_string_view(), rows, |id| validator.pass(id.as_bytes()));
             }
-            (DataType::BinaryView, Kind::Decimal { digits }) => {
+            (DataType::BinaryView, ValueKind::Decimal { digits }) => {
                 return try_each(array.as_binary_view(), rows, |n| unscaled(n, digits, validator));
             }
             (DataType::BinaryView, _) => {
                 each(array.as_binary_view(), rows, |id| validator.pass(id))
             }
-            (DataType::FixedSizeBinary(_), Kind::Decimal { digits }) => {
+            (DataType::FixedSizeBinary(_), ValueKind::Decimal { digits }) => {
                 let array = array.as_fixed_size_binary();
                 return try_each(array, rows, |n| unscaled(n, digits, validator));
             }
-            (DataType::FixedSizeBinary(16), Kind::Uuid) => {
+            (DataType::FixedSizeBinary(16), ValueKind::Uuid) => {
                 each(array.as_fixed_size_binary(), rows, |id| validator.pass(&uuid_text(id)));
             }
             (DataType::FixedSizeBinary(_), _) => {

@@ -32,14 +32,14 @@ pub fn max_bytes(blob_bytes: u64) -> u64 {
 
 /// What is before the sections.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Head {
+struct DeltaHead {
     /// How many bytes each of the two blobs has before its digest.
     content: u64,
     /// The digests of the two blobs, the smaller first.
     digests: [Digest; 2],
 }
 
-impl Head {
+impl DeltaHead {
     /// Magic, version, six zeros, content, two digests.
     const BYTES: usize = 88;
 
@@ -51,7 +51,7 @@ impl Head {
         bytes
     }
 
-    fn parse(bytes: &[u8; Head::BYTES]) -> Result<Head, String> {
+    fn parse(bytes: &[u8; DeltaHead::BYTES]) -> Result<DeltaHead, String> {
         let (numbers, digests) = bytes.split_at(24);
         let (magic, numbers) = numbers.split_at(8);
         if magic != MAGIC {
@@ -69,7 +69,7 @@ impl Head {
         if digests[0] >= digests[1] {
             return Err("its digests are not in order".into());
         }
-        Ok(Head { content, digests })
+        Ok(DeltaHead { content, digests })
     }
 
     /// The two digests of a delta between these blobs.

@@ -45,28 +45,28 @@ const HANDSHAKE_RECORD: u8 = 0x16;
 /// ```
 #[derive(Clone)]
 pub struct Tls {
-    files: Arc<Files>,
-    current: Arc<Current>,
+    files: Arc<CertificateFiles>,
+    current: Arc<CurrentCertificate>,
     config: Arc<ServerConfig>,
 }
 
-struct Files {
+struct CertificateFiles {
     cert: PathBuf,
     key: PathBuf,
 }
 
 /// The certificate for new handshakes.
-struct Current(ArcSwap<CertifiedKey>);
+struct CurrentCertificate(ArcSwap<CertifiedKey>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Current(hidden)")
+        f.write_str("CurrentCertificate(hidden)")
     }
 }
 
@@ -78,9 +78,9 @@ impl Tls {
     /// [`Error::Tls`], with the file: it is missing, it has no certificate or key, or the key
     /// belongs to another certificate.
     pub fn open(cert: &Path, key: &Path) -> Result<Tls, Error> {
-        let files = Files { cert: cert.to_owned(), key: key.to_owned() };
+        let files = CertificateFiles { cert: cert.to_owned(), key: key.to_owned() };
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let current = Arc::new(Current(ArcSwap::from_pointee(files.read(&provider)?)));
+        let current = Arc::new(CurrentCertificate(ArcSwap::from_pointee(files.read(&provider)?)));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the provider knows the default versions of TLS");
@@ -139,7 +139,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl Files {
+impl CertificateFiles {
     fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
         let wrong = |file: &Path, why: String| Error::Tls { file: file.display().to_string(), why };
         let in_cert = |why: String| wrong(&self.cert, why);

@@ -1,4 +1,4 @@
-//! [`Kind`]: the meaning of a column's values, by its type in Parquet.
+//! [`ValueKind`]: the meaning of a column's values, by its type in Parquet.
 
 use bloomsday_common::hash::ID_BYTES;
 use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
@@ -6,7 +6,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 /// The meaning of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Bytes as they are; for some columns they must be UTF-8.
     Bytes,
     Uuid,
@@ -23,28 +23,28 @@ pub(super) enum Kind {
     Null,
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for ValueKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Kind::Bytes => write!(f, "binary"),
-            Kind::Uuid => write!(f, "UUID"),
-            Kind::Integer { bits, is_signed: true } => write!(f, "INT_{bits}"),
-            Kind::Integer { bits, is_signed: false } => write!(f, "UINT_{bits}"),
-            Kind::Decimal { digits } => write!(f, "DECIMAL({digits}, 0)"),
-            Kind::Null => write!(f, "null"),
+            ValueKind::Bytes => write!(f, "binary"),
+            ValueKind::Uuid => write!(f, "UUID"),
+            ValueKind::Integer { bits, is_signed: true } => write!(f, "INT_{bits}"),
+            ValueKind::Integer { bits, is_signed: false } => write!(f, "UINT_{bits}"),
+            ValueKind::Decimal { digits } => write!(f, "DECIMAL({digits}, 0)"),
+            ValueKind::Null => write!(f, "null"),
         }
     }
 }
 
 /// The meaning of a column's values, or why its type is not that of an ID.
-pub(super) fn kind_of(column: &ColumnDescriptor) -> Result<Kind, String> {
+pub(super) fn kind_of(column: &ColumnDescriptor) -> Result<ValueKind, String> {
     use ConvertedType as C;
     use LogicalType as L;
-    let integer = |bits, is_signed| Ok(Kind::Integer { bits, is_signed });
+    let integer = |bits, is_signed| Ok(ValueKind::Integer { bits, is_signed });
     let (physical, logical) = (column.physical_type(), column.logical_type_ref());
     let converted = column.converted_type();
     match (physical, logical) {
-        (_, Some(L::Unknown)) => return Ok(Kind::Null),
+        (_, Some(L::Unknown)) => return Ok(ValueKind::Null),
         (_, Some(L::Decimal(annotation))) => {
             return whole_number(column, annotation.scale, annotation.precision);
         }
@@ -69,15 +69,15 @@ pub(super) fn kind_of(column: &ColumnDescriptor) -> Result<Kind, String> {
             C::UINT_64 => return integer(64, false),
             _ => {}
         },
-        (Physical::BYTE_ARRAY, Some(L::String | L::Enum | L::Json)) => return Ok(Kind::Bytes),
+        (Physical::BYTE_ARRAY, Some(L::String | L::Enum | L::Json)) => return Ok(ValueKind::Bytes),
         (Physical::BYTE_ARRAY, None)
             if matches!(converted, C::NONE | C::UTF8 | C::ENUM | C::JSON) =>
         {
-            return Ok(Kind::Bytes);
+            return Ok(ValueKind::Bytes);
         }
         (Physical::FIXED_LEN_BYTE_ARRAY, Some(L::Uuid)) => return uuid(column.type_length()),
         (Physical::FIXED_LEN_BYTE_ARRAY, None) if converted == C::NONE => {
-            return fixed(column.type_length()).map(|()| Kind::Bytes);
+            return fixed(column.type_length()).map(|()| ValueKind::Bytes);
         }
         _ => {}
     }
@@ -85,7 +85,11 @@ pub(super) fn kind_of(column: &ColumnDescriptor) -> Result<Kind, String> {
 }
 
 /// A decimal without fraction: the integers of Snowflake and Oracle.
-fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result<Kind, String> {
+fn whole_number(
+    column: &ColumnDescriptor,
+    scale: i32,
+    precision: i32,
+) -> Result<ValueKind, String> {
     // As many as an engine's own decimals have.
     const MAX_DIGITS: u32 = 38;
     let name = type_name(column);
@@ -99,7 +103,7 @@ fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result
         fixed(column.type_length())?;
     }
     match u32::try_from(precision) {
-        Ok(digits @ 1..=MAX_DIGITS) => Ok(Kind::Decimal { digits }),
+        Ok(digits @ 1..=MAX_DIGITS) => Ok(ValueKind::Decimal { digits }),
         _ => Err(format!(
             "its type is {name} of {precision} digits, and at most {MAX_DIGITS} are read; write the \
              IDs as strings"
@@ -107,9 +111,9 @@ fn whole_number(column: &ColumnDescriptor, scale: i32, precision: i32) -> Result
     }
 }
 
-fn uuid(bytes: i32) -> Result<Kind, String> {
+fn uuid(bytes: i32) -> Result<ValueKind, String> {
     if bytes == 16 {
-        Ok(Kind::Uuid)
+        Ok(ValueKind::Uuid)
     } else {
         Err(format!("a UUID has 16 bytes, and it has {bytes}"))
     }
@@ -149,7 +153,7 @@ fn type_name(column: &ColumnDescriptor) -> String {
 }
 
 /// What `Column::is_text` returns. Arrow checks neither JSON nor values without an annotation.
-pub(super) fn is_text(column: &ColumnDescriptor, kind: Kind) -> Option<bool> {
-    let values = column.physical_type() == Physical::BYTE_ARRAY && kind == Kind::Bytes;
+pub(super) fn is_text(column: &ColumnDescriptor, kind: ValueKind) -> Option<bool> {
+    let values = column.physical_type() == Physical::BYTE_ARRAY && kind == ValueKind::Bytes;
     values.then(|| column.converted_type() == ConvertedType::UTF8)
 }

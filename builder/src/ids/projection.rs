@@ -9,14 +9,14 @@ use parquet::arrow::{
 use parquet::errors::ParquetError;
 use parquet::schema::types::{SchemaDescriptor, Type as Schematic, TypePtr};
 
-use super::kind::Kind;
+use super::kind::ValueKind;
 
 /// The schema of a file with one leaf column of `schema` only. Numbers have no annotation in it,
 /// because decoders silently truncate a number to its annotation.
 pub(super) fn project_leaf(
     schema: &SchemaDescriptor,
     leaf: usize,
-    kind: Kind,
+    kind: ValueKind,
 ) -> Result<SchemaDescriptor, ParquetError> {
     let mut before = leaf;
     let root = prune(&schema.root_schema_ptr(), &mut before, kind)?;
@@ -24,7 +24,11 @@ pub(super) fn project_leaf(
 }
 
 /// Keeps the path in `part` to the leaf with `before` leaves before it.
-fn prune(part: &TypePtr, before: &mut usize, kind: Kind) -> Result<Option<TypePtr>, ParquetError> {
+fn prune(
+    part: &TypePtr,
+    before: &mut usize,
+    kind: ValueKind,
+) -> Result<Option<TypePtr>, ParquetError> {
     if part.is_primitive() {
         let found = *before == 0;
         *before = before.wrapping_sub(1);
@@ -43,8 +47,8 @@ fn prune(part: &TypePtr, before: &mut usize, kind: Kind) -> Result<Option<TypePt
 }
 
 /// Removes the annotation of a number.
-fn bare(leaf: &TypePtr, kind: Kind) -> Result<TypePtr, ParquetError> {
-    if !matches!(kind, Kind::Integer { .. } | Kind::Decimal { .. }) {
+fn bare(leaf: &TypePtr, kind: ValueKind) -> Result<TypePtr, ParquetError> {
+    if !matches!(kind, ValueKind::Integer { .. } | ValueKind::Decimal { .. }) {
         return Ok(Arc::clone(leaf));
     }
     let physical = leaf.get_physical_type();

@@ -3,7 +3,7 @@
 use arrow_array::ArrayAccessor;
 use bloomsday_common::hash::is_valid_len;
 
-use super::kind::Kind;
+use super::kind::ValueKind;
 
 /// The counts of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,19 +69,19 @@ pub(super) fn try_each<A: ArrayAccessor>(
 pub(super) fn number<F: FnMut(&[u8])>(
     signed: i64,
     unsigned: u64,
-    kind: Kind,
+    kind: ValueKind,
     validator: &mut IdValidator<'_, F>,
 ) -> Result<(), String> {
     let (is_negative, size, fits) = match kind {
-        Kind::Integer { bits, is_signed: false } => {
+        ValueKind::Integer { bits, is_signed: false } => {
             (false, unsigned, bits == 64 || unsigned >> bits == 0)
         }
-        Kind::Integer { bits, .. } => {
+        ValueKind::Integer { bits, .. } => {
             // All bits beyond its own repeat its sign.
             let beyond = signed >> (bits - 1);
             (signed < 0, signed.unsigned_abs(), beyond == 0 || beyond == -1)
         }
-        Kind::Decimal { digits } => {
+        ValueKind::Decimal { digits } => {
             let size = signed.unsigned_abs();
             let fits = 10_u64.checked_pow(digits).is_none_or(|limit| size < limit);
             (signed < 0, size, fits)
@@ -102,7 +102,7 @@ pub(super) fn unscaled<F: FnMut(&[u8])>(
     validator: &mut IdValidator<'_, F>,
 ) -> Result<(), String> {
     let beyond =
-        || format!("it has a number that its type {} does not have", Kind::Decimal { digits });
+        || format!("it has a number that its type {} does not have", ValueKind::Decimal { digits });
     let is_negative = bytes.first().ok_or_else(beyond)? & 0x80 != 0;
     let sign = if is_negative { 0xff } else { 0 };
     // Bytes in front of the last sixteen can only repeat the sign.

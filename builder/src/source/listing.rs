@@ -48,7 +48,7 @@ pub(super) struct Listing {
     /// When the marker of each folder was written.
     pub(super) markers: BTreeMap<String, Timestamp>,
     /// The folders that are tables.
-    pub(super) tables: BTreeSet<(String, Table)>,
+    pub(super) tables: BTreeSet<(String, TableFormat)>,
     /// Whether a writer has unfinished files where matching files will be.
     pub(super) unfinished: bool,
     listed: usize,
@@ -106,7 +106,7 @@ fn is_common(name: &str) -> bool {
 
 /// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Table {
+pub(super) enum TableFormat {
     Delta,
     Iceberg,
 }
@@ -225,9 +225,9 @@ impl Listing {
             None => None,
         };
         let found = if name.ends_with(ICEBERG_TABLE) {
-            parent(folder, ICEBERG_METADATA).map(|table| (table, Table::Iceberg))
+            parent(folder, ICEBERG_METADATA).map(|table| (table, TableFormat::Iceberg))
         } else {
-            parent(folder, DELTA_LOG).map(|table| (table, Table::Delta))
+            parent(folder, DELTA_LOG).map(|table| (table, TableFormat::Delta))
         };
         if self.tables.len() < MAX_TABLES {
             self.tables.extend(found);
@@ -306,9 +306,13 @@ mod tests {
             ("no/metadata/x.parquet", 1),
             ("no/my_delta_log/x.parquet", 1),
         ]);
-        let tables: Vec<(&str, Table)> =
+        let tables: Vec<(&str, TableFormat)> =
             found.tables.iter().map(|(table, whose)| (table.as_str(), *whose)).collect();
-        let expected = [("", Table::Delta), ("deep/er", Table::Delta), ("ice", Table::Iceberg)];
+        let expected = [
+            ("", TableFormat::Delta),
+            ("deep/er", TableFormat::Delta),
+            ("ice", TableFormat::Iceberg),
+        ];
         assert_eq!(tables, expected);
     }
 }

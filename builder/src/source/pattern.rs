@@ -24,12 +24,12 @@ pub(super) struct Glob {
     path: Pattern,
     /// The pattern of each folder; `None` if a character class contains a `/`, since the parts then
     /// have no meaning.
-    folders: Option<Vec<Part>>,
+    folders: Option<Vec<PatternPart>>,
     any_depth: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum PatternPart {
     /// `**`: any number of folders.
     Any,
     One(Pattern),
@@ -41,16 +41,17 @@ impl InputPattern {
     pub(super) fn glob(pattern: &str) -> Result<InputPattern, PatternError> {
         let path = Pattern::new(pattern)?;
         let parts = pattern.split('/').map(|part| match part {
-            "**" => Some(Part::Any),
-            part => Pattern::new(part).ok().map(Part::One),
+            "**" => Some(PatternPart::Any),
+            part => Pattern::new(part).ok().map(PatternPart::One),
         });
-        let mut folders = parts.collect::<Option<Vec<Part>>>();
+        let mut folders = parts.collect::<Option<Vec<PatternPart>>>();
         if let Some(parts) = &mut folders
-            && !matches!(parts.last(), Some(Part::Any))
+            && !matches!(parts.last(), Some(PatternPart::Any))
         {
             parts.pop();
         }
-        let any = |parts: &Vec<Part>| parts.iter().any(|part| matches!(part, Part::Any));
+        let any =
+            |parts: &Vec<PatternPart>| parts.iter().any(|part| matches!(part, PatternPart::Any));
         let any_depth = folders.as_ref().is_none_or(any);
         Ok(InputPattern::Glob(Glob { path, folders, any_depth }))
     }
@@ -87,16 +88,16 @@ impl InputPattern {
 }
 
 /// Whether the names match the parts, or with `or_prefix` the first parts.
-fn match_names(parts: &[Part], names: &[&str], or_prefix: bool) -> bool {
+fn match_names(parts: &[PatternPart], names: &[&str], or_prefix: bool) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, names) => names.is_none(),
         (Some(_), None) if or_prefix => true,
-        (Some((Part::Any, rest)), None) => match_names(rest, names, or_prefix),
-        (Some((Part::Any, rest)), Some((_, below))) => {
+        (Some((PatternPart::Any, rest)), None) => match_names(rest, names, or_prefix),
+        (Some((PatternPart::Any, rest)), Some((_, below))) => {
             match_names(rest, names, or_prefix) || match_names(parts, below, or_prefix)
         }
-        (Some((Part::One(_), _)), None) => false,
-        (Some((Part::One(part), rest)), Some((name, below))) => {
+        (Some((PatternPart::One(_), _)), None) => false,
+        (Some((PatternPart::One(part), rest)), Some((name, below))) => {
             part.matches_with(name, ONE_NAME_EACH) && match_names(rest, below, or_prefix)
         }
     }

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, Table};
+use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, TableFormat};
 use super::lookup::{Found, fixed_part, open};
 use super::objects::below;
 use super::walk;
@@ -22,7 +22,7 @@ const MAX_PEEKED: usize = 1000;
 /// Cost: two short listings for each folder above the input. If the store refuses one, the search
 /// ends: the input itself is readable, and this check is optional.
 pub(super) async fn warnings(input: &str, found: &Found) -> Vec<String> {
-    let mut tables: Vec<(String, Table)> = Vec::new();
+    let mut tables: Vec<(String, TableFormat)> = Vec::new();
     if let Some((location, _, listing)) = &found.listed {
         let name = |table: &String| below(location.name.trim_end_matches('/'), table);
         tables.extend(listing.tables.iter().map(|(table, whose)| (name(table), *whose)));
@@ -35,10 +35,10 @@ pub(super) async fn warnings(input: &str, found: &Found) -> Vec<String> {
     tables.into_iter().map(|(table, whose)| warning(&table, whose)).collect()
 }
 
-fn warning(table: &str, whose: Table) -> String {
+fn warning(table: &str, whose: TableFormat) -> String {
     let (whose, mark) = match whose {
-        Table::Delta => ("a Delta table (it has `_delta_log/`)", "run VACUUM on it first"),
-        Table::Iceberg => (
+        TableFormat::Delta => ("a Delta table (it has `_delta_log/`)", "run VACUUM on it first"),
+        TableFormat::Iceberg => (
             "an Iceberg table (it has `metadata/*.metadata.json`)",
             "remove its orphan files first",
         ),
@@ -50,7 +50,7 @@ fn warning(table: &str, whose: Table) -> String {
 }
 
 /// The nearest folder above an input that is a table.
-async fn nearest_above(input: &str) -> Option<(String, Table)> {
+async fn nearest_above(input: &str) -> Option<(String, TableFormat)> {
     let is_glob = input.contains(['*', '?', '[']);
     let folder = if is_glob { fixed_part(input).ok()?.0 } else { input };
     let location = open(folder).ok()??;
@@ -74,24 +74,27 @@ async fn nearest_above(input: &str) -> Option<(String, Table)> {
     None
 }
 
-async fn table_at(location: &Location, path: &Path) -> Result<Option<Table>, object_store::Error> {
+async fn table_at(
+    location: &Location,
+    path: &Path,
+) -> Result<Option<TableFormat>, object_store::Error> {
     let (delta, iceberg) = (path.clone().join(DELTA_LOG), path.clone().join(ICEBERG_METADATA));
     if location.folder.is_some() {
         let at = |path: &Path| walk::path(&Location { path: path.clone(), ..location.clone() });
         let is_delta = at(&delta).is_dir();
         let is_iceberg = || walk::has_iceberg_metadata(&at(&iceberg));
         return Ok(match is_delta {
-            true => Some(Table::Delta),
-            false => is_iceberg().then_some(Table::Iceberg),
+            true => Some(TableFormat::Delta),
+            false => is_iceberg().then_some(TableFormat::Iceberg),
         });
     }
     if location.objects.list(Some(&delta)).next().await.transpose()?.is_some() {
-        return Ok(Some(Table::Delta));
+        return Ok(Some(TableFormat::Delta));
     }
     let mut metadata = location.objects.list(Some(&iceberg)).take(MAX_PEEKED);
     while let Some(object) = metadata.next().await.transpose()? {
         if object.location.as_ref().ends_with(ICEBERG_TABLE) {
-            return Ok(Some(Table::Iceberg));
+            return Ok(Some(TableFormat::Iceberg));
         }
     }
     Ok(None)

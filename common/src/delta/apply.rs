@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::section::Section;
-use super::{Head, sections};
+use super::{DeltaHead, sections};
 use crate::blob::RawBlob;
 use crate::blob::sums::{PIECE_BYTES, Sums};
 use crate::digest::{Digest, Parts};
@@ -137,15 +137,15 @@ impl<B: Base> Applier<B> {
         let mut done = 0;
         if !self.has_head {
             let Some(head) = pending.first_chunk() else { return Ok(0) };
-            let head = Head::parse(head)?;
-            if head.digests != Head::order(self.from, self.to) {
+            let head = DeltaHead::parse(head)?;
+            if head.digests != DeltaHead::order(self.from, self.to) {
                 return Err("it belongs to other blobs".into());
             }
             if head.content != self.content as u64 {
                 return Err("its blobs have another length".into());
             }
             self.has_head = true;
-            done = Head::BYTES;
+            done = DeltaHead::BYTES;
         }
         let mut found = Vec::new();
         let mut start = self.next * Parts::BYTES;

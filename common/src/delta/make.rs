@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Mutex;
 
 use super::section::{self, Section};
-use super::{Head, sections};
+use super::{DeltaHead, sections};
 use crate::blob::EncodedBlob;
 use crate::digest::{Digest, Parts, parallel};
 
@@ -83,8 +83,8 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
     })?;
     let (found, flips) = (found.into_inner(), flips.into_inner());
     let (found, flips) = (found.expect("no thread panicked"), flips.expect("no thread panicked"));
-    let digests = Head::order(base.digest, new.digest);
-    let mut bytes = Head { content: new.len() as u64, digests }.to_bytes();
+    let digests = DeltaHead::order(base.digest, new.digest);
+    let mut bytes = DeltaHead { content: new.len() as u64, digests }.to_bytes();
     bytes.reserve(found.iter().map(Vec::len).sum::<usize>() + Digest::BYTES);
     found.into_iter().for_each(|section| bytes.extend(section));
     let digest = blake3::hash(&bytes);
@@ -95,7 +95,7 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
 
 /// Applies a finished file to `base`, a part at a time, and compares each with that of `new`.
 fn check(file: &[u8], base: Content<'_>, new: Content<'_>) -> Result<(), String> {
-    let mut rest = file.get(Head::BYTES..).unwrap_or_default();
+    let mut rest = file.get(DeltaHead::BYTES..).unwrap_or_default();
     let mut found = Vec::new();
     for start in (0..new.len()).step_by(Parts::BYTES) {
         let part = Parts::BYTES.min(new.len() - start);

@@ -1,7 +1,7 @@
 //! [`summary`]: what a delta states, for people.
 
 use super::section::Section;
-use super::{Head, VERSION, entropy_bytes};
+use super::{DeltaHead, VERSION, entropy_bytes};
 use crate::digest::{Digest, Parts};
 use crate::error::Error;
 
@@ -37,7 +37,7 @@ pub fn summary(bytes: &[u8], file: &str) -> Result<Summary, Error> {
     let wrong = |why: String| Error::Delta { key: file.to_owned(), why };
     let cut = || wrong("it is cut short".into());
     let (head, rest) = bytes.split_first_chunk().ok_or_else(cut)?;
-    let head = Head::parse(head).map_err(wrong)?;
+    let head = DeltaHead::parse(head).map_err(wrong)?;
     let (mut rest, digest) = rest.split_last_chunk::<{ Digest::BYTES }>().ok_or_else(cut)?;
     let (mut sections, mut flips, mut start) = (0, 0, 0);
     while start < head.content {

@@ -53,7 +53,7 @@ fn assert_round_trip(a: &[u8], b: &[u8], step: usize) -> Made {
         assert_eq!((raw.digest, raw.ones), (fetched.digest, fetched.ones));
     }
     let stated = summary(&made.bytes, "x.delta").unwrap();
-    assert_eq!((stated.digests, stated.flips), (Head::order(from, to), made.flips));
+    assert_eq!((stated.digests, stated.flips), (DeltaHead::order(from, to), made.flips));
     assert_eq!(stated.blob_bytes, a.len() as u64);
     made
 }
@@ -180,7 +180,7 @@ fn a_part_that_changes_completely_is_stored_as_its_xor() {
     let a = random(100_000, 1);
     let b = random(100_000, 2);
     let made = assert_round_trip(&a, &b, 1 << 20);
-    assert_eq!(made.bytes.len(), Head::BYTES + 12 + 100_000 + Digest::BYTES);
+    assert_eq!(made.bytes.len(), DeltaHead::BYTES + 12 + 100_000 + Digest::BYTES);
 }
 
 #[test]

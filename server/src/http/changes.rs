@@ -11,14 +11,14 @@ use hyper::{Request, StatusCode};
 use super::blocks::Blocks;
 use super::headers;
 use super::ids::{split_ids, without_return};
-use super::query::{Ids, read_ids};
+use super::query::{BodyIds, read_ids};
 use super::reply::{Reply, error, text, unauthorized};
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
 
 /// What is done with the IDs of a body.
 #[derive(Clone, Copy)]
-pub(super) enum Change {
+pub(super) enum ChangeKind {
     Add,
     Forget,
 }
@@ -44,14 +44,14 @@ pub(super) async fn change(
     bloomsday: &Bloomsday,
     blocks: &Blocks,
     filter: &str,
-    change: Change,
+    change: ChangeKind,
     request: Request<Incoming>,
 ) -> Reply {
     let handle = match bloomsday.filter(filter) {
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
-    let Ids { lines, strip } = match read_ids(request, blocks).await {
+    let BodyIds { lines, strip } = match read_ids(request, blocks).await {
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
@@ -67,8 +67,8 @@ pub(super) async fn change(
         let ids: Vec<&[u8]> = split_ids(block).map(bare).collect();
         let mut each = vec![false; ids.len()];
         let changed = match change {
-            Change::Add => handle.add_batch(&ids, &mut each).await,
-            Change::Forget => handle.forget_batch(&ids, &mut each).await,
+            ChangeKind::Add => handle.add_batch(&ids, &mut each).await,
+            ChangeKind::Forget => handle.forget_batch(&ids, &mut each).await,
         };
         if let Err(why) = changed {
             return refusal(&why);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::blocks::Blocks;
 #[cfg(feature = "live")]
-use super::changes::{self, Change};
+use super::changes::{self, ChangeKind};
 use super::listen::Service;
 use super::page::Page;
 use super::reply::{self, Reply, error, json as json_reply, text};
@@ -80,7 +80,7 @@ impl Public {
             }
             #[cfg(feature = "live")]
             (&Method::POST, ["v1", "filters", filter, change @ ("add" | "forget")]) => {
-                let change = if *change == "add" { Change::Add } else { Change::Forget };
+                let change = if *change == "add" { ChangeKind::Add } else { ChangeKind::Forget };
                 if let Some(refused) = changes::refused(&self.bloomsday, self.is_loopback, &request)
                 {
                     return refused;

@@ -66,7 +66,7 @@ pub(super) async fn many(
     };
     let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let wants_json = wants_json(accepted);
-    let Ids { lines, strip } = match read_ids(request, blocks).await {
+    let BodyIds { lines, strip } = match read_ids(request, blocks).await {
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
@@ -95,14 +95,17 @@ fn day_of(kept: &KeptGeneration) -> Option<Day> {
 }
 
 /// The IDs of a body.
-pub(super) struct Ids {
+pub(super) struct BodyIds {
     pub(super) lines: Lines,
     /// Whether a CR at the end of a line is not part of the ID.
     pub(super) strip: bool,
 }
 
 /// Reads the IDs of a body before a deadline.
-pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Result<Ids, Reply> {
+pub(super) async fn read_ids(
+    request: Request<Incoming>,
+    blocks: &Blocks,
+) -> Result<BodyIds, Reply> {
     if request.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let why = "the body is compressed: send the IDs as they are, without Content-Encoding";
         return Err(error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
@@ -131,7 +134,7 @@ pub(super) async fn read_ids(request: Request<Incoming>, blocks: &Blocks) -> Res
             return Err(error(StatusCode::BAD_REQUEST, why));
         }
     };
-    Ok(Ids { lines, strip })
+    Ok(BodyIds { lines, strip })
 }
 
 /// Replaces the IDs of a block by their results, 1 or 0 each, and returns the number of hits.

@@ -55,7 +55,7 @@ pub(super) struct Log {
     folder: PathBuf,
     identity: Identity,
     pending: Mutex<Pending>,
-    file: Mutex<Files>,
+    file: Mutex<LogFiles>,
     /// The number of the last frame that is synced.
     done: watch::Sender<u64>,
     failure: ArcSwapOption<Failure>,
@@ -81,7 +81,7 @@ struct Pending {
 
 /// The open segment.
 #[derive(Default)]
-struct Files {
+struct LogFiles {
     open: Option<OpenSegment>,
     /// One that is long enough, until it is closed.
     closing: Option<OpenSegment>,
@@ -270,8 +270,8 @@ impl Log {
         file.sync_data()
     }
 
-    fn write_to(&self, files: &mut Files) -> io::Result<()> {
-        let Files { open, unwritten, unwritten_seqs, .. } = files;
+    fn write_to(&self, files: &mut LogFiles) -> io::Result<()> {
+        let LogFiles { open, unwritten, unwritten_seqs, .. } = files;
         {
             let mut pending = lock(&self.pending);
             if unwritten.is_empty() {

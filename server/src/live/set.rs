@@ -98,7 +98,7 @@ pub(crate) struct LiveSet {
     /// alone.
     near: RwLock<Option<Near>>,
     below: OnceLock<Weak<dyn Below>>,
-    state: Mutex<State>,
+    state: Mutex<SetState>,
     /// In milliseconds since 1970.
     expires_at: AtomicU64,
     /// Whether this process may change it; a set that is not shared has none.
@@ -122,7 +122,7 @@ pub(crate) struct LiveSet {
     domains: Option<Mutex<Domains>>,
 }
 
-struct State {
+struct SetState {
     writer: Writer,
     log: Option<Arc<Log>>,
     is_dropped: bool,
@@ -156,7 +156,7 @@ impl LiveSet {
             table,
             near: RwLock::new(near),
             below: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(SetState {
                 writer,
                 log,
                 is_dropped,
@@ -232,7 +232,7 @@ impl LiveSet {
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), SetError>) {
         self.change(now, |state| {
-            let State { writer, changed, late, .. } = state;
+            let SetState { writer, changed, late, .. } = state;
             if let Some(mut day) = day {
                 // The IDs that a day takes over are dropped under the lock that this call has.
                 if let Err(refusal) = day.refresh_after_swap(hashes) {
@@ -304,8 +304,8 @@ impl LiveSet {
         self.change(now, |state| (Op::Seen, self.add_copy_within_capacity(state, hash)))
     }
 
-    fn add_copy_within_capacity(&self, state: &mut State, hash: u64) -> Result<(), SetError> {
-        let State { writer, changed, .. } = state;
+    fn add_copy_within_capacity(&self, state: &mut SetState, hash: u64) -> Result<(), SetError> {
+        let SetState { writer, changed, .. } = state;
         if self.options.expansion == 0 && writer.len() >= self.options.capacity {
             return Err(SetError::Full);
         }
@@ -330,7 +330,7 @@ impl LiveSet {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
-        self.change(now, |State { writer, changed, deleted, .. }| {
+        self.change(now, |SetState { writer, changed, deleted, .. }| {
             if let Some(mut day) = day {
                 // As for an add.
                 if let Err(refusal) = day.refresh_after_swap(hashes) {
@@ -370,7 +370,7 @@ impl LiveSet {
     fn change<T>(
         &self,
         now: u64,
-        change: impl FnOnce(&mut State) -> (Op, Result<T, SetError>),
+        change: impl FnOnce(&mut SetState) -> (Op, Result<T, SetError>),
     ) -> (Ticket, Result<T, SetError>) {
         let mut state = lock(&self.state);
         if let Err(refusal) = self.check(&state) {
@@ -382,7 +382,7 @@ impl LiveSet {
         state.writer.tick(now);
         state.changed.clear();
         let (op, result) = change(&mut state);
-        let State { log, changed, deletions, .. } = &mut *state;
+        let SetState { log, changed, deletions, .. } = &mut *state;
         if self.options.is_over_day {
             deletions.note(op, now, changed.iter().copied());
         }
@@ -391,7 +391,7 @@ impl LiveSet {
     }
 
     /// Whether a change can be made now.
-    fn check(&self, state: &State) -> Result<(), SetError> {
+    fn check(&self, state: &SetState) -> Result<(), SetError> {
         if state.is_dropped {
             return Err(SetError::Gone);
         }

@@ -7,10 +7,10 @@ use super::replication::access::{Epoch, WriteAccess};
 
 /// Waits until a change is as safe as promised.
 #[must_use]
-pub(crate) struct Ticket(Option<Change>);
+pub(crate) struct Ticket(Option<PendingChange>);
 
 /// A change in a log.
-struct Change {
+struct PendingChange {
     log: Arc<Log>,
     /// The number of its last frame.
     seq: u64,
@@ -26,14 +26,14 @@ impl Ticket {
     pub(super) fn of(log: &Arc<Log>, seq: u64, access: Option<&Arc<WriteAccess>>) -> Ticket {
         let access = access.filter(|_| log.is_shipped_before_answers());
         let lease = access.map(|access| (access.clone(), access.epoch()));
-        Ticket(Some(Change { log: log.clone(), seq, lease }))
+        Ticket(Some(PendingChange { log: log.clone(), seq, lease }))
     }
 
     /// Whether `later` is a ticket of the same log, so that to wait for it is enough.
     pub(crate) fn is_before(&self, later: &Ticket) -> bool {
         match (&self.0, &later.0) {
             (Some(one), Some(other)) => {
-                let epoch = |change: &Change| change.lease.as_ref().map(|(_, epoch)| *epoch);
+                let epoch = |change: &PendingChange| change.lease.as_ref().map(|(_, epoch)| *epoch);
                 Arc::ptr_eq(&one.log, &other.log) && epoch(one) == epoch(other)
             }
             (None, _) => true,
@@ -43,7 +43,7 @@ impl Ticket {
 
     /// Waits for as much as is promised.
     pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
-        let Some(Change { log, seq, lease }) = self.0 else { return Ok(()) };
+        let Some(PendingChange { log, seq, lease }) = self.0 else { return Ok(()) };
         log.wait(seq).await?;
         // A server that took the lease since may not have read this change, and have decided about the same ID.
         lease.map_or(Ok(()), |(access, epoch)| access.check_same(epoch))
@@ -52,7 +52,7 @@ impl Ticket {
     /// Waits until it is synced, whatever is promised.
     pub(crate) async fn wait_synced(self) -> Result<(), Arc<str>> {
         match self.0 {
-            Some(Change { log, seq, .. }) => log.wait_synced(seq).await,
+            Some(PendingChange { log, seq, .. }) => log.wait_synced(seq).await,
             None => Ok(()),
         }
     }

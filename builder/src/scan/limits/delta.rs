@@ -7,7 +7,7 @@
 use super::levels::varint;
 
 /// A decoder for the values of a list and the bytes after it.
-pub(in crate::scan) struct Deltas<'a> {
+pub(in crate::scan) struct DeltaDecoder<'a> {
     bytes: &'a [u8],
     in_part: u32,
     parts: usize,
@@ -30,12 +30,15 @@ pub(in crate::scan) struct Deltas<'a> {
 /// The most numbers of one part of a block: writers have 32 to 64.
 const MAX_IN_PART: u32 = 1 << 16;
 
-impl<'a> Deltas<'a> {
+impl<'a> DeltaDecoder<'a> {
     /// The list at the front of `bytes`, which must have `count` values.
     ///
     /// # Errors
     /// What is wrong with it, as text.
-    pub(in crate::scan) fn new(mut bytes: &'a [u8], count: u32) -> Result<Deltas<'a>, String> {
+    pub(in crate::scan) fn new(
+        mut bytes: &'a [u8],
+        count: u32,
+    ) -> Result<DeltaDecoder<'a>, String> {
         let head = (|| {
             let (block, parts) = (varint(&mut bytes)?, varint(&mut bytes)?);
             Some((block, parts, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
@@ -53,7 +56,7 @@ impl<'a> Deltas<'a> {
         if !is_right {
             return Err(UNREADABLE.to_owned());
         }
-        Ok(Deltas {
+        Ok(DeltaDecoder {
             bytes,
             in_part,
             parts: parts as usize,
@@ -168,12 +171,12 @@ mod tests {
 
     fn values(bytes: &[u8], count: u32) -> Result<(Vec<i32>, usize), String> {
         let mut all = Vec::new();
-        let mut deltas = Deltas::new(bytes, count)?;
+        let mut deltas = DeltaDecoder::new(bytes, count)?;
         while let Some(value) = deltas.next()? {
             all.push(value);
         }
         let left = deltas.rest();
-        assert_eq!(Deltas::new(bytes, count)?.pass(32)?, left);
+        assert_eq!(DeltaDecoder::new(bytes, count)?.pass(32)?, left);
         Ok((all, left.len()))
     }
 

@@ -15,12 +15,12 @@ pub(in crate::scan) struct Header {
     pub(in crate::scan) uncompressed: u32,
     pub(in crate::scan) compressed: u32,
     pub(in crate::scan) crc: Option<u32>,
-    pub(in crate::scan) page: Kind,
+    pub(in crate::scan) page: PageKind,
 }
 
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::scan) enum Kind {
+pub(in crate::scan) enum PageKind {
     Index,
     Dictionary { values: u32, encoding: Encoding },
     Data { values: u32, encoding: Encoding, levels: Levels },
@@ -87,16 +87,16 @@ impl Header {
         };
         let values = || number("values", inner[0]);
         let page = match (outer[1], of) {
-            (Some(0), Some(Name::DataPage)) => Kind::Data {
+            (Some(0), Some(Name::DataPage)) => PageKind::Data {
                 values: values()?,
                 encoding: encoding(inner[1])?,
                 levels: Levels::Packed { encoding: encoding(inner[2])? },
             },
-            (Some(1), None) => Kind::Index,
+            (Some(1), None) => PageKind::Index,
             (Some(2), Some(Name::DictionaryPage)) => {
-                Kind::Dictionary { values: values()?, encoding: encoding(inner[1])? }
+                PageKind::Dictionary { values: values()?, encoding: encoding(inner[1])? }
             }
-            (Some(3), Some(Name::DataPageV2)) => Kind::Data {
+            (Some(3), Some(Name::DataPageV2)) => PageKind::Data {
                 values: values()?,
                 encoding: encoding(inner[3])?,
                 levels: Levels::InFront(LevelsInFront {
@@ -157,7 +157,7 @@ pub(in crate::scan) mod tests {
 
     #[test]
     fn headers_of_each_kind_are_read() {
-        let data = Kind::Data {
+        let data = PageKind::Data {
             values: 4,
             encoding: Encoding::DELTA_BYTE_ARRAY,
             levels: Levels::Packed { encoding: Encoding::RLE },
@@ -173,13 +173,16 @@ pub(in crate::scan) mod tests {
             is_compressed: false,
         });
         assert_eq!(length, 22);
-        assert_eq!(read.page, Kind::Data { values: 4, encoding: Encoding::PLAIN, levels });
+        assert_eq!(read.page, PageKind::Data { values: 4, encoding: Encoding::PLAIN, levels });
         let dictionary = [0x15, 4, 0x15, 20, 0x15, 10, 0x4c, 0x15, 8, 0x15, 4, 0x11, 0, 0];
         let (read, _) = Header::read(&dictionary).unwrap();
-        assert_eq!(read.page, Kind::Dictionary { values: 4, encoding: Encoding::PLAIN_DICTIONARY });
+        assert_eq!(
+            read.page,
+            PageKind::Dictionary { values: 4, encoding: Encoding::PLAIN_DICTIONARY }
+        );
         let index = [0x15, 2, 0x15, 6, 0x15, 6, 0x15, 1, 0x2c, 0, 0];
         let (read, _) = Header::read(&index).unwrap();
-        assert_eq!((read.page, read.crc), (Kind::Index, Some(u32::MAX)));
+        assert_eq!((read.page, read.crc), (PageKind::Index, Some(u32::MAX)));
     }
 
     #[test]

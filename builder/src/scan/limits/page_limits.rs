@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parquet::basic::Encoding;
 
 use super::decompress::Codec;
-use super::page_header::{Header, Kind};
+use super::page_header::{Header, PageKind};
 use super::page_source::Layout;
 
 /// The most bytes of one batch of rows.
@@ -66,7 +66,7 @@ pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Res
         at += header.compressed as usize;
         let bytes = u64::from(header.uncompressed);
         match header.page {
-            Kind::Data { values: rows, encoding, .. } => {
+            PageKind::Data { values: rows, encoding, .. } => {
                 values += u64::from(rows);
                 worst = worst.max(bytes_per_row(bytes, rows, encoding));
                 largest = largest.max(bytes);
@@ -76,7 +76,7 @@ pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Res
                 );
                 lists = lists.max(if has_lists { BYTES_PER_LENGTH * u64::from(rows) } else { 0 });
             }
-            Kind::Dictionary { values, .. } => {
+            PageKind::Dictionary { values, .. } => {
                 // Each value has a byte, or its length.
                 if u64::from(values) > bytes {
                     let why = format!("claims a dictionary of {values} values in {bytes} bytes");
@@ -84,7 +84,7 @@ pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Res
                 }
                 dictionary = dictionary.max(bytes + BYTES_PER_VIEW * u64::from(values));
             }
-            Kind::Index => {}
+            PageKind::Index => {}
         }
         scratch = scratch.max(Codec::scratch(layout.codec, bytes));
         number += 1;
@@ -100,7 +100,7 @@ pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Res
 
 /// Whether this is a data page of values as they are.
 fn is_plain(header: &Header) -> bool {
-    matches!(header.page, Kind::Data { encoding: Encoding::PLAIN, .. })
+    matches!(header.page, PageKind::Data { encoding: Encoding::PLAIN, .. })
 }
 
 /// The most memory that one row of the page can need, on average over a batch.
@@ -146,9 +146,9 @@ pub(in crate::scan) fn complete_pages(front: &[u8]) -> CompletePages {
         let page = complete.bytes..complete.bytes + bytes as usize;
         complete.bytes = page.end;
         match header.page {
-            Kind::Dictionary { .. } => complete.dictionary = Some(page),
-            Kind::Index => {}
-            Kind::Data { values, .. } => complete.rows += u64::from(values),
+            PageKind::Dictionary { .. } => complete.dictionary = Some(page),
+            PageKind::Index => {}
+            PageKind::Data { values, .. } => complete.rows += u64::from(values),
         }
     }
     complete

@@ -14,7 +14,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::decompress::Codec;
 use super::levels;
-use super::page_header::{Header, Kind, Levels, LevelsInFront};
+use super::page_header::{Header, Levels, LevelsInFront, PageKind};
 use super::values::Values;
 
 /// What the checks need to know of a column.
@@ -76,7 +76,7 @@ impl PageSource {
     /// What is wrong with it, as text.
     pub(in crate::scan) fn next_data(&mut self) -> Result<Option<DataPage>, String> {
         while let Some((header, body)) = self.next_body()? {
-            let Kind::Data { values, encoding, levels } = header.page else {
+            let PageKind::Data { values, encoding, levels } = header.page else {
                 return Err(self.named("is a dictionary where there is none"));
             };
             let page = self.data_page(&header, values, encoding, levels, &body);
@@ -104,7 +104,7 @@ impl PageSource {
     fn next_checked(&mut self) -> Result<Option<Page>, String> {
         while let Some((header, body)) = self.next_body()? {
             match header.page {
-                Kind::Data { values, encoding, levels } => {
+                PageKind::Data { values, encoding, levels } => {
                     let page = self.data_page(&header, values, encoding, levels, &body);
                     let page = page.map_err(|why| self.named(why))?;
                     self.check_values(&page)?;
@@ -112,11 +112,11 @@ impl PageSource {
                         return Ok(Some(page.page));
                     }
                 }
-                Kind::Dictionary { values, encoding } => {
+                PageKind::Dictionary { values, encoding } => {
                     let page = self.dictionary_page(&header, values, encoding, &body);
                     return page.map(Some).map_err(|why| self.named(why));
                 }
-                Kind::Index => {}
+                PageKind::Index => {}
             }
         }
         Ok(None)
@@ -135,7 +135,7 @@ impl PageSource {
                 return Err(self.named(why));
             }
             self.at = begin + header.compressed as usize;
-            if header.page == Kind::Index {
+            if header.page == PageKind::Index {
                 continue;
             }
             let body = self.bytes.slice(begin..self.at);

@@ -7,7 +7,7 @@
 
 /// The type of a field.
 #[derive(Clone, Copy)]
-pub(in crate::scan) enum Kind {
+pub(in crate::scan) enum FieldType {
     Bool,
     Byte,
     I16,
@@ -34,7 +34,7 @@ pub(in crate::scan) struct Struct {
 }
 
 /// A field: its number, whether it is required, and its type.
-pub(in crate::scan) type Field = (i16, bool, Kind);
+pub(in crate::scan) type Field = (i16, bool, FieldType);
 
 /// The structures whose values are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,30 +127,30 @@ impl Thrift<'_> {
         &mut self,
         name: Name,
         field: i16,
-        kind: Kind,
+        kind: FieldType,
         wire: u8,
         visit: &mut F,
     ) -> Option<()> {
         let begin = self.at;
         let number = match (kind, wire) {
-            (Kind::Bool, 1) => 1,
-            (Kind::Bool, 2) => 0,
-            (Kind::Byte, 3) => i64::from(self.byte()? as i8),
-            (Kind::I16, 4) => i64::from(i16::try_from(self.zigzag()?).ok()?),
-            (Kind::I32, I32) => i64::from(i32::try_from(self.zigzag()?).ok()?),
-            (Kind::I64, I64) => self.zigzag()?,
-            (Kind::Binary, BINARY) | (Kind::Opaque, STRUCT) => {
+            (FieldType::Bool, 1) => 1,
+            (FieldType::Bool, 2) => 0,
+            (FieldType::Byte, 3) => i64::from(self.byte()? as i8),
+            (FieldType::I16, 4) => i64::from(i16::try_from(self.zigzag()?).ok()?),
+            (FieldType::I32, I32) => i64::from(i32::try_from(self.zigzag()?).ok()?),
+            (FieldType::I64, I64) => self.zigzag()?,
+            (FieldType::Binary, BINARY) | (FieldType::Opaque, STRUCT) => {
                 self.skip(wire, MAX_DEPTH)?;
                 return visit(Event::Bytes(name, field, self.at - begin, begin));
             }
-            (Kind::Struct(of), STRUCT) => return self.read(of, visit),
-            (Kind::List(of), LIST) => {
+            (FieldType::Struct(of), STRUCT) => return self.read(of, visit),
+            (FieldType::List(of), LIST) => {
                 for _ in 0..self.list(STRUCT)? {
                     self.read(of, visit)?;
                 }
                 return visit(Event::Bytes(name, field, self.at - begin, begin));
             }
-            (Kind::Numbers(of), LIST) => {
+            (FieldType::Numbers(of), LIST) => {
                 for _ in 0..self.list(of)? {
                     let number = self.zigzag()?;
                     if of == I32 {
@@ -159,7 +159,7 @@ impl Thrift<'_> {
                 }
                 return Some(());
             }
-            (Kind::Strings, LIST) => {
+            (FieldType::Strings, LIST) => {
                 return (0..self.list(BINARY)?).try_for_each(|_| self.skip(BINARY, MAX_DEPTH));
             }
             _ => return None,
@@ -260,18 +260,18 @@ mod tests {
     use super::*;
 
     static INNER: Struct =
-        Struct { name: Name::DataPage, is_union: false, fields: &[(1, true, Kind::I32)] };
+        Struct { name: Name::DataPage, is_union: false, fields: &[(1, true, FieldType::I32)] };
     static OUTER: Struct = Struct {
         name: Name::Page,
         is_union: false,
         fields: &[
-            (1, true, Kind::I32),
-            (2, false, Kind::I64),
-            (3, false, Kind::Struct(&INNER)),
-            (4, false, Kind::List(&INNER)),
-            (5, false, Kind::Bool),
-            (6, false, Kind::Binary),
-            (7, false, Kind::Numbers(I32)),
+            (1, true, FieldType::I32),
+            (2, false, FieldType::I64),
+            (3, false, FieldType::Struct(&INNER)),
+            (4, false, FieldType::List(&INNER)),
+            (5, false, FieldType::Bool),
+            (6, false, FieldType::Binary),
+            (7, false, FieldType::Numbers(I32)),
         ],
     };
 

@@ -5,7 +5,7 @@
 
 use parquet::basic::{Encoding, Type as Physical};
 
-use super::delta::Deltas;
+use super::delta::DeltaDecoder;
 use super::levels::{groups, varint};
 
 /// The type of a column's values.
@@ -52,7 +52,7 @@ impl Values {
                     Physical::INT64 => 64,
                     _ => return Err(of_no_use(encoding)),
                 };
-                is_all(Deltas::new(body, present)?.pass(bits)?, 0)
+                is_all(DeltaDecoder::new(body, present)?.pass(bits)?, 0)
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY => self.check_lengths(body, present),
             Encoding::DELTA_BYTE_ARRAY => self.check_prefixes(body, present),
@@ -110,7 +110,7 @@ impl Values {
 
     /// Checks a list of lengths and the bytes after it.
     fn check_lengths(&self, body: &[u8], present: u32) -> Result<(), String> {
-        let mut lengths = Deltas::new(body, present)?;
+        let mut lengths = DeltaDecoder::new(body, present)?;
         let mut all = 0;
         while let Some(length) = lengths.next()? {
             all += self.length(length)?;
@@ -120,8 +120,8 @@ impl Values {
 
     /// Checks a list of prefix lengths, a list of suffix lengths, and the bytes of the suffixes.
     fn check_prefixes(&self, body: &[u8], present: u32) -> Result<(), String> {
-        let mut prefixes = Deltas::new(body, present)?;
-        let mut suffixes = Deltas::new(Deltas::new(body, present)?.pass(32)?, present)?;
+        let mut prefixes = DeltaDecoder::new(body, present)?;
+        let mut suffixes = DeltaDecoder::new(DeltaDecoder::new(body, present)?.pass(32)?, present)?;
         let (mut before, mut all) = (0, 0);
         while let (Some(prefix), Some(suffix)) = (prefixes.next()?, suffixes.next()?) {
             let (prefix, suffix) = (u64::try_from(prefix), u64::try_from(suffix));

@@ -74,7 +74,7 @@ pub(crate) struct SharedIntervals {
 }
 
 /// Consecutive lookups of one of the owners.
-pub(crate) struct Claim<'a> {
+pub(crate) struct ClaimedRange<'a> {
     shared: &'a SharedIntervals,
     /// The next sampled lookup of all owners when these were claimed.
     shared_next: u64,
@@ -94,7 +94,7 @@ impl SharedIntervals {
     }
 
     /// The lookups from `begin` to `end`, which no other owner claims.
-    pub(crate) fn claim(&self, begin: u64, end: u64) -> Claim<'_> {
+    pub(crate) fn claim(&self, begin: u64, end: u64) -> ClaimedRange<'_> {
         let next = self.next.load(Ordering::Relaxed);
         let mut intervals = Intervals::from(begin, random());
         if next >= begin {
@@ -102,17 +102,17 @@ impl SharedIntervals {
         }
         // Otherwise it is in the lookups of another owner, who takes or has taken it: an interval
         // without memory may begin anywhere.
-        Claim { shared: self, shared_next: next, intervals, end }
+        ClaimedRange { shared: self, shared_next: next, intervals, end }
     }
 }
 
-impl Claim<'_> {
+impl ClaimedRange<'_> {
     pub(crate) fn take(&mut self) -> Option<u64> {
         self.intervals.take(self.end)
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for ClaimedRange<'_> {
     fn drop(&mut self) {
         // Lookups that were not taken, since the sample was locked, are skipped.
         while self.take().is_some() {}

@@ -13,11 +13,11 @@ const MAX_READ_BYTES: u64 = 16 << 20;
 /// Where the next frame of a log is.
 pub(in crate::live) struct Tail {
     folder: PathBuf,
-    place: Option<Place>,
+    place: Option<TailPosition>,
 }
 
 /// A place in a file.
-struct Place {
+struct TailPosition {
     /// The file's path without its extension, which a close changes.
     stem: PathBuf,
     header: Header,
@@ -61,7 +61,7 @@ impl Tail {
         loop {
             let Some(place) = &mut self.place else {
                 let Some(stem) = first_file(&self.folder, wanted)? else { return Ok(None) };
-                let Some(place) = Place::open(stem)? else { return Ok(None) };
+                let Some(place) = TailPosition::open(stem)? else { return Ok(None) };
                 self.place = Some(place);
                 continue;
             };
@@ -91,7 +91,7 @@ impl Tail {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             let Some(next) = file_after(&self.folder, &place.stem)? else { return Ok(None) };
-            self.place = Place::open(next)?;
+            self.place = TailPosition::open(next)?;
             if self.place.is_none() {
                 return Ok(None);
             }
@@ -102,9 +102,9 @@ impl Tail {
 /// A file that is closed: nothing will be appended.
 struct IsClosed;
 
-impl Place {
+impl TailPosition {
     /// The first frame of a file. `None` while its header is not complete.
-    fn open(stem: PathBuf) -> io::Result<Option<Place>> {
+    fn open(stem: PathBuf) -> io::Result<Option<TailPosition>> {
         let (mut file, _) = open(&stem)?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         file.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut header)?;
@@ -116,7 +116,7 @@ impl Place {
             io::Error::new(io::ErrorKind::InvalidData, why)
         })?;
         let (at, next_seq) = (HEADER_BYTES as u64, header.first_seq);
-        Ok(Some(Place { stem, header, at, next_seq }))
+        Ok(Some(TailPosition { stem, header, at, next_seq }))
     }
 
     /// What follows, and whether the file is closed and this is all of it.

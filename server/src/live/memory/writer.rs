@@ -246,7 +246,7 @@ impl Writer {
             return Ok(Added::Seen);
         }
         match self.find(hash) {
-            Found::At(line, place, word) => {
+            TableSlot::Occupied(line, place, word) => {
                 let old = Tag::of(word);
                 let alive = self.window.is_alive(old, now);
                 let newer = match old {
@@ -259,7 +259,7 @@ impl Writer {
                 self.replace(hash, line, place, word, entry::word(hash, tag));
                 Ok(if alive { Added::Renewed } else { Added::New })
             }
-            Found::Place(line, place, word) => {
+            TableSlot::Vacant(line, place, word) => {
                 self.put(hash, line, place, word, tag)?;
                 Ok(Added::New)
             }
@@ -279,7 +279,7 @@ impl Writer {
     /// hidden from what lies below, and then a hash that is not here is hidden, too.
     pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, AddError> {
         match self.find(hash) {
-            Found::At(line, place, word) => {
+            TableSlot::Occupied(line, place, word) => {
                 let alive = self.window.is_alive(Tag::of(word), self.step);
                 let to = if hide { entry::word(hash, Tag::Hidden) } else { TOMBSTONE };
                 if hide || Tag::of(word) != Tag::Hidden {
@@ -287,7 +287,7 @@ impl Writer {
                 }
                 Ok(alive)
             }
-            Found::Place(line, place, word) => {
+            TableSlot::Vacant(line, place, word) => {
                 if hide {
                     self.put(hash, line, place, word, Tag::Hidden)?;
                 }
@@ -331,7 +331,7 @@ impl Writer {
 
     /// Removes a hash that was last seen in this step.
     pub(crate) fn release(&mut self, hash: u64, step: u64) {
-        if let Found::At(line, place, word) = self.find(hash)
+        if let TableSlot::Occupied(line, place, word) = self.find(hash)
             && Tag::of(word) == Tag::of_step(step)
         {
             self.replace(hash, line, place, word, TOMBSTONE);
@@ -340,14 +340,14 @@ impl Writer {
 
     /// The step in which a hash that is alive was seen.
     pub(crate) fn step_of(&self, hash: u64) -> Option<u64> {
-        let Found::At(_, _, word) = self.find(hash) else { return None };
+        let TableSlot::Occupied(_, _, word) = self.find(hash) else { return None };
         let Tag::Step(seen) = Tag::of(word) else { return None };
         let is_alive = self.window.is_alive(Tag::Step(seen), self.step);
         is_alive.then(|| self.step.saturating_sub(entry::age(seen, self.step)))
     }
 
     /// Where a hash is, or could be put. Of several copies, one that is alive.
-    fn find(&self, hash: u64) -> Found {
+    fn find(&self, hash: u64) -> TableSlot {
         let lines = &self.shards[entry::shard_of(hash)].lines;
         let (mut at, lines) = (lines.begin(hash), lines.lines());
         let (mut ended, mut place) = (None, None);
@@ -358,7 +358,7 @@ impl Writer {
                 if entry::is_of(word, hash) {
                     let alive = self.window.is_alive(Tag::of(word), self.step);
                     if alive || Tag::of(word) == Tag::Hidden {
-                        return Found::At(at, i, word);
+                        return TableSlot::Occupied(at, i, word);
                     }
                     ended.get_or_insert((at, i, word));
                 } else if word == EMPTY || word == TOMBSTONE {
@@ -372,8 +372,8 @@ impl Writer {
             at = if at + 1 == lines.len() { 0 } else { at + 1 };
         }
         match (ended, place) {
-            (Some((line, place, word)), _) => Found::At(line, place, word),
-            (None, Some((line, place, word))) => Found::Place(line, place, word),
+            (Some((line, place, word)), _) => TableSlot::Occupied(line, place, word),
+            (None, Some((line, place, word))) => TableSlot::Vacant(line, place, word),
             (None, None) => unreachable!("a shard keeps an empty place"),
         }
     }
@@ -497,10 +497,12 @@ impl Drop for Writer {
     }
 }
 
-/// Where a hash is, or could be put: line, place and the word there.
-enum Found {
-    At(usize, usize, u64),
-    Place(usize, usize, u64),
+/// A slot of the table: its line, its index there, and its word.
+enum TableSlot {
+    /// The hash is here.
+    Occupied(usize, usize, u64),
+    /// The hash is nowhere, and may be put here.
+    Vacant(usize, usize, u64),
 }
 
 /// The shards grow one after the other from this number of lines on.

@@ -25,7 +25,7 @@ pub(crate) struct WriteAccess {
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<AccessState>,
     /// Tells of the first outcome.
     decided: Condvar,
     /// Notifies the log follower when the lease is acquired.
@@ -34,7 +34,7 @@ pub(crate) struct WriteAccess {
 
 /// What is known.
 #[derive(Clone, Default)]
-struct State {
+struct AccessState {
     /// The lease as it was last read or written.
     lease: Option<Lease>,
     /// The epoch in which this process has it.
@@ -224,7 +224,7 @@ impl WriteAccess {
         lock(&self.state).is_round_done
     }
 
-    fn update(&self, state: &mut State) {
+    fn update(&self, state: &mut AccessState) {
         let granted_until = match (self.role, self.has_lease) {
             (LiveRole::Follow, _) => 0,
             _ if state.caught_up.is_none() => 0,
@@ -249,7 +249,7 @@ impl WriteAccess {
 
     /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
     pub(in crate::live) fn wait(&self, most: Duration) -> Option<Lease> {
-        let undecided = |state: &mut State| {
+        let undecided = |state: &mut AccessState| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
             let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
             (is_waiting && state.follow_error.is_none()) || is_unknown || !state.is_round_done

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{LiveSet, State};
+use super::{LiveSet, SetState};
 use crate::live::log::syncer::lock;
 use crate::live::status::{LiveStatus, ShareStatus};
 
@@ -18,7 +18,7 @@ impl LiveSet {
     /// How many IDs are alive, the bytes of the table, and how many were deleted.
     pub(crate) fn size(&self, now: u64) -> Size {
         self.tick(now);
-        let State { writer, deleted, .. } = &*lock(&self.state);
+        let SetState { writer, deleted, .. } = &*lock(&self.state);
         let near = self.near(|near| (near.len(), near.bytes()));
         let (entries, bytes) = near.unwrap_or((writer.len(), 0));
         Size { entries, bytes: writer.bytes() + bytes, deleted: *deleted }

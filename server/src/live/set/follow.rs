@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
-use super::{LiveSet, SetError, State};
+use super::{LiveSet, SetError, SetState};
 use crate::live::log::syncer::lock;
 use crate::live::replication::access::WriteAccess;
 use crate::live::replication::role::LiveRole;
@@ -77,7 +77,7 @@ impl LiveSet {
         let mut state = lock(&self.state);
         let now = now.max(state.last_ms);
         let is_late = is_late || frame.ms < state.last_ms;
-        let State { writer, deletions, late, .. } = &mut *state;
+        let SetState { writer, deletions, late, .. } = &mut *state;
         writer.tick(now);
         let step = self.table.window().step_at(frame.ms);
         match frame.op {
@@ -136,7 +136,7 @@ impl LiveSet {
     /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since.
     pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
-        let State { writer, deletions, late, .. } = &mut *state;
+        let SetState { writer, deletions, late, .. } = &mut *state;
         for (hash, ms) in late.drain().filter(|(hash, _)| deleted.contains_key(hash)) {
             writer.forget(hash, true)?;
             deletions.insert(hash, ms);

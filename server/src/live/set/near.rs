@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, SetError, State};
+use super::{LiveSet, SetError, SetState};
 use crate::live::log::syncer::lock;
 use crate::live::memory::near::{Near, Neighbour};
 use crate::live::ticket::Ticket;
@@ -18,7 +18,7 @@ impl LiveSet {
         fingerprint: u64,
         max: u32,
     ) -> (Ticket, Result<Option<Neighbour>, SetError>) {
-        self.change(now, |State { changed, .. }| {
+        self.change(now, |SetState { changed, .. }| {
             let added = self.near(|near| near.add(fingerprint, max));
             changed.extend(matches!(added, Some(Ok(None))).then_some(fingerprint));
             (Op::Seen, added.unwrap_or(Ok(None)).map_err(SetError::from))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, SetError, State};
+use super::{LiveSet, SetError, SetState};
 use crate::live::log::syncer::lock;
 use crate::live::memory::writer::Added;
 use crate::live::ticket::Ticket;
@@ -23,7 +23,7 @@ impl LiveSet {
         }
         let now = now.max(state.last_ms);
         state.last_ms = now;
-        let State { writer, log, changed, .. } = &mut *state;
+        let SetState { writer, log, changed, .. } = &mut *state;
         writer.tick(now);
         let mut result = Ok(());
         for (ms, hashes) in entries {

@@ -66,13 +66,13 @@ pub(super) enum FeedError {
 }
 
 /// The IDs of some messages, hashed.
-pub(super) struct Ids {
+pub(super) struct FeedIds {
     form: IdForm,
     hashes: Vec<u64>,
     skipped: u64,
 }
 
-impl Ids {
+impl FeedIds {
     /// Adds the ID of a message; `None` for one that has none.
     pub(super) fn push(&mut self, id: Option<&[u8]>) {
         match id.filter(|id| is_valid_len(id)) {
@@ -101,12 +101,12 @@ impl Feeding {
     }
 
     /// No IDs yet.
-    pub(super) fn ids(&self) -> Ids {
-        Ids { form: self.set.options().ids, hashes: Vec::new(), skipped: 0 }
+    pub(super) fn ids(&self) -> FeedIds {
+        FeedIds { form: self.set.options().ids, hashes: Vec::new(), skipped: 0 }
     }
 
     /// Adds IDs, and returns when they are as safe as promised.
-    pub(super) async fn add(&self, ids: Ids) -> Result<(), FeedError> {
+    pub(super) async fn add(&self, ids: FeedIds) -> Result<(), FeedError> {
         let now = self.clock.now_ms();
         let mut last = None;
         for hashes in ids.hashes.chunks(MAX_ADDED) {

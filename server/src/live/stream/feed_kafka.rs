@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
-use super::feed::{FeedError, Feeding, Ids, KEEP_INTERVAL, MAX_ADDED};
+use super::feed::{FeedError, FeedIds, Feeding, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{KafkaUrl, Start, Where};
@@ -345,7 +345,7 @@ impl TopicReader<'_> {
         }
     }
 
-    fn skip(&self, ids: &mut Ids, partition: i32, messages: i64) {
+    fn skip(&self, ids: &mut FeedIds, partition: i32, messages: i64) {
         let (filter, topic) = (&self.feeding.filter, &self.url.topic);
         tracing::debug!(%filter, "topic {topic}, partition {partition}: {messages} messages are skipped");
         ids.skip(u64::try_from(messages).unwrap_or(0));
@@ -370,7 +370,7 @@ impl Damage {
 }
 
 /// Adds the ID of a message.
-fn push(ids: &mut Ids, place: &Where, key: Option<&[u8]>, value: Option<&[u8]>) {
+fn push(ids: &mut FeedIds, place: &Where, key: Option<&[u8]>, value: Option<&[u8]>) {
     match place {
         Where::Value => ids.push(value),
         Where::Key => ids.push(key),

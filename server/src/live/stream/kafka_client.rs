@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::feed::FeedError;
-use super::kafka_url::{Files, KafkaUrl, Login};
+use super::kafka_url::{KafkaUrl, Login, TlsFiles};
 use crate::live::log::syncer::lock;
 
 /// How long an answer may take, with the connection that it needs: a stop waits for it.
@@ -351,7 +351,7 @@ fn settings(url: &KafkaUrl, partitions: usize) -> ClientConfig {
         set("sasl.username", user);
         set("sasl.password", password);
     }
-    if let Some(Files { ca, own }) = &url.tls {
+    if let Some(TlsFiles { ca, own }) = &url.tls {
         let mut file = |name: &str, path: &std::path::Path| set(name, &path.to_string_lossy());
         if let Some(ca) = ca {
             file("ssl.ca.location", ca);

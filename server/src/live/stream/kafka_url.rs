@@ -21,7 +21,7 @@ pub(crate) struct KafkaUrl {
     pub(crate) id: Where,
     pub(crate) start: Start,
     pub(super) login: Option<Login>,
-    pub(super) tls: Option<Files>,
+    pub(super) tls: Option<TlsFiles>,
 }
 
 /// Where a broker is.
@@ -69,7 +69,7 @@ pub(super) enum Mechanism {
 
 /// The PEM files of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct TlsFiles {
     /// Whom to trust; without it, whom the system trusts.
     pub(super) ca: Option<PathBuf>,
     /// The certificate of this client, and its key.
@@ -149,7 +149,8 @@ fn broker(text: &str) -> Option<Broker> {
         "" => PORT,
         port => port.strip_prefix(':')?.parse().ok().filter(|port| *port > 0)?,
     };
-    (!host.is_empty()).then(|| Broker { host: host.to_owned(), port })
+    let is_legal = |c: char| !c.is_control() && !c.is_whitespace();
+    (!host.is_empty() && host.chars().all(is_legal)).then(|| Broker { host: host.to_owned(), port })
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -169,7 +170,7 @@ fn read_login(text: &str) -> Result<Login, String> {
 
 impl KafkaUrl {
     fn read_options(&mut self, text: &str) -> Result<(), String> {
-        let (mut files, mut cert, mut key, mut tls) = (Files::default(), None, None, None);
+        let (mut files, mut cert, mut key, mut tls) = (TlsFiles::default(), None, None, None);
         for option in text.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             let value = decoded(value)?;
@@ -209,7 +210,7 @@ impl KafkaUrl {
             (None, None) => None,
             _ => return Err("`cert` and `key` belong together".into()),
         };
-        let has_files = files != Files::default();
+        let has_files = files != TlsFiles::default();
         if tls == Some(false) && has_files {
             return Err("`ca`, `cert` and `key` are for TLS, and `tls` is `false`".into());
         }
@@ -254,8 +255,8 @@ mod tests {
         assert_eq!((&*login.user, &*login.password), ("me", "p@ss/"));
         assert_eq!(login.mechanism, Mechanism::Plain);
         let own = Some(("c".into(), "k".into()));
-        assert_eq!(url.tls, Some(Files { ca: Some("/ca.pem".into()), own }));
-        assert_eq!(read("kafka://h/t?id=key&tls=true").tls, Some(Files::default()));
+        assert_eq!(url.tls, Some(TlsFiles { ca: Some("/ca.pem".into()), own }));
+        assert_eq!(read("kafka://h/t?id=key&tls=true").tls, Some(TlsFiles::default()));
         let by_default = read("kafka://u:p@h/t").login.unwrap().mechanism;
         assert_eq!(by_default, Mechanism::ScramSha512);
     }
@@ -268,6 +269,7 @@ mod tests {
             ("kafka://h:0/t", "HOST:PORT/TOPIC"),
             ("kafka://h:x/t", "HOST:PORT/TOPIC"),
             ("kafka://h,/t", "HOST:PORT/TOPIC"),
+            ("kafka://a b/t", "HOST:PORT/TOPIC"),
             ("kafka://h/", "a topic has"),
             ("kafka://h/a/b", "a topic has"),
             ("kafka://secret@h/t", "USER:PASSWORD"),
