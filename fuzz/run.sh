@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-targets=(scan header config delta record query request segment)  # the slowest first
+targets=(scan url_id kafka_url header config delta record query request segment)  # the slowest first
 short_seconds=10
 long_runs=100000000
 long_scan_runs=10000000
@@ -73,7 +73,7 @@ fuzz() {
     -timeout=60 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=$longest \
     -artifact_prefix="$artifacts/" >"$log" 2>&1 || result="BROKEN: see fuzz/$log and fuzz/$artifacts"
   stat() { sed -n "s/^stat::$1: *//p" "$log"; }
-  printf '%-8s %14s %10s  %s\n' "$target" "$(stat number_of_executed_units)" \
+  printf '%-9s %14s %10s  %s\n' "$target" "$(stat number_of_executed_units)" \
     "$(stat average_exec_per_sec)" "$result" >"target/$target.row"
 }
 
@@ -82,7 +82,7 @@ for target in "${targets[@]}"; do
   fuzz "$target" &
 done
 wait
-printf '%-8s %14s %10s  %s\n' target executions exec/s result
+printf '%-9s %14s %10s  %s\n' target executions exec/s result
 failed=0
 for target in "${targets[@]}"; do
   cat "target/$target.row"
