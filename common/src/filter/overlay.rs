@@ -5,12 +5,19 @@ pub trait Overlay {
     /// Whether it changes any answer.
     const CHANGES_ANSWERS: bool;
 
-    /// Fetches what [`Overlay::may_change`] will read.
-    fn prefetch(&self, hash: u64);
+    /// What [`Overlay::may_change`] reads.
+    type Word<'a>: Copy
+    where
+        Self: 'a;
 
-    /// Whether [`Overlay::answer`] may differ from the filter's answer for the ID with this hash. If it may, what it
-    /// will read is fetched.
-    fn may_change(&self, hash: u64) -> bool;
+    /// Fetches the word of the ID with this hash, and returns where it is.
+    fn prefetch(&self, hash: u64) -> Self::Word<'_>;
+
+    /// Whether [`Overlay::answer`] may differ from the filter's answer for the ID with this hash and its word.
+    fn may_change(word: Self::Word<'_>, hash: u64) -> bool;
+
+    /// Fetches what [`Overlay::answer`] reads.
+    fn prefetch_answer(&self, hash: u64);
 
     /// The answer for the ID with this hash, for which the filter answers `hit`.
     fn answer(&self, hash: u64, hit: bool) -> bool;
@@ -20,13 +27,18 @@ pub trait Overlay {
 impl Overlay for () {
     const CHANGES_ANSWERS: bool = false;
 
+    type Word<'a> = ();
+
     #[inline(always)]
     fn prefetch(&self, _: u64) {}
 
     #[inline(always)]
-    fn may_change(&self, _: u64) -> bool {
+    fn may_change((): (), _: u64) -> bool {
         false
     }
+
+    #[inline(always)]
+    fn prefetch_answer(&self, _: u64) {}
 
     #[inline(always)]
     fn answer(&self, _: u64, hit: bool) -> bool {

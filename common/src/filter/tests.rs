@@ -281,11 +281,17 @@ struct ByBits;
 impl Overlay for ByBits {
     const CHANGES_ANSWERS: bool = true;
 
-    fn prefetch(&self, _: u64) {}
+    type Word<'a> = u64;
 
-    fn may_change(&self, hash: u64) -> bool {
-        hash >> 21 & 1 == 0 || hash >> 22 & 1 == 0
+    fn prefetch(&self, hash: u64) -> u64 {
+        hash >> 21
     }
+
+    fn may_change(word: u64, hash: u64) -> bool {
+        word & 1 == 0 || hash >> 22 & 1 == 0
+    }
+
+    fn prefetch_answer(&self, _: u64) {}
 
     fn answer(&self, hash: u64, hit: bool) -> bool {
         match hash >> 20 & 3 {

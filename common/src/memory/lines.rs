@@ -61,6 +61,15 @@ impl Deref for Lines {
     }
 }
 
+impl Lines {
+    /// The words of all lines, one line after the other.
+    #[inline(always)]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: as in `deref`: `len` lines begin at `first`, and a line is `LINE_WORDS` words without padding.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr().cast(), self.len * LINE_WORDS) }
+    }
+}
+
 impl Clone for Lines {
     fn clone(&self) -> Lines {
         Lines { first: self.first, len: self.len, owner: self.owner.clone() }

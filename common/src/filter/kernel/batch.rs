@@ -36,18 +36,17 @@ impl<'a> Blocks<'a> {
 /// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must be
 /// inlined at both places, or each lookup pays for a call and for the change of instruction set.
 #[inline(always)]
-fn hash_and_prefetch(
+fn hash_and_prefetch<'a, O: Overlay>(
     blocks: Blocks<'_>,
-    over: &impl Overlay,
+    over: &'a O,
     id: &[u8],
     all_valid: &mut bool,
-) -> u64 {
+) -> (u64, O::Word<'a>) {
     // Rare, and corrected at the end, so that the loop looks at each ID once.
     *all_valid &= is_valid_len(id);
     let Xxh3(hash) = Xxh3::of(id);
     prefetch(blocks.get(hash));
-    over.prefetch(hash);
-    hash
+    (hash, over.prefetch(hash))
 }
 
 /// The loop of a batch: a ring of hashes whose blocks are being prefetched. Each is tested [`AHEAD`]
@@ -64,7 +63,7 @@ pub(super) fn contains<T: AsRef<[u8]>>(
     let hits = &mut hits[..ids.len()];
     let mut all_valid = true;
     let mut answers = Answers { blocks, hits, over, test, n_hits: 0, late: Late::default() };
-    let mut ring = [0u64; AHEAD];
+    let mut ring = [(0, over.prefetch(0)); AHEAD];
     let (head, tail) = ids.split_at(ids.len().min(AHEAD));
     for (slot, id) in ring.iter_mut().zip(head) {
         *slot = hash_and_prefetch(blocks, over, id.as_ref(), &mut all_valid);
@@ -98,7 +97,10 @@ struct Answers<'a, O, T> {
 impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
     /// Answers lookup `i`. As [`hash_and_prefetch`], it must be inlined.
     #[inline(always)]
-    fn answer(&mut self, i: usize, hash: u64) {
+    fn answer<'a>(&mut self, i: usize, (hash, word): (u64, O::Word<'a>))
+    where
+        O: 'a,
+    {
         let hit = (self.test)(self.blocks.get(hash), hash);
         self.hits[i] = hit;
         if !O::CHANGES_ANSWERS {
@@ -106,7 +108,7 @@ impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
             return;
         }
         // No branch on what may change: it depends on memory that has just arrived, and cannot be predicted.
-        let may_change = self.over.may_change(hash);
+        let may_change = O::may_change(word, hash);
         self.n_hits += usize::from(hit & !may_change);
         self.n_hits += self.late.push_if(may_change, i, hash, self.hits, self.over);
     }
@@ -120,7 +122,7 @@ impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
 
 /// How many lookups are answered late at once: so many that the memory of the first one has arrived when
 /// that of the last one is prefetched.
-const LATE: usize = 16;
+const LATE: usize = 32;
 
 /// The lookups whose answers an [`Overlay`] may change: their numbers and hashes.
 struct Late {
@@ -155,8 +157,9 @@ impl Late {
     /// Answers all. Returns the number of hits.
     #[inline(never)]
     fn settle(&mut self, hits: &mut [bool], over: &impl Overlay) -> usize {
-        let mut n_hits = 0;
-        for (i, hash) in &self.lookups[..self.len] {
+        let (late, mut n_hits) = (&self.lookups[..self.len], 0);
+        late.iter().for_each(|(_, hash)| over.prefetch_answer(*hash));
+        for (i, hash) in late {
             hits[*i] = over.answer(*hash, hits[*i]);
             n_hits += usize::from(hits[*i]);
         }

@@ -21,6 +21,18 @@ pub(in crate::live) struct ShardLines {
     len: usize,
 }
 
+/// The word of the prefilter for one hash.
+#[derive(Clone, Copy)]
+pub(in crate::live) struct PrefilterWord<'a>(&'a AtomicU64);
+
+impl PrefilterWord<'_> {
+    /// Whether the lines may have this hash. False only if they do not have it.
+    #[inline(always)]
+    pub(in crate::live) fn may_have(self, hash: u64) -> bool {
+        self.0.load(Ordering::Relaxed) & bits_of(hash) == bits_of(hash)
+    }
+}
+
 impl ShardLines {
     /// Lines that are all empty.
     ///
@@ -55,14 +67,16 @@ impl ShardLines {
 
     /// Fetches what [`ShardLines::may_have`] reads.
     #[inline(always)]
-    pub(super) fn prefetch_prefilter(&self, hash: u64) {
-        prefetch_all(std::slice::from_ref(self.word(hash)));
+    pub(super) fn prefetch_prefilter(&self, hash: u64) -> PrefilterWord<'_> {
+        let word = self.word(hash);
+        prefetch_all(std::slice::from_ref(word));
+        PrefilterWord(word)
     }
 
     /// Whether the lines may have a hash. False only if they do not have it.
     #[inline(always)]
     pub(super) fn may_have(&self, hash: u64) -> bool {
-        self.word(hash).load(Ordering::Relaxed) & bits_of(hash) == bits_of(hash)
+        PrefilterWord(self.word(hash)).may_have(hash)
     }
 
     /// As [`ShardLines::may_have`]. If so, the line in which the search begins is fetched.
@@ -110,8 +124,7 @@ impl ShardLines {
 
     #[inline(always)]
     fn word(&self, hash: u64) -> &AtomicU64 {
-        let number = self.begin(hash);
-        &self.all[self.len + number / LINE_WORDS].0[number % LINE_WORDS]
+        &self.all.words()[self.len * LINE_WORDS + self.begin(hash)]
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use arc_swap::{ArcSwap, Guard};
 use bloomsday_common::live::entry::{self, EMPTY, SHARDS, Tag, Window};
 
+pub(in crate::live) use super::shard_lines::PrefilterWord;
 use super::shard_lines::ShardLines;
 
 /// How many hashes are looked up together, so that their cache misses are waited for at once.
@@ -80,7 +81,9 @@ impl Table {
         let shards = self.shards.load();
         let now = self.step();
         for (number, group) in hashes.chunks(GROUP).enumerate() {
-            group.iter().for_each(|hash| shards.of(*hash).prefetch_prefilter(*hash));
+            for hash in group {
+                shards.of(*hash).prefetch_prefilter(*hash);
+            }
             let mut may_have = [false; GROUP];
             for (may_have, hash) in may_have.iter_mut().zip(group) {
                 *may_have = shards.of(*hash).prefetch_if_may_have(*hash);
@@ -143,17 +146,16 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Fetches what [`View::may_have`] reads.
+    /// Fetches the word of the prefilter that tells whether the table may have a hash.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        self.shards.of(hash).prefetch_prefilter(hash);
+    pub(crate) fn prefetch(&self, hash: u64) -> PrefilterWord<'_> {
+        self.shards.of(hash).prefetch_prefilter(hash)
     }
 
-    /// Whether the table may have a hash. False only if it does not. If it may, what [`View::seen`] reads is
-    /// fetched.
+    /// Fetches what [`View::seen`] reads.
     #[inline(always)]
-    pub(crate) fn may_have(&self, hash: u64) -> bool {
-        self.shards.of(hash).prefetch_if_may_have(hash)
+    pub(crate) fn prefetch_lines(&self, hash: u64) {
+        self.shards.of(hash).prefetch(hash);
     }
 
     /// What it tells of a hash.

@@ -8,7 +8,7 @@ use bloomsday_common::id_form::IdForm;
 
 use super::{LiveSet, SetError};
 use crate::live::below::DayAnswers;
-use crate::live::memory::table::{Seen, View};
+use crate::live::memory::table::{PrefilterWord, Seen, View};
 use crate::live::options::hash_of;
 
 /// How many IDs are hashed before they are looked up.
@@ -90,14 +90,24 @@ struct Over<'a>(View<'a>);
 impl Overlay for Over<'_> {
     const CHANGES_ANSWERS: bool = true;
 
+    type Word<'b>
+        = PrefilterWord<'b>
+    where
+        Self: 'b;
+
     #[inline(always)]
-    fn prefetch(&self, hash: u64) {
-        self.0.prefetch(hash);
+    fn prefetch(&self, hash: u64) -> PrefilterWord<'_> {
+        self.0.prefetch(hash)
     }
 
     #[inline(always)]
-    fn may_change(&self, hash: u64) -> bool {
-        self.0.may_have(hash)
+    fn may_change(word: PrefilterWord<'_>, hash: u64) -> bool {
+        word.may_have(hash)
+    }
+
+    #[inline(always)]
+    fn prefetch_answer(&self, hash: u64) {
+        self.0.prefetch_lines(hash);
     }
 
     #[inline(always)]
