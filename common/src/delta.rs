@@ -25,7 +25,7 @@ pub const MAGIC: [u8; 8] = *b"BLOOMDLT";
 /// The format version that this program writes, and the only one that it reads.
 pub const VERSION: u16 = 1;
 
-/// A delta of a blob of so many bytes is published and fetched up to this size: a larger one saves too little.
+/// The largest delta that is published or fetched for a blob of `blob_bytes`: a larger one saves too little.
 pub fn max_bytes(blob_bytes: u64) -> u64 {
     blob_bytes / 2
 }
@@ -78,12 +78,12 @@ impl DeltaHead {
     }
 }
 
-/// How many sections a blob with so many bytes before its digest has.
+/// How many sections a blob has, with this many bytes before its digest.
 fn sections(content: u64) -> u64 {
     content.div_ceil(Parts::BYTES as u64)
 }
 
-/// The entropy of so many bits, of which so many are set, each on its own.
+/// The entropy, in bytes, of `bits` independent bits of which `ones` are set.
 fn entropy_bytes(bits: f64, ones: f64) -> f64 {
     let p = ones / bits.max(1.0);
     let term = |p: f64| if p > 0.0 { -p * libm::log2(p) } else { 0.0 };

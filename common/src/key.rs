@@ -148,7 +148,7 @@ impl BlobKey {
         let Some((day, rest)) = parts.map(|stem| stem.split_at(10)) else {
             return Err("a blob's name is DAY-DIGEST.bloom".into());
         };
-        let digest = rest.strip_prefix('-').unwrap_or(rest);
+        let digest = rest.strip_prefix('-').ok_or("a blob's name is DAY-DIGEST.bloom")?;
         Ok(BlobKey {
             filter: filter.clone(),
             day: day.parse().map_err(|e: Error| e.to_string())?,
@@ -433,6 +433,7 @@ mod tests {
             format!("rt/blobs/x/{}", name()),
             format!("blobs/{}", name().to_uppercase()),
             "blobs/2026-11-18.bloom".into(),
+            format!("blobs/{}", name().replacen("18-", "18", 1)),
             "blobs/é026-11-18-.bloom".into(),
             "rt/pointers/2026-11-18".into(),
             String::new(),

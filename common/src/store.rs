@@ -50,7 +50,7 @@ pub use live_lookup::LiveChange;
 use local::LocalRecords;
 use objects::{ObjectRecords, Objects};
 pub use open::{Location, open_objects};
-pub use prune::Pruned;
+pub use prune::{Pruned, PrunedSegments};
 pub use record::{Precondition, Versioned};
 use records::RecordStore;
 #[cfg(feature = "redis")]

@@ -2,10 +2,9 @@
 
 use std::process::ExitCode;
 
-use bloomsday_common::day::Day;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::MAX_KEEP_DAYS;
-use bloomsday_common::store::{Pruned, Store};
+use bloomsday_common::store::{Pruned, PrunedSegments, Store};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -19,17 +18,18 @@ use crate::target::filters;
 ///
 /// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
 /// day later, unless a pointer, its `previous` or the pin names it; a delta when one of its blobs
-/// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. Segments of live
-/// IDs are kept as long as keep_days, live_for, a window that is built from them, or a blob that is
-/// named may need their day. Safe while builds, rollbacks and another prune run.
+/// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. A segment of live
+/// IDs is deleted if its day is older than keep_days, live_for and the window that is built from
+/// them, and older than every blob that a pointer, its `previous` or the pin names. Safe while
+/// builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
 #[derive(Args)]
 pub(crate) struct Prune {
     /// One filter [default: every filter in the store].
     filter: Option<FilterName>,
-    /// How many days pointers are kept [default: keep_days of the configuration, else 14]. With fewer than the
-    /// configuration has, let nobody repoint to such an old blob meanwhile.
+    /// How many days pointers are kept [default: keep_days of the configuration, else 14]. If this is fewer than
+    /// the configuration has, nobody may repoint to a blob older than that while prune runs.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
     /// Print what would be deleted, but delete nothing.
@@ -42,9 +42,8 @@ struct PruneReport {
     filter: FilterName,
     #[serde(flatten)]
     pruned: Pruned,
-    /// The days whose segments of live IDs were deleted, and how many segments.
-    live_days: Vec<Day>,
-    segments: u64,
+    #[serde(flatten)]
+    live: PrunedSegments,
     /// How many heartbeats of ended servers were deleted.
     servers: usize,
     keep_days: u32,
@@ -79,9 +78,8 @@ impl Prune {
         let pruned = store.prune(&filter, retention, &by, dry_run).await?;
         let servers = store.forget_servers(&filter, Timestamp::now(), dry_run).await?;
         let segment_days = settings.segment_days(&filter).max(keep_days);
-        let (live_days, segments) =
-            store.prune_segments(&filter, retention, segment_days, &by, dry_run).await?;
-        Ok(PruneReport { filter, pruned, live_days, segments, servers, keep_days, dry_run })
+        let live = store.prune_segments(&filter, retention, segment_days, &by, dry_run).await?;
+        Ok(PruneReport { filter, pruned, live, servers, keep_days, dry_run })
     }
 }
 
@@ -98,8 +96,12 @@ fn describe(report: &PruneReport) -> String {
         ("freed", mebibytes(*bytes)),
         ("servers gone", report.servers.to_string()),
     ];
-    if let (Some(first), Some(last)) = (report.live_days.first(), report.live_days.last()) {
-        rows.push(("live", format!("{} segments of {first} to {last}", report.segments)));
+    let PrunedSegments { days, segments, logs } = &report.live;
+    if let (Some(first), Some(last)) = (days.first(), days.last()) {
+        rows.push(("live", format!("{segments} segments of {first} to {last}")));
+    }
+    if *logs > 0 {
+        rows.push(("live logs", format!("{logs} of servers that are gone")));
     }
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));

@@ -119,18 +119,17 @@ impl Loader {
             return Ok(generation);
         }
         let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
-        let (mut past_caches, mut went_past) = (false, false);
+        let mut past_caches = false;
         for attempts_left in (0..MAX_ATTEMPTS).rev() {
-            let past_caches_now = std::mem::take(&mut past_caches);
-            match self.load_once(followed, spare_buffer, past_caches_now).await {
+            match self.load_once(followed, spare_buffer, past_caches).await {
                 Ok(generation) => return Ok(generation),
                 Err(AttemptError::Memory(why)) => return Err(LoadError::Transient(why)),
-                // Bytes can change on their way, and a relay may keep such bytes: once more, past
-                // caches. A blob that arrives damaged twice is damaged.
+                // Bytes can change on their way, and a relay may keep such bytes: from now on past caches. A
+                // blob that arrives damaged twice is damaged.
                 Err(AttemptError::Open(error) | AttemptError::Fetch(error))
-                    if error.may_be_of_a_cache() && !went_past && attempts_left > 0 =>
+                    if error.may_be_of_a_cache() && !past_caches && attempts_left > 0 =>
                 {
-                    (past_caches, went_past) = (true, true);
+                    past_caches = true;
                     continue;
                 }
                 Err(AttemptError::Open(error)) => {

@@ -71,8 +71,11 @@ fn an_added_id_counts_at_once_however_it_is_added_and_looked_up() {
     }
     // What was hidden is new when it comes again.
     assert_eq!(post(&daemon, "add", &[&old]), "1");
-    assert_eq!(wire.call("DEL rt"), ":0|");
-    assert!(wire.call("EXPIRE rt 10").starts_with("-ERR"));
+    assert_eq!(wire.call("DEL rt"), "-ERR a filter of the configuration cannot be deleted|");
+    for seconds in ["10", "-1"] {
+        let reply = wire.call(&format!("EXPIRE rt {seconds}"));
+        assert_eq!(reply, "-ERR a filter of the configuration has no end|");
+    }
     daemon.signal("KILL");
     daemon.wait();
 

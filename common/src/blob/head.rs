@@ -166,7 +166,7 @@ pub(super) fn encode_head(header: &Header) -> Vec<u8> {
         probe_hashes: vector.hashes,
         probe_positions: vector.positions,
     };
-    let record = bincode::encode_to_vec(record, codec()).expect("at most 64 IDs × 255 probes fit");
+    let record = bincode::encode_to_vec(record, codec()).expect("at most 64 IDs × 125 probes fit");
     let mut head = Vec::with_capacity(FIXED_BYTES + record.len() + ALIGNMENT);
     head.extend_from_slice(&MAGIC);
     head.extend_from_slice(&VERSION.to_le_bytes());

@@ -4,7 +4,7 @@
 use super::segment::{Frames, Header, closed};
 use crate::day::Day;
 
-/// A segment with so many bytes gets no more frames.
+/// A segment of this many bytes gets no more frames.
 pub const SHIPMENT_BYTES: usize = 8 << 20;
 
 /// One segment for the store.

@@ -122,7 +122,7 @@ impl LineArena {
         Ok(lines)
     }
 
-    /// A mapping for so many bytes. The one after it is prepared, but never waited for.
+    /// A mapping of at least this many bytes. The one after it is prepared, but never waited for.
     fn next_mapping(&mut self, bytes: usize) -> io::Result<Buffer> {
         // So long ones have one of their own.
         if bytes > MAPPED_BYTES {

@@ -1,5 +1,7 @@
 //! Prune: drops pointers and deletes blobs that no record needs. [`crate::protocol`] decides which.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::objects::uploaded;
@@ -33,11 +35,24 @@ pub struct Pruned {
     pub unreadable: Vec<String>,
 }
 
+/// What a prune deleted of live IDs, or would delete.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct PrunedSegments {
+    /// The days whose segments were deleted.
+    #[serde(rename = "live_days")]
+    pub days: Vec<Day>,
+    /// How many segments they had.
+    pub segments: u64,
+    /// How many logs of servers that are gone are no longer listed.
+    pub logs: u64,
+}
+
 impl Store {
     /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no record names,
     /// and deltas that no server needs. References are read again before each delete of a blob.
     ///
-    /// Cost: two listings of blobs and deltas, and for each delete two reads of every pointer.
+    /// Cost: up to five listings of blobs and three of deltas, and for each delete of a blob at least two reads of
+    /// every pointer.
     ///
     /// # Errors
     /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody knows
@@ -98,7 +113,8 @@ impl Store {
     }
 
     /// Deletes segments of live IDs of days that nothing needs any more: older than `segment_days`, and than every
-    /// blob that a record names. Returns those days, and the number of segments.
+    /// blob that a record names. Then the heads of logs which have no segment left, and which no server has written
+    /// for that long.
     ///
     /// Cost: a listing of each day, and a delete for each segment.
     ///
@@ -111,32 +127,67 @@ impl Store {
         segment_days: u32,
         by: &str,
         dry_run: bool,
-    ) -> Result<(Vec<Day>, u64), Error> {
+    ) -> Result<PrunedSegments, Error> {
         let now = Timestamp::now();
         let days = self.segment_days(filter).await?;
-        if days.is_empty() {
-            return Ok((days, 0));
+        let mut pruned = PrunedSegments::default();
+        if !days.is_empty() {
+            let pointers = self.pointer_days(filter).await?;
+            let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
+            let references = self.references(filter, &dropped).await?;
+            pruned.days =
+                protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
         }
-        let pointers = self.pointer_days(filter).await?;
-        let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
-        let references = self.references(filter, &dropped).await?;
-        let due = protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
-        if let (Some(first), Some(last), false) = (due.first(), due.last(), dry_run) {
+        if let (Some(first), Some(last), false) = (pruned.days.first(), pruned.days.last(), dry_run)
+        {
             // Recorded before it is done, as for blobs.
             let mut act = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
             act.reason = Some(format!("deleting the live segments of {first} to {last}"));
             self.append_event(filter, &act).await?;
         }
-        let mut count = 0;
-        for day in &due {
+        for day in &pruned.days {
             for (segment, _) in self.segments(filter, *day).await? {
                 if !dry_run {
                     self.objects.delete(&segment.to_string()).await?;
                 }
-                count += 1;
+                pruned.segments += 1;
             }
         }
-        Ok((due, count))
+        let kept = days.iter().filter(|day| !pruned.days.contains(day));
+        for head in self.heads_due(filter, kept, segment_days, now).await? {
+            if !dry_run {
+                self.objects.delete(&head).await?;
+            }
+            pruned.logs += 1;
+        }
+        Ok(pruned)
+    }
+
+    /// The heads that were not written for longer than segments are kept, of logs without a segment on the days
+    /// that are `kept`. A server that runs writes its head every few seconds.
+    async fn heads_due(
+        &self,
+        filter: &FilterName,
+        kept: impl Iterator<Item = &Day>,
+        segment_days: u32,
+        now: Timestamp,
+    ) -> Result<Vec<String>, Error> {
+        let folder = key::heads(filter);
+        let mut heads = self.objects.list(&folder).await?;
+        let oldest = Day::of(now).minus(segment_days.saturating_add(1));
+        heads.retain(|head| Day::of(head.uploaded) < oldest);
+        if heads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut nodes = BTreeSet::new();
+        for day in kept {
+            nodes
+                .extend(self.segments(filter, *day).await?.iter().map(|(segment, _)| segment.node));
+        }
+        heads.retain(|head| {
+            u64::from_str_radix(&head.name, 16).is_ok_and(|node| !nodes.contains(&node))
+        });
+        Ok(heads.into_iter().map(|head| format!("{folder}/{}", head.name)).collect())
     }
 
     /// What a prune at `now` would delete.

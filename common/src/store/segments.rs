@@ -210,20 +210,22 @@ impl Store {
         })
     }
 
-    /// The numbers of the logs that have a head: at most [`MAX_HEADS`].
+    /// The numbers of the logs that have a head: the [`MAX_HEADS`] that were written last.
     ///
     /// Cost: a listing.
     ///
     /// # Errors
     /// The store's.
     pub async fn head_nodes(&self, filter: &FilterName) -> Result<Vec<u64>, Error> {
-        let mut names = self.objects.names(&key::heads(filter)).await?;
-        names.sort_unstable();
-        let names = names.iter().filter(|name| name.len() == 16).take(MAX_HEADS);
+        let mut heads = self.objects.list(&key::heads(filter)).await?;
+        heads.retain(|head| head.name.len() == 16);
+        heads
+            .sort_unstable_by(|a, b| b.uploaded.cmp(&a.uploaded).then_with(|| a.name.cmp(&b.name)));
+        let names = heads.iter().take(MAX_HEADS).map(|head| &head.name);
         Ok(names.filter_map(|name| u64::from_str_radix(name, 16).ok()).collect())
     }
 
-    /// The heads of a filter's logs, by node: at most [`MAX_HEADS`].
+    /// The heads of a filter's logs, by node: the [`MAX_HEADS`] that were written last.
     ///
     /// Cost: a listing, and a read for each.
     ///

@@ -449,7 +449,7 @@ impl Queued for Log {
     }
 }
 
-/// Ends an open segment of so many bytes with its digest, and gives it its final name. The file takes
+/// Ends an open segment of `bytes` bytes with its digest, and gives it its final name. The file takes
 /// appends, and no new one is opened.
 ///
 /// # Errors

@@ -85,7 +85,7 @@ impl Options {
         }
     }
 
-    /// Of a filter of the configuration: IDs are alive for so many days after they were last seen.
+    /// Of a filter of the configuration: how many days IDs are alive after they were last seen.
     pub(crate) fn over_day(days: u8, ids: IdForm) -> Options {
         let window = Window {
             step_ms: DAY_MS,

@@ -92,7 +92,7 @@ impl Base for LocalContent {
 /// Fetches the delta from `have` to the followed blob, if there is one, and applies it. Returns the blob's bytes, with
 /// their digest already right, and how many bytes were fetched.
 ///
-/// `fit` is called only if there is a delta. It checks that there is memory for so many bytes, and returns the spare
+/// `fit` is called only if there is a delta. It checks that there is memory for that many bytes, and returns the spare
 /// buffer; an error means the full blob.
 pub(crate) async fn load(
     store: &Store,
@@ -110,7 +110,7 @@ pub(crate) async fn load(
     let fetching = async {
         let arriving = store.open_delta(&delta, delta::max_bytes(bytes)).await?;
         let way = DeltaRequest { base, from: key.digest, to: want.digest };
-        // The full blob may be smaller; it is refused with this reason otherwise.
+        // The full blob is as large: its load is refused for the same reason, and reports it.
         let Ok(spare) = fit(bytes) else { return Ok(None) };
         arriving.apply(way, move |bytes| Buffer::reuse(spare, bytes)).await.map(Some)
     };

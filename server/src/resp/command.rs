@@ -13,7 +13,7 @@ type Run = fn(&mut Session, &[&[u8]], &mut Reply<'_>) -> Result<(), Fault>;
 pub(crate) struct Command {
     /// In lower case.
     pub(crate) name: &'static str,
-    /// How many words a request has with the name; at least so many if negative.
+    /// How many words a request has with the name; at least as many if negative.
     arity: i32,
     /// The places of its keys: first, last and step.
     keys: (i32, i32, i32),
@@ -90,7 +90,7 @@ impl Command {
         self.keys.0 > 0
     }
 
-    /// Whether a request of so many words is right.
+    /// Whether a request with this number of words is right.
     pub(crate) fn takes(&self, words: usize) -> bool {
         let words = i32::try_from(words).unwrap_or(i32::MAX);
         if self.arity < 0 { words >= -self.arity } else { words == self.arity }

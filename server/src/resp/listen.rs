@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,6 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
         address,
         allow_flush: config.allow_flush,
         started: Instant::now(),
-        connections: AtomicUsize::new(0),
         accepted: AtomicU64::new(0),
         accepted_before: AtomicU64::new(0),
         commands: AtomicU64::new(0),
@@ -117,17 +116,17 @@ async fn accept(
     // Dropped by each connection: when all are gone, this ends.
     let (running, mut ended) = tokio::sync::mpsc::channel::<()>(1);
     while let Some((mut stream, client)) = connections::accept(&listener, &mut stopped).await {
-        if shared.connections.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+        if shared.clients().len() >= MAX_CONNECTIONS {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             let _ = stream.shutdown().await;
             continue;
         }
-        shared.connections.fetch_add(1, Ordering::Relaxed);
         let id = shared.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let known = Arc::new(ClientEntry::new(id, client.to_string()));
         shared.clients().insert(id, known.clone());
+        let connected = Connected { shared: shared.clone(), id };
         let session = Session::new(shared.clone(), known);
-        let (running, mut stopped, shared) = (running.clone(), stopped.clone(), shared.clone());
+        let (running, mut stopped) = (running.clone(), stopped.clone());
         let tls = tls.clone();
         tokio::spawn(async move {
             // A client may close its connection at any time; that is no error.
@@ -138,14 +137,24 @@ async fn accept(
                     None => Ok(()),
                 },
             };
-            shared.clients().remove(&id);
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            drop(running);
+            drop((connected, running));
         });
     }
     drop((listener, running));
     connections::drain(ended.recv()).await;
     shared.live.sync().await;
+}
+
+/// A connection that counts, until this is dropped: also if its task panics.
+struct Connected {
+    shared: Arc<RespState>,
+    id: u64,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.shared.clients().remove(&self.id);
+    }
 }
 
 /// Reads, runs and answers until either side closes the connection.

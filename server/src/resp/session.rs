@@ -92,7 +92,8 @@ impl Session {
         }
     }
 
-    /// The state of a new connection, but for the password.
+    /// The state of a new connection, but for the name of the client's library. With a token, the client has to log in
+    /// again.
     pub(crate) fn reset(&mut self) {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();

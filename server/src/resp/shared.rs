@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -16,7 +16,6 @@ pub(crate) struct RespState {
     pub(crate) address: SocketAddr,
     pub(crate) allow_flush: bool,
     pub(crate) started: Instant,
-    pub(crate) connections: AtomicUsize,
     pub(crate) accepted: AtomicU64,
     /// Those accepted before the last CONFIG RESETSTAT.
     pub(crate) accepted_before: AtomicU64,

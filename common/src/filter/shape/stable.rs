@@ -9,7 +9,7 @@ use crate::filter::Layout;
 const HEADROOM_PERCENT: u64 = 3;
 /// A shape with more than this many percent of the units that are needed is not kept.
 const MAX_PERCENT: u128 = 110;
-/// A new stable shape has a number of units with at most so many leading bits.
+/// A new stable shape has a number of units with at most this many leading bits.
 const LEADING_BITS: u32 = 7;
 
 impl Shape {

@@ -65,7 +65,7 @@ impl Tail {
                 self.place = Some(place);
                 continue;
             };
-            let (mut bytes, is_end) = place.read()?;
+            let (mut bytes, closed) = place.read()?;
             let (mut good, mut last) = (0, None);
             let frames = Frames::of_rest(&bytes, place.next_seq);
             for frame in frames.map_while(Result::ok).take_while(|frame| frame.seq <= through) {
@@ -83,7 +83,7 @@ impl Tail {
             if good > 0 {
                 continue;
             }
-            if is_end.is_none() || place.next_seq > through {
+            if closed.is_none() || place.next_seq > through {
                 return Ok(None);
             }
             if !is_all {
@@ -123,7 +123,8 @@ impl TailPosition {
     fn read(&self) -> io::Result<(Vec<u8>, Option<IsClosed>)> {
         let (mut file, closed) = open(&self.stem)?;
         let length = file.metadata()?.len();
-        let end = if closed.is_some() { length - DIGEST_BYTES as u64 } else { length };
+        let trailer = if closed.is_some() { DIGEST_BYTES as u64 } else { 0 };
+        let end = length.saturating_sub(trailer);
         let rest = end.saturating_sub(self.at);
         file.seek(SeekFrom::Start(self.at))?;
         let mut bytes = Vec::new();

@@ -23,7 +23,7 @@ pub(crate) const MAX_DISTANCE: u32 = TABLES as u32 - 1;
 const TABLES: usize = 4;
 const BLOCK_BITS: u32 = 16;
 const BUCKETS: usize = 1 << BLOCK_BITS;
-/// A bucket that is full becomes larger by one part of so many, and by [`MIN_GROWTH_WORDS`].
+/// A bucket that is full becomes larger by one part in this many, and by [`MIN_GROWTH_WORDS`].
 const GROWTH: usize = 8;
 const MIN_GROWTH_WORDS: usize = 4;
 /// How many words are compared at once, before the near ones among them are chosen.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bloomsday_common::live::entry::{self, EMPTY, TOMBSTONE};
 use bloomsday_common::memory::{LINE_WORDS, Line, LineArena, Lines, prefetch_all};
 
-/// A line of the prefilter has a word for each of so many lines.
+/// How many lines have their words in one line of the prefilter.
 pub(super) const LINES_PER_PREFILTER_LINE: usize = LINE_WORDS;
 
 /// Lines of words, and their prefilter. Cheap to clone: clones are the same lines.

@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     table: Arc<Table>,
     window: Window,
     shards: Vec<Shard>,
-    /// The places of each step's entries.
+    /// How many entries each tag has.
     by_step: Box<[u64; STEPS as usize]>,
     step: u64,
     /// How many shards were swept, all in all.

@@ -133,13 +133,16 @@ impl LiveSet {
         })
     }
 
-    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since.
+    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since. After an error
+    /// the others stay late.
     pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let SetState { writer, deletions, late, .. } = &mut *state;
-        for (hash, ms) in late.drain().filter(|(hash, _)| deleted.contains_key(hash)) {
+        late.retain(|hash, _| deleted.contains_key(hash));
+        while let Some((&hash, &ms)) = late.iter().next() {
             writer.forget(hash, true)?;
             deletions.insert(hash, ms);
+            late.remove(&hash);
         }
         Ok(())
     }
@@ -221,6 +224,23 @@ mod tests {
         set.hide_late(&late).unwrap();
         let seen = [before, since, never].map(|hash| set.table.seen(hash));
         assert_eq!(seen, [Seen::Alive, Seen::Alive, Seen::Hidden]);
+    }
+
+    #[test]
+    fn late_deletions_stay_late_when_there_is_no_memory_for_them() {
+        let memory = 64 << 10;
+        let live = Live::open(LiveConfig { memory, ..LiveConfig::new(None) }).unwrap();
+        let below: Arc<dyn Below> = Arc::new(NoDay);
+        let (name, settings) = ("rt".parse().unwrap(), (30, IdForm::Bytes));
+        let set = live.declare(&name, settings, LiveRole::Decide, Arc::downgrade(&below)).unwrap();
+        let hashes: Vec<u64> = (0..20_000).map(mix64).collect();
+        let late: LateDeletions = hashes.iter().map(|hash| (*hash, live.now())).collect();
+        lock(&set.state).late = late.clone();
+        assert!(matches!(set.hide_late(&late), Err(SetError::Memory)));
+        let left = set.late_deletions();
+        let hidden = |hash: &u64| set.table.seen(*hash) == Seen::Hidden;
+        assert!(!left.is_empty() && left.len() < late.len(), "{} are left", left.len());
+        assert!(hashes.iter().all(|hash| hidden(hash) != left.contains_key(hash)));
     }
 
     #[test]

@@ -25,16 +25,16 @@ impl LiveSet {
         state.last_ms = now;
         let SetState { writer, log, changed, .. } = &mut *state;
         writer.tick(now);
-        let mut result = Ok(());
         for (ms, hashes) in entries {
             changed.clear();
             let step = self.table.window().step_at((*ms).min(now));
+            let mut refusal = None;
             for hash in hashes {
                 match writer.add_at(*hash, step) {
                     Ok(Added::Seen) => continue,
                     Ok(added) => new += u64::from(added == Added::New),
                     Err(refused) => {
-                        result = Err(refused.into());
+                        refusal = Some(refused);
                         break;
                     }
                 }
@@ -42,8 +42,11 @@ impl LiveSet {
             }
             // With the time of the step: a replay adds them in it.
             last = self.ticket_of(log.as_ref(), |log| log.append(*ms, Op::Seen, changed));
+            if let Some(refused) = refusal {
+                return (last, Err(refused.into()));
+            }
         }
-        (last, result.map(|()| new))
+        (last, Ok(new))
     }
 
     /// What is alive, by the time at which its step began.

@@ -111,7 +111,7 @@ pub(super) enum At {
 }
 
 impl Client {
-    /// A client of a topic that has about so many partitions. It connects at the first request.
+    /// A client of a topic with about this many partitions. It connects at the first request.
     pub(super) async fn open(url: &KafkaUrl, partitions: usize) -> Result<Client, FeedError> {
         let (sender, statistics) = watch::channel(Statistics::default());
         let settings = settings(url, partitions);

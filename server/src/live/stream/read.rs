@@ -60,7 +60,7 @@ pub(super) async fn last_of(
     Ok(first.map_or("0-0".into(), |(number, _)| number))
 }
 
-/// The entries after a number: waits a second for the first. At most so many.
+/// The entries after a number, at most `count`: waits a second for the first.
 pub(super) async fn entries_after(
     redis: &mut MultiplexedConnection,
     stream: &str,

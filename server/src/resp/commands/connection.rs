@@ -1,7 +1,5 @@
 //! The commands of a connection: its version of the protocol, its password, its name.
 
-use std::sync::Arc;
-
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
@@ -198,7 +196,7 @@ fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
         reply.integer(0);
         return Ok(());
     }
-    session.changed.retain(|set| Arc::strong_count(set) > 0);
+    session.changed.retain(|set| !set.is_dropped());
     session.awaited = Some(Awaited { locals, timeout_ms });
     Ok(())
 }

@@ -76,7 +76,7 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     let (ack, address) = (live.ack().name(), shared.address);
     let port = address.port();
     let (clients, accepted, commands) = (
-        shared.connections.load(Ordering::Relaxed),
+        shared.clients().len(),
         shared.accepted.load(Ordering::Relaxed) - shared.accepted_before.load(Ordering::Relaxed),
         shared.commands.load(Ordering::Relaxed),
     );

@@ -44,6 +44,11 @@ fn type_of(set: &LiveSet) -> &'static str {
 }
 
 fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    for name in &request[1..] {
+        if session.set(name)?.is_some_and(|set| set.is_declared()) {
+            return Err("ERR a filter of the configuration cannot be deleted".into());
+        }
+    }
     let mut deleted = 0;
     for name in &request[1..] {
         let key = session.key(name)?;
@@ -94,7 +99,7 @@ fn expire(
             let set = session.set(request[1])?;
             Ok(set.filter(|set| conditions.iter().all(|c| holds(set.expires_at(), c))))
         },
-        |session, set| match at <= now {
+        |session, set| match at <= now && !set.is_declared() {
             true => session.remove(set.key()).map(|_| Ok(())),
             false => end_at(session, set, Some(at)),
         },

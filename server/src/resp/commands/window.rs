@@ -90,7 +90,7 @@ fn seconds(word: &[u8]) -> Result<u64, Fault> {
     seconds.ok_or_else(|| format!("ERR a window has 1 to {MAX_WINDOW_SECONDS} seconds").into())
 }
 
-/// The window of so many seconds.
+/// A window of a number of seconds.
 fn of_seconds(window: Option<u64>, step: Option<u64>, repeat: Repeat) -> Result<Window, Fault> {
     let Some(window) = window else {
         return if step.is_some() { Err("ERR STEP needs WINDOW".into()) } else { Ok(Window::NONE) };
