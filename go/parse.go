@@ -246,7 +246,7 @@ func countOnes(body []byte) uint64 {
 	return uint64(ones)
 }
 
-// The share of bits that so many IDs set, and how far a sound filter may be from it.
+// The share of bits that a number of IDs sets, and how far a sound filter may be from it.
 func (h *Header) expectedFill() (fill, tolerance float64) {
 	n, k, size := float64(h.IDs), float64(h.Probes), float64(h.Bits)
 	if h.layout == blocked {

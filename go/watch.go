@@ -27,7 +27,7 @@ type Watched struct {
 // why, and the next poll tries again. While a filter is swapped there are two in memory.
 func Watch(path string, interval time.Duration) (*Watched, error) {
 	if interval <= 0 {
-		return nil, fmt.Errorf("an interval of %v cannot be: give one such as 30 * time.Second", interval)
+		return nil, fmt.Errorf("the interval %v is not positive: give one such as 30 * time.Second", interval)
 	}
 	w := &Watched{path: path, stop: make(chan struct{})}
 	if _, err := w.Reload(); err != nil {

@@ -10,7 +10,7 @@ use bloomsday_common::store::Store;
 use crate::budget::Budget;
 use crate::error::Error;
 use crate::job::{Job, Progress};
-use crate::partition::{Distinct, PARTITIONS, Partitions};
+use crate::partition::{Distinct, PARTITIONS, Partitions, sum_of};
 use crate::report::Report;
 use crate::segments;
 
@@ -61,15 +61,22 @@ impl LiveHashes {
     /// Calls `take` with all hashes in ascending order, some at a time.
     ///
     /// # Errors
-    /// Those of `take`; the system's, if a spilled partition cannot be read.
+    /// Those of `take`; the system's, if a spilled partition cannot be read. After the last call
+    /// [`Error::Changed`], if these are not the hashes that were read from the segments.
     pub fn for_each(&self, mut take: impl FnMut(&[u64]) -> io::Result<()>) -> io::Result<()> {
-        let mut sorted = Vec::new();
+        let (mut sorted, mut sum) = (Vec::new(), 0_u64);
         for number in 0..PARTITIONS {
             sorted.clear();
-            self.distinct
-                .visit(number, |hashes| sorted.extend(hashes.iter().map(|hash| hash.0)))?;
+            self.distinct.visit(number, |hashes| {
+                sum = sum.wrapping_add(sum_of(hashes));
+                sorted.extend(hashes.iter().map(|hash| hash.0));
+            })?;
             sorted.sort_unstable();
             take(&sorted)?;
+        }
+        if sum != self.distinct.sum() {
+            let (written, read) = ("that deduplication kept", "that were written");
+            return Err(io::Error::other(Error::Changed { written, read }));
         }
         Ok(())
     }

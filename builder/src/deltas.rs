@@ -12,7 +12,7 @@ use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::store::Store;
 use serde::Serialize;
 
-use crate::job::{Job, MAX_DELTAS};
+use crate::job::{Job, MAX_DELTA_DAYS};
 use crate::previous_day::max_fetch_bytes;
 use crate::stable_shape::newest_blobs;
 
@@ -45,7 +45,7 @@ pub(crate) async fn publish(
 ) -> Vec<PublishedDelta> {
     let mut earlier = earlier;
     let mut published = Vec::new();
-    let bases = newest_blobs(store, job, job.deltas.bases.min(MAX_DELTAS) as usize, true).await;
+    let bases = newest_blobs(store, job, job.deltas.bases.min(MAX_DELTA_DAYS) as usize, true).await;
     for base in bases.into_iter().filter(|base| base.digest != blob.key().digest) {
         match one(job, store, blob, &base, &mut earlier).await {
             Ok(Some(delta)) => published.push(delta),

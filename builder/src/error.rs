@@ -144,8 +144,9 @@ pub enum Error {
     },
     /// A segment of live IDs that is damaged.
     #[error(
-        "{key} cannot be used: {why}; if the server that wrote it still has it, delete the object and restart \
-         that server after deleting its record in the folder of heads; else delete the object, and lose its IDs"
+        "{key} cannot be used: {why}; delete this object. If the server that wrote it still has its log, also \
+         delete that server's record in the folder `heads` beside it and restart the server: it writes the segment \
+         again. Otherwise the IDs in it are lost"
     )]
     Segment {
         /// The key of the segment.
@@ -155,7 +156,7 @@ pub enum Error {
     },
     /// Earlier days of a window without input.
     #[error(
-        "the {of} days up to {day} lack {missing} with any input: {days}; bring their files, or build \
+        "of the {of} days up to {day}, {missing} have no input: {days}; add their files, or build \
          without them: {}",
         Remedy::AllowMissingDays
     )]
@@ -170,7 +171,7 @@ pub enum Error {
         days: String,
     },
     /// An impossible window.
-    #[error("a window of {days} days cannot be: {why}")]
+    #[error("a window of {days} days is not possible: {why}")]
     Window {
         /// The number of days of the window.
         days: u32,

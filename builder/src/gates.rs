@@ -107,8 +107,9 @@ impl Gates {
             ("input_bytes", self.input_bytes),
         ];
         for (name, Limits { floor, band, cap }) in named {
-            if band.is_nan() || band < 1.0 {
-                return Err(format!("gates.{name}: band is {band}, and must be at least 1"));
+            if !(band.is_finite() && band >= 1.0) {
+                let why = "and must be a number of at least 1";
+                return Err(format!("gates.{name}: band is {band}, {why}"));
             }
             if !(0.0 <= floor && floor <= cap) {
                 return Err(format!(
@@ -197,7 +198,7 @@ impl std::fmt::Display for Verdict {
             "duplicates" => "rows per distinct ID",
             "files" => "files read",
             "input_bytes" => "bytes of input",
-            _ => "overlap with the day before",
+            _ => "overlap with the newest earlier filter",
         };
         let number = |value: f64| match value {
             value if value.fract() == 0.0 => format!("{value:.0}"),

@@ -9,16 +9,16 @@ use bloomsday_common::filter::{Filter, Layout};
 use bloomsday_common::hash::{Murmur3, Spark, Xxh3};
 use bloomsday_common::key::FilterName;
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{check_not_future, finish};
+use crate::build::check_not_future;
 use crate::error::Error;
 use crate::report::Report;
-use crate::{publish, quality, verify};
+use crate::republish::{Republish, publish_whole};
+use crate::{quality, verify};
 
 /// The highest false-positive probability of an imported filter. Above it most lookups are hits.
 const MAX_FPP: f64 = 0.5;
@@ -72,13 +72,9 @@ pub struct Import {
 /// store fails.
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let began = Instant::now();
-    let now = Timestamp::now();
-    check_not_future(job.day, now)?;
+    check_not_future(job.day, Timestamp::now())?;
     let (file, system) = (job.name.clone(), job.format.system());
     let foreign = |why: String| Error::Foreign { system, file: file.clone(), why };
-    let read = store.pointer(&job.filter, job.day).await?;
-    let start = publish::PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
-
     let filter = match job.format {
         ForeignFormat::Guava => blob::import_guava(job.file),
         ForeignFormat::Spark => blob::import_spark(job.file),
@@ -86,39 +82,17 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let filter = filter.map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
     let warning = quality::check_quality(&header, &filter)?;
-    let encoded = blob::encode(&header, &filter);
-    let mut report = Report {
-        blob: Some(encoded.key().clone()),
-        digest: Some(encoded.key().digest),
-        ids: header.ids,
-        bytes: encoded.len(),
-        bits_per_id: header.shape.bits() as f64 / header.ids as f64,
-        fpp_measured: header.fpp_measured(),
-        ..Report::empty(&header.filter, job.day, header.shape.layout(), header.fpp_target)
+    let reason = format!("imported from {}", job.name);
+    let blob = Republish {
+        header: &header,
+        filter: &filter,
+        name: job.name,
+        by: job.by,
+        retention: job.retention,
+        remedy_words: job.remedy_words,
+        dry_run: job.dry_run,
     };
-    report.dry_run = job.dry_run;
-    warning.into_iter().for_each(|warning| report.warn(warning));
-    let mut act = HistoryEvent {
-        day: Some(job.day),
-        blob: report.blob.clone(),
-        reason: Some(format!("imported from {}", job.name)),
-        ..HistoryEvent::new(EventKind::Build, Outcome::Pending, now, &job.by)
-    };
-    if job.dry_run {
-        report.outcome = Outcome::Unchanged;
-    } else {
-        publish::upload(store, &encoded, &|_| {}).await?;
-        act = report.to_event(act);
-        let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
-        let uploaded = publish::Uploaded::InMemory(&encoded);
-        let update =
-            publish::advance(store, &start, decision, &header, uploaded, job.retention, &act)
-                .await?;
-        (report.outcome, report.reason, report.remedy) =
-            (update.outcome, update.reason, update.remedy);
-        act.previous = update.previous;
-    }
-    finish(store, report, act, began, job.remedy_words).await
+    publish_whole(&blob, reason, warning, began, store).await
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.

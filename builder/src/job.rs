@@ -89,8 +89,8 @@ pub struct Job {
     pub dry_run: bool,
 }
 
-/// The most deltas that a build makes: one for each blob that a server may have.
-pub const MAX_DELTAS: u32 = 14;
+/// The most earlier days from whose blobs a build makes deltas. The day's own blob before comes on top.
+pub const MAX_DELTA_DAYS: u32 = 14;
 
 /// Which deltas a build makes.
 ///
@@ -102,7 +102,8 @@ pub const MAX_DELTAS: u32 = 14;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deltas {
-    /// For the blobs of so many earlier days, and for the day's own blob before; at most [`MAX_DELTAS`].
+    /// From the blobs of this many earlier days, at most [`MAX_DELTA_DAYS`]; if not 0, also from the day's own
+    /// blob before.
     pub bases: u32,
     /// The shape of the filter. There is no delta between two shapes.
     pub shape: ShapeChoice,

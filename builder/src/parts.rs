@@ -38,7 +38,7 @@ pub use self::gather::{Gather, Gathered, Package};
 pub use self::ranges::{MAX_RANGES, Ranges};
 pub use self::totals::RangeTotals;
 
-/// At most so many hashes are in one package or row: 1 MiB.
+/// The most hashes in one package or row: 1 MiB.
 pub const MAX_PACKAGE_HASHES: usize = 1 << 17;
 
 #[cfg(test)]

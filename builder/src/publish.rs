@@ -253,7 +253,8 @@ pub async fn advance(
 }
 
 /// Protects a blob from prune before the pointer moves to it: a blob that is missing, or old enough
-/// to be deleted within a day, is uploaded again.
+/// to be deleted within a day, is uploaded again. One that was streamed cannot be: if it is missing,
+/// that is an error.
 async fn keep_from_prune(
     store: &Store,
     blob: Uploaded<'_>,

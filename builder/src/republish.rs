@@ -42,7 +42,17 @@ pub struct Republish<'a> {
 /// # Errors
 /// [`Error::FutureDay`], or the store fails.
 pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Error> {
-    let began = Instant::now();
+    publish_whole(job, format!("published from {}", job.name), None, Instant::now(), store).await
+}
+
+/// Publishes a whole filter, whose making `began` earlier, for the `reason` that the history records.
+pub(crate) async fn publish_whole(
+    job: &Republish<'_>,
+    reason: String,
+    warning: Option<String>,
+    began: Instant,
+    store: &Store,
+) -> Result<Report, Error> {
     let now = Timestamp::now();
     let Republish { header, filter, .. } = *job;
     check_not_future(header.day, now)?;
@@ -59,10 +69,11 @@ pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Err
         ..Report::empty(&header.filter, header.day, header.shape.layout(), header.fpp_target)
     };
     report.dry_run = job.dry_run;
+    warning.into_iter().for_each(|warning| report.warn(warning));
     let mut act = HistoryEvent {
         day: Some(header.day),
         blob: report.blob.clone(),
-        reason: Some(format!("published from {}", job.name)),
+        reason: Some(reason),
         ..HistoryEvent::new(EventKind::Build, Outcome::Pending, now, &job.by)
     };
     if !job.dry_run {

@@ -68,8 +68,8 @@ use crate::source::InputFile;
 /// [`Error::NotParquet`], [`Error::Corrupt`]: the file is not Parquet, or is damaged.
 /// [`Error::NoColumn`], [`Error::NotAnId`], [`Error::Unsupported`]: the file is sound, but does not
 /// have these IDs. [`Error::Replaced`]: a file changed during the scan. [`Error::Input`]: the store
-/// failed. [`Error::TooMany`]: a footer is larger than its limit, or footers or pages exceed
-/// `budget`.
+/// failed. [`Error::TooMany`]: a footer is larger than its limit. [`Error::OverBudget`]: footers or
+/// pages exceed `budget`.
 ///
 /// # Panics
 /// If `threads` is 0 and there is a row to read.

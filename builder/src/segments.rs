@@ -13,6 +13,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::{FilterName, SegmentKey};
+use bloomsday_common::live::head::Head;
 use bloomsday_common::live::segment::{Frames, Op, set_number};
 use bloomsday_common::store::Store;
 use bytes::Bytes;
@@ -48,8 +49,8 @@ pub async fn check_shipped(store: &Store, filter: &FilterName, day: Day) -> Resu
         return Err(Error::NoSegments { filter: filter.to_string(), day });
     }
     let keys: Vec<SegmentKey> = found.into_iter().map(|(key, _)| key).collect();
-    let late = late_logs(store, filter, day, &keys).await?.into_iter().next();
-    Ok(Shipped { segments: keys.len(), lacks: late })
+    let heads = store.heads(filter).await?;
+    Ok(Shipped { segments: keys.len(), late_log: late_logs(&heads, day, &keys).next() })
 }
 
 /// How much of a day is in the store.
@@ -58,7 +59,7 @@ pub struct Shipped {
     /// The number of segments.
     pub segments: usize,
     /// Which log is not there up to the day's end, if there is one.
-    pub lacks: Option<String>,
+    pub late_log: Option<String>,
 }
 
 /// Reads the segments of a job's days, and writes what they add to `partitions`.
@@ -71,8 +72,9 @@ pub(crate) async fn gather<H: IdHash>(
 ) -> Result<(), Error> {
     check(job)?;
     let keys = list(job, store, report).await?;
-    let late = late_logs(store, &job.filter, job.day, &keys).await?;
-    late.into_iter().for_each(|log| report.warn(log));
+    let heads = store.heads(&job.filter).await?;
+    late_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
+    silent_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
     let mut read = SegmentReader::begin(job)?;
     let mut done = scan::ScanProgress::default();
     let fetching = futures::stream::iter(
@@ -147,25 +149,37 @@ async fn list(job: &Job, store: &Store, report: &mut Report) -> Result<Vec<Segme
 }
 
 /// The logs with segments of the day that are not in the store up to the day's end, as sentences.
-async fn late_logs(
-    store: &Store,
-    filter: &FilterName,
-    day: Day,
-    keys: &[SegmentKey],
-) -> Result<Vec<String>, Error> {
-    let heads = store.heads(filter).await?.into_iter();
-    let late = heads.filter(|(node, head)| {
+fn late_logs(heads: &[(u64, Head)], day: Day, keys: &[SegmentKey]) -> impl Iterator<Item = String> {
+    let late = heads.iter().filter(move |(node, head)| {
         head.through < day.end() && keys.iter().any(|key| key.day == day && key.node == *node)
     });
-    Ok(late
-        .map(|(node, head)| {
-            format!(
-                "the log {node:016x} of {} is in the store up to {:.0}: what was added to it after that, and \
-                 before the end of {day}, is not in a filter that is built now",
-                head.server, head.through
-            )
-        })
-        .collect())
+    late.map(move |(node, head)| {
+        format!(
+            "the log {node:016x} of {} is in the store up to {:.0}: what was added to it after that, and \
+             before the end of {day}, is not in a filter that is built now",
+            head.server, head.through
+        )
+    })
+}
+
+/// The logs that ended within the day or the one before, and have no segment of the day, as sentences. Their
+/// servers are gone, or cannot write to the store: a build does not wait for them.
+fn silent_logs(
+    heads: &[(u64, Head)],
+    day: Day,
+    keys: &[SegmentKey],
+) -> impl Iterator<Item = String> {
+    let silent = heads.iter().filter(move |(node, head)| {
+        (day.minus(2).end()..day.end()).contains(&head.through)
+            && !keys.iter().any(|key| key.day == day && key.node == *node)
+    });
+    silent.map(move |(node, head)| {
+        format!(
+            "the log {node:016x} of {} is in the store up to {:.0} and has nothing of {day}: if that server \
+             still takes IDs, what was added to it after that is not in a filter that is built now",
+            head.server, head.through
+        )
+    })
 }
 
 /// The place of a change in the order of all logs.

@@ -28,8 +28,8 @@ pub enum ShapeSource {
 /// A shape, where it came from, and the day of the blob that it was taken from.
 pub(crate) type Chosen = (Shape, ShapeSource, Option<Day>);
 
-/// Chooses the shape for `n_ids`. What cannot be read of earlier blobs costs a new shape, so that servers
-/// fetch one full blob, and no more.
+/// Chooses the shape for `n_ids`. If no earlier blob can be read, the filter gets a new shape: servers then
+/// fetch this one blob in full.
 ///
 /// # Errors
 /// No shape meets the target.
@@ -48,7 +48,8 @@ pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chose
     })
 }
 
-/// The shape of the blob that this day was built to last; else of the newest earlier day.
+/// The shape of the newest blob that was built for this day; without one, that of the blob that its pointer
+/// names; else that of the newest earlier day.
 async fn base(job: &Job, store: &Store) -> Option<(Shape, Day)> {
     // A build of the same IDs again must give the same bytes, also when the day is rolled back. So its own
     // blobs come before what the pointer names.

@@ -10,13 +10,13 @@
 // Failed, and no other code fits.
 #define BLOOMSDAY_FAILED 1
 
-// An argument or a setting that cannot be.
+// An argument or a setting is not valid.
 #define BLOOMSDAY_USAGE 2
 
 // There is no such file, store or filter.
 #define BLOOMSDAY_NOT_FOUND 4
 
-// A blob is damaged, is none, or is of a newer version.
+// The file is damaged, is not a blob, or is of a newer version.
 #define BLOOMSDAY_CORRUPT 7
 
 // A bug of the library. The objects of the call must not be used any more.
@@ -54,7 +54,7 @@ int bloomsday_open(const char *path,
                    bloomsday_filter_t **filter);
 
 // Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
-// -1 when an argument cannot be (NULL); `bloomsday_last_error` says which.
+// -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
 //
 // The caller promises:
 // `filter` is open, and `id` has `bytes` bytes.

@@ -11,11 +11,11 @@ use bloomsday_common::error::{Error, Kind};
 pub const BLOOMSDAY_OK: c_int = 0;
 /// Failed, and no other code fits.
 pub const BLOOMSDAY_FAILED: c_int = 1;
-/// An argument or a setting that cannot be.
+/// An argument or a setting is not valid.
 pub const BLOOMSDAY_USAGE: c_int = 2;
 /// There is no such file, store or filter.
 pub const BLOOMSDAY_NOT_FOUND: c_int = 4;
-/// A blob is damaged, is none, or is of a newer version.
+/// The file is damaged, is not a blob, or is of a newer version.
 pub const BLOOMSDAY_CORRUPT: c_int = 7;
 /// A bug of the library. The objects of the call must not be used any more.
 pub const BLOOMSDAY_BUG: c_int = 70;

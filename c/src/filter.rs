@@ -71,7 +71,7 @@ pub unsafe extern "C" fn bloomsday_open(
 }
 
 /// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
-/// -1 when an argument cannot be (NULL); `bloomsday_last_error` says which.
+/// -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
 ///
 /// # Safety
 /// `filter` is open, and `id` has `bytes` bytes.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bloomsday_builder::{Job, MAX_DELTAS, ShapeChoice, build};
+use bloomsday_builder::{Job, MAX_DELTA_DAYS, ShapeChoice, build};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -54,7 +54,7 @@ pub(crate) struct Build {
     window_missing: Option<WindowMissing>,
     /// Publish deltas from the blobs of the last N days, so that servers fetch only what changed; at most 14
     /// [default: 0].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DELTAS)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DELTA_DAYS)))]
     deltas: Option<u32>,
     /// The filter's shape: that of the blob before while it fits (carried), a new one with headroom (fresh),
     /// or the smallest (exact) [default: carried with deltas, exact without].

@@ -66,13 +66,16 @@ impl Output {
             };
             if *stage != name {
                 *stage = name;
-                bar.set_style(style(unit));
+                // Nobody knows how many live IDs there are before they are read.
+                bar.set_style(style(if total > 0 { unit } else { "" }));
                 bar.reset();
                 bar.set_message(name);
             }
             if total > 0 {
                 bar.set_length(total);
                 bar.set_position(done);
+            } else if done > 0 {
+                bar.set_message(format!("{name} {done} {unit}"));
             }
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn describe(report: &Report) -> String {
         (
             "overlap",
             report.overlap.map_or("– (no earlier day that can be compared)".into(), |share| {
-                format!("{:.1} % of these IDs were there the day before", share * 100.0)
+                format!("{:.1} % of these IDs are in the newest earlier filter", share * 100.0)
             }),
         ),
         (

@@ -321,7 +321,7 @@ impl Runner {
         let open = self.rules.open(now, &self.observed);
         open.iter().any(|(day, standing, _)| {
             let check = self.observed.checks.get(day);
-            let files = check.is_some_and(|check| matches!(check.found, Found::Files(_)));
+            let files = check.is_some_and(|check| matches!(check.found, Found::Incomplete(_)));
             let can_run = matches!(standing, Standing::Pending(not_before) if *not_before <= now);
             files && !self.rules.marker_only && can_run
         })

@@ -348,7 +348,8 @@ class DupeFilter(BaseDupeFilter):
     def forget(self, request):
         """Takes a request out of the filter, so that it can be made again: for a page that failed.
 
-        Returns whether it was there. With BLOOMSDAY_ON_ERROR = "unseen" it stays in the filter while
+        Returns whether it was there, or may have been: if the connection broke, the first attempt may
+        have taken it out. With BLOOMSDAY_ON_ERROR = "unseen" it stays in the filter while
         the server is away, and counts as `bloomsday/not_forgotten`. Other processes that saw it
         remember it for as long as it is one of their last BLOOMSDAY_RECENT.
         """
@@ -358,14 +359,14 @@ class DupeFilter(BaseDupeFilter):
             self._count("bloomsday/not_forgotten")
             return False
         try:
-            deleted, _ = self.connection.call("SREM", self.key, fingerprint)
+            deleted, may_have_run = self._call("SREM", self.key, fingerprint)
         except BloomsdayError as error:
             if self._raises:
                 raise
             self._note_failure(error)
             self._count("bloomsday/not_forgotten")
             return False
-        return bool(deleted)
+        return bool(deleted) or may_have_run
 
     def clear(self):
         """Deletes the filter."""
@@ -418,9 +419,8 @@ class DupeFilter(BaseDupeFilter):
         if time.monotonic() < self._paused_until:
             self._count("bloomsday/unseen_by_error")
             return True
-        before = self.connection.reconnects
         try:
-            is_new, may_have_run = self.connection.call("BF.ADD", self.key, fingerprint)
+            is_new, may_have_run = self._call("BF.ADD", self.key, fingerprint)
             self._pause = 0.0
         except BloomsdayError as error:
             if self._raises:
@@ -432,14 +432,20 @@ class DupeFilter(BaseDupeFilter):
             self._note_failure(error)
             self._count("bloomsday/unseen_by_error")
             return True
-        finally:
-            for _ in range(self.connection.reconnects - before):
-                self._count("bloomsday/reconnects")
         if may_have_run and not is_new:
             # Perhaps the first attempt added it. Better a page twice than a page never.
             self._count("bloomsday/unseen_by_error")
             return True
         return bool(is_new)
+
+    def _call(self, *words):
+        """As the connection's `call`, and counts how often it was made again."""
+        before = self.connection.reconnects
+        try:
+            return self.connection.call(*words)
+        finally:
+            for _ in range(self.connection.reconnects - before):
+                self._count("bloomsday/reconnects")
 
     def _note_failure(self, error):
         self._pause = min(max(2 * self._pause, MIN_PAUSE), MAX_PAUSE)

@@ -162,9 +162,19 @@ fn importing_the_same_file_again_changes_nothing() {
     let before = files(&backend);
     let pointer = Path::new(&backend.store).join("rt/pointers").join(today().to_string());
     let pointed = fs::read(&pointer).unwrap();
-    let again = import(&backend, &file).expect(0).json();
+    let (day, name) = (today().to_string(), file.display().to_string());
+    let import = |more: &[&str]| {
+        let words = ["import", "rt", "--day", &day, "--format", "guava", &name];
+        backend.bloomsday(&[&words, more].concat()).run().expect(0).json()
+    };
+    let again = import(&[]);
     assert_eq!((&again["outcome"], &again["blob"]), (&"unchanged".into(), &first["blob"]));
     assert_eq!(files(&backend), before);
+    assert_eq!(fs::read(&pointer).unwrap(), pointed);
+    // What a run would do.
+    assert_eq!(import(&["--dry-run"])["outcome"], "unchanged");
+    fs::write(&file, guava(&["write", "1000", "0.03"], &lines((0..900).map(user)))).unwrap();
+    assert_eq!(import(&["--dry-run"])["outcome"], "published");
     assert_eq!(fs::read(&pointer).unwrap(), pointed);
 }
 

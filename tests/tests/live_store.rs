@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use bloomsday_common::crash_point::SHIP;
 use bloomsday_common::hash::{IdHash, Xxh3};
@@ -244,6 +245,7 @@ fn a_day_is_built_from_what_was_added_without_any_parquet() {
         // The server that shipped them has ended.
         let warnings = report["warnings"].to_string();
         assert!(warnings.contains("is in the store up to"), "{warnings}");
+        assert!(!warnings.contains("has nothing of"), "{warnings}");
         assert_eq!(build(&backend, &[]).expect(0).json()["outcome"], "unchanged");
 
         // A server that knows of no live IDs.
@@ -255,13 +257,32 @@ fn a_day_is_built_from_what_was_added_without_any_parquet() {
 }
 
 #[test]
+fn a_build_names_a_log_that_has_nothing_of_its_day() {
+    let backend = empty(Backend::local());
+    add_and_end(&backend, &new_ids(0, 500), &[], &[]);
+    let heads = Path::new(&backend.store).join("rt/live/heads");
+    let hours = |hours: i64| jiff::Timestamp::now() - jiff::SignedDuration::from_hours(hours);
+    for (node, server, through) in
+        [(1, "silent", hours(20)), (2, "gone", hours(80)), (3, "idle", hours(-30))]
+    {
+        let head = Head { server: server.into(), seq: 7, through };
+        std::fs::write(heads.join(format!("{node:016x}")), head.to_bytes()).unwrap();
+    }
+    let report = build(&backend, &[]).expect(0).json();
+    let warnings: Vec<&str> =
+        report["warnings"].as_array().unwrap().iter().filter_map(|text| text.as_str()).collect();
+    let named: Vec<_> = warnings.iter().filter(|text| text.contains("has nothing of")).collect();
+    assert!(named.len() == 1 && named[0].contains("of silent is"), "{warnings:?}");
+}
+
+#[test]
 fn a_build_from_live_ids_refuses_what_it_cannot_use() {
     let backend = empty(Backend::local());
     build(&backend, &[]).expect(4).complains(&["no live IDs of", "in the store"]);
     add_and_end(&backend, &new_ids(0, 500), &[], &[]);
     build(&backend, &["--layout", "guava"]).expect(2).complains(&["layout `blocked`"]);
     build(&backend, &["--input", "x.parquet"]).expect(2).complains(&["name no other"]);
-    build(&backend, &["--window-days", "3"]).expect(4).complains(&["lack 2 with any input"]);
+    build(&backend, &["--window-days", "3"]).expect(4).complains(&["2 have no input"]);
     let allowed = ["--window-days", "3", "--window-missing", "allow", "--dry-run"];
     assert_eq!(build(&backend, &allowed).expect(0).json()["ids"], 500);
 
@@ -319,4 +340,33 @@ fn prune_deletes_segments_of_days_that_nothing_needs() {
         prune(&["--config", config.to_str().unwrap()]);
         assert_eq!(there(), Some(kept), "{text}");
     }
+}
+
+#[test]
+fn prune_deletes_the_head_of_a_log_whose_server_is_gone() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 0).users(0..2_000).publish();
+    let live = Path::new(&backend.store).join("rt/live");
+    let (heads, day) = (live.join("heads"), live.join(today().minus(1).to_string()));
+    let old = SystemTime::now() - Duration::from_secs(40 * 24 * 3600);
+    for (node, written) in [("aa", old), ("bb", old), ("cc", SystemTime::now())] {
+        let file = heads.join(format!("00000000000000{node}"));
+        std::fs::create_dir_all(&heads).unwrap();
+        std::fs::write(&file, b"not read").unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
+    }
+    // A segment that is kept is found by its log's head.
+    std::fs::create_dir_all(&day).unwrap();
+    std::fs::write(day.join("00000000000000aa-00000001-0000000000000001.seg"), b"x").unwrap();
+    let prune = |more: &[&str]| {
+        backend.bloomsday(&[&["prune", "rt"], more].concat()).run().expect(0).json()
+    };
+    let there = || {
+        let names = files(&heads).into_iter().map(|file| file.file_name().unwrap().to_owned());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names.join(" ").replace("00000000000000", "")
+    };
+    assert_eq!((&prune(&["--dry-run"])["logs"], there()), (&1.into(), "aa bb cc".to_owned()));
+    assert_eq!((&prune(&[])["logs"], there()), (&1.into(), "aa cc".to_owned()));
 }

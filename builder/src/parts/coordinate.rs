@@ -87,11 +87,13 @@ impl Coordinator {
             return Err(Error::NotInParts { why });
         }
         if job.id_form != IdForm::Bytes {
-            let why = "it hashes the bytes of IDs only: build a filter of URLs on one machine";
+            let why = "its IDs are URLs, and parts hash the bytes of an ID as they are: build on one machine";
             return Err(Error::NotInParts { why: why.to_owned() });
         }
         if job.deltas.bases > 0 {
-            let why = "it makes no deltas yet: build without, or on one machine".to_owned();
+            let why =
+                "it makes deltas, and parts make none: set `deltas` to 0, or build on one machine"
+                    .to_owned();
             return Err(Error::NotInParts { why });
         }
         let begun = build::begin(&job, &store).await?;
@@ -110,7 +112,8 @@ impl Coordinator {
         })
     }
 
-    /// How many rows the newest accepted build of an earlier day read. For the number of ranges.
+    /// How many rows the newest recorded build of this day or of an earlier one read, whether it was published or
+    /// not. For the number of ranges.
     ///
     /// # Errors
     /// The store's.

@@ -11,7 +11,7 @@ use crate::partition::sum_of;
 
 /// The most hashes of one range that are in memory: 256 MiB. Duplicates are removed before more are refused.
 pub const MAX_RANGE_HASHES: usize = 32 << 20;
-/// When a range first has so many hashes, its duplicates are removed.
+/// When a range first has this many hashes, its duplicates are removed.
 const FIRST_COMPACTION: usize = 16 << 20;
 
 /// Removes the duplicates of some ranges. Packages may come in any order.

@@ -12,9 +12,9 @@ use crate::job::Job;
 use crate::previous_day::{CompareError, Comparison, same_kind, with_newest};
 use crate::verify;
 
-/// So many IDs are looked up: a standard error of 0.03 %.
+/// How many IDs are looked up: a standard error of 0.03 %.
 pub const EARLIER_SAMPLE: u64 = 1 << 21;
-/// The most bytes of an earlier filter that are read. It has fewer for any filter of up to 16 times this size.
+/// The most bytes of an earlier filter that are read: enough if it has up to 16 bytes for each ID of this day.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// Looks `hashes` up in the newest earlier filter. They are all of the day's up to the last of them, in

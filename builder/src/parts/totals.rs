@@ -64,7 +64,7 @@ impl RangeTotals {
     /// # Errors
     /// [`Error::Changed`]: these are not the hashes that were counted.
     pub fn add_filled(&mut self, range: u32, more: &Filled) -> Result<(), Error> {
-        // Each range once: it is taken out.
+        // A range that comes twice is found in the end: the sums of all differ.
         if self.of_each.get(&range) != Some(&(more.ids, more.sum)) {
             return Err(Error::Changed { written: "that were counted", read: "to be filled in" });
         }

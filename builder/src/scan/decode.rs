@@ -98,8 +98,8 @@ fn decode_catching_panics<S: Sink>(
 /// Decodes a piece and calls `push` for each valid ID.
 ///
 /// # Errors
-/// [`Error::Corrupt`]: the piece contradicts itself or the footer. [`Error::TooMany`]: it exceeds
-/// the budget.
+/// [`Error::Corrupt`]: the piece contradicts itself or the footer. [`Error::OverBudget`]: its
+/// pages exceed the budget.
 pub(super) fn decode(
     work: &Work,
     push: &mut impl FnMut(&[u8]),

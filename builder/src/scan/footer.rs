@@ -345,12 +345,12 @@ fn parse(
         (Column::find(schema, name, &file.name)?, schema.num_columns())
     };
     let (column, column_bytes) = budget.share_column(column);
-    let kept = (footer.groups * size_of::<ColumnChunk>()) as u64 + column_bytes;
-    budget.keep(kept).map_err(|limit| Error::OverBudget {
-        name: format!("the input, as far as {},", file.name),
-        what: "bytes of what is known of its row groups",
-        got: kept,
-        limit,
+    let groups_bytes = (footer.groups * size_of::<ColumnChunk>()) as u64;
+    budget.keep(groups_bytes + column_bytes).map_err(|exceeded| Error::OverBudget {
+        name: format!("the input, up to and including {},", file.name),
+        what: "bytes about row groups in memory",
+        got: exceeded.kept,
+        limit: exceeded.limit,
         otherwise: "write fewer row groups",
     })?;
     let mut chunks = Vec::with_capacity(footer.groups);

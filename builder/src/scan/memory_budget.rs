@@ -86,12 +86,18 @@ impl FooterBudget {
     /// Counts the bytes that the scan keeps of a file.
     ///
     /// # Errors
-    /// The limit, when all files together exceed it.
-    pub(super) fn keep(&self, bytes: u64) -> Result<(), u64> {
+    /// All files together exceed the limit.
+    pub(super) fn keep(&self, bytes: u64) -> Result<(), Exceeded> {
         let limit = self.schemas.total();
         let kept = self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if kept > limit { Err(limit) } else { Ok(()) }
+        if kept > limit { Err(Exceeded { kept, limit }) } else { Ok(()) }
     }
+}
+
+/// What a scan would keep of all files so far, and the limit for that.
+pub(super) struct Exceeded {
+    pub(super) kept: u64,
+    pub(super) limit: u64,
 }
 
 /// [`ScanBudget::unpacked`]: a semaphore for threads, with 64-bit permits.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bloomsday_builder::MAX_DELTAS;
+use bloomsday_builder::MAX_DELTA_DAYS;
 use bloomsday_builder::gates::Gates;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -84,7 +84,7 @@ pub(crate) struct FilterFile {
     pub(crate) window_days: Option<u32>,
     pub(crate) window_missing: Option<WindowMissing>,
     /// For how many earlier days' blobs a build makes deltas.
-    #[serde(default, deserialize_with = "days::<0, MAX_DELTAS, _>")]
+    #[serde(default, deserialize_with = "days::<0, MAX_DELTA_DAYS, _>")]
     pub(crate) deltas: Option<u32>,
     /// Whether the filter keeps the shape of the blob before while it fits; by default with `deltas`.
     pub(crate) stable_shape: Option<bool>,

@@ -116,10 +116,10 @@ async fn check_live(
     day: Day,
 ) -> Result<InputState, BuilderError> {
     let shipped = segments::check_shipped(store, filter, day).await?;
-    Ok(match shipped.lacks {
+    Ok(match shipped.late_log {
         None => InputState { found: Found::Complete, waits: None },
         Some(why) => InputState {
-            found: Found::Files(shipped.segments as u64),
+            found: Found::Incomplete(shipped.segments as u64),
             waits: Some(Waits { reason: Reason::Marker, why }),
         },
     })
@@ -151,7 +151,7 @@ async fn check_all(
         None => InputState { found: Found::Complete, waits: None },
         Some(why) => {
             let waits = Some(Waits { reason: Reason::Marker, why });
-            InputState { found: Found::Files(hasher.finish()), waits }
+            InputState { found: Found::Incomplete(hasher.finish()), waits }
         }
     })
 }

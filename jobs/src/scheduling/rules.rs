@@ -39,8 +39,9 @@ pub(crate) struct Rules {
 pub(crate) enum Found {
     /// Nothing, or not every input.
     Nothing,
-    /// Files, with a hash of their names and versions.
-    Files(u64),
+    /// Input that may still grow, with a number that changes when it does: a hash of the files, or how many
+    /// segments there are.
+    Incomplete(u64),
     /// Files, and the marker that says that there will be no more.
     Complete,
 }
@@ -176,7 +177,9 @@ impl Rules {
         match check.found {
             Found::Nothing => false,
             Found::Complete => true,
-            Found::Files(_) => !self.marker_only && check.at >= later(check.since, self.settle),
+            Found::Incomplete(_) => {
+                !self.marker_only && check.at >= later(check.since, self.settle)
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bloomsday_builder::budget::default_memory;
 use bloomsday_builder::error::Error;
 use bloomsday_builder::gates::Gates;
-use bloomsday_builder::{Deltas, Job, MAX_DELTAS, Report, Republish, Window, republish};
+use bloomsday_builder::{Deltas, Job, MAX_DELTA_DAYS, Report, Republish, Window, republish};
 use bloomsday_common::error::Error as CommonError;
 use bloomsday_common::filter::layout::UnknownLayout;
 use bloomsday_common::protocol::Retention;
@@ -84,10 +84,10 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         errors::raise(py, "UsageError", &format!("id cannot be `{}`: {why}", input.id))
     })?;
     let wrong = |why: String| errors::raise(py, "UsageError", &why);
-    if input.deltas > MAX_DELTAS {
+    if input.deltas > MAX_DELTA_DAYS {
         let given = input.deltas;
         return Err(wrong(format!(
-            "deltas is a number of days from 0 to {MAX_DELTAS}, not {given}"
+            "deltas is a number of days from 0 to {MAX_DELTA_DAYS}, not {given}"
         )));
     }
     if let Some(threads) = input.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {

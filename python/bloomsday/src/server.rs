@@ -338,7 +338,8 @@ fn seconds_of(py: Python<'_>, name: &str, seconds: f64) -> PyResult<Duration> {
 fn server_error(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::NotReady { .. } => errors::raise_transient(py, "NotReadyError", &error.to_string()),
-        Error::Stopped | Error::Busy | Error::System { .. } => {
+        Error::Busy => errors::raise_transient(py, "ServerError", &error.to_string()),
+        Error::Stopped | Error::System { .. } => {
             errors::raise(py, "ServerError", &error.to_string())
         }
         _ => errors::of_kind(py, error.kind(), error, error.remedy()),

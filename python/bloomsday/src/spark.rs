@@ -50,7 +50,7 @@ impl Coordinator {
         })
     }
 
-    /// How many rows the newest accepted build read.
+    /// How many rows the newest recorded build read.
     fn expected_rows(&mut self, py: Python<'_>) -> PyResult<Option<u64>> {
         let build = self.build.as_ref().expect(ORDER);
         done(py, wait(py, &self.runtime, || build.expected_rows()))
@@ -66,7 +66,7 @@ impl Coordinator {
         Ok(input.files.iter().map(|file| (file.address.clone(), file.meta.size)).collect())
     }
 
-    /// Chooses how many ranges there are, at least so many.
+    /// Chooses how many ranges there are: at least `least`.
     fn set_ranges(&mut self, rows: u64, least: u32) -> u32 {
         let ranges = Ranges::for_rows(rows, least);
         self.build.as_mut().expect(ORDER).set_ranges(ranges);
@@ -100,7 +100,7 @@ impl Coordinator {
         (range, i64::try_from(seq).unwrap_or(i64::MAX))
     }
 
-    /// Compares with the day before. The rows may be in any order.
+    /// Compares with the newest earlier filter. The rows may be in any order.
     fn compare(&mut self, py: Python<'_>, batches: Vec<Bound<'_, PyAny>>) -> PyResult<()> {
         let mut hashes = Vec::new();
         for batch in batches {

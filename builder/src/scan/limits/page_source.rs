@@ -77,7 +77,7 @@ impl PageSource {
     pub(in crate::scan) fn next_data(&mut self) -> Result<Option<DataPage>, String> {
         while let Some((header, body)) = self.next_body()? {
             let PageKind::Data { values, encoding, levels } = header.page else {
-                return Err(self.named("is a dictionary where there is none"));
+                return Err(self.named("is a dictionary page among data pages"));
             };
             let page = self.data_page(&header, values, encoding, levels, &body);
             let page = page.map_err(|why| self.named(why))?;
@@ -163,7 +163,7 @@ impl PageSource {
             return Err("is a second dictionary".to_owned());
         }
         if self.data_seen {
-            return Err("is a dictionary behind data".to_owned());
+            return Err("is a dictionary page after a data page".to_owned());
         }
         let buf = self.unpack(header, &[], body, true)?;
         self.layout.values.check_dictionary(encoding, &buf, values)?;
@@ -284,7 +284,7 @@ impl PageSource {
             };
         }
         let bytes = claimed.checked_sub(front.len());
-        let bytes = bytes.ok_or("claims less than its levels have")?;
+        let bytes = bytes.ok_or("claims fewer uncompressed bytes than its levels take")?;
         self.codec.unpack(&body[front.len()..], front, bytes).map(Bytes::from)
     }
 }

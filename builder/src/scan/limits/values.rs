@@ -126,7 +126,7 @@ impl Values {
         while let (Some(prefix), Some(suffix)) = (prefixes.next()?, suffixes.next()?) {
             let (prefix, suffix) = (u64::try_from(prefix), u64::try_from(suffix));
             let (Ok(prefix), Ok(suffix)) = (prefix, suffix) else {
-                return Err("has a value of less than no bytes".to_owned());
+                return Err("has a value of negative length".to_owned());
             };
             if prefix > before {
                 return Err(format!("shares {prefix} bytes with a value that has {before}"));
@@ -170,7 +170,7 @@ fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> 
     let (bits, mut rest) = body.split_first().ok_or(TOO_SHORT)?;
     let bits = u32::from(*bits);
     if bits > 32 {
-        return Err(format!("has {bits} bits for each place in its dictionary"));
+        return Err(format!("has dictionary indexes of {bits} bits"));
     }
     let mut left = present;
     while left > 0 {
@@ -182,7 +182,7 @@ fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> 
         if packed {
             // The decoder checks each index.
             groups(&mut rest, n, bits, left)
-                .ok_or("has places that do not add up to its values")?;
+                .ok_or("has fewer or more dictionary indexes than values")?;
             left -= left.min(n.saturating_mul(8));
         } else {
             let bytes = rest.split_off(..bits.div_ceil(8) as usize).ok_or(TOO_SHORT)?;
@@ -190,7 +190,7 @@ fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> 
             if key >= u64::from(dictionary) {
                 return Err(format!("refers to value {key} of the {dictionary} in its dictionary"));
             }
-            left = left.checked_sub(n).ok_or("has places for more values than it has")?;
+            left = left.checked_sub(n).ok_or("has more dictionary indexes than values")?;
         }
     }
     is_all(rest, 0)

@@ -74,7 +74,7 @@ fn a_marker_next_to_the_files_makes_them_complete_and_growth_is_noticed() {
     ] {
         assert_eq!(found(&dir, &[input], None), Found::Complete, "{input}");
     }
-    assert!(matches!(found(&dir, &folder, Some("_DONE")), Found::Files(_)));
+    assert!(matches!(found(&dir, &folder, Some("_DONE")), Found::Incomplete(_)));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn every_input_must_be_there_and_marked() {
     write(&dir, "a/_SUCCESS", b"");
     assert_eq!(found(&dir, &["a", "b"], None), Found::Nothing);
     write(&dir, "b/y.parquet", b"1");
-    assert!(matches!(found(&dir, &["a", "b"], None), Found::Files(_)));
+    assert!(matches!(found(&dir, &["a", "b"], None), Found::Incomplete(_)));
     write(&dir, "b/_SUCCESS", b"");
     assert_eq!(found(&dir, &["a", "b"], None), Found::Complete);
 }
@@ -99,13 +99,13 @@ fn every_folder_that_a_glob_matches_needs_its_marker() {
             write(&dir, "dt=2026-11-19/hour=00/a.parquet", b"1");
             write(&dir, "dt=2026-11-19/hour=01/a.parquet", b"1");
             write(&dir, &format!("dt=2026-11-19/hour=00/{name}"), b"");
-            assert!(matches!(found(&dir, &[input], marker), Found::Files(_)), "{input}");
+            assert!(matches!(found(&dir, &[input], marker), Found::Incomplete(_)), "{input}");
             let why = waits(&dir, input, marker);
             assert!(why.contains("1 of 2 folders") && why.contains("/hour=01"), "{why}");
             // A folder that holds nothing yet is one that will.
             write(&dir, &format!("dt=2026-11-19/hour=01/{name}"), b"");
             std::fs::create_dir(dir.path().join("dt=2026-11-19/hour=02")).unwrap();
-            assert!(matches!(found(&dir, &[input], marker), Found::Files(_)), "{input}");
+            assert!(matches!(found(&dir, &[input], marker), Found::Incomplete(_)), "{input}");
             assert!(waits(&dir, input, marker).contains("/hour=02"));
             write(&dir, &format!("dt=2026-11-19/hour=02/{name}"), b"");
             assert_eq!(found(&dir, &[input], marker), Found::Complete, "{input}");
@@ -123,7 +123,7 @@ fn a_marker_of_the_day_counts_for_all_of_it_and_one_above_the_day_for_nothing() 
     for above in ["logs/_SUCCESS", "logs/eu/_SUCCESS", "logs/us/_SUCCESS"] {
         write(&dir, above, b"");
     }
-    assert!(matches!(found(&dir, &[input], None), Found::Files(_)));
+    assert!(matches!(found(&dir, &[input], None), Found::Incomplete(_)));
     write(&dir, "logs/eu/dt=2026-11-19/_SUCCESS", b"");
     assert!(waits(&dir, input, None).contains("1 of 2 folders: /logs/us/dt=2026-11-19/hour=00"));
     write(&dir, "logs/us/dt=2026-11-19/_SUCCESS", b"");
@@ -135,7 +135,7 @@ fn a_folder_of_a_markers_name_is_none() {
     let dir = tempfile::tempdir().unwrap();
     write(&dir, "dt=2026-11-19/a.parquet", b"1");
     write(&dir, "dt=2026-11-19/_SUCCESS/x", b"1");
-    assert!(matches!(found(&dir, &["dt={day}/"], None), Found::Files(_)));
+    assert!(matches!(found(&dir, &["dt={day}/"], None), Found::Incomplete(_)));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_marker_that_an_earlier_append_left_says_nothing_of_newer_files() {
     assert_eq!(found(&dir, &["dt={day}/"], None), Found::Complete);
     write(&dir, "dt=2026-11-19/hour-01.parquet", b"1");
     for input in ["dt={day}/", "dt={day}/*.parquet", "dt={day}/hour-01.parquet"] {
-        assert!(matches!(found(&dir, &[input], None), Found::Files(_)), "{input}");
+        assert!(matches!(found(&dir, &[input], None), Found::Incomplete(_)), "{input}");
         assert!(waits(&dir, input, None).contains("older than files beside it"));
         // Who names a marker says that its being there is enough.
         assert_eq!(found(&dir, &[input], Some("_SUCCESS")), Found::Complete, "{input}");
@@ -156,7 +156,7 @@ fn a_marker_that_an_earlier_append_left_says_nothing_of_newer_files() {
     std::fs::remove_file(dir.path().join("dt=2026-11-19/hour-01.parquet")).unwrap();
     for input in ["dt={day}/", "dt={day}/*.parquet"] {
         write(&dir, "dt=2026-11-19/_temporary/0/part.parquet", b"1");
-        assert!(matches!(found(&dir, &[input], None), Found::Files(_)), "{input}");
+        assert!(matches!(found(&dir, &[input], None), Found::Incomplete(_)), "{input}");
         assert!(waits(&dir, input, None).contains("unfinished"));
     }
 }

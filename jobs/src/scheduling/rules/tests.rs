@@ -112,7 +112,7 @@ fn files_are_complete_when_two_checks_find_the_same() {
     // Written from 02:00 to 02:31, another file each minute.
     let growing = |now: Timestamp, _| {
         let minute = (now.as_second() - at("2026-11-20T02:00:00Z").as_second()) / 60;
-        Found::Files(u64::try_from(minute.clamp(0, 31)).unwrap())
+        Found::Incomplete(u64::try_from(minute.clamp(0, 31)).unwrap())
     };
     let rules = Rules { catch_up_days: 0, ..nightly() };
     let mut world = World::new("2026-11-20T02:00:00Z", growing, |_, _| Outcome::Published);

@@ -34,7 +34,7 @@ class _FilterSettings(TypedDict, total=False):
     max_age_days: int
     guard: Literal["off", "warn", "hold"]
     guard_max_hold: float
-    id: str
+    id: Literal["bytes", "url"]
 
 @final
 class Answers:
@@ -86,7 +86,7 @@ class Server:
 
     def __new__(
         cls,
-        store: str,
+        store: str | os.PathLike[str],
         filters: str | Iterable[str] | Mapping[str, _FilterSettings],
         *,
         poll_interval: float | None = None,

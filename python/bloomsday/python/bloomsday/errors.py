@@ -29,7 +29,7 @@ class BloomsdayError(Exception):
 
 
 class UnsoundBlob(BloomsdayError):
-    """A blob is damaged, is none, or is of a newer version. It gives no answer."""
+    """A file is damaged, is not a blob, or is of a newer version. It gives no answer."""
 
 
 class StoreError(BloomsdayError):
@@ -41,11 +41,11 @@ class NotFoundError(BloomsdayError, LookupError):
 
 
 class UsageError(BloomsdayError, ValueError):
-    """A setting or an address that cannot be."""
+    """A setting or an address is not valid."""
 
 
 class IdTypeError(BloomsdayError, TypeError):
-    """What was passed as an ID, or as a column of IDs, is none."""
+    """What was passed is not an ID, or not a column of IDs."""
 
 
 class MissingIdError(BloomsdayError, ValueError):

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 #: The oldest version of Spark that has what this module needs.
 OLDEST_SPARK = (4, 0)
-#: The driver takes so many bytes of the filter at a time.
+#: How many bytes of the filter the driver takes at a time.
 GROUP_BYTES = 128 << 20
-#: A Python worker gets batches of at most so many bytes.
+#: The most bytes of a batch for a Python worker.
 BATCH_BYTES = 64 << 20
-#: At most so many tasks read files.
+#: The most tasks that read files.
 MAX_FILE_TASKS = 10_000
-#: No more executors' tasks than this are begun for few rows: one for each so many.
-ROWS_PER_TASK = 1 << 20
+#: A small build has a range for each of this many rows, up to 8 ranges.
+ROWS_PER_SMALL_RANGE = 1 << 20
 
 
 def build(
@@ -106,7 +106,7 @@ def build(
         gather = functools.partial(parts.gather_files, column=column, ranges=n_ranges, rows=rows)
         numbered = [(n, file, bytes) for n, (file, bytes) in enumerate(files)]
         listed = session.createDataFrame(numbered, "range int, file string, bytes bigint")
-        # A task for each file, up to so many.
+        # A task for each file, up to a limit.
         spread = _by_range(listed, min(len(files), MAX_FILE_TASKS)).select("file", "bytes")
         gathered = spread.mapInArrow(gather, parts.GATHERED)
     with _batches_of(session, BATCH_BYTES), _Stages(session, staging, filter, str(day)) as stages:
@@ -247,8 +247,8 @@ def _in_order(df: DataFrame) -> list[Any]:
 
 
 def _least_ranges(rows: int) -> int:
-    """So many that a day of a million rows keeps more than one task busy."""
-    return max(1, min(8, rows // ROWS_PER_TASK))
+    """The fewest ranges, so that a small build keeps several tasks busy, too."""
+    return max(1, min(8, rows // ROWS_PER_SMALL_RANGE))
 
 
 @contextmanager

@@ -37,7 +37,7 @@ import java.util.concurrent.TimeUnit;
  * <p>The file's format, byte for byte, is in {@code docs/format.md} of the repository.
  */
 public final class BloomsdayFilter {
-    /** An ID has at least one and at most so many bytes; a lookup of any other is a miss. */
+    /** An ID has at least one and at most this many bytes; a lookup of any other is a miss. */
     public static final int MAX_ID_BYTES = 1024;
 
     /**
