@@ -2,7 +2,7 @@
 //!
 //! During the scan a build needs memory for hashes, column chunks, unpacked pages and a sample of
 //! raw IDs. Afterwards it needs memory for the distinct hashes, the filter, and a second filter:
-//! the copy that is read back, or the previous day's. If the hashes stay in memory, the budget
+//! the copy that is read back, or an earlier filter. If the hashes stay in memory, the budget
 //! keeps space for two filters next to them. Spilled hashes take no memory at that time.
 
 use bloomsday_common::filter::{Layout, Shape};

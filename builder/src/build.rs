@@ -20,17 +20,17 @@ use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
 use crate::budget::{self, Budget};
+use crate::earlier_day::Comparison;
 use crate::error::Error;
 use crate::gates::Baseline;
 use crate::job::{Job, Progress};
 use crate::partition::{Distinct, PartitionWriter, Partitions};
-use crate::previous_day::Comparison;
 use crate::publish::{PointerSnapshot, Uploaded};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, ScanTotals, Sink};
 use crate::segments::HASH_COLUMN;
-use crate::{deltas, fill, previous_day, publish, quality, segments, source, stable_shape, verify};
+use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stable_shape, verify};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
 ///
@@ -137,7 +137,7 @@ async fn run<H: IdHash>(
     report.blob = Some(encoded.key().clone());
     report.digest = Some(encoded.key().digest);
     report.bytes = encoded.len();
-    begun.act.blob.clone_from(&report.blob);
+    begun.event.blob.clone_from(&report.blob);
     if !job.dry_run {
         let uploading = |bytes| progress(Progress::Upload(bytes, encoded.len()));
         let uploaded = publish::upload(store, &encoded, &uploading).await?;
@@ -153,7 +153,7 @@ async fn run<H: IdHash>(
     }
 
     let clock = Instant::now();
-    let compared = previous_day::compare(job, store, &distinct, encoded.len()).await;
+    let compared = earlier_day::compare(job, store, &distinct, encoded.len()).await;
     report.seconds.verify += clock.elapsed().as_secs_f64();
     conclude(job, store, begun, &header, Uploaded::InMemory(&encoded), compared).await
 }
@@ -164,7 +164,7 @@ pub(crate) struct Begun {
     /// The pointer as it was then.
     start: PointerSnapshot,
     /// What the history will say.
-    pub(crate) act: HistoryEvent,
+    pub(crate) event: HistoryEvent,
     pub(crate) report: Report,
     began: Instant,
 }
@@ -175,12 +175,12 @@ pub(crate) struct Begun {
 /// [`Error::FutureDay`], an impossible rate, or the store's.
 pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
     let began = Instant::now();
-    let act = HistoryEvent {
+    let event = HistoryEvent {
         day: Some(job.day),
         reason: job.accept_change.clone(),
         ..HistoryEvent::new(EventKind::Build, Outcome::Pending, Timestamp::now(), &job.by)
     };
-    check_not_future(job.day, act.at)?;
+    check_not_future(job.day, event.at)?;
     // An impossible rate is impossible for any number of IDs, so the check comes before hours of
     // reading.
     Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
@@ -191,7 +191,7 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
     report.window_days = job.window.days;
-    Ok(Begun { start, act, report, began })
+    Ok(Begun { start, event, report, began })
 }
 
 /// Ends a build that found no ID.
@@ -199,7 +199,7 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
 /// # Errors
 /// The store's.
 pub(crate) async fn refuse_empty(job: &Job, store: &Store, begun: Begun) -> Result<Report, Error> {
-    let Begun { act, mut report, began, .. } = begun;
+    let Begun { event, mut report, began, .. } = begun;
     report.outcome = Outcome::Refused;
     let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
     report.reason = Some(format!(
@@ -207,7 +207,7 @@ pub(crate) async fn refuse_empty(job: &Job, store: &Store, begun: Begun) -> Resu
          nothing was published and the pointer is unchanged",
         job.filter, job.day
     ));
-    finish(store, report, act, began, job.remedy_words).await
+    finish(store, report, event, began, job.remedy_words).await
 }
 
 /// Evaluates the gates, makes deltas, moves the pointer and records the build, whose blob is uploaded and
@@ -223,7 +223,7 @@ pub(crate) async fn conclude(
     blob: Uploaded<'_>,
     mut compared: Comparison,
 ) -> Result<Report, Error> {
-    let Begun { start, mut act, mut report, began } = begun;
+    let Begun { start, mut event, mut report, began } = begun;
     let earlier = compared.filter.take();
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
@@ -245,10 +245,10 @@ pub(crate) async fn conclude(
         let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
         match &job.accept_change {
             _ if failed.is_empty() => {}
-            Some(why) => act.reason = Some(format!("{why} (accepted although {failed})")),
+            Some(why) => event.reason = Some(format!("{why} (accepted although {failed})")),
             None => {
                 report.refuse(&failed, blob.key());
-                return finish(store, report, act, began, job.remedy_words).await;
+                return finish(store, report, event, began, job.remedy_words).await;
             }
         }
     }
@@ -264,16 +264,16 @@ pub(crate) async fn conclude(
         let made = deltas::publish(job, store, encoded, earlier, warn).await;
         (report.deltas, report.seconds.deltas) = (made, clock.elapsed().as_secs_f64());
     }
-    let act = report.to_event(act);
+    let event = report.to_event(event);
     let update = match job.dry_run {
         true => decision.preview(&start, blob.key())?,
         false => {
-            publish::advance(store, &start, decision, header, blob, job.retention, &act).await?
+            publish::advance(store, &start, decision, header, blob, job.retention, &event).await?
         }
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
-    let act = HistoryEvent { previous: update.previous, ..act };
-    finish(store, report, act, began, job.remedy_words).await
+    let event = HistoryEvent { previous: update.previous, ..event };
+    finish(store, report, event, began, job.remedy_words).await
 }
 
 /// Refuses a day that cannot have ended yet.
@@ -423,7 +423,7 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
 pub(crate) async fn finish(
     store: &Store,
     mut report: Report,
-    act: HistoryEvent,
+    event: HistoryEvent,
     began: Instant,
     words: fn(&Remedy) -> String,
 ) -> Result<Report, Error> {
@@ -439,10 +439,10 @@ pub(crate) async fn finish(
             false
         }
     };
-    let act = report.to_event(act);
+    let event = report.to_event(event);
     // An unchanged day is no event. A failed record must not turn a published day into an error.
     let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
-    if is_event && let Err(error) = store.append_event(&report.filter, &act).await {
+    if is_event && let Err(error) = store.append_event(&report.filter, &event).await {
         tracing::warn!("the history lacks this build: {error}");
     }
     crash_point("recorded");

@@ -12,8 +12,8 @@ use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::store::Store;
 use serde::Serialize;
 
+use crate::earlier_day::max_fetch_bytes;
 use crate::job::{Job, MAX_DELTA_DAYS};
-use crate::previous_day::max_fetch_bytes;
 use crate::stable_shape::newest_blobs;
 
 /// A delta that was published.

@@ -57,7 +57,7 @@
 //! | [`verify`] | checks that a filter contains every ID, and measures its rate of false positives |
 //! | [`quality`] | compares a filter's rate with what its IDs explain |
 //! | [`gates`] | compares a day's numbers with limits and with earlier days |
-//! | `previous_day` | looks the day's IDs up in the newest earlier filter |
+//! | `earlier_day` | looks the day's IDs up in the newest earlier filter |
 //! | `stable_shape` | chooses the shape that a day's filter needs, or that of the blob before |
 //! | `deltas` | makes the deltas from the blobs of the days before, and uploads them |
 //! | `compact` | the segments of a day → its distinct hashes |
@@ -74,6 +74,7 @@ pub mod budget;
 mod build;
 mod compact;
 mod deltas;
+mod earlier_day;
 pub mod error;
 pub mod fill;
 pub mod gates;
@@ -83,7 +84,6 @@ mod job;
 mod parallel;
 pub mod partition;
 pub mod parts;
-mod previous_day;
 pub mod publish;
 pub mod quality;
 mod report;

@@ -194,7 +194,7 @@ impl Decision {
 
 /// Moves the day's pointer to a verified blob, if `decision` says so.
 ///
-/// `act` is the history record of the build. It is written before the pointer moves, so a crash in
+/// `event` is the history record of the build. It is written before the pointer moves, so a crash in
 /// between cannot hide a blob of the day. The caller writes it again with the outcome.
 ///
 /// # Errors
@@ -207,7 +207,7 @@ pub async fn advance(
     header: &Header,
     blob: Uploaded<'_>,
     retention: Retention,
-    act: &HistoryEvent,
+    event: &HistoryEvent,
 ) -> Result<PointerUpdate, Error> {
     let preview = decision.preview(start, blob.key())?;
     let (filter, day) = (&start.filter, start.day);
@@ -218,16 +218,17 @@ pub async fn advance(
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
             // An earlier build ended right after it had moved the pointer: record its outcome now.
-            let act = HistoryEvent { outcome: Outcome::Unchanged, ..act.clone() };
-            if let Err(error) = store.append_event(filter, &act).await {
+            let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
+            if let Err(error) = store.append_event(filter, &event).await {
                 tracing::warn!("the history lacks this build: {error}");
             }
             return Ok(preview);
         }
         _ => return Ok(preview),
     };
-    let act = HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..act.clone() };
-    store.append_event(filter, &act).await?;
+    let event =
+        HistoryEvent { outcome: Outcome::Pending, previous: previous.clone(), ..event.clone() };
+    store.append_event(filter, &event).await?;
     keep_from_prune(store, blob, retention).await?;
     crash_point("recorded");
     let pointer = Pointer {
@@ -235,9 +236,9 @@ pub async fn advance(
         ids: Some(header.ids),
         previous,
         published_at: Some(Timestamp::now()),
-        published_by: Some(act.by.clone()),
-        act: Some(EventKind::Build),
-        reason: act.reason.clone(),
+        published_by: Some(event.by.clone()),
+        kind: Some(EventKind::Build),
+        reason: event.reason.clone(),
         ..Pointer::to(blob.key().clone())
     };
     match store.put_pointer(filter, day, &pointer, &decision.now.version).await {

@@ -198,11 +198,11 @@ impl Report {
         (self.outcome, self.remedy) = (Outcome::Refused, Some(remedy));
     }
 
-    /// Returns `act` with the outcome and the numbers of this report.
-    pub(crate) fn to_event(&self, act: HistoryEvent) -> HistoryEvent {
+    /// Returns `event` with the outcome and the numbers of this report.
+    pub(crate) fn to_event(&self, event: HistoryEvent) -> HistoryEvent {
         HistoryEvent {
             outcome: self.outcome,
-            reason: self.reason.clone().or(act.reason),
+            reason: self.reason.clone().or(event.reason),
             ids: Some(self.ids),
             rows: Some(self.rows),
             nulls: Some(self.nulls),
@@ -216,7 +216,7 @@ impl Report {
             delta_bytes: self.deltas.iter().find(|d| d.from.day < self.day).map(|d| d.bytes),
             fpp_measured: Some(self.fpp_measured),
             seconds: Some(self.seconds.total),
-            ..act
+            ..event
         }
     }
 }

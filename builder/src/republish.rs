@@ -70,7 +70,7 @@ pub(crate) async fn publish_whole(
     };
     report.dry_run = job.dry_run;
     warning.into_iter().for_each(|warning| report.warn(warning));
-    let mut act = HistoryEvent {
+    let mut event = HistoryEvent {
         day: Some(header.day),
         blob: report.blob.clone(),
         reason: Some(reason),
@@ -79,17 +79,17 @@ pub(crate) async fn publish_whole(
     if !job.dry_run {
         publish::upload(store, &encoded, &|_| {}).await?;
     }
-    act = report.to_event(act);
+    event = report.to_event(event);
     let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
     let update = match job.dry_run {
         true => decision.preview(&start, encoded.key())?,
         false => {
             let retention = job.retention;
             let blob = Uploaded::InMemory(&encoded);
-            publish::advance(store, &start, decision, header, blob, retention, &act).await?
+            publish::advance(store, &start, decision, header, blob, retention, &event).await?
         }
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
-    act.previous = update.previous;
-    finish(store, report, act, began, job.remedy_words).await
+    event.previous = update.previous;
+    finish(store, report, event, began, job.remedy_words).await
 }

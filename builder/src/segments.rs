@@ -230,8 +230,8 @@ impl SegmentReader {
             }
             let place = (frame.ms, header.node, header.epoch, frame.seq);
             match frame.op {
-                Op::Seen => self.see(place, frame.hashes()).map_err(|e| self.named(e))?,
-                Op::Forget => {
+                Op::Add => self.see(place, frame.hashes()).map_err(|e| self.named(e))?,
+                Op::Delete => {
                     for hash in frame.hashes() {
                         let last = self.forgotten.entry(hash).or_insert(place);
                         *last = place.max(*last);

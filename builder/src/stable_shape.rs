@@ -55,7 +55,7 @@ async fn base(job: &Job, store: &Store) -> Option<(Shape, Day)> {
     // blobs come before what the pointer names.
     let history = store.history(&job.filter).await.unwrap_or_default();
     let is_own = |blob: &BlobKey| blob.day == job.day && blob.filter == job.filter;
-    let builds = history.iter().filter(|event| event.act == EventKind::Build);
+    let builds = history.iter().filter(|event| event.kind == EventKind::Build);
     let own = builds.filter_map(|event| event.blob.clone()).filter(is_own).take(MAX_TRIED);
     for blob in own.collect::<Vec<_>>() {
         if let Ok(header) = store.blob_header(&blob).await {

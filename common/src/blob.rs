@@ -7,9 +7,9 @@
 
 mod head;
 mod kernel_check;
-mod probe_vector;
 pub(crate) mod streamed;
 pub(crate) mod sums;
+mod test_vector;
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ pub(crate) use self::head::MAX_HEAD_BYTES;
 pub use self::head::{Header, MAGIC, Origin, VERSION, version};
 use self::head::{encode_head, parse_head};
 use self::kernel_check::check_kernel;
-use self::probe_vector::ProbeVector;
-pub use self::probe_vector::probe_vector_id;
 pub use self::streamed::{PART_BYTES, Places, StreamedBlob, part_value, seal};
+use self::test_vector::TestVector;
+pub use self::test_vector::test_vector_id;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::filter::{self, Filter, classic};
@@ -130,13 +130,13 @@ impl RawBlob {
 ///
 /// # Errors
 /// [`Error::Digest`]: fetch again; if it repeats, repoint.
-/// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Unsound`]: rebuild the day.
+/// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Malformed`]: rebuild the day.
 pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> {
     let RawBlob { memory, digest, ones } = fetched;
     let (header, body) = check_all_but_bits(&memory, memory.len() as u64, &memory, digest, key)?;
     if !memory[body.clone()].starts_with(&classic::header(header.shape)) {
         let why = "its body is of another shape than its header".to_owned();
-        return Err(Error::Unsound { key: key.to_string(), why });
+        return Err(Error::Malformed { key: key.to_string(), why });
     }
     // The other bytes are the header, what a classic layout puts before its bits, and the trailer.
     let first_bit_byte = body.end - (header.shape.bits() / 8) as usize;
@@ -144,7 +144,7 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
     let ones = ones - outside.into_iter().map(filter::count_ones).sum::<u64>();
     check_ones(&header, ones, key)?;
     let filter = Filter::new(header.shape, memory, body).with_id_form(header.id_form);
-    check_kernel(&filter).map_err(|why| Error::Unsound { key: key.to_string(), why })?;
+    check_kernel(&filter).map_err(|why| Error::Malformed { key: key.to_string(), why })?;
     Ok((header, filter))
 }
 
@@ -157,7 +157,7 @@ fn check_all_but_bits(
     digest: Digest,
     key: &BlobKey,
 ) -> Result<(Header, Range<usize>), Error> {
-    let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
+    let unsound = |why: String| Error::Malformed { key: key.to_string(), why };
     let trailer = last.last_chunk::<{ Digest::BYTES }>().map(|bytes| Digest::new(*bytes));
     if digest != key.digest || trailer != Some(digest) {
         let got = if digest != key.digest { digest } else { trailer.unwrap_or(digest) };
@@ -173,16 +173,16 @@ fn check_all_but_bits(
     if len != expected {
         return Err(Error::Length { key: key.to_string(), expected, got: len });
     }
-    let vector = ProbeVector::of(header.shape);
+    let vector = TestVector::of(header.shape);
     if vector.hashes != record.probe_hashes || vector.positions != record.probe_positions {
-        return Err(unsound("its probe vector is not what this program computes".into()));
+        return Err(unsound("its test vector is not what this program computes".into()));
     }
     Ok((header, start..end as usize))
 }
 
 /// Checks that as many bits are set as the header says, and that this fits the number of IDs.
 fn check_ones(header: &Header, ones: u64, key: &BlobKey) -> Result<(), Error> {
-    let unsound = |why: String| Error::Unsound { key: key.to_string(), why };
+    let unsound = |why: String| Error::Malformed { key: key.to_string(), why };
     if ones != header.ones {
         let stated = header.ones;
         return Err(unsound(format!("{ones} bits are set where its header says {stated}")));

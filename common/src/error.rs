@@ -146,7 +146,7 @@ pub enum Error {
     },
     /// A blob whose header contradicts itself, its name or its body.
     #[error("{key} is not a sound blob: {why}; rebuild that day or repoint")]
-    Unsound {
+    Malformed {
         /// The blob.
         key: String,
         /// What does not fit.
@@ -394,7 +394,7 @@ impl Error {
             | Error::Version { .. }
             | Error::TooManyBytes { .. }
             | Error::Delta { .. }
-            | Error::Unsound { .. } => Kind::Corrupt,
+            | Error::Malformed { .. } => Kind::Corrupt,
             Error::Store { source, .. } if is_transient(source) => Kind::Transient,
             Error::Pointers { transient: true, .. } => Kind::Transient,
             Error::Pointers { .. } => Kind::Failed,
@@ -432,7 +432,7 @@ impl Error {
             Error::Length { expected, got, .. } => Error::Length { key, expected, got },
             Error::Digest { expected, got, .. } => Error::Digest { key, expected, got },
             Error::Version { version, known, .. } => Error::Version { key, version, known },
-            Error::Unsound { why, .. } => Error::Unsound { key, why },
+            Error::Malformed { why, .. } => Error::Malformed { key, why },
             other => other,
         }
     }

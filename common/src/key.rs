@@ -9,7 +9,7 @@
 //! {filter}/pointers/{day}
 //! {filter}/store.json
 //! {filter}/pin
-//! {filter}/history/{time}-{act}-{digest8}.json
+//! {filter}/history/{time}-{event}-{digest8}.json
 //! {filter}/servers/{server}
 //! {filter}/live/{day}/{node}-{epoch}-{first frame}.seg
 //! {filter}/live/heads/{node}
@@ -379,16 +379,16 @@ pub(crate) fn histories(filter: &FilterName) -> String {
     format!("{filter}/history")
 }
 
-/// Keys sort as the acts happened, to the microsecond.
+/// Keys sort as the events happened, to the microsecond.
 pub(crate) fn history(
     filter: &FilterName,
     at: Timestamp,
-    act: &str,
+    event: &str,
     digest: Option<Digest>,
 ) -> String {
     let time = at.strftime("%Y%m%dT%H%M%S.%6fZ");
     let digest = digest.map_or_else(|| "00000000".to_owned(), |d| d.short());
-    format!("{filter}/history/{time}-{act}-{digest}.json")
+    format!("{filter}/history/{time}-{event}-{digest}.json")
 }
 
 #[cfg(test)]

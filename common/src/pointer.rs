@@ -56,8 +56,8 @@ pub struct Pointer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_by: Option<String>,
     /// What wrote it; absent in a record written by hand.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub act: Option<EventKind>,
+    #[serde(rename = "act", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<EventKind>,
     /// Why, in the writer's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -94,12 +94,12 @@ pub enum EventKind {
     Pin,
     /// The pin was removed.
     Unpin,
-    /// Old blobs and pointers were deleted.
+    /// Old pointers, blobs, deltas or segments were deleted.
     Prune,
 }
 
 impl EventKind {
-    /// The act's name in keys and reports.
+    /// Its name in keys and reports.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Build => "build",
@@ -111,13 +111,15 @@ impl EventKind {
     }
 }
 
-/// How an act ended.
+/// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The pointer is about to be written. A crash at that moment leaves this outcome.
+    /// The change is about to be made: a pointer is written, or old objects are deleted. A crash at that moment
+    /// leaves this outcome.
     Pending,
-    /// The pointer moved, or the pin was written or removed.
+    /// The change was made: the pointer moved, the pin was written or removed, or prune deleted. Prune of
+    /// segments records it before it begins.
     Published,
     /// Nothing had to be changed.
     Unchanged,
@@ -147,7 +149,8 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistoryEvent {
     /// What was done.
-    pub act: EventKind,
+    #[serde(rename = "act")]
+    pub kind: EventKind,
     /// How it ended.
     pub outcome: Outcome,
     /// When it began.
@@ -208,10 +211,10 @@ pub struct HistoryEvent {
 }
 
 impl HistoryEvent {
-    /// A record with nothing but the act itself.
-    pub fn new(act: EventKind, outcome: Outcome, at: Timestamp, by: &str) -> HistoryEvent {
+    /// A record with nothing but the event itself.
+    pub fn new(kind: EventKind, outcome: Outcome, at: Timestamp, by: &str) -> HistoryEvent {
         HistoryEvent {
-            act,
+            kind,
             outcome,
             at,
             by: by.to_owned(),
@@ -247,7 +250,8 @@ struct Loose {
     previous: Option<String>,
     published_at: Option<Timestamp>,
     published_by: Option<String>,
-    act: Option<EventKind>,
+    #[serde(rename = "act")]
+    kind: Option<EventKind>,
     reason: Option<String>,
     until: Option<Timestamp>,
     pinned_at: Option<Timestamp>,
@@ -303,7 +307,7 @@ impl Loose {
             previous: None,
             published_at: None,
             published_by: None,
-            act: None,
+            kind: None,
             reason: None,
             until: None,
             pinned_at: None,
@@ -324,7 +328,7 @@ impl Pointer {
             previous: None,
             published_at: None,
             published_by: None,
-            act: None,
+            kind: None,
             reason: None,
         }
     }
@@ -343,7 +347,7 @@ impl Pointer {
             previous,
             published_at: loose.published_at,
             published_by: loose.published_by,
-            act: loose.act,
+            kind: loose.kind,
             reason: loose.reason,
             ..Pointer::to(blob)
         })
@@ -424,7 +428,7 @@ mod tests {
             previous: Some(key("2026-11-18")),
             published_at: Some("2026-11-19T02:14:00Z".parse().unwrap()),
             published_by: Some("ops@host".into()),
-            act: Some(EventKind::Build),
+            kind: Some(EventKind::Build),
             reason: Some("late \"files\"\n".into()),
             ..Pointer::to(key("2026-11-19"))
         };

@@ -30,9 +30,9 @@ fuzz_target!(|input: &[u8]| {
         },
         _ => match HistoryEvent::parse(bytes) {
             // A rate that is no number does not equal itself; its bytes do.
-            Ok(act) => {
-                let again = HistoryEvent::parse(&act.to_bytes());
-                assert_eq!(again.expect("our own record").to_bytes(), act.to_bytes());
+            Ok(event) => {
+                let again = HistoryEvent::parse(&event.to_bytes());
+                assert_eq!(again.expect("our own record").to_bytes(), event.to_bytes());
             }
             Err(error) => fits_a_message(&error.to_string()),
         },

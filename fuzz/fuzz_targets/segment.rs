@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     let mut again = header.encode().to_vec();
     for frame in frames.by_ref().map_while(Result::ok) {
         match frame.op {
-            Op::Seen | Op::Forget => {
+            Op::Add | Op::Delete => {
                 let hashes: Vec<u64> = frame.hashes().collect();
                 append_hashes(&mut again, frame.seq, frame.ms, frame.op, &hashes);
             }

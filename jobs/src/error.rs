@@ -10,7 +10,7 @@ use crate::remedy::explain;
 pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const USAGE: u8 = 2;
-    pub(crate) const NO: u8 = 3;
+    pub(crate) const MISS: u8 = 3;
     pub(crate) const NOT_FOUND: u8 = 4;
     pub(crate) const SUPERSEDED: u8 = 5;
     pub(crate) const REFUSED: u8 = 6;

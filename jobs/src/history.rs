@@ -45,7 +45,7 @@ fn line(event: &HistoryEvent) -> Vec<String> {
     let why = event.reason.as_deref().unwrap_or_default();
     vec![
         format!("{:.0}", event.at),
-        event.act.name().to_owned(),
+        event.kind.name().to_owned(),
         event.outcome.name().to_owned(),
         or_dash(event.day),
         or_dash(event.blob.as_ref().map(|blob| blob.digest.short())),

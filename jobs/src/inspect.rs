@@ -87,7 +87,7 @@ impl Inspect {
                 ),
                 ("fpp of its bits", format!("{:.3e}", filter.fpp_of_bits())),
                 ("fill", format!("{:.4}", header.fill())),
-                ("checked", "digest, header, probe vector, bits: all sound".into()),
+                ("checked", "digest, header, test vector, bits: all sound".into()),
             ])
         });
         Ok(ExitCode::SUCCESS)

@@ -89,14 +89,14 @@ impl Pin {
                 store.take_back_pin(filter, &pin, &read.version).await?;
                 return Err(error.into());
             }
-            let act = HistoryEvent {
+            let event = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
                 reason: self.reason.clone(),
                 ids: Some(header.ids),
                 ..HistoryEvent::new(EventKind::Pin, Outcome::Published, now, &who())
             };
-            record(&store, filter, &act).await;
+            record(&store, filter, &event).await;
         }
         let report = json!({
             "filter": filter, "pinned": !self.dry_run, "blob": blob, "until": self.until,
@@ -130,12 +130,12 @@ impl Unpin {
         let blob = read.state.found().map(|pin| pin.blob.clone());
         if was_pinned && !self.dry_run {
             store.remove_pin(filter).await?;
-            let act = HistoryEvent {
+            let event = HistoryEvent {
                 previous: blob.clone(),
                 reason: self.reason.clone(),
                 ..HistoryEvent::new(EventKind::Unpin, Outcome::Published, Timestamp::now(), &who())
             };
-            record(&store, filter, &act).await;
+            record(&store, filter, &event).await;
         }
         let outcome = match (was_pinned, self.dry_run) {
             (false, _) => "there was no pin",

@@ -59,7 +59,7 @@ impl Query {
         let ids: Vec<Vec<u8>> = self.ids.into_iter().map(OsString::into_vec).collect();
         let hits = look_up(&filter, &ids, output, &mut out).map_err(system)?;
         let is_miss = ids.len() == 1 && hits == 0;
-        Ok(if is_miss { ExitCode::from(exit::NO) } else { ExitCode::SUCCESS })
+        Ok(if is_miss { ExitCode::from(exit::MISS) } else { ExitCode::SUCCESS })
     }
 }
 

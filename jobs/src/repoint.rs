@@ -114,11 +114,11 @@ pub(crate) async fn repoint(
             previous: previous.clone(),
             published_at: Some(at),
             published_by: Some(by.clone()),
-            act: Some(EventKind::Repoint),
+            kind: Some(EventKind::Repoint),
             reason: reason.clone(),
             ..Pointer::to(blob.clone())
         };
-        let act = HistoryEvent {
+        let event = HistoryEvent {
             day: Some(day),
             blob: Some(blob.clone()),
             previous: previous.clone(),
@@ -128,7 +128,7 @@ pub(crate) async fn repoint(
         };
         // Recorded before the write: if this command is killed in between and somebody then edits
         // the pointer by hand, a build still finds in the history what the pointer named.
-        record(store, filter, &act).await;
+        record(store, filter, &event).await;
         let moved = point(store, filter, day, &pointer, &read).await;
         let ended = match &moved {
             Ok(()) => Some(Outcome::Published),
@@ -139,7 +139,7 @@ pub(crate) async fn repoint(
             Err(_) => None,
         };
         if let Some(outcome) = ended {
-            record(store, filter, &HistoryEvent { outcome, ..act }).await;
+            record(store, filter, &HistoryEvent { outcome, ..event }).await;
         }
         moved?;
     }
@@ -188,8 +188,8 @@ pub(crate) async fn mark(store: &Store, filter: &FilterName) -> Result<(), Store
 }
 
 /// Appends to the history. The change itself is done, so a failure here is only a warning.
-pub(crate) async fn record(store: &Store, filter: &FilterName, act: &HistoryEvent) {
-    if let Err(error) = store.append_event(filter, act).await {
+pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
+    if let Err(error) = store.append_event(filter, event).await {
         tracing::warn!("the history lacks this event: {error}");
     }
 }

@@ -266,7 +266,7 @@ impl Runner {
     /// What a due day waits for, if that is known.
     fn waits_for(&self, day: Day) -> Option<Waits> {
         let failed = |event: &&HistoryEvent| {
-            let of_day = event.day == Some(day) && event.act == EventKind::Build;
+            let of_day = event.day == Some(day) && event.kind == EventKind::Build;
             of_day && event.outcome == Outcome::Failed
         };
         let last = self.observed.events.iter().filter(failed).max_by_key(|event| event.at);
@@ -419,7 +419,7 @@ impl Runner {
         let ended_well = |event: &&HistoryEvent| {
             matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
         };
-        let builds = self.observed.events.iter().filter(|event| event.act == EventKind::Build);
+        let builds = self.observed.events.iter().filter(|event| event.kind == EventKind::Build);
         let built = builds.filter(ended_well).map(|event| event.at);
         let pointed = self.observed.pointers.values().flatten().copied();
         if let Some(last) = built.chain(pointed).max() {

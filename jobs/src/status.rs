@@ -224,15 +224,16 @@ fn describe_live(logs: &[LiveLog]) -> String {
 /// Takes the number of IDs from the history: a person who edits the blob of a pointer may leave the
 /// number of another blob.
 fn with_ids_of(pointer: Pointer, history: &[HistoryEvent]) -> Pointer {
-    let built = |act: &&HistoryEvent| act.blob.as_ref() == Some(&pointer.blob) && act.ids.is_some();
-    let ids = history.iter().find(built).and_then(|act| act.ids).or(pointer.ids);
+    let built =
+        |event: &&HistoryEvent| event.blob.as_ref() == Some(&pointer.blob) && event.ids.is_some();
+    let ids = history.iter().find(built).and_then(|event| event.ids).or(pointer.ids);
     Pointer { ids, ..pointer }
 }
 
 /// The size of the delta from the day before to the blob that a pointer names.
 fn delta_of(pointer: &Pointer, history: &[HistoryEvent]) -> Option<u64> {
-    let built = history.iter().filter(|act| act.blob.as_ref() == Some(&pointer.blob));
-    built.filter_map(|act| act.delta_bytes).next()
+    let built = history.iter().filter(|event| event.blob.as_ref() == Some(&pointer.blob));
+    built.filter_map(|event| event.delta_bytes).next()
 }
 
 fn describe(report: &FilterReport) -> String {

@@ -75,7 +75,7 @@ impl Trace {
             );
             return Ok(ExitCode::from(exit::FAILED));
         }
-        Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) })
+        Ok(if found { ExitCode::SUCCESS } else { ExitCode::from(exit::MISS) })
     }
 }
 

@@ -40,7 +40,7 @@ const FOLLOWED: &str = "followed";
 /// The extension of a copy.
 const COPY: &str = "copy";
 /// The version of the layout: no other is read.
-const LAYOUT: u32 = 1;
+const CACHE_VERSION: u32 = 1;
 /// The longest record or marker.
 const MAX_RECORD_BYTES: u64 = 16 << 10;
 /// The time limit to read a record.
@@ -234,7 +234,7 @@ impl Cache {
 
     fn record_of(&self, key: Option<&BlobKey>) -> Vec<u8> {
         let blob = key.map(BlobKey::to_string);
-        let record = Record { bloomsday_cache: LAYOUT, store: self.store.to_string(), blob };
+        let record = Record { bloomsday_cache: CACHE_VERSION, store: self.store.to_string(), blob };
         let mut bytes = serde_json::to_vec(&record).expect("a record holds only strings");
         bytes.push(b'\n');
         bytes
@@ -300,7 +300,7 @@ fn read_record(path: &Path) -> io::Result<Option<Record>> {
     let mut bytes = Vec::new();
     file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes)?;
     let record = serde_json::from_slice::<Record>(&bytes).ok();
-    Ok(record.filter(|record| record.bloomsday_cache == LAYOUT))
+    Ok(record.filter(|record| record.bloomsday_cache == CACHE_VERSION))
 }
 
 /// Writes or replaces a regular file, completely or not at all.

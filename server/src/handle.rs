@@ -152,7 +152,7 @@ impl FilterHandle {
         state.epoch.store(kept.epoch, Ordering::Relaxed);
         let intervals = || Intervals::new(served.sample().is_some());
         let (singles, batched, buffer) = (intervals(), intervals(), SampleBuffer::new());
-        let cache = ReaderCache { served, kept, singles, batched, buffer };
+        let cache = ReaderLocal { served, kept, singles, batched, buffer };
         Reader { cache, state }
     }
 
@@ -217,13 +217,13 @@ impl fmt::Debug for FilterHandle {
 /// # Ok(()) }
 /// ```
 pub struct Reader {
-    cache: ReaderCache,
+    cache: ReaderLocal,
     state: Arc<ReaderState>,
 }
 
 /// The part of a reader that only its thread uses. Apart from `state`, so that the compiler knows
 /// that a change here does not move the state.
-struct ReaderCache {
+struct ReaderLocal {
     served: Arc<ServedFilter>,
     kept: KeptGeneration,
     /// Which of the single lookups are sampled, and which of those in batches.
@@ -270,7 +270,7 @@ impl Reader {
     }
 }
 
-impl ReaderCache {
+impl ReaderLocal {
     /// One lookup of 128, the first after a swap, one before the counters must carry, and all in a
     /// filter with live IDs, where `due` stays 0: so the others pay nothing for live IDs.
     #[cold]
@@ -310,7 +310,7 @@ impl ReaderCache {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let Reader { cache: ReaderCache { served, buffer, .. }, state } = self;
+        let Reader { cache: ReaderLocal { served, buffer, .. }, state } = self;
         if let Some(sample) = served.sample() {
             buffer.flush(sample);
         }

@@ -160,12 +160,12 @@ fn days_whose_records_lack_the_numbers_are_no_norm_for_them() {
     }
     // As an earlier version left them.
     for (name, bytes) in objects(&backend, "rt/history") {
-        let mut act: Value = serde_json::from_slice(&bytes).unwrap();
-        let fields = act.as_object_mut().unwrap();
+        let mut event: Value = serde_json::from_slice(&bytes).unwrap();
+        let fields = event.as_object_mut().unwrap();
         for field in ["files", "files_passed_over", "input_bytes"] {
             assert!(fields.remove(field).is_some(), "{fields:?}");
         }
-        put(&backend, &format!("rt/history/{name}"), act.to_string().as_bytes());
+        put(&backend, &format!("rt/history/{name}"), event.to_string().as_bytes());
     }
     let report = build(&backend, 0, 4_800).expect(0).json();
     let gates = report["gates"].as_array().unwrap();

@@ -202,7 +202,7 @@ fn both_readers_refuse_a_false_header_under_a_good_digest() {
         ("day", 14 + 10 + 8 + 4, "is not a day"),
         ("layout", 42, "hash"),
         ("units", 43, "length does not fit"),
-        ("probes", 51, "probe vector"),
+        ("probes", 51, "test vector"),
         ("body length", 55, "length does not fit"),
         ("hash", 63, "hash"),
         ("hash bits", 64, "hash"),
@@ -210,8 +210,8 @@ fn both_readers_refuse_a_false_header_under_a_good_digest() {
         ("key id", 74, "hash or ID encoding"),
         ("ID encoding", 82, "hash or ID encoding"),
         ("ones", 116, "bits are set"),
-        ("a probe hash", 132, "probe vector"),
-        ("a probe position", 14 + record - 8, "probe vector"),
+        ("a test hash", 132, "test vector"),
+        ("a test position", 14 + record - 8, "test vector"),
     ];
     let zeros = ("zeros", 14 + record, "not zero");
     let body = ("body", ALIGNMENT + 100, "bits are set");

@@ -32,7 +32,7 @@ fn status(backend: &Backend) -> Value {
     backend.bloomsday(&["status", "rt"]).run().expect(0).json()
 }
 
-fn acts(backend: &Backend) -> Vec<Value> {
+fn events(backend: &Backend) -> Vec<Value> {
     let history = backend.bloomsday(&["history", "rt"]).run().expect(0).stdout;
     history.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -65,9 +65,9 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
             // The blob is sound and lies under its own name; no pointer moved.
             backend.bloomsday(&["inspect", report["blob"].as_str().unwrap()]).run().expect(0);
             assert_eq!(status(&backend)["pointers"], before["pointers"]);
-            let act = &acts(&backend)[0];
-            assert_eq!((&act["act"], &act["outcome"]), (&"build".into(), &"refused".into()));
-            assert_eq!((&act["blob"], &act["reason"]), (&report["blob"], &report["reason"]));
+            let event = &events(&backend)[0];
+            assert_eq!((&event["act"], &event["outcome"]), (&"build".into(), &"refused".into()));
+            assert_eq!((&event["blob"], &event["reason"]), (&report["blob"], &report["reason"]));
         }
         // None of the refused days has shifted what is normal.
         let good = rows(&backend, "good", all());
@@ -96,7 +96,7 @@ fn a_change_is_let_through_on_the_record() {
     assert_eq!(gate("overlap")["passed"], true);
 
     let pointer = &status(&backend)["pointers"][0];
-    for reason in [&pointer["reason"], &acts(&backend)[0]["reason"]] {
+    for reason in [&pointer["reason"], &events(&backend)[0]["reason"]] {
         let reason = reason.as_str().unwrap();
         assert!(reason.contains("two countries") && reason.contains("2400"), "{reason}");
     }

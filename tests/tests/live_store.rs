@@ -59,7 +59,7 @@ fn shipped(backend: &Backend) -> (usize, BTreeSet<u64>) {
         let (header, frames) = Frames::of_closed(&bytes).unwrap();
         for frame in frames.map(Result::unwrap) {
             assert!(numbers.insert((header.node, frame.seq)), "{} has a frame again", frame.seq);
-            hashes.extend(frame.hashes().filter(|_| frame.op == Op::Seen));
+            hashes.extend(frame.hashes().filter(|_| frame.op == Op::Add));
         }
     }
     (segments.len(), hashes)

@@ -154,17 +154,19 @@ async fn pins_come_and_go(store: &Store) {
 }
 
 async fn history_is_newest_first(store: &Store) {
-    let act = |second, outcome| {
+    let event = |second, outcome| {
         let at = Timestamp::from_second(second).unwrap();
         HistoryEvent {
             blob: Some(key(1)),
             ..HistoryEvent::new(EventKind::Build, outcome, at, "suite")
         }
     };
-    for act in [act(1, Outcome::Pending), act(2, Outcome::Refused), act(1, Outcome::Published)] {
-        store.append_event(&rt(), &act).await.unwrap();
+    for event in
+        [event(1, Outcome::Pending), event(2, Outcome::Refused), event(1, Outcome::Published)]
+    {
+        store.append_event(&rt(), &event).await.unwrap();
     }
-    let expected = [act(2, Outcome::Refused), act(1, Outcome::Published)];
+    let expected = [event(2, Outcome::Refused), event(1, Outcome::Published)];
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
 }
 

@@ -154,8 +154,8 @@ impl Story {
         let expected = if moved { Outcome::Unchanged } else { self.outcome };
         assert_eq!(again.outcome, expected, "{case}, then: {:?}", again.reason);
         assert_eq!(self.complete_blob(&faulty, &case).await, self.ends_at, "{case}");
-        for act in store.history(&rt()).await.unwrap() {
-            assert!(act.blob.is_none_or(|blob| blob.filter == rt()), "{case}");
+        for event in store.history(&rt()).await.unwrap() {
+            assert!(event.blob.is_none_or(|blob| blob.filter == rt()), "{case}");
         }
         !befell.is_empty()
     }
@@ -356,8 +356,8 @@ fn a_conditional_write_against_a_store_that_lies_is_never_reported_wrongly() {
                         store.put_pin(&rt(), &pin, &read.version).await
                     } else {
                         let read = store.pointer(&rt(), today()).await?;
-                        let act = Some(EventKind::Repoint);
-                        let pointer = Pointer { act, ..Pointer::to(key(digit)) };
+                        let kind = Some(EventKind::Repoint);
+                        let pointer = Pointer { kind, ..Pointer::to(key(digit)) };
                         store.put_pointer(&rt(), today(), &pointer, &read.version).await
                     }
                 };

@@ -38,21 +38,21 @@ impl Baseline {
     /// whose pointer an operator moved to another day's blob does not count. If the record of a day
     /// lacks a number, the median is that of the other days.
     pub fn of(day: Day, history: &[HistoryEvent]) -> Baseline {
-        let mut acts: Vec<&HistoryEvent> = history.iter().collect();
-        acts.sort_by_key(|act| act.at);
+        let mut events: Vec<&HistoryEvent> = history.iter().collect();
+        events.sort_by_key(|event| event.at);
         let mut accepted: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
         let oldest = day.minus(MAX_BASELINE_AGE_DAYS);
-        for act in &acts {
-            let Some(of) = act.day.filter(|of| *of < day && *of >= oldest) else { continue };
-            match (act.act, act.outcome) {
-                (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, act)),
+        for event in &events {
+            let Some(of) = event.day.filter(|of| *of < day && *of >= oldest) else { continue };
+            match (event.kind, event.outcome) {
+                (EventKind::Build, Outcome::Published) => drop(accepted.insert(of, event)),
                 (EventKind::Repoint, Outcome::Published) => {
                     let built = |build: &&&HistoryEvent| {
-                        build.act == EventKind::Build
+                        build.kind == EventKind::Build
                             && build.day == Some(of)
-                            && build.blob == act.blob
+                            && build.blob == event.blob
                     };
-                    match acts.iter().rev().find(built) {
+                    match events.iter().rev().find(built) {
                         Some(build) => drop(accepted.insert(of, build)),
                         None => drop(accepted.remove(&of)),
                     }
@@ -62,7 +62,7 @@ impl Baseline {
         }
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
-        let days: Vec<Numbers> = newest.map(|act| Numbers::of_act(act)).collect();
+        let days: Vec<Numbers> = newest.map(|event| Numbers::of_act(event)).collect();
         let median_of =
             |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
         let files = median_of(|day| day.files);

@@ -49,15 +49,15 @@ impl Numbers {
         }
     }
 
-    pub(super) fn of_act(act: &HistoryEvent) -> Numbers {
+    pub(super) fn of_act(event: &HistoryEvent) -> Numbers {
         Numbers::of(&DayCounts {
-            rows: act.rows.unwrap_or(0),
-            nulls: act.nulls.unwrap_or(0),
-            invalid: act.invalid.unwrap_or(0),
-            ids: act.ids.unwrap_or(0),
-            overlap: act.overlap.map(|share| (share, 0.0)),
-            files: act.files,
-            input_bytes: act.input_bytes,
+            rows: event.rows.unwrap_or(0),
+            nulls: event.nulls.unwrap_or(0),
+            invalid: event.invalid.unwrap_or(0),
+            ids: event.ids.unwrap_or(0),
+            overlap: event.overlap.map(|share| (share, 0.0)),
+            files: event.files,
+            input_bytes: event.input_bytes,
         })
     }
 }

@@ -16,8 +16,8 @@ fn blob(digit: u8) -> BlobKey {
     BlobKey { filter: "rt".parse().unwrap(), day: day(), digest }
 }
 
-/// An act `back` days before, `hour` hours into that day.
-fn act(kind: EventKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> HistoryEvent {
+/// An event `back` days before, `hour` hours into that day.
+fn event(kind: EventKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> HistoryEvent {
     let of = day().minus(back);
     let at = of.minus(0).end() + jiff::SignedDuration::from_hours(hour);
     HistoryEvent {
@@ -35,7 +35,7 @@ fn act(kind: EventKind, outcome: Outcome, back: u32, hour: i64, ids: u64) -> His
 }
 
 fn built(back: u32, ids: u64) -> HistoryEvent {
-    act(EventKind::Build, Outcome::Published, back, 1, ids)
+    event(EventKind::Build, Outcome::Published, back, 1, ids)
 }
 
 fn week() -> Baseline {
@@ -113,7 +113,7 @@ fn a_high_overlap_passes_whatever_the_norm_and_none_at_all_never() {
 
 #[test]
 fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
-    let norm = |acts: &[HistoryEvent]| Baseline::of(day(), acts).ids;
+    let norm = |events: &[HistoryEvent]| Baseline::of(day(), events).ids;
     assert_eq!(norm(&[]), None);
     assert_eq!(norm(&[built(401, 100), built(0, 200)]), None, "too old, and the day itself");
     assert_eq!(norm(&[built(400, 100), built(8, 200), built(20, 300)]), Some(200.0));
@@ -121,24 +121,24 @@ fn norms_come_from_the_last_accepted_build_of_each_of_seven_days_however_old() {
     assert_eq!(norm(&eight), Some(40.0), "the newest seven");
     assert_eq!(norm(&[built(1, 100), built(2, 200), built(7, 900)]), Some(200.0));
     assert_eq!(norm(&[built(1, 100), built(2, 200)]), Some(150.0));
-    let mended = act(EventKind::Build, Outcome::Published, 1, 5, 140);
+    let mended = event(EventKind::Build, Outcome::Published, 1, 5, 140);
     assert_eq!(norm(&[mended.clone(), built(1, 100)]), Some(140.0), "in any order");
     for outcome in [Outcome::Refused, Outcome::Superseded, Outcome::Pending] {
-        assert_eq!(norm(&[act(EventKind::Build, outcome, 1, 1, 100)]), None);
+        assert_eq!(norm(&[event(EventKind::Build, outcome, 1, 1, 100)]), None);
     }
 }
 
 #[test]
 fn a_day_that_was_rolled_back_is_no_norm() {
-    let rollback = act(EventKind::Repoint, Outcome::Published, 1, 3, 7);
-    let mut acts = vec![built(1, 100), built(2, 200), rollback];
-    assert_eq!(Baseline::of(day(), &acts).ids, Some(200.0));
+    let rollback = event(EventKind::Repoint, Outcome::Published, 1, 3, 7);
+    let mut events = vec![built(1, 100), built(2, 200), rollback];
+    assert_eq!(Baseline::of(day(), &events).ids, Some(200.0));
     let forward = HistoryEvent {
         blob: Some(blob(100)),
-        ..act(EventKind::Repoint, Outcome::Published, 1, 4, 7)
+        ..event(EventKind::Repoint, Outcome::Published, 1, 4, 7)
     };
-    acts.push(forward);
-    assert_eq!(Baseline::of(day(), &acts).ids, Some(150.0), "pointed forward again");
+    events.push(forward);
+    assert_eq!(Baseline::of(day(), &events).ids, Some(150.0), "pointed forward again");
 }
 
 #[test]

@@ -22,9 +22,9 @@ use super::fill::{FillPlan, Filled, absent_in};
 use super::ranges::Ranges;
 use super::totals::RangeTotals;
 use crate::build::{self, Begun};
+use crate::earlier_day::Comparison;
 use crate::error::Error;
 use crate::job::Job;
-use crate::previous_day::Comparison;
 use crate::publish::{MAX_UPLOADS, Uploaded};
 use crate::quality;
 use crate::report::Report;
@@ -120,8 +120,8 @@ impl Coordinator {
     pub async fn expected_rows(&self) -> Result<Option<u64>, Error> {
         let history = self.store.history(&self.job.filter).await?;
         let mut builds =
-            history.iter().filter(|act| act.day.is_some_and(|day| day <= self.job.day));
-        Ok(builds.find_map(|act| act.rows.filter(|rows| *rows > 0)))
+            history.iter().filter(|event| event.day.is_some_and(|day| day <= self.job.day));
+        Ok(builds.find_map(|event| event.rows.filter(|rows| *rows > 0)))
     }
 
     /// Sets the ranges of this build.
@@ -249,7 +249,7 @@ impl Coordinator {
         report.sampled_ids = sampled;
         (report.blob, report.digest) = (Some(blob.key().clone()), Some(blob.key().digest));
         report.bytes = blob.len();
-        self.begun.act.blob.clone_from(&report.blob);
+        self.begun.event.blob.clone_from(&report.blob);
         report.seconds.fill = self.clock.elapsed().as_secs_f64();
         self.clock = Instant::now();
         self.sealed = Some((header, blob));

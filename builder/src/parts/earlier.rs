@@ -8,8 +8,8 @@ use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::store::Store;
 
+use crate::earlier_day::{CompareError, Comparison, same_kind, with_newest};
 use crate::job::Job;
-use crate::previous_day::{CompareError, Comparison, same_kind, with_newest};
 use crate::verify;
 
 /// How many IDs are looked up: a standard error of 0.03 %.

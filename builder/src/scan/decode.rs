@@ -113,8 +113,8 @@ pub(super) fn decode(
     let damaged = |e: ParquetError| corrupt(e.to_string());
     let differ =
         |rows| corrupt(format!("its pages have {rows} rows, and {promised} were promised"));
-    let layout = work.plan.layout(chunk);
-    let pages = page_limits::check(bytes, &layout, budget.total()).map_err(corrupt)?;
+    let format = work.plan.format(chunk);
+    let pages = page_limits::check(bytes, &format, budget.total()).map_err(corrupt)?;
     if pages.values != *promised {
         return Err(differ(pages.values));
     }
@@ -130,7 +130,7 @@ pub(super) fn decode(
     if front > 0 {
         let piece = OnePiece {
             bytes: bytes.slice(..front),
-            layout,
+            format,
             rows: rows as usize,
             metadata: Arc::new(work.plan.single_column_metadata(chunk, rows).map_err(damaged)?),
         };
@@ -147,7 +147,7 @@ pub(super) fn decode(
     }
     if let Some(text) = text {
         let plain = bytes.slice(front..);
-        let mut plain = PlainPages::new(plain, layout, text).map_err(corrupt)?;
+        let mut plain = PlainPages::new(plain, format, text).map_err(corrupt)?;
         while !piece_counts.is_stopped() {
             let mut validator = IdValidator::new(push);
             let read = plain.next(|value| validator.pass(value)).map_err(corrupt)?;

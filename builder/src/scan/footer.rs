@@ -22,8 +22,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::buffer_pool::BufferPool;
 use super::chunk::{ChunkError, ColumnChunk, FetchRange, range_len};
-use super::limits::footer_metadata::{Footer, Group};
-use super::limits::page_source::Layout;
+use super::limits::footer_metadata::{ColumnClaims, Footer};
+use super::limits::page_source::ColumnFormat;
 use super::limits::values::Values;
 use super::memory_budget::FooterBudget;
 use crate::error::Error;
@@ -138,14 +138,14 @@ impl FilePlan {
     }
 
     /// What the checks need to know of a chunk.
-    pub(super) fn layout(&self, chunk: &ColumnChunk) -> Layout {
+    pub(super) fn format(&self, chunk: &ColumnChunk) -> ColumnFormat {
         let column = self.column.schema().column(0);
         let values = Values {
             physical: column.physical_type(),
             width: self.column.width(),
             none: self.column.is_null(),
         };
-        Layout { codec: chunk.codec, max_level: column.max_def_level(), values }
+        ColumnFormat { codec: chunk.codec, max_level: column.max_def_level(), values }
     }
 
     /// The metadata of a file that has this one column, and one piece of a chunk as its row group.
@@ -384,7 +384,7 @@ fn parse(
 }
 
 /// Where a chunk lies. The file claims its start and length; it must end before the footer.
-fn place(column_meta: &Group, end: u64) -> Result<Range<u64>, String> {
+fn place(column_meta: &ColumnClaims, end: u64) -> Result<Range<u64>, String> {
     // Without a dictionary some writers leave 0, or the position of a data page.
     let dictionary = column_meta.dictionary_at.filter(|&at| 0 < at && at < column_meta.data_at);
     let (start, length) = (dictionary.unwrap_or(column_meta.data_at), column_meta.compressed);
@@ -400,7 +400,7 @@ fn place(column_meta: &Group, end: u64) -> Result<Range<u64>, String> {
 fn readable(
     file: &InputFile,
     name: &str,
-    column_meta: &Group,
+    column_meta: &ColumnClaims,
 ) -> Result<Option<Compression>, Error> {
     if column_meta.is_encrypted {
         return Err(unsupported(file, format!("its column `{name}` is encrypted")));

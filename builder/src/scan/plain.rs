@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use parquet::basic::Encoding;
 
-use super::limits::page_source::{Layout, PageSource};
+use super::limits::page_source::{ColumnFormat, PageSource};
 
 /// The PLAIN pages at the end of a piece.
 pub(super) struct PlainPages {
@@ -22,8 +22,12 @@ impl PlainPages {
     ///
     /// # Errors
     /// Why the pages cannot be read, as text.
-    pub(super) fn new(pages: Bytes, layout: Layout, text: bool) -> Result<PlainPages, String> {
-        Ok(PlainPages { source: PageSource::new(pages, layout)?, text, number: 0 })
+    pub(super) fn new(
+        pages: Bytes,
+        format: ColumnFormat,
+        text: bool,
+    ) -> Result<PlainPages, String> {
+        Ok(PlainPages { source: PageSource::new(pages, format)?, text, number: 0 })
     }
 
     /// Calls `take` with each value of the next page. Returns the number of its rows, or `None`

@@ -28,7 +28,7 @@ use super::buffer_pool::BufferPool;
 use super::chunk::FetchRange;
 use super::limits::page_limits as pages;
 use super::limits::page_limits::tests::PLAIN;
-use super::limits::page_source::{Layout, PageSource};
+use super::limits::page_source::{ColumnFormat, PageSource};
 use super::*;
 use crate::source::find;
 
@@ -402,10 +402,10 @@ fn a_gzip_page_that_unpacks_to_more_than_it_claims_is_refused_unopened() {
     let at = small.windows(claim.len()).position(|w| w == claim).unwrap();
     small[at..at + claim.len()].copy_from_slice(&zigzag(claims.uncompressed - 1000));
     let body = claims.length + claims.compressed as usize;
-    let layout = Layout { codec: Compression::GZIP(GzipLevel::default()), ..PLAIN };
+    let format = ColumnFormat { codec: Compression::GZIP(GzipLevel::default()), ..PLAIN };
     let read = |chunk: &[u8]| {
         let page = Bytes::copy_from_slice(&chunk[..body]);
-        PageSource::new(page, layout).unwrap().next_data().map(|page| page.unwrap().rows)
+        PageSource::new(page, format).unwrap().next_data().map(|page| page.unwrap().rows)
     };
     assert_eq!(read(chunk), Ok(ids.len() as u32));
     let why = read(&small).unwrap_err();

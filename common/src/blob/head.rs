@@ -2,7 +2,7 @@
 
 use bincode::{Decode, Encode, config};
 
-use super::probe_vector::ProbeVector;
+use super::test_vector::TestVector;
 use crate::day::Day;
 use crate::error::Error;
 use crate::filter::{Layout, Shape};
@@ -137,7 +137,7 @@ fn codes(layout: Layout) -> (u8, u8, u16, u64) {
 pub(super) fn encode_head(header: &Header) -> Vec<u8> {
     let shape = header.shape;
     let (layout, hash, hash_bits, hash_seed) = codes(shape.layout());
-    let vector = ProbeVector::of(shape);
+    let vector = TestVector::of(shape);
     let record = RecordV1 {
         filter: header.filter.to_string(),
         day: header.day.to_string(),
@@ -181,7 +181,7 @@ pub(super) fn parse_head(
     blob: &[u8],
     key: &dyn std::fmt::Display,
 ) -> Result<(Header, RecordV1, usize), Error> {
-    let unsound = |why: &str| Error::Unsound { key: key.to_string(), why: why.to_owned() };
+    let unsound = |why: &str| Error::Malformed { key: key.to_string(), why: why.to_owned() };
     let Some((fixed, rest)) = blob.split_first_chunk::<FIXED_BYTES>() else {
         return Err(unsound("it is shorter than a header"));
     };

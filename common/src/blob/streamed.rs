@@ -152,7 +152,7 @@ pub(crate) fn check(passed: &Passed<'_>, key: &BlobKey) -> Result<Header, Error>
     let (header, body) = check_all_but_bits(first, len, last, digest, key)?;
     if header.shape.layout() != Layout::Blocked {
         let why = format!("it is of the layout {}", header.shape.layout());
-        return Err(Error::Unsound { key: key.to_string(), why });
+        return Err(Error::Malformed { key: key.to_string(), why });
     }
     let trailer = last.last_chunk::<{ Digest::BYTES }>().expect("its digest is checked");
     let around = [first.get(..body.start).unwrap_or_default(), trailer];

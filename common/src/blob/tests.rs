@@ -1,6 +1,6 @@
 //! A blob is read back exactly, and nothing that is not one passes.
 
-use super::probe_vector::PROBE_IDS;
+use super::test_vector::TEST_IDS;
 use super::*;
 use crate::day::Day;
 use crate::filter::{FilterMut, KeptFilter, Kernel, Layout, Shape};
@@ -182,7 +182,7 @@ fn filters_of_all_ones_zeros_or_half_are_rejected_with_a_valid_digest() {
     for damage in damages {
         let mut wrong = bytes.clone();
         damage(&mut wrong[body.clone()]);
-        assert!(matches!(open_bytes(&resealed(wrong)), Err(Error::Unsound { .. })));
+        assert!(matches!(open_bytes(&resealed(wrong)), Err(Error::Malformed { .. })));
         // And again with a header that owns up to the wrong number of bits.
         let mut memory = FilterMut::new(header.shape).unwrap().freeze().body().to_vec();
         memory.copy_from_slice(&bytes[body.clone()]);
@@ -215,10 +215,10 @@ fn another_filters_blob_is_rejected() {
 
 #[test]
 fn probe_ids_cover_every_length_class() {
-    let lengths: Vec<usize> = (0..PROBE_IDS).map(|i| probe_vector_id(i).len()).collect();
+    let lengths: Vec<usize> = (0..TEST_IDS).map(|i| test_vector_id(i).len()).collect();
     assert_eq!(&lengths[..17], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 37]);
     assert_eq!(lengths.last(), Some(&1024));
-    assert_eq!(probe_vector_id(3), b"defg");
+    assert_eq!(test_vector_id(3), b"defg");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::hash::{IdHash, Murmur3, Spark};
 
 /// `BloomFilterStrategies.MURMUR128_MITZ_64`, the only one Guava has written since 2013.
 const GUAVA_STRATEGY: u8 = 1;
-/// So many that the probe vector still fits into the record of a blob.
+/// So many that the test vector still fits into the record of a blob.
 pub(crate) const MAX_PROBES: u32 = 125;
 const MAX_WORDS: u64 = i32::MAX as u64;
 /// Version 1 of Spark computes bits in 32 bits: it reaches no more of them.

@@ -83,10 +83,10 @@ pub struct Header {
 /// What a frame changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// The hashes were seen.
-    Seen = 1,
+    /// The hashes were added, or seen again.
+    Add = 1,
     /// The hashes were deleted.
-    Forget = 2,
+    Delete = 2,
     /// The set begins, with the options in the record.
     Reserve = 3,
     /// The set ends.
@@ -110,14 +110,14 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The hashes, of a frame that has hashes.
     pub fn hashes(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        let is_hashes = matches!(self.op, Op::Seen | Op::Forget);
+        let is_hashes = matches!(self.op, Op::Add | Op::Delete);
         let payload = if is_hashes { self.payload() } else { &[] };
         payload.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     /// The record, of a frame that has one.
     pub fn record(&self) -> &'a [u8] {
-        if matches!(self.op, Op::Seen | Op::Forget) { &[] } else { self.payload() }
+        if matches!(self.op, Op::Add | Op::Delete) { &[] } else { self.payload() }
     }
 
     /// All its bytes, as they are in every segment that has it.
@@ -220,7 +220,7 @@ pub fn closed(header: &Header, frames: &[u8]) -> Vec<u8> {
 /// # Panics
 /// When there are more than [`MAX_FRAME_HASHES`], or `op` has a record.
 pub fn append_hashes(to: &mut Vec<u8>, seq: u64, ms: u64, op: Op, hashes: &[u64]) {
-    assert!(matches!(op, Op::Seen | Op::Forget), "{op:?} has a record");
+    assert!(matches!(op, Op::Add | Op::Delete), "{op:?} has a record");
     assert!(hashes.len() <= MAX_FRAME_HASHES, "{} hashes in a frame", hashes.len());
     append(to, seq, ms, op, hashes.len(), 8 * hashes.len(), |to| {
         to.extend(hashes.iter().flat_map(|hash| hash.to_le_bytes()));
@@ -232,7 +232,7 @@ pub fn append_hashes(to: &mut Vec<u8>, seq: u64, ms: u64, op: Op, hashes: &[u64]
 /// # Panics
 /// When it has more than [`MAX_RECORD_BYTES`], or `op` has hashes.
 pub fn append_record(to: &mut Vec<u8>, seq: u64, ms: u64, op: Op, record: &[u8]) {
-    assert!(!matches!(op, Op::Seen | Op::Forget), "{op:?} has hashes");
+    assert!(!matches!(op, Op::Add | Op::Delete), "{op:?} has hashes");
     assert!(record.len() <= MAX_RECORD_BYTES, "{} bytes in a record", record.len());
     append(to, seq, ms, op, 0, record.len(), |to| to.extend_from_slice(record));
 }
@@ -316,15 +316,15 @@ impl<'a> Frames<'a> {
         let length = u32_at(head, 8) as usize;
         let hashes = u32_at(head, 12) as usize;
         let op = match head[32] {
-            1 => Op::Seen,
-            2 => Op::Forget,
+            1 => Op::Add,
+            2 => Op::Delete,
             3 => Op::Reserve,
             4 => Op::Drop,
             5 => Op::Expire,
             _ => return None,
         };
         let fits = match op {
-            Op::Seen | Op::Forget => hashes <= MAX_FRAME_HASHES && length == 8 * hashes,
+            Op::Add | Op::Delete => hashes <= MAX_FRAME_HASHES && length == 8 * hashes,
             _ => hashes == 0 && length <= MAX_RECORD_BYTES,
         };
         let frame = rest.get(..FRAME_BYTES + length).filter(|_| fits)?;

@@ -88,7 +88,7 @@ mod tests {
     fn log(days: &[u64]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (seq, day) in (10..).zip(days) {
-            append_hashes(&mut bytes, seq, day * DAY_MS + seq, Op::Seen, &[seq, seq * seq]);
+            append_hashes(&mut bytes, seq, day * DAY_MS + seq, Op::Add, &[seq, seq * seq]);
         }
         bytes
     }
@@ -143,7 +143,7 @@ mod tests {
     fn a_long_log_is_shipped_in_parts() {
         let (mut bytes, hashes) = (Vec::new(), [7; 1 << 16]);
         for seq in 1..=40 {
-            append_hashes(&mut bytes, seq, 20_000 * DAY_MS, Op::Seen, &hashes);
+            append_hashes(&mut bytes, seq, 20_000 * DAY_MS, Op::Add, &hashes);
         }
         let all = shipments(&header(1), Frames::of_rest(&bytes, 1), 1, u64::MAX);
         assert_eq!(all.iter().map(|part| part.last_seq).collect::<Vec<_>>(), [16, 32, 40]);

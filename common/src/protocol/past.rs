@@ -47,25 +47,25 @@ impl Past {
         today: Day,
         retention: Retention,
     ) -> Past {
-        let acts = Acts(
+        let events = DayEvents(
             history
                 .iter()
-                .filter(|act| matches!(act.act, EventKind::Build | EventKind::Repoint))
-                .filter(|act| act.day == Some(day))
+                .filter(|event| matches!(event.kind, EventKind::Build | EventKind::Repoint))
+                .filter(|event| event.day == Some(day))
                 .collect(),
         );
-        let published = acts.published();
+        let published = events.published();
         let by_hand = match now {
-            RecordState::Found(pointer) => acts.is_by_hand(day, pointer, &published),
+            RecordState::Found(pointer) => events.is_by_hand(day, pointer, &published),
             // Somebody removed it, unless prune did.
             RecordState::Absent => !published.is_empty() && day >= today.minus(retention.keep_days),
             RecordState::Unreadable(_) => true,
         };
-        let may_have_had = acts.may_have_had(day, now);
+        let may_have_had = events.may_have_had(day, now);
         let named =
             now.found().into_iter().flat_map(|p| [Some(p.blob.clone()), p.previous.clone()]);
         let had = published.into_iter().chain(may_have_had).chain(named.flatten()).collect();
-        let unrecorded = now.found().is_some_and(|pointer| acts.lacks_the_end_of(pointer));
+        let unrecorded = now.found().is_some_and(|pointer| events.lacks_the_end_of(pointer));
         Past { had, by_hand, unrecorded }
     }
 
@@ -80,7 +80,7 @@ impl Past {
         self.by_hand
     }
 
-    /// Whether the history does not show how the pointer got what it names: the act that wrote it was
+    /// Whether the history does not show how the pointer got what it names: the event that wrote it was
     /// interrupted before its last record, or was a person's.
     pub fn is_unrecorded(&self) -> bool {
         self.unrecorded
@@ -88,34 +88,35 @@ impl Past {
 }
 
 /// The builds and repoints of one day.
-struct Acts<'a>(Vec<&'a HistoryEvent>);
+struct DayEvents<'a>(Vec<&'a HistoryEvent>);
 
-impl Acts<'_> {
+impl DayEvents<'_> {
     /// Those after which the pointer certainly named their blob.
     fn ended_well(&self) -> impl Iterator<Item = &HistoryEvent> {
-        let ended =
-            |act: &&HistoryEvent| matches!(act.outcome, Outcome::Published | Outcome::Unchanged);
+        let ended = |event: &&HistoryEvent| {
+            matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
+        };
         self.0.iter().copied().filter(ended)
     }
 
     /// What the pointer certainly named.
     fn published(&self) -> BTreeSet<BlobKey> {
-        let named = self.ended_well().filter_map(|act| act.blob.clone());
-        named.chain(self.0.iter().filter_map(|act| act.previous.clone())).collect()
+        let named = self.ended_well().filter_map(|event| event.blob.clone());
+        named.chain(self.0.iter().filter_map(|event| event.previous.clone())).collect()
     }
 
-    /// The acts that certainly moved the pointer. Of interrupted acts these are one for each blob that was
-    /// named and that no other act wrote: the first, because later ones may have stopped before the write.
+    /// The events that certainly moved the pointer. Of interrupted events these are one for each blob that was
+    /// named and that no other event wrote: the first, because later ones may have stopped before the write.
     fn moves(&self, published: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
         let of =
-            |outcome: Outcome| self.0.iter().copied().filter(move |act| act.outcome == outcome);
+            |outcome: Outcome| self.0.iter().copied().filter(move |event| event.outcome == outcome);
         let mut moves: Vec<&HistoryEvent> = of(Outcome::Published).collect();
         let mut interrupted: Vec<&HistoryEvent> = of(Outcome::Pending).collect();
-        interrupted.sort_by_key(|act| act.at);
-        for act in interrupted {
-            let named = act.blob.as_ref().is_some_and(|blob| published.contains(blob));
-            if named && !moves.iter().any(|other| other.blob == act.blob) {
-                moves.push(act);
+        interrupted.sort_by_key(|event| event.at);
+        for event in interrupted {
+            let named = event.blob.as_ref().is_some_and(|blob| published.contains(blob));
+            if named && !moves.iter().any(|other| other.blob == event.blob) {
+                moves.push(event);
             }
         }
         moves
@@ -124,76 +125,76 @@ impl Acts<'_> {
     /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record from a
     /// copy of it. Only the first depends on clocks, which may differ from host to host.
     fn is_by_hand(&self, day: Day, pointer: &Pointer, published: &BTreeSet<BlobKey>) -> bool {
-        let own_day = pointer.blob.day == day && pointer.act == Some(EventKind::Build);
+        let own_day = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
         let Some(written) = pointer.published_at.filter(|_| own_day) else { return true };
         let names = |blob: &Option<BlobKey>| blob.as_ref() == Some(&pointer.blob);
-        // An act began after it was written, and found or made it name another blob.
-        let replaced = self.ended_well().any(|act| act.at > written && !names(&act.blob));
+        // An event began after it was written, and found or made it name another blob.
+        let replaced = self.ended_well().any(|event| event.at > written && !names(&event.blob));
         // It was replaced by another as often as it was written.
         let moves = self.moves(published);
-        let arrived = moves.iter().filter(|act| names(&act.blob)).count();
-        let left = moves.iter().filter(|act| names(&act.previous)).count();
+        let arrived = moves.iter().filter(|event| names(&event.blob)).count();
+        let left = moves.iter().filter(|event| names(&event.previous)).count();
         let gone = left > 0 && arrived <= left;
         // No build of the day can have written this record. An interrupted one can have, if what it found
         // was not replaced by another. Without any record, nothing is known.
         let was_there = |before: &Option<BlobKey>| {
-            let arrived = moves.iter().filter(|act| act.blob == *before).count();
+            let arrived = moves.iter().filter(|event| event.blob == *before).count();
             let arrived = arrived + usize::from(before.is_none());
-            let of_published = |act: &&HistoryEvent| act.outcome == Outcome::Published;
+            let of_published = |event: &&HistoryEvent| event.outcome == Outcome::Published;
             let left = moves.iter().copied().filter(of_published);
-            arrived > left.filter(|act| act.previous == *before).count()
+            arrived > left.filter(|event| event.previous == *before).count()
         };
-        let wrote = |act: &&HistoryEvent| {
-            let names = names(&act.blob) && act.previous == pointer.previous;
-            let pointed = match act.outcome {
+        let wrote = |event: &&HistoryEvent| {
+            let names = names(&event.blob) && event.previous == pointer.previous;
+            let pointed = match event.outcome {
                 Outcome::Published => true,
-                Outcome::Pending => was_there(&act.previous),
+                Outcome::Pending => was_there(&event.previous),
                 _ => false,
             };
-            act.act == EventKind::Build && names && pointed
+            event.kind == EventKind::Build && names && pointed
         };
         let edited = !moves.is_empty() && !self.0.iter().any(wrote);
         replaced || gone || edited
     }
 
-    /// Whether the history lacks the end of the act that made the pointer what it is.
+    /// Whether the history lacks the end of the event that made the pointer what it is.
     fn lacks_the_end_of(&self, pointer: &Pointer) -> bool {
-        !self.ended_well().any(|act| {
-            let names = act.blob.as_ref() == Some(&pointer.blob);
+        !self.ended_well().any(|event| {
+            let names = event.blob.as_ref() == Some(&pointer.blob);
             names
-                && match (act.outcome, pointer.published_at) {
-                    (Outcome::Unchanged, Some(written)) => act.at > written,
-                    (Outcome::Published, Some(_)) => act.previous == pointer.previous,
+                && match (event.outcome, pointer.published_at) {
+                    (Outcome::Unchanged, Some(written)) => event.at > written,
+                    (Outcome::Published, Some(_)) => event.previous == pointer.previous,
                     _ => true,
                 }
         })
     }
 
-    /// The blobs of acts that were cut off, but for those that certainly, or most likely, never pointed.
+    /// The blobs of events that were cut off, but for those that certainly, or most likely, never pointed.
     fn may_have_had(&self, day: Day, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
         let since = self.repointed_at(now);
-        let own_record = now
-            .found()
-            .is_none_or(|pointer| pointer.blob.day == day && pointer.act == Some(EventKind::Build));
+        let own_record = now.found().is_none_or(|pointer| {
+            pointer.blob.day == day && pointer.kind == Some(EventKind::Build)
+        });
         let here = now.found().map(|pointer| &pointer.blob);
-        let may = |act: &&&HistoryEvent| {
-            act.outcome == Outcome::Pending
-                && since.is_none_or(|since| act.at <= since)
-                && !(own_record && act.previous.as_ref() == here)
+        let may = |event: &&&HistoryEvent| {
+            event.outcome == Outcome::Pending
+                && since.is_none_or(|since| event.at <= since)
+                && !(own_record && event.previous.as_ref() == here)
         };
-        self.0.iter().filter(may).filter_map(|act| act.blob.clone()).collect()
+        self.0.iter().filter(may).filter_map(|event| event.blob.clone()).collect()
     }
 
     /// When an operator's repoint began whose record the pointer still is. A build that began later did
     /// not point, else the pointer would be another.
     fn repointed_at(&self, now: &RecordState<Pointer>) -> Option<Timestamp> {
-        let pointer = now.found().filter(|pointer| pointer.act == Some(EventKind::Repoint))?;
+        let pointer = now.found().filter(|pointer| pointer.kind == Some(EventKind::Repoint))?;
         // A pointer copied by hand carries another day's record: only the day's own history dates it.
-        let repointed = |act: &&&HistoryEvent| {
-            act.act == EventKind::Repoint
-                && act.blob.as_ref() == Some(&pointer.blob)
-                && pointer.published_at == Some(act.at)
+        let repointed = |event: &&&HistoryEvent| {
+            event.kind == EventKind::Repoint
+                && event.blob.as_ref() == Some(&pointer.blob)
+                && pointer.published_at == Some(event.at)
         };
-        self.0.iter().find(repointed).map(|act| act.at)
+        self.0.iter().find(repointed).map(|event| event.at)
     }
 }

@@ -18,8 +18,8 @@ fn blob(day: Day, digit: u8) -> BlobKey {
     BlobKey { filter: "rt".parse().unwrap(), day, digest: Digest::new([digit; 32]) }
 }
 
-fn pointer(blob: BlobKey, act: Option<EventKind>) -> RecordState<Pointer> {
-    RecordState::Found(Pointer { act, ..Pointer::to(blob) })
+fn pointer(blob: BlobKey, kind: Option<EventKind>) -> RecordState<Pointer> {
+    RecordState::Found(Pointer { kind, ..Pointer::to(blob) })
 }
 
 fn built(digit: u8) -> RecordState<Pointer> {
@@ -28,12 +28,12 @@ fn built(digit: u8) -> RecordState<Pointer> {
 
 /// The record that the last build of `digit` in this history left.
 fn as_built(digit: u8, history: &[HistoryEvent]) -> RecordState<Pointer> {
-    let named = |act: &&HistoryEvent| act.blob == Some(blob(today(), digit));
-    let act = history.iter().rev().find(named).unwrap();
+    let named = |event: &&HistoryEvent| event.blob == Some(blob(today(), digit));
+    let event = history.iter().rev().find(named).unwrap();
     RecordState::Found(Pointer {
-        act: Some(EventKind::Build),
-        published_at: Some(act.at + jiff::SignedDuration::from_secs(60)),
-        previous: act.previous.clone(),
+        kind: Some(EventKind::Build),
+        published_at: Some(event.at + jiff::SignedDuration::from_secs(60)),
+        previous: event.previous.clone(),
         ..Pointer::to(blob(today(), digit))
     })
 }
@@ -49,7 +49,7 @@ fn garbage() -> RecordState<Pointer> {
 /// The history of a day that had these blobs, each by a build, in this order.
 fn had(digits: &[u8]) -> Vec<HistoryEvent> {
     let mut previous = None;
-    let act = |(n, digit): (usize, &u8)| {
+    let event = |(n, digit): (usize, &u8)| {
         let at = "2026-11-19T02:00:00Z".parse::<Timestamp>().unwrap();
         let at = at + jiff::SignedDuration::from_hours(n as i64);
         let blob = Some(blob(today(), *digit));
@@ -61,7 +61,7 @@ fn had(digits: &[u8]) -> Vec<HistoryEvent> {
             ..HistoryEvent::new(EventKind::Build, Outcome::Published, at, "t")
         }
     };
-    digits.iter().enumerate().map(act).collect()
+    digits.iter().enumerate().map(event).collect()
 }
 
 fn decide(now: &RecordState<Pointer>, unchanged: bool, history: &[HistoryEvent]) -> Publish {
@@ -112,8 +112,8 @@ fn a_rolled_back_day_moves_only_to_a_blob_it_has_not_had() {
 
 #[test]
 fn a_rollback_to_an_older_blob_of_the_same_day_stands_too() {
-    for act in [Some(EventKind::Repoint), None] {
-        let now = pointer(blob(today(), 2), act);
+    for kind in [Some(EventKind::Repoint), None] {
+        let now = pointer(blob(today(), 2), kind);
         let to = Some(blob(today(), 2));
         assert_eq!(decide(&now, true, &had(&[1, 2])), Publish::RolledBack { to });
     }
@@ -143,7 +143,7 @@ fn an_edited_record_is_a_rollback() {
         let edited = Pointer {
             previous,
             published_at: record.published_at,
-            act: record.act,
+            kind: record.kind,
             ..Pointer::to(blob(today(), digit))
         };
         let to = Some(blob(today(), digit));
@@ -214,19 +214,19 @@ fn an_unreadable_pointer_is_never_overwritten_by_a_build() {
 #[test]
 fn a_day_had_what_was_pointed_at_or_may_have_been() {
     let at = "2026-11-19T02:00:00Z".parse().unwrap();
-    let act = |kind, outcome, day, digit| HistoryEvent {
+    let event = |kind, outcome, day, digit| HistoryEvent {
         day: Some(day),
         blob: Some(blob(day, digit)),
         ..HistoryEvent::new(kind, outcome, at, "test")
     };
     let history = [
-        act(EventKind::Build, Outcome::Published, today(), 1),
-        act(EventKind::Build, Outcome::Pending, today(), 2),
-        act(EventKind::Build, Outcome::Superseded, today(), 3),
-        act(EventKind::Build, Outcome::Refused, today(), 4),
-        act(EventKind::Repoint, Outcome::Published, today(), 5),
-        act(EventKind::Build, Outcome::Published, today().minus(1), 6),
-        act(EventKind::Pin, Outcome::Published, today(), 7),
+        event(EventKind::Build, Outcome::Published, today(), 1),
+        event(EventKind::Build, Outcome::Pending, today(), 2),
+        event(EventKind::Build, Outcome::Superseded, today(), 3),
+        event(EventKind::Build, Outcome::Refused, today(), 4),
+        event(EventKind::Repoint, Outcome::Published, today(), 5),
+        event(EventKind::Build, Outcome::Published, today().minus(1), 6),
+        event(EventKind::Pin, Outcome::Published, today(), 7),
     ];
     let by_hand = RecordState::Found(Pointer::to(blob(today(), 8)));
     let past = Past::of(today(), &history, &by_hand, today(), Retention::default());
@@ -302,20 +302,20 @@ fn only_a_second_read_decides_whether_a_failed_write_was_done() {
 fn a_mended_build_that_never_pointed_may_be_run_again_after_a_repoint() {
     let (at, later): (Timestamp, Timestamp) =
         ("2026-11-20T08:00:00Z".parse().unwrap(), "2026-11-20T09:00:00Z".parse().unwrap());
-    let act = |kind, outcome, at, blob| HistoryEvent {
+    let event = |kind, outcome, at, blob| HistoryEvent {
         day: Some(today()),
         blob: Some(blob),
         ..HistoryEvent::new(kind, outcome, at, "test")
     };
     let to = blob(today().minus(1), 9);
-    let repoint = act(EventKind::Repoint, Outcome::Published, at, to.clone());
+    let repoint = event(EventKind::Repoint, Outcome::Published, at, to.clone());
     let record = Pointer {
-        act: Some(EventKind::Repoint),
+        kind: Some(EventKind::Repoint),
         published_at: Some(at),
         ..Pointer::to(to.clone())
     };
-    let before = act(EventKind::Build, Outcome::Pending, at, blob(today(), 1));
-    let after = act(EventKind::Build, Outcome::Pending, later, blob(today(), 2));
+    let before = event(EventKind::Build, Outcome::Pending, at, blob(today(), 1));
+    let after = event(EventKind::Build, Outcome::Pending, later, blob(today(), 2));
     let history = [repoint, before, after];
     let past_of = |now: Pointer| {
         Past::of(today(), &history, &RecordState::Found(now), today(), Retention::default())

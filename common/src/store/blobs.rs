@@ -15,11 +15,11 @@ use crate::error::Error;
 use crate::key::{self, BlobKey, FilterName};
 
 /// The size of one upload part and of one ranged download. S3 wants equal parts of at least 5 MiB.
-pub(super) const UPLOAD_PART_BYTES: usize = 8 << 20;
+pub(super) const TRANSFER_BYTES: usize = 8 << 20;
 /// The most parts that an upload may have on S3: a larger blob has larger parts.
 const MAX_PARTS: u64 = 10_000;
 /// How many parts are transferred at the same time.
-pub(super) const MAX_CONCURRENT_PARTS: usize = 4;
+pub(super) const MAX_CONCURRENT_TRANSFERS: usize = 4;
 /// A blob larger than this is not loaded: 2^32 blocks of 64 bytes and a header.
 pub const MAX_BLOB_BYTES: u64 = (1 << 38) + (1 << 20);
 
@@ -80,7 +80,7 @@ impl Store {
             }
         }
         upload.finish().await?;
-        if bytes <= UPLOAD_PART_BYTES as u64 {
+        if bytes <= TRANSFER_BYTES as u64 {
             progress(bytes);
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Store {
     }
 
     async fn begin_upload(&self, key: &str, bytes: u64) -> Result<Upload, Error> {
-        let way = if bytes <= UPLOAD_PART_BYTES as u64 {
+        let way = if bytes <= TRANSFER_BYTES as u64 {
             UploadKind::Whole(Vec::with_capacity(bytes as usize))
         } else {
             let upload = self.objects.put_multipart(key).await?;
@@ -128,11 +128,11 @@ impl Upload {
     /// # Errors
     /// The store's; then [`Upload::abort`] removes what was sent.
     pub async fn write(&mut self, bytes: &[u8], progress: &dyn Fn(u64)) -> Result<(), Error> {
-        for chunk in bytes.chunks(UPLOAD_PART_BYTES) {
+        for chunk in bytes.chunks(TRANSFER_BYTES) {
             match &mut self.way {
                 UploadKind::Whole(whole) => whole.extend_from_slice(chunk),
                 UploadKind::Parts(upload) => {
-                    let capacity = upload.wait_for_capacity(MAX_CONCURRENT_PARTS).await;
+                    let capacity = upload.wait_for_capacity(MAX_CONCURRENT_TRANSFERS).await;
                     capacity.map_err(|e| self.objects.error("write", &self.key, e))?;
                     upload.write(chunk);
                     crash_point("part-uploaded");
@@ -182,7 +182,7 @@ impl fmt::Debug for Upload {
 /// large that no store refuses their number.
 fn upload_part_bytes(blob: u64) -> usize {
     let needed = blob.div_ceil(MAX_PARTS).next_multiple_of(1 << 20);
-    usize::try_from(needed).unwrap_or(usize::MAX).max(UPLOAD_PART_BYTES)
+    usize::try_from(needed).unwrap_or(usize::MAX).max(TRANSFER_BYTES)
 }
 
 #[cfg(test)]
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn a_blob_of_any_size_is_uploaded_in_few_enough_parts() {
-        for bytes in [UPLOAD_PART_BYTES as u64 + 1, 80 << 30, 100 << 30, MAX_BLOB_BYTES] {
+        for bytes in [TRANSFER_BYTES as u64 + 1, 80 << 30, 100 << 30, MAX_BLOB_BYTES] {
             let part = upload_part_bytes(bytes) as u64;
             assert!(bytes.div_ceil(part) <= MAX_PARTS, "{bytes} bytes in parts of {part}");
             // Four of them at once are still little compared with the filter itself.
             assert!(part <= 32 << 20, "{part}");
         }
-        assert_eq!(upload_part_bytes(1 << 30), UPLOAD_PART_BYTES);
+        assert_eq!(upload_part_bytes(1 << 30), TRANSFER_BYTES);
     }
 }

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 use object_store::{GetOptions, GetRange};
 
-use super::blobs::{MAX_CONCURRENT_PARTS, UPLOAD_PART_BYTES};
+use super::blobs::{MAX_CONCURRENT_TRANSFERS, TRANSFER_BYTES};
 use super::{Store, local};
 use crate::blob::RawBlob;
 use crate::delta::{Applier, Base};
@@ -99,18 +99,17 @@ impl Store {
             if_match,
             ..GetOptions::default()
         };
-        let first =
-            self.objects.backend().get_opts(&path, options(0, UPLOAD_PART_BYTES as u64, None));
+        let first = self.objects.backend().get_opts(&path, options(0, TRANSFER_BYTES as u64, None));
         let first = first.await.map_err(failed)?;
         let (size, tag) = (first.meta.size, first.meta.e_tag.clone());
         if size > limit {
             return Err(Error::TooManyBytes { key, bytes: size, limit });
         }
         let first = first.bytes().await.map_err(failed)?;
-        let rest = (UPLOAD_PART_BYTES as u64..size).step_by(UPLOAD_PART_BYTES);
+        let rest = (TRANSFER_BYTES as u64..size).step_by(TRANSFER_BYTES);
         let objects = self.objects.clone();
         let rest = futures::stream::iter(rest).map(move |start| {
-            let options = options(start, size.min(start + UPLOAD_PART_BYTES as u64), tag.clone());
+            let options = options(start, size.min(start + TRANSFER_BYTES as u64), tag.clone());
             let (objects, path, key) = (objects.clone(), path.clone(), key.clone());
             async move {
                 let range = objects.backend().get_opts(&path, options).await;
@@ -121,7 +120,7 @@ impl Store {
                 bytes.map_err(|error| objects.error("read", &key, error))
             }
         });
-        let rest = rest.buffered(MAX_CONCURRENT_PARTS);
+        let rest = rest.buffered(MAX_CONCURRENT_TRANSFERS);
         Ok((size, futures::stream::iter([Ok(first)]).chain(rest).boxed()))
     }
 }

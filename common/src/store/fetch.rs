@@ -12,7 +12,7 @@ use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_PARTS, UPLOAD_PART_BYTES};
+use super::blobs::{MAX_BLOB_BYTES, MAX_CONCURRENT_TRANSFERS, TRANSFER_BYTES};
 use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
@@ -47,7 +47,7 @@ impl Store {
     /// What a blob states about itself, from its first bytes alone: unchecked but for its form.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unsound`], or the store's.
+    /// [`Error::NotFound`], [`Error::Malformed`], or the store's.
     pub async fn blob_header(&self, blob: &BlobKey) -> Result<Header, Error> {
         let bytes = self.blob_bytes(blob, 0..blob::MAX_HEAD_BYTES).await?;
         blob::read_head(&bytes, blob)
@@ -199,10 +199,10 @@ impl Store {
         let size = head.size as usize;
         let content = size.saturating_sub(Digest::BYTES);
         let mut digests = Parts::new(content);
-        let ranges = (0..head.size).step_by(UPLOAD_PART_BYTES);
+        let ranges = (0..head.size).step_by(TRANSFER_BYTES);
         let mut arriving = futures::stream::iter(ranges)
             .map(|start| {
-                let end = head.size.min(start + UPLOAD_PART_BYTES as u64);
+                let end = head.size.min(start + TRANSFER_BYTES as u64);
                 let options = GetOptions {
                     range: Some(GetRange::Bounded(start..end)),
                     if_match: head.e_tag.clone(),
@@ -216,13 +216,13 @@ impl Store {
                     Ok(done.expect("digesting does not panic"))
                 }
             })
-            .buffered(MAX_CONCURRENT_PARTS);
+            .buffered(MAX_CONCURRENT_TRANSFERS);
         let (mut filled, mut ones) = (0, 0);
         while let Some(range) = arriving.next().await {
             let ((values, more_ones), range) =
                 range.map_err(|e| self.objects.error("read", key, e))?;
             let end = filled + range.len();
-            if end > size || (end < size && range.len() != UPLOAD_PART_BYTES) {
+            if end > size || (end < size && range.len() != TRANSFER_BYTES) {
                 return Err(length(end as u64));
             }
             take(filled, &range);

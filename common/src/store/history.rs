@@ -18,10 +18,14 @@ impl Store {
     ///
     /// # Errors
     /// The store's.
-    pub async fn append_event(&self, filter: &FilterName, act: &HistoryEvent) -> Result<(), Error> {
-        let digest = act.blob.as_ref().map(|blob| blob.digest);
-        let key = key::history(filter, act.at, act.act.name(), digest);
-        self.objects.put(&key, act.to_bytes().into()).await
+    pub async fn append_event(
+        &self,
+        filter: &FilterName,
+        event: &HistoryEvent,
+    ) -> Result<(), Error> {
+        let digest = event.blob.as_ref().map(|blob| blob.digest);
+        let key = key::history(filter, event.at, event.kind.name(), digest);
+        self.objects.put(&key, event.to_bytes().into()).await
     }
 
     /// The newest records of the history, newest first: at most 1,000. Those that cannot be read are left
@@ -64,6 +68,6 @@ impl Store {
                 }
             })
             .buffered(MAX_CONCURRENT_READS);
-        records.try_filter_map(|act| async move { Ok(act) }).try_collect().await
+        records.try_filter_map(|event| async move { Ok(event) }).try_collect().await
     }
 }

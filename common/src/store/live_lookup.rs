@@ -30,7 +30,7 @@ impl Store {
     /// Cost: it fetches all segments of a day, the newest day first, until one of them has the hash.
     ///
     /// # Errors
-    /// [`Error::Unsound`] for a damaged segment; the store's.
+    /// [`Error::Malformed`] for a damaged segment; the store's.
     pub async fn live_change(
         &self,
         filter: &FilterName,
@@ -63,11 +63,11 @@ type Change = (u64, u64, u32, u64, bool);
 
 fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<Change>, Error> {
     let (header, frames) = Frames::of_closed(bytes)
-        .map_err(|bad| Error::Unsound { key: key.to_string(), why: bad.to_string() })?;
+        .map_err(|bad| Error::Malformed { key: key.to_string(), why: bad.to_string() })?;
     let changes = frames.map_while(Result::ok).filter_map(|frame| {
         let deleted = match frame.op {
-            Op::Seen => false,
-            Op::Forget => true,
+            Op::Add => false,
+            Op::Delete => true,
             Op::Reserve | Op::Drop | Op::Expire => return None,
         };
         let mut hashes = frame.hashes();

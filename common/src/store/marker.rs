@@ -160,9 +160,9 @@ impl Store {
         if !self.pointers.pointer_days(filter).await?.is_empty() {
             return Ok(true);
         }
-        let moved = |act: &HistoryEvent| {
-            matches!(act.act, EventKind::Build | EventKind::Repoint)
-                && matches!(act.outcome, Outcome::Published | Outcome::Unchanged)
+        let moved = |event: &HistoryEvent| {
+            matches!(event.kind, EventKind::Build | EventKind::Repoint)
+                && matches!(event.outcome, Outcome::Published | Outcome::Unchanged)
         };
         Ok(!self.history(filter).await?.iter().any(moved))
     }

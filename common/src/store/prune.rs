@@ -66,17 +66,17 @@ impl Store {
         dry_run: bool,
     ) -> Result<Pruned, Error> {
         let mut now = Timestamp::now();
-        let mut act = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
+        let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Pending, now, by);
         let mut pruned = self.due(filter, retention, now).await?;
         if dry_run || pruned.is_empty() {
             return Ok(pruned);
         }
         // Recorded before it is done, so that a person who misses a blob later finds out why. The upload
         // time of this record is the time of the store's clock, with which blobs' ages are compared below.
-        act.reason = Some(format!("deleting {pruned}"));
-        self.append_event(filter, &act).await?;
+        event.reason = Some(format!("deleting {pruned}"));
+        self.append_event(filter, &event).await?;
         let written =
-            self.objects.head(&key::history(filter, act.at, act.act.name(), None)).await?;
+            self.objects.head(&key::history(filter, event.at, event.kind.name(), None)).await?;
         now = uploaded(&written);
 
         let due = self.due(filter, retention, now).await?;
@@ -106,9 +106,9 @@ impl Store {
                 pruned.abandoned.push(name);
             }
         }
-        act.outcome = Outcome::Published;
-        act.reason = Some(format!("deleted {pruned}"));
-        self.append_event(filter, &act).await?;
+        event.outcome = Outcome::Published;
+        event.reason = Some(format!("deleted {pruned}"));
+        self.append_event(filter, &event).await?;
         Ok(pruned)
     }
 
@@ -141,9 +141,9 @@ impl Store {
         if let (Some(first), Some(last), false) = (pruned.days.first(), pruned.days.last(), dry_run)
         {
             // Recorded before it is done, as for blobs.
-            let mut act = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
-            act.reason = Some(format!("deleting the live segments of {first} to {last}"));
-            self.append_event(filter, &act).await?;
+            let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
+            event.reason = Some(format!("deleting the live segments of {first} to {last}"));
+            self.append_event(filter, &event).await?;
         }
         for day in &pruned.days {
             for (segment, _) in self.segments(filter, *day).await? {

@@ -104,7 +104,7 @@ async fn a_pin_overrides_pointers_until_it_is_removed() {
 #[tokio::test]
 async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
     let (_folder, store) = local();
-    let act = |second: i64, outcome| {
+    let event = |second: i64, outcome| {
         let at = Timestamp::from_second(1_700_000_000 + second).unwrap();
         HistoryEvent {
             blob: Some(blob(1)),
@@ -112,10 +112,10 @@ async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
         }
     };
     use crate::pointer::Outcome;
-    store.append_event(&rt(), &act(0, Outcome::Pending)).await.unwrap();
-    store.append_event(&rt(), &act(1, Outcome::Refused)).await.unwrap();
-    store.append_event(&rt(), &act(0, Outcome::Published)).await.unwrap();
-    let expected = vec![act(1, Outcome::Refused), act(0, Outcome::Published)];
+    store.append_event(&rt(), &event(0, Outcome::Pending)).await.unwrap();
+    store.append_event(&rt(), &event(1, Outcome::Refused)).await.unwrap();
+    store.append_event(&rt(), &event(0, Outcome::Published)).await.unwrap();
+    let expected = vec![event(1, Outcome::Refused), event(0, Outcome::Published)];
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
 }
 

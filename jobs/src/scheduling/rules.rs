@@ -119,7 +119,7 @@ impl Rules {
     /// The state of the run of `day` that was due at `due`.
     pub(crate) fn standing(&self, day: Day, due: Timestamp, observed: &Observed) -> Standing {
         let tries = || {
-            let of_run = |event: &&HistoryEvent| event.act == EventKind::Build && event.at >= due;
+            let of_run = |event: &&HistoryEvent| event.kind == EventKind::Build && event.at >= due;
             observed.events.iter().filter(|event| event.day == Some(day)).filter(of_run)
         };
         match observed.pointers.get(&day) {

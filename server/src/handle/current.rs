@@ -3,21 +3,21 @@
 use arc_swap::ArcSwapOption;
 use bloomsday_common::filter::KeptFilter;
 
-use super::swap_signal::Epoch;
+use super::swap_signal::SwapCount;
 use crate::generation::Generation;
 
 /// The generation that lookups use, and the number of the swap that put it there.
 pub(super) struct Current {
     pub(super) generation: ArcSwapOption<Generation>,
     /// Raised after each swap.
-    pub(super) epoch: Epoch,
+    pub(super) epoch: SwapCount,
     /// What a lookup returns before the first load.
     pub(super) answer_until_loaded: bool,
 }
 
 impl Current {
     pub(super) fn new(answer_until_loaded: bool) -> Current {
-        let (generation, epoch) = (ArcSwapOption::empty(), Epoch::new());
+        let (generation, epoch) = (ArcSwapOption::empty(), SwapCount::new());
         Current { generation, epoch, answer_until_loaded }
     }
 

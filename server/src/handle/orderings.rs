@@ -8,13 +8,13 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::counters::{LookupCounters, SingleCounters};
-use super::swap_signal::{Due, Epoch};
+use super::swap_signal::{Due, SwapCount};
 
 /// A filter with one reader. Generations are numbers here.
 struct Model {
     /// `ArcSwapOption` swaps and loads with these orderings, too.
     generation: AtomicU64,
-    epoch: Epoch<AtomicU64>,
+    epoch: SwapCount<AtomicU64>,
     due: Due<AtomicU64>,
     /// The generation that the status reports.
     swapped_in: AtomicU64,
@@ -24,7 +24,7 @@ impl Model {
     fn new() -> Arc<Model> {
         Arc::new(Model {
             generation: AtomicU64::new(0),
-            epoch: Epoch::new(),
+            epoch: SwapCount::new(),
             due: Due::default(),
             swapped_in: AtomicU64::new(0),
         })

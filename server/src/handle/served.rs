@@ -118,7 +118,7 @@ impl ServedFilter {
         // After the swap: a reader that sees the new epoch finds the new generation.
         self.current.epoch.raise();
         step_done();
-        for reader in self.live_readers() {
+        for reader in self.registered_readers() {
             // After the epoch: a reader that sees this sees the epoch, too.
             reader.due.signal();
         }
@@ -140,7 +140,7 @@ impl ServedFilter {
 
     /// All readers there are now. The lock is free again when this returns: threads of bidders make
     /// and drop readers under it.
-    fn live_readers(&self) -> Vec<Arc<ReaderState>> {
+    fn registered_readers(&self) -> Vec<Arc<ReaderState>> {
         self.readers().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -162,7 +162,7 @@ impl ServedFilter {
     /// The threads whose readers made no lookup since the last swap, and so keep an older filter.
     pub(crate) fn idle_readers(&self) -> Vec<String> {
         let epoch = self.current.epoch.load();
-        let readers = self.live_readers().into_iter();
+        let readers = self.registered_readers().into_iter();
         let behind = readers.filter(|reader| reader.epoch.load(Ordering::Relaxed) != epoch);
         behind.map(|reader| reader.thread.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! How a reader learns of a swap: [`Epoch`], which a swap raises, and [`Due`], through which it makes
+//! How a reader learns of a swap: [`SwapCount`], which a swap raises, and [`Due`], through which it makes
 //! the reader look at the epoch. `orderings` tests both in every order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use super::atomic::Atomic;
 
 /// The number of swaps so far. A reader or a thread slot compares it with the epoch of the generation
 /// that it keeps.
-pub(super) struct Epoch<A = AtomicU64>(A);
+pub(super) struct SwapCount<A = AtomicU64>(A);
 
-impl<A: Atomic> Epoch<A> {
-    pub(super) fn new() -> Epoch<A> {
-        Epoch(A::new(0))
+impl<A: Atomic> SwapCount<A> {
+    pub(super) fn new() -> SwapCount<A> {
+        SwapCount(A::new(0))
     }
 
     /// Who sees an epoch finds its generation, or a newer one.

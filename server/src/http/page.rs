@@ -140,14 +140,14 @@ fn totals(status: &FilterStatus) -> LookupTotals {
 /// The outcome of each day's last build, newest first.
 fn days(events: &[HistoryEvent]) -> Vec<Value> {
     let mut days: BTreeMap<Day, &HistoryEvent> = BTreeMap::new();
-    for act in events.iter().filter(|act| act.act == EventKind::Build) {
-        if let Some(day) = act.day {
-            days.entry(day).or_insert(act);
+    for event in events.iter().filter(|event| event.kind == EventKind::Build) {
+        if let Some(day) = event.day {
+            days.entry(day).or_insert(event);
         }
     }
-    let listed = days.into_iter().rev().take(MAX_LISTED).map(|(day, act)| {
+    let listed = days.into_iter().rev().take(MAX_LISTED).map(|(day, event)| {
         json!({
-            "day": day, "ids": act.ids, "overlap": act.overlap, "outcome": act.outcome, "at": act.at,
+            "day": day, "ids": event.ids, "overlap": event.overlap, "outcome": event.outcome, "at": event.at,
         })
     });
     listed.collect()

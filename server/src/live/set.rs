@@ -27,7 +27,7 @@ use super::log::Log;
 use super::log::syncer::lock;
 use super::memory::domains::Domains;
 use super::memory::near::{Full, Near};
-use super::memory::table::{Seen, Table};
+use super::memory::table::{LiveState, Table};
 use super::memory::writer::{AddError, Added, Writer};
 use super::options::{Key, Options};
 use super::replication::access::WriteAccess;
@@ -236,7 +236,7 @@ impl LiveSet {
             if let Some(mut day) = day {
                 // The IDs that a day takes over are dropped under the lock that this call has.
                 if let Err(refusal) = day.refresh_after_swap(hashes) {
-                    return (Op::Seen, Err(refusal.into()));
+                    return (Op::Add, Err(refusal.into()));
                 }
                 for (i, hash) in hashes.iter().enumerate() {
                     writer.prefetch_ahead(hashes, i);
@@ -244,29 +244,29 @@ impl LiveSet {
                     // Also what the day's filter has: that may be a false positive of today's only.
                     let added = match writer.add(*hash) {
                         Ok(added) => added,
-                        Err(refused) => return (Op::Seen, Err(refused.into())),
+                        Err(refused) => return (Op::Add, Err(refused.into())),
                     };
                     // Others have the deletion, too: they must read that this add is newer.
                     let was_deleted = !late.is_empty() && late.remove(hash).is_some();
-                    if added != Added::Seen || was_deleted {
+                    if added != Added::Unchanged || was_deleted {
                         changed.push(*hash);
                     }
-                    let was_below = day.hits[i] && before == Seen::Unknown;
+                    let was_below = day.hits[i] && before == LiveState::Unknown;
                     *by_day += u64::from(was_below);
-                    answer(i, if was_below { Added::Seen } else { added });
+                    answer(i, if was_below { Added::Unchanged } else { added });
                 }
-                return (Op::Seen, Ok(()));
+                return (Op::Add, Ok(()));
             }
             if self.options.expansion == 0 {
-                return (Op::Seen, self.add_within_capacity(writer, hashes, changed, answer));
+                return (Op::Add, self.add_within_capacity(writer, hashes, changed, answer));
             }
             let added = writer.add_each(hashes, |i, added| {
-                if added != Added::Seen {
+                if added != Added::Unchanged {
                     changed.push(hashes[i]);
                 }
                 answer(i, added);
             });
-            (Op::Seen, added.map_err(|(_, refused)| refused.into()))
+            (Op::Add, added.map_err(|(_, refused)| refused.into()))
         })
     }
 
@@ -287,11 +287,11 @@ impl LiveSet {
     ) -> Result<(), SetError> {
         for (i, hash) in hashes.iter().enumerate() {
             let is_full = writer.len() >= self.options.capacity;
-            if is_full && self.table.seen(*hash) != Seen::Alive {
+            if is_full && self.table.seen(*hash) != LiveState::Alive {
                 return Err(SetError::Full);
             }
             let added = writer.add(*hash)?;
-            if added != Added::Seen {
+            if added != Added::Unchanged {
                 changed.push(*hash);
             }
             answer(i, added);
@@ -301,7 +301,7 @@ impl LiveSet {
 
     /// Adds one more copy of a hash.
     pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), SetError>) {
-        self.change(now, |state| (Op::Seen, self.add_copy_within_capacity(state, hash)))
+        self.change(now, |state| (Op::Add, self.add_copy_within_capacity(state, hash)))
     }
 
     fn add_copy_within_capacity(&self, state: &mut SetState, hash: u64) -> Result<(), SetError> {
@@ -334,23 +334,24 @@ impl LiveSet {
             if let Some(mut day) = day {
                 // As for an add.
                 if let Err(refusal) = day.refresh_after_swap(hashes) {
-                    return (Op::Forget, Err(refusal.into()));
+                    return (Op::Delete, Err(refusal.into()));
                 }
                 let mut gone = 0;
                 for (i, hash) in hashes.iter().enumerate() {
                     let before = self.table.seen(*hash);
-                    if before != Seen::Hidden {
+                    if before != LiveState::Hidden {
                         if let Err(refused) = writer.forget(*hash, true) {
-                            return (Op::Forget, Err(refused.into()));
+                            return (Op::Delete, Err(refused.into()));
                         }
                         changed.push(*hash);
                     }
-                    let was = before == Seen::Alive || (before == Seen::Unknown && day.hits[i]);
+                    let was =
+                        before == LiveState::Alive || (before == LiveState::Unknown && day.hits[i]);
                     gone += usize::from(was);
                     answer(i, was);
                 }
                 *deleted += gone as u64;
-                return (Op::Forget, Ok(gone));
+                return (Op::Delete, Ok(gone));
             }
             for (i, hash) in hashes.iter().enumerate() {
                 match writer.forget(*hash, false) {
@@ -358,11 +359,11 @@ impl LiveSet {
                         answer(i, was);
                         changed.extend(was.then_some(*hash));
                     }
-                    Err(refused) => return (Op::Forget, Err(refused.into())),
+                    Err(refused) => return (Op::Delete, Err(refused.into())),
                 }
             }
             *deleted += changed.len() as u64;
-            (Op::Forget, Ok(changed.len()))
+            (Op::Delete, Ok(changed.len()))
         })
     }
 
@@ -505,7 +506,7 @@ impl LiveSet {
         let (ticket, added) = self.change(now, |state| {
             is_there = self.table.count(hash) > 0;
             let added = if is_there { Ok(()) } else { self.add_copy_within_capacity(state, hash) };
-            (Op::Seen, added)
+            (Op::Add, added)
         });
         (ticket, added.map(|()| !is_there))
     }

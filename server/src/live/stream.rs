@@ -35,9 +35,9 @@ mod read;
 
 pub use self::address::{EngineUrl, FeedUrl};
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
-pub(super) use self::feed::Feeding;
+pub(super) use self::feed::FeedReader;
 #[cfg(feature = "redis-streams")]
-pub(super) use self::publish::Publishing;
+pub(super) use self::publish::EnginePublisher;
 #[cfg(feature = "redis-streams")]
 pub(super) use self::read::EngineReader;
 

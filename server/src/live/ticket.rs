@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::log::Log;
-use super::replication::access::{Epoch, WriteAccess};
+use super::replication::access::{LeaseEpoch, WriteAccess};
 
 /// Waits until a change is as safe as promised.
 #[must_use]
@@ -15,7 +15,7 @@ struct PendingChange {
     /// The number of its last frame.
     seq: u64,
     /// The lease under which it was made, if it is to be in the store or an engine before it is answered.
-    lease: Option<(Arc<WriteAccess>, Epoch)>,
+    lease: Option<(Arc<WriteAccess>, LeaseEpoch)>,
 }
 
 impl Ticket {

@@ -22,7 +22,7 @@ pub(crate) struct Command {
     /// Whether it needs no password.
     pub(crate) is_open: bool,
     /// Whether it runs at once in a transaction.
-    pub(crate) ends_transaction: bool,
+    pub(crate) is_immediate: bool,
     /// Those that its second word chooses, each named `command|subcommand`.
     pub(crate) subcommands: &'static [Command],
 }
@@ -30,8 +30,8 @@ pub(crate) struct Command {
 impl Command {
     pub(super) const fn read(name: &'static str, arity: i32, run: Run) -> Command {
         let keys = (1, 1, 1);
-        let (is_write, is_open, ends_transaction) = (false, false, false);
-        Command { name, arity, keys, run, is_write, is_open, ends_transaction, subcommands: &[] }
+        let (is_write, is_open, is_immediate) = (false, false, false);
+        Command { name, arity, keys, run, is_write, is_open, is_immediate, subcommands: &[] }
     }
 
     pub(super) const fn write(name: &'static str, arity: i32, run: Run) -> Command {
@@ -61,8 +61,8 @@ impl Command {
         Command { is_open: true, ..self }
     }
 
-    pub(super) const fn at_once(self) -> Command {
-        Command { ends_transaction: true, ..self }
+    pub(super) const fn immediate(self) -> Command {
+        Command { is_immediate: true, ..self }
     }
 
     pub(super) const fn keys(self, first: i32, last: i32, step: i32) -> Command {

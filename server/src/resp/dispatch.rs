@@ -31,9 +31,9 @@ pub(crate) enum Next {
 /// The commands that need the table.
 const COMMANDS: &[Command] = &[
     Command::plain("command", -1, command).with(SUBCOMMANDS),
-    Command::plain("multi", 1, multi).at_once(),
-    Command::plain("exec", 1, exec).writes().at_once(),
-    Command::plain("discard", 1, discard).at_once(),
+    Command::plain("multi", 1, multi).immediate(),
+    Command::plain("exec", 1, exec).writes().immediate(),
+    Command::plain("discard", 1, discard).immediate(),
 ];
 
 const SUBCOMMANDS: &[Command] = &[
@@ -115,7 +115,7 @@ fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
         Ok(command) if !session.is_authenticated && !command.is_open => {
             Err(Fault::from("NOAUTH Authentication required."))
         }
-        Ok(command) if session.transaction.is_some() && !command.ends_transaction => {
+        Ok(command) if session.transaction.is_some() && !command.is_immediate => {
             enqueue(session, request, out)
         }
         Ok(command) => perform(session, command, request, out),

@@ -16,7 +16,7 @@ const MAX_INLINE_BYTES: usize = 64 << 10;
 const MAX_LENGTH_DIGITS: usize = 20;
 /// What a client may send before it has presented the password.
 const MAX_UNAUTHENTICATED_ARGUMENTS: usize = 10;
-const MAX_UNKNOWN_BYTES: usize = 16 << 10;
+const MAX_UNAUTHENTICATED_BYTES: usize = 16 << 10;
 
 /// Bytes that are no request. The connection cannot go on: nobody knows where the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl Scanner {
                 return Ok(None);
             };
             let length = usize::try_from(length).map_err(|_| Malformed::BulkLength)?;
-            if self.is_unauthenticated && length > MAX_UNKNOWN_BYTES {
+            if self.is_unauthenticated && length > MAX_UNAUTHENTICATED_BYTES {
                 return Err(Malformed::UnauthenticatedBytes);
             }
             if length > MAX_REQUEST_BYTES {

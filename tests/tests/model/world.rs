@@ -350,13 +350,13 @@ impl World {
             day: Some(day_of(event.day)),
             blob: Some(key(event.blob)),
             previous: event.previous.map(key),
-            ..HistoryEvent::new(kind(event.by), *outcome, moment(event.at), "")
+            ..HistoryEvent::new(kind_of(event.by), *outcome, moment(event.at), "")
         });
         events.collect()
     }
 }
 
-fn kind(by: By) -> EventKind {
+fn kind_of(by: By) -> EventKind {
     match by {
         By::Build => EventKind::Build,
         By::Repoint => EventKind::Repoint,
@@ -393,9 +393,9 @@ impl DeltaBetween {
 
 pub(crate) fn state_of(record: Option<&Record>) -> RecordState<Pointer> {
     let Some(record) = record else { return RecordState::Absent };
-    let (act, previous) = (record.by.map(kind), record.previous.map(key));
+    let (kind, previous) = (record.by.map(kind_of), record.previous.map(key));
     let published_at = record.by.map(|_| moment(record.written));
-    RecordState::Found(Pointer { previous, act, published_at, ..Pointer::to(key(record.blob)) })
+    RecordState::Found(Pointer { previous, kind, published_at, ..Pointer::to(key(record.blob)) })
 }
 
 pub(crate) fn pin_of(pin: Pinned) -> Pin {

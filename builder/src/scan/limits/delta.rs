@@ -9,26 +9,26 @@ use super::levels::varint;
 /// A decoder for the values of a list and the bytes after it.
 pub(in crate::scan) struct DeltaDecoder<'a> {
     bytes: &'a [u8],
-    in_part: u32,
-    parts: usize,
+    values_per_miniblock: u32,
+    miniblocks: usize,
     /// The values that are not returned yet.
     left: u32,
     value: i32,
     is_first: bool,
-    /// Of the block: its least difference, and the widths of the next parts.
-    least: i32,
+    /// Of the block: its min_delta difference, and the widths of the next miniblocks.
+    min_delta: i32,
     widths: &'a [u8],
-    /// Of the part: its next bytes, the width of a value, and the number of values.
+    /// Of the miniblock: its next bytes, the width of a value, and the number of values.
     packed: &'a [u8],
     width: u32,
-    left_in_part: u32,
+    left_in_miniblock: u32,
     /// Bits that are read, but not used yet.
     window: u64,
     bits: u32,
 }
 
-/// The most numbers of one part of a block: writers have 32 to 64.
-const MAX_IN_PART: u32 = 1 << 16;
+/// The most numbers of a miniblock: writers have 32 to 64.
+const MAX_IN_MINIBLOCK: u32 = 1 << 16;
 
 impl<'a> DeltaDecoder<'a> {
     /// The list at the front of `bytes`, which must have `count` values.
@@ -40,34 +40,34 @@ impl<'a> DeltaDecoder<'a> {
         count: u32,
     ) -> Result<DeltaDecoder<'a>, String> {
         let head = (|| {
-            let (block, parts) = (varint(&mut bytes)?, varint(&mut bytes)?);
-            Some((block, parts, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
+            let (block, miniblocks) = (varint(&mut bytes)?, varint(&mut bytes)?);
+            Some((block, miniblocks, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
         })();
-        let (block, parts, claims, value) = head.ok_or(UNREADABLE)?;
+        let (block, miniblocks, claims, value) = head.ok_or(UNREADABLE)?;
         if claims != u64::from(count) {
             return Err(format!("has a list that claims {claims} numbers for its {count} values"));
         }
         // The rules of the format. Without them the positions of values are undefined.
-        let in_part = block.checked_div(parts).ok_or(UNREADABLE)?;
+        let values_per_miniblock = block.checked_div(miniblocks).ok_or(UNREADABLE)?;
         let is_right = block.is_multiple_of(128)
-            && block.is_multiple_of(parts)
-            && in_part.is_multiple_of(32)
-            && (1..=MAX_IN_PART).contains(&in_part);
+            && block.is_multiple_of(miniblocks)
+            && values_per_miniblock.is_multiple_of(32)
+            && (1..=MAX_IN_MINIBLOCK).contains(&values_per_miniblock);
         if !is_right {
             return Err(UNREADABLE.to_owned());
         }
         Ok(DeltaDecoder {
             bytes,
-            in_part,
-            parts: parts as usize,
+            values_per_miniblock,
+            miniblocks: miniblocks as usize,
             left: count,
             value: value as i32,
             is_first: true,
-            least: 0,
+            min_delta: 0,
             widths: &[],
             packed: &[],
             width: 0,
-            left_in_part: 0,
+            left_in_miniblock: 0,
             window: 0,
             bits: 0,
         })
@@ -86,8 +86,8 @@ impl<'a> DeltaDecoder<'a> {
         if std::mem::take(&mut self.is_first) {
             return Ok(Some(self.value));
         }
-        if self.left_in_part == 0 {
-            self.next_part().ok_or(UNREADABLE)?;
+        if self.left_in_miniblock == 0 {
+            self.next_miniblock().ok_or(UNREADABLE)?;
         }
         while self.bits < self.width {
             let byte = self.packed.split_off_first().ok_or(UNREADABLE)?;
@@ -97,22 +97,22 @@ impl<'a> DeltaDecoder<'a> {
         let delta = (self.window & ((1 << self.width) - 1)) as i32;
         self.window >>= self.width;
         self.bits -= self.width;
-        self.left_in_part -= 1;
-        self.value = self.value.wrapping_add(self.least).wrapping_add(delta);
+        self.left_in_miniblock -= 1;
+        self.value = self.value.wrapping_add(self.min_delta).wrapping_add(delta);
         Ok(Some(self.value))
     }
 
-    fn next_part(&mut self) -> Option<()> {
+    fn next_miniblock(&mut self) -> Option<()> {
         if self.widths.is_empty() {
-            self.least = zigzag(&mut self.bytes)? as i32;
-            self.widths = self.bytes.split_off(..self.parts)?;
+            self.min_delta = zigzag(&mut self.bytes)? as i32;
+            self.widths = self.bytes.split_off(..self.miniblocks)?;
         }
         self.width = u32::from(*self.widths.split_off_first()?);
         // Lengths have 32 bits, and so have their differences.
-        let bytes =
-            (self.width <= 32).then_some(self.width as usize * self.in_part as usize / 8)?;
+        let bytes = (self.width <= 32)
+            .then_some(self.width as usize * self.values_per_miniblock as usize / 8)?;
         self.packed = self.bytes.split_off(..bytes)?;
-        (self.window, self.bits, self.left_in_part) = (0, 0, self.in_part);
+        (self.window, self.bits, self.left_in_miniblock) = (0, 0, self.values_per_miniblock);
         Some(())
     }
 
@@ -130,7 +130,7 @@ impl<'a> DeltaDecoder<'a> {
         self.left = self.left.saturating_sub(1);
         while self.left > 0 {
             zigzag(&mut self.bytes).ok_or(UNREADABLE)?;
-            let widths = self.bytes.split_off(..self.parts).ok_or(UNREADABLE)?;
+            let widths = self.bytes.split_off(..self.miniblocks).ok_or(UNREADABLE)?;
             for width in widths {
                 if self.left == 0 {
                     break;
@@ -138,9 +138,9 @@ impl<'a> DeltaDecoder<'a> {
                 if *width > most_bits {
                     return Err(UNREADABLE.to_owned());
                 }
-                let bytes = u64::from(*width) * u64::from(self.in_part) / 8;
+                let bytes = u64::from(*width) * u64::from(self.values_per_miniblock) / 8;
                 self.bytes.split_off(..bytes as usize).ok_or(UNREADABLE)?;
-                self.left = self.left.saturating_sub(self.in_part);
+                self.left = self.left.saturating_sub(self.values_per_miniblock);
             }
         }
         Ok(self.bytes)
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_list_is_read_to_its_end_and_no_further() {
-        // Blocks of 128 in 4 parts; 200 values from 7 on, each one more: widths of 0 and no bytes.
+        // Blocks of 128 in 4 miniblocks; 200 values from 7 on, each one more: widths of 0 and no bytes.
         let list = [&[0x80, 1, 4, 0xc8, 1, 14][..], &[2, 0, 0, 0, 0].repeat(2)].concat();
         let (all, left) = values(&[&list[..], &[9; 3]].concat(), 200).unwrap();
         assert_eq!((all, left), ((7..207).collect(), 3));
@@ -190,7 +190,7 @@ mod tests {
         for cut in 0..list.len() {
             assert!(values(&list[..cut], 200).is_err(), "{cut}");
         }
-        // Three values with differences of 3, 1 in two bits above a least of -1.
+        // Three values with differences of 3, 1 in two bits above a min_delta of -1.
         let three =
             [&[0x80, 1, 4, 3, 0][..], &[1, 2, 0xff, 0xff, 0xff], &[0b1000 | 0b0100], &[0; 7]];
         assert_eq!(values(&three.concat(), 3), Ok((vec![0, -1, 1], 0)));
@@ -211,7 +211,7 @@ mod tests {
         ] {
             assert!(values(&[head, &[0; 64]].concat(), 2).is_err(), "{head:?}");
         }
-        // A part with 33 bits a value.
+        // A miniblock with 33 bits a value.
         assert!(values(&[&[0x80, 1, 4, 2, 0, 0, 33, 0, 0, 0][..], &[0; 200]].concat(), 2).is_err());
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::scan) struct Footer<'a> {
 
 /// What a row group says of one column. All numbers are claims of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::scan) struct Group {
+pub(in crate::scan) struct ColumnClaims {
     pub(in crate::scan) rows: i64,
     pub(in crate::scan) columns: usize,
     /// The physical type and the codec, by their numbers.
@@ -99,14 +99,14 @@ impl Footer<'_> {
     pub(in crate::scan) fn for_each_group<E>(
         &self,
         leaf: usize,
-        mut take: impl FnMut(Group) -> Result<(), E>,
+        mut take: impl FnMut(ColumnClaims) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut group = Group::default();
+        let mut group = ColumnClaims::default();
         let mut failed = None;
         let _ = Thrift { bytes: self.bytes, at: 0 }.read(&parquet_thrift::FILE, &mut |event| {
             let is_it = group.columns == leaf + 1;
             match event {
-                Event::Begin(Name::RowGroup) => group = Group::default(),
+                Event::Begin(Name::RowGroup) => group = ColumnClaims::default(),
                 Event::Begin(Name::ColumnChunk) => group.columns += 1,
                 Event::Number(Name::RowGroup, 3, rows) => group.rows = rows,
                 Event::Begin(Name::ColumnMetaData) if is_it => group.has_metadata = true,

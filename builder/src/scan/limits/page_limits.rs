@@ -9,7 +9,7 @@ use parquet::basic::Encoding;
 
 use super::decompress::Codec;
 use super::page_header::{Header, PageKind};
-use super::page_source::Layout;
+use super::page_source::ColumnFormat;
 
 /// The most bytes of one batch of rows.
 const MAX_BATCH_BYTES: u64 = 256 << 20;
@@ -48,10 +48,14 @@ pub(in crate::scan) struct Pages {
 ///
 /// # Errors
 /// What is wrong with which page, as text.
-pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Result<Pages, String> {
+pub(in crate::scan) fn check(
+    chunk: &Bytes,
+    format: &ColumnFormat,
+    budget: u64,
+) -> Result<Pages, String> {
     let (mut at, mut number, mut values) = (0, 0_u64, 0_u64);
     // In a column of a fixed width even a null row takes these bytes.
-    let mut worst = 1 + layout.values.width as u64;
+    let mut worst = 1 + format.values.width as u64;
     let (mut dictionary, mut largest, mut lists, mut scratch) = (0, 0, 0, 0);
     let (mut plain_from, mut rows_before_plain) = (0, 0);
     while at < chunk.len() {
@@ -86,7 +90,7 @@ pub(in crate::scan) fn check(chunk: &Bytes, layout: &Layout, budget: u64) -> Res
             }
             PageKind::Index => {}
         }
-        scratch = scratch.max(Codec::scratch(layout.codec, bytes));
+        scratch = scratch.max(Codec::scratch(format.codec, bytes));
         number += 1;
         if !is_plain(&header) {
             (plain_from, rows_before_plain) = (at, values);
@@ -178,7 +182,7 @@ pub(in crate::scan) mod tests {
     use super::*;
 
     /// A column of byte arrays in no codec.
-    pub(in crate::scan) const PLAIN: Layout = Layout {
+    pub(in crate::scan) const PLAIN: ColumnFormat = ColumnFormat {
         codec: Compression::UNCOMPRESSED,
         max_level: 0,
         values: Values { physical: Physical::BYTE_ARRAY, width: 0, none: false },

@@ -19,7 +19,7 @@ use super::values::Values;
 
 /// What the checks need to know of a column.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::scan) struct Layout {
+pub(in crate::scan) struct ColumnFormat {
     pub(in crate::scan) codec: Compression,
     /// The definition level of a row with a value; 0 if each row has one, and then there are no
     /// levels.
@@ -42,7 +42,7 @@ pub(in crate::scan) struct DataPage {
 pub(in crate::scan) struct PageSource {
     bytes: Bytes,
     at: usize,
-    layout: Layout,
+    format: ColumnFormat,
     codec: Codec,
     /// The number of values of the dictionary, after its page.
     dictionary: Option<u32>,
@@ -57,12 +57,12 @@ impl PageSource {
     ///
     /// # Errors
     /// The codec is not supported, as text.
-    pub(in crate::scan) fn new(bytes: Bytes, layout: Layout) -> Result<PageSource, String> {
+    pub(in crate::scan) fn new(bytes: Bytes, format: ColumnFormat) -> Result<PageSource, String> {
         Ok(PageSource {
             bytes,
             at: 0,
-            layout,
-            codec: Codec::new(layout.codec)?,
+            format,
+            codec: Codec::new(format.codec)?,
             dictionary: None,
             data_seen: false,
             number: 0,
@@ -96,7 +96,7 @@ impl PageSource {
     /// What is wrong with them, as text.
     fn check_values(&self, page: &DataPage) -> Result<(), String> {
         let body = &page.page.buffer()[page.values_at..];
-        let values = &self.layout.values;
+        let values = &self.format.values;
         let checked = values.check(page.encoding, body, page.present, self.dictionary);
         checked.map_err(|why| self.named(why))
     }
@@ -166,7 +166,7 @@ impl PageSource {
             return Err("is a dictionary page after a data page".to_owned());
         }
         let buf = self.unpack(header, &[], body, true)?;
-        self.layout.values.check_dictionary(encoding, &buf, values)?;
+        self.format.values.check_dictionary(encoding, &buf, values)?;
         self.dictionary = Some(values);
         Ok(Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: false })
     }
@@ -197,7 +197,7 @@ impl PageSource {
         body: &Bytes,
     ) -> Result<DataPage, String> {
         let buf = self.unpack(header, &[], body, true)?;
-        let (present, values_at) = if self.layout.max_level == 0 {
+        let (present, values_at) = if self.format.max_level == 0 {
             (values, 0)
         } else if levels != Encoding::RLE {
             // Writers used two different bit orders, which cannot be distinguished.
@@ -238,7 +238,7 @@ impl PageSource {
         if !repeats.is_empty() && levels::count_present(repeats, 0, values).is_none() {
             return Err("has repetition levels, and its column is not repeated".to_owned());
         }
-        let present = match self.layout.max_level {
+        let present = match self.format.max_level {
             0 if defines.is_empty() => values,
             _ => self.count_present(defines, values)?,
         };
@@ -264,7 +264,7 @@ impl PageSource {
 
     /// How many of a page's values are there, by its definition levels.
     fn count_present(&self, levels: &[u8], values: u32) -> Result<u32, String> {
-        levels::count_present(levels, self.layout.max_level, values)
+        levels::count_present(levels, self.format.max_level, values)
             .ok_or_else(|| "has levels that contradict its number of values".to_owned())
     }
 
@@ -323,7 +323,7 @@ impl PageReader for PageSource {
 /// The pages of one piece as a file for the parquet crate.
 pub(in crate::scan) struct OnePiece {
     pub(in crate::scan) bytes: Bytes,
-    pub(in crate::scan) layout: Layout,
+    pub(in crate::scan) format: ColumnFormat,
     pub(in crate::scan) rows: usize,
     pub(in crate::scan) metadata: Arc<ParquetMetaData>,
 }
@@ -334,7 +334,7 @@ impl RowGroups for OnePiece {
     }
 
     fn column_chunks(&self, _: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        let source = PageSource::new(self.bytes.clone(), self.layout);
+        let source = PageSource::new(self.bytes.clone(), self.format);
         Ok(Box::new(Once(Some(source.map_err(ParquetError::General)?))))
     }
 

@@ -44,7 +44,7 @@ impl Values {
             Encoding::PLAIN => self.check_plain(body, present),
             Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY => {
                 let dictionary = dictionary.ok_or("refers to a dictionary, and there is none")?;
-                check_keys(body, present, dictionary)
+                check_dictionary_indexes(body, present, dictionary)
             }
             Encoding::DELTA_BINARY_PACKED => {
                 let bits = match self.physical {
@@ -166,7 +166,7 @@ fn is_all(rest: &[u8], wanted: u64) -> Result<(), String> {
 }
 
 /// Checks dictionary indexes: the first byte is their width in bits, and then come runs and groups.
-fn check_keys(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> {
+fn check_dictionary_indexes(body: &[u8], present: u32, dictionary: u32) -> Result<(), String> {
     let (bits, mut rest) = body.split_first().ok_or(TOO_SHORT)?;
     let bits = u32::from(*bits);
     if bits > 32 {

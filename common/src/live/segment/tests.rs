@@ -18,7 +18,7 @@ fn content() -> impl Strategy<Value = Content> {
     let hashes = prop::collection::vec(any::<u64>(), 0..40);
     let record = prop::collection::vec(any::<u8>(), 0..60);
     prop_oneof![
-        (prop_oneof![Just(Op::Seen), Just(Op::Forget)], hashes)
+        (prop_oneof![Just(Op::Add), Just(Op::Delete)], hashes)
             .prop_map(|(op, hashes)| Content::Hashes(op, hashes)),
         (prop_oneof![Just(Op::Reserve), Just(Op::Drop), Just(Op::Expire)], record)
             .prop_map(|(op, record)| Content::Record(op, record)),
@@ -116,8 +116,8 @@ proptest! {
 fn every_flipped_bit_is_noticed() {
     let contents = [
         Content::Record(Op::Reserve, b"options".to_vec()),
-        Content::Hashes(Op::Seen, vec![1, u64::MAX, 3]),
-        Content::Hashes(Op::Forget, vec![]),
+        Content::Hashes(Op::Add, vec![1, u64::MAX, 3]),
+        Content::Hashes(Op::Delete, vec![]),
         Content::Record(Op::Drop, vec![]),
     ];
     let (open, ends) = segment(&contents);

@@ -159,8 +159,8 @@ fn entries(segments: &[(PathBuf, u64)]) -> u64 {
         for frame in frames.map_while(Result::ok) {
             let many = frame.hashes().len() as u64;
             match frame.op {
-                Op::Seen => entries += many,
-                Op::Forget => entries = entries.saturating_sub(many),
+                Op::Add => entries += many,
+                Op::Delete => entries = entries.saturating_sub(many),
                 Op::Reserve | Op::Drop | Op::Expire => {}
             }
         }
@@ -280,8 +280,8 @@ impl Replaying {
             set.deletions.note(frame.op, frame.ms, frame.hashes());
         }
         match frame.op {
-            Op::Seen => set.see(frame)?,
-            Op::Forget => {
+            Op::Add => set.see(frame)?,
+            Op::Delete => {
                 set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
                     let forgotten = set.writer.forget(hash, set.options.is_over_day);

@@ -195,7 +195,7 @@ mod tests {
 
     fn frames(seqs: std::ops::RangeInclusive<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        seqs.for_each(|seq| append_hashes(&mut bytes, seq, 5, Op::Seen, &[seq]));
+        seqs.for_each(|seq| append_hashes(&mut bytes, seq, 5, Op::Add, &[seq]));
         bytes
     }
 

@@ -31,7 +31,7 @@ impl Shards {
 
 /// What the live layer says of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum LiveState {
     /// It was added, and its window has not ended.
     Alive,
     /// It was deleted: what lies below must not answer for it.
@@ -66,10 +66,10 @@ impl Table {
     /// Looks one hash up.
     ///
     /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost less: [`Table::each`].
-    pub(crate) fn seen(&self, hash: u64) -> Seen {
+    pub(crate) fn seen(&self, hash: u64) -> LiveState {
         let shards = self.shards.load();
         if !shards.of(hash).may_have(hash) {
-            return Seen::Unknown;
+            return LiveState::Unknown;
         }
         self.find(&shards, hash, self.step())
     }
@@ -77,7 +77,7 @@ impl Table {
     /// Looks many hashes up, with the number of each, in order.
     ///
     /// Cost: the cache misses of [`GROUP`] hashes are waited for at once.
-    pub(crate) fn each(&self, hashes: &[u64], mut answer: impl FnMut(usize, Seen)) {
+    pub(crate) fn each(&self, hashes: &[u64], mut answer: impl FnMut(usize, LiveState)) {
         let shards = self.shards.load();
         let now = self.step();
         for (number, group) in hashes.chunks(GROUP).enumerate() {
@@ -89,7 +89,8 @@ impl Table {
                 *may_have = shards.of(*hash).prefetch_if_may_have(*hash);
             }
             for (i, (hash, may_have)) in group.iter().zip(may_have).enumerate() {
-                let seen = if may_have { self.find(&shards, *hash, now) } else { Seen::Unknown };
+                let seen =
+                    if may_have { self.find(&shards, *hash, now) } else { LiveState::Unknown };
                 answer(number * GROUP + i, seen);
             }
         }
@@ -124,12 +125,12 @@ impl Table {
     }
 
     #[inline(never)]
-    fn find(&self, shards: &Shards, hash: u64, now: u64) -> Seen {
-        let mut seen = Seen::Unknown;
+    fn find(&self, shards: &Shards, hash: u64, now: u64) -> LiveState {
+        let mut seen = LiveState::Unknown;
         search(shards.of(hash), hash, |word| {
             match Tag::of(word) {
-                Tag::Hidden => seen = Seen::Hidden,
-                tag if self.is_alive(tag, now) => seen = Seen::Alive,
+                Tag::Hidden => seen = LiveState::Hidden,
+                tag if self.is_alive(tag, now) => seen = LiveState::Alive,
                 _ => return false,
             }
             true
@@ -160,7 +161,7 @@ impl View<'_> {
 
     /// What it tells of a hash.
     #[inline(never)]
-    pub(crate) fn seen(&self, hash: u64) -> Seen {
+    pub(crate) fn seen(&self, hash: u64) -> LiveState {
         self.table.find(&self.shards, hash, self.now)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) enum Added {
     /// It was alive, and its window begins anew.
     Renewed,
     /// It was alive, and nothing changed.
-    Seen,
+    Unchanged,
 }
 
 /// Why an add did nothing.
@@ -235,15 +235,15 @@ impl Writer {
     }
 
     /// Adds a hash that was seen in an earlier step, or now. One whose window has ended is not
-    /// added, and counts as [`Added::Seen`].
+    /// added, and counts as [`Added::Unchanged`].
     pub(crate) fn add_at(&mut self, hash: u64, step: u64) -> Result<Added, AddError> {
         let now = self.step;
         let tag = Tag::of_step(step);
         if step > now || (self.window.steps.is_some() && now - step >= STEPS) {
-            return if step > now { self.add_at(hash, now) } else { Ok(Added::Seen) };
+            return if step > now { self.add_at(hash, now) } else { Ok(Added::Unchanged) };
         }
         if !self.window.is_alive(tag, now) {
-            return Ok(Added::Seen);
+            return Ok(Added::Unchanged);
         }
         match self.find(hash) {
             TableSlot::Occupied(line, place, word) => {
@@ -254,7 +254,7 @@ impl Writer {
                     _ => true,
                 };
                 if alive && (self.window.repeat == Repeat::Keep || !newer) {
-                    return Ok(Added::Seen);
+                    return Ok(Added::Unchanged);
                 }
                 self.replace(hash, line, place, word, entry::word(hash, tag));
                 Ok(if alive { Added::Renewed } else { Added::New })

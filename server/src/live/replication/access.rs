@@ -15,7 +15,7 @@ use crate::live::log::syncer::lock;
 use crate::live::stream::feed_status::{FeedState, FeedStatus};
 
 /// The epoch of a lease that this process has; `None` while it has none.
-pub(in crate::live) type Epoch = Option<u64>;
+pub(in crate::live) type LeaseEpoch = Option<u64>;
 
 /// Whether a set may be changed now.
 pub(crate) struct WriteAccess {
@@ -96,7 +96,7 @@ impl WriteAccess {
     }
 
     /// Whether this process has decided without a break since this epoch was read.
-    pub(in crate::live) fn check_same(&self, epoch: Epoch) -> Result<(), Arc<str>> {
+    pub(in crate::live) fn check_same(&self, epoch: LeaseEpoch) -> Result<(), Arc<str>> {
         match self.is_granted() && self.epoch() == epoch {
             true => Ok(()),
             false => Err("the lease ended before other servers could read it, and another one may have decided \
@@ -188,7 +188,7 @@ impl WriteAccess {
     }
 
     /// The epoch in which this process has the lease, before a round of following.
-    pub(in crate::live) fn epoch(&self) -> Epoch {
+    pub(in crate::live) fn epoch(&self) -> LeaseEpoch {
         if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 

@@ -121,7 +121,7 @@ enum FollowError {
     #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
     Damaged(String, String),
     #[error("{0}")]
-    Head(String),
+    Incomplete(String),
     #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
     Missing(u64, u64, u64),
     #[error("the limit on the memory of live filters is reached: raise it")]
@@ -232,7 +232,7 @@ impl LogFollower {
         let gap = self.logs.values().flat_map(|log| &log.gaps).next();
         match (failed, gap) {
             (Some(error), _) => Err(error),
-            (None, Some(gap)) => Err(FollowError::Head(gap.why.clone())),
+            (None, Some(gap)) => Err(FollowError::Incomplete(gap.why.clone())),
             (None, None) => Ok(self.through_ms()),
         }
     }
@@ -263,7 +263,7 @@ impl LogFollower {
                 (log.head, log.tag) = (Some(head), tag);
                 self.note_what_is_stored();
             }
-            HeadNow::Unreadable(why) => return Err(FollowError::Head(why)),
+            HeadNow::Unreadable(why) => return Err(FollowError::Incomplete(why)),
             HeadNow::Same | HeadNow::Absent => {}
         }
         loop {
@@ -371,7 +371,9 @@ impl LogFollower {
             Err(other) => return Err(other),
         };
         if gaps + new.len() > MAX_GAPS {
-            return Err(FollowError::Head(format!("{gaps} segments cannot be used: see the log")));
+            return Err(FollowError::Incomplete(format!(
+                "{gaps} segments cannot be used: see the log"
+            )));
         }
         new.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
         if let Some(log) = self.logs.get_mut(&key.node) {
@@ -496,7 +498,7 @@ fn from_next(mut keys: Vec<(SegmentKey, u64)>, next: u64) -> Vec<(SegmentKey, u6
 fn refused(refusal: SetError) -> FollowError {
     match refusal {
         SetError::Memory => FollowError::Memory,
-        other => FollowError::Head(format!("{other:?}")),
+        other => FollowError::Incomplete(format!("{other:?}")),
     }
 }
 

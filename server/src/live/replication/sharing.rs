@@ -25,9 +25,9 @@ use crate::live::ack::Ack;
 use crate::live::log::tail::Tail;
 use crate::live::set::LiveSet;
 #[cfg(any(feature = "redis-streams", feature = "kafka"))]
-use crate::live::stream::Feeding;
+use crate::live::stream::FeedReader;
 #[cfg(feature = "redis-streams")]
-use crate::live::stream::{EngineReader, Publishing};
+use crate::live::stream::{EnginePublisher, EngineReader};
 use crate::live::stream::{EngineUrl, Entry, FeedUrl};
 use crate::random::random;
 
@@ -87,7 +87,7 @@ impl Streams {
             let (filter, set, access) = which.clone();
             let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
             let (clock, warned) = (clock.clone(), Default::default());
-            let feeding = Feeding { filter, set, access, feed, file, clock, warned };
+            let feeding = FeedReader { filter, set, access, feed, file, clock, warned };
             tasks.push(feeding.run(stopping.clone()).boxed());
         }
         #[cfg(feature = "redis-streams")]
@@ -101,7 +101,7 @@ impl Streams {
                 let ((filter, access), tail) =
                     ((filter.clone(), access.clone()), Tail::new(log.folder()));
                 let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
-                let publishing = Publishing {
+                let publishing = EnginePublisher {
                     filter,
                     log,
                     access,

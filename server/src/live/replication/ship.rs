@@ -67,7 +67,7 @@ impl Shipper {
                 if promised(&filter) {
                     log.require_shipped(shipped);
                 }
-                let shipping = Shipping {
+                let shipping = LogShipper {
                     filter,
                     log,
                     status,
@@ -94,7 +94,7 @@ impl Shipper {
 }
 
 /// The shipping of one set.
-struct Shipping {
+struct LogShipper {
     filter: FilterName,
     log: Arc<Log>,
     status: Arc<ShipStatus>,
@@ -124,7 +124,7 @@ enum ShipError {
     Other(String, String),
 }
 
-impl Shipping {
+impl LogShipper {
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         let mut backoff = Backoff::new(SHIP_INTERVAL, MAX_PAUSE);
         loop {

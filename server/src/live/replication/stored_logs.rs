@@ -78,7 +78,7 @@ impl StoredLogs {
                             continue;
                         }
                     };
-                    for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen) {
+                    for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add) {
                         let hashes: Vec<u64> = frame.hashes().collect();
                         see(frame.ms, &hashes)?;
                     }

@@ -12,7 +12,7 @@ use bloomsday_common::live::segment::Op;
 
 use super::LiveSet;
 use crate::live::log::syncer::lock;
-use crate::live::memory::table::Seen;
+use crate::live::memory::table::LiveState;
 use std::sync::atomic::Ordering;
 
 /// A day's filter.
@@ -64,7 +64,7 @@ impl LiveSet {
         }
         let mut count = 0;
         let read = self.read_own_log(|frame| {
-            if frame.op == Op::Seen {
+            if frame.op == Op::Add {
                 count += self.see_again(now, frame.ms, frame.hashes(), next)?;
             }
             Ok(())
@@ -91,7 +91,7 @@ impl LiveSet {
         let (step, mut new) = (self.table.window().step_at(ms), 0);
         for hash in hashes {
             // What was deleted stays so: a deletion is the newest change of an ID that is hidden.
-            if self.table.seen(hash) == Seen::Hidden
+            if self.table.seen(hash) == LiveState::Hidden
                 || next.absorbs(hash, step) == Absorbed::Dropped
             {
                 continue;

@@ -24,8 +24,8 @@ impl Deletions {
     /// Notes what a frame changed. Of one hash, frames come in the order of their log.
     pub(crate) fn note(&mut self, op: Op, ms: u64, hashes: impl Iterator<Item = u64>) {
         match op {
-            Op::Forget => hashes.for_each(|hash| self.insert(hash, ms)),
-            Op::Seen if !self.0.is_empty() => hashes.for_each(|hash| _ = self.0.remove(&hash)),
+            Op::Delete => hashes.for_each(|hash| self.insert(hash, ms)),
+            Op::Add if !self.0.is_empty() => hashes.for_each(|hash| _ = self.0.remove(&hash)),
             _ => {}
         }
     }
@@ -81,7 +81,7 @@ impl LiveSet {
         writer.tick(now);
         let step = self.table.window().step_at(frame.ms);
         match frame.op {
-            Op::Seen => {
+            Op::Add => {
                 for hash in frame.hashes() {
                     // In one log it comes after the deletion, so one of the same time is later.
                     if late.get(&hash).is_some_and(|at| frame.ms >= *at) {
@@ -93,13 +93,13 @@ impl LiveSet {
                     }
                 }
             }
-            Op::Forget if is_late => {
+            Op::Delete if is_late => {
                 for hash in frame.hashes() {
                     let at = late.entry(hash).or_insert(frame.ms);
                     *at = frame.ms.max(*at);
                 }
             }
-            Op::Forget => {
+            Op::Delete => {
                 for hash in frame.hashes() {
                     writer.forget(hash, true)?;
                     deletions.insert(hash, frame.ms);
@@ -126,7 +126,7 @@ impl LiveSet {
     /// Cost: a pass over its log; it waits for the disk.
     pub(crate) fn drop_added_later(&self, deleted: &mut LateDeletions) -> Result<(), String> {
         self.read_own_log(|frame| {
-            if frame.op == Op::Seen {
+            if frame.op == Op::Add {
                 frame.hashes().for_each(|hash| drop_if_later(deleted, hash, frame.ms));
             }
             Ok(())
@@ -173,7 +173,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::live::memory::table::Seen;
+    use crate::live::memory::table::LiveState;
     use crate::live::{Below, Live, LiveConfig};
 
     /// A day's filter without IDs.
@@ -212,9 +212,9 @@ mod tests {
         };
         let add = |hash: u64| drop(set.add_each(now, &[hash], |_, _| ()).0);
         let [before, since, never] = [1, 2, 3].map(mix64);
-        apply(now - 20_000, Op::Seen, &[since, never]);
+        apply(now - 20_000, Op::Add, &[since, never]);
         add(before);
-        apply(now - 10_000, Op::Forget, &[before, since, never]);
+        apply(now - 10_000, Op::Delete, &[before, since, never]);
         let mut late = set.late_deletions();
         assert_eq!(late.len(), 3);
         let logged = set.log().unwrap().last_seq();
@@ -223,7 +223,7 @@ mod tests {
         set.drop_added_later(&mut late).unwrap();
         set.hide_late(&late).unwrap();
         let seen = [before, since, never].map(|hash| set.table.seen(hash));
-        assert_eq!(seen, [Seen::Alive, Seen::Alive, Seen::Hidden]);
+        assert_eq!(seen, [LiveState::Alive, LiveState::Alive, LiveState::Hidden]);
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         lock(&set.state).late = late.clone();
         assert!(matches!(set.hide_late(&late), Err(SetError::Memory)));
         let left = set.late_deletions();
-        let hidden = |hash: &u64| set.table.seen(*hash) == Seen::Hidden;
+        let hidden = |hash: &u64| set.table.seen(*hash) == LiveState::Hidden;
         assert!(!left.is_empty() && left.len() < late.len(), "{} are left", left.len());
         assert!(hashes.iter().all(|hash| hidden(hash) != left.contains_key(hash)));
     }
@@ -247,11 +247,11 @@ mod tests {
     fn deletions_are_bounded_and_the_newest_stay() {
         let mut deletions = Deletions::default();
         let many = MAX_DELETIONS as u64 + 10;
-        (0..many).for_each(|n| deletions.note(Op::Forget, n, [n].into_iter()));
+        (0..many).for_each(|n| deletions.note(Op::Delete, n, [n].into_iter()));
         assert!(deletions.0.len() <= MAX_DELETIONS);
         assert!(deletions.is_after(many - 1, many - 2) && !deletions.is_after(many - 1, many - 1));
         assert!(!deletions.is_after(0, 0) && deletions.0.len() >= MAX_DELETIONS / 2);
-        deletions.note(Op::Seen, many, [many - 1].into_iter());
+        deletions.note(Op::Add, many, [many - 1].into_iter());
         assert!(!deletions.is_after(many - 1, 0));
     }
 }

@@ -21,7 +21,7 @@ impl LiveSet {
         self.change(now, |SetState { changed, .. }| {
             let added = self.near(|near| near.add(fingerprint, max));
             changed.extend(matches!(added, Some(Ok(None))).then_some(fingerprint));
-            (Op::Seen, added.unwrap_or(Ok(None)).map_err(SetError::from))
+            (Op::Add, added.unwrap_or(Ok(None)).map_err(SetError::from))
         })
     }
 

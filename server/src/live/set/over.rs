@@ -8,7 +8,7 @@ use bloomsday_common::id_form::IdForm;
 
 use super::{LiveSet, SetError};
 use crate::live::below::DayAnswers;
-use crate::live::memory::table::{PrefilterWord, Seen, View};
+use crate::live::memory::table::{LiveState, PrefilterWord, View};
 use crate::live::options::hash_of;
 
 /// How many IDs are hashed before they are looked up.
@@ -24,7 +24,7 @@ impl LiveSet {
     ) -> Result<(), SetError> {
         self.tick(now);
         let Some(mut day) = self.look_up_day(hashes)? else {
-            self.table.each(hashes, |i, seen| answer(i, seen == Seen::Alive));
+            self.table.each(hashes, |i, seen| answer(i, seen == LiveState::Alive));
             return Ok(());
         };
         let mut hits = vec![false; hashes.len()];
@@ -117,10 +117,10 @@ impl Overlay for Over<'_> {
 }
 
 #[inline(always)]
-fn answer_of(seen: Seen, hit: bool) -> bool {
+fn answer_of(seen: LiveState, hit: bool) -> bool {
     match seen {
-        Seen::Alive => true,
-        Seen::Hidden => false,
-        Seen::Unknown => hit,
+        LiveState::Alive => true,
+        LiveState::Hidden => false,
+        LiveState::Unknown => hit,
     }
 }

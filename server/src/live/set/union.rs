@@ -31,7 +31,7 @@ impl LiveSet {
             let mut refusal = None;
             for hash in hashes {
                 match writer.add_at(*hash, step) {
-                    Ok(Added::Seen) => continue,
+                    Ok(Added::Unchanged) => continue,
                     Ok(added) => new += u64::from(added == Added::New),
                     Err(refused) => {
                         refusal = Some(refused);
@@ -41,7 +41,7 @@ impl LiveSet {
                 changed.push(*hash);
             }
             // With the time of the step: a replay adds them in it.
-            last = self.ticket_of(log.as_ref(), |log| log.append(*ms, Op::Seen, changed));
+            last = self.ticket_of(log.as_ref(), |log| log.append(*ms, Op::Add, changed));
             if let Some(refused) = refusal {
                 return (last, Err(refused.into()));
             }

@@ -1,4 +1,4 @@
-//! [`Feeding`]: a stream of others → adds, while this process decides. At least once: the place in the stream is
+//! [`FeedReader`]: a stream of others → adds, while this process decides. At least once: the place in the stream is
 //! kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
 //!
 //! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by `feed_redis` or
@@ -33,7 +33,7 @@ pub(super) const KEEP_INTERVAL: Duration = Duration::from_millis(500);
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The feed of one set.
-pub(in crate::live) struct Feeding {
+pub(in crate::live) struct FeedReader {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) set: Arc<LiveSet>,
     pub(in crate::live) access: Arc<WriteAccess>,
@@ -94,7 +94,7 @@ impl FeedIds {
     }
 }
 
-impl Feeding {
+impl FeedReader {
     /// Whether this server decides.
     pub(super) fn check(&self) -> Result<(), FeedError> {
         self.access.check().map_err(|_| FeedError::NotDecider)

@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use serde_json::Value;
 use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
-use super::feed::{FeedError, FeedIds, Feeding, KEEP_INTERVAL, MAX_ADDED};
+use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{KafkaUrl, Start, Where};
@@ -30,7 +30,7 @@ const FEW_PARTITIONS: usize = 16;
 
 /// Reads the topic until something is wrong with it, it has other partitions, or another server decides.
 pub(super) async fn session(
-    feeding: &Feeding,
+    feeding: &FeedReader,
     url: &KafkaUrl,
     place: &mut Option<String>,
     backoff: &mut Backoff,
@@ -73,7 +73,7 @@ fn redacted(error: FeedError) -> FeedError {
 
 /// The reading of a topic.
 struct TopicReader<'a> {
-    feeding: &'a Feeding,
+    feeding: &'a FeedReader,
     url: &'a KafkaUrl,
     client: &'a Client,
     /// The cluster and the topic, as the place names them.

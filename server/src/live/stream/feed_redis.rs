@@ -4,7 +4,7 @@ use redis::RedisError;
 use tokio::time::Instant;
 
 use super::address::RedisStream;
-use super::feed::{FeedError, Feeding, KEEP_INTERVAL};
+use super::feed::{FeedError, FeedReader, KEEP_INTERVAL};
 use super::read::{StreamEntry, connect_to, describe, entries_after, is_before, last_of};
 use crate::backoff::Backoff;
 
@@ -15,7 +15,7 @@ const BEGINNING: &str = "0-0";
 
 /// Reads over one connection, until that fails, or another server decides.
 pub(super) async fn session(
-    feeding: &Feeding,
+    feeding: &FeedReader,
     from: &RedisStream,
     place: &mut Option<String>,
     backoff: &mut Backoff,
@@ -52,7 +52,7 @@ pub(super) async fn session(
     }
 }
 
-async fn add(feeding: &Feeding, entries: &[StreamEntry]) -> Result<(), FeedError> {
+async fn add(feeding: &FeedReader, entries: &[StreamEntry]) -> Result<(), FeedError> {
     let mut ids = feeding.ids();
     for (_, fields) in entries {
         let named = fields.iter().find(|(name, _)| name == b"id");

@@ -1,16 +1,16 @@
-//! [`Feeding::run`]: reads a stream for as long as a process runs, whatever fails.
+//! [`FeedReader::run`]: reads a stream for as long as a process runs, whatever fails.
 
 use tokio::sync::watch;
 
 use super::address::Feed;
-use super::feed::{FeedError, Feeding, MAX_PAUSE, PAUSE};
+use super::feed::{FeedError, FeedReader, MAX_PAUSE, PAUSE};
 #[cfg(feature = "kafka")]
 use super::feed_kafka;
 #[cfg(feature = "redis-streams")]
 use super::feed_redis;
 use crate::backoff::Backoff;
 
-impl Feeding {
+impl FeedReader {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
         self.access.begin_feed(self.feed.name());
         let mut backoff = Backoff::new(PAUSE, MAX_PAUSE);

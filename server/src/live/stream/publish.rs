@@ -1,4 +1,4 @@
-//! [`Publishing`]: the log of one set → the engine, as soon as it is synced. The engine keeps some minutes of it:
+//! [`EnginePublisher`]: the log of one set → the engine, as soon as it is synced. The engine keeps some minutes of it:
 //! what is older is in the store. Whatever the engine loses, the log has, and sends again.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The publishing of one set.
-pub(in crate::live) struct Publishing {
+pub(in crate::live) struct EnginePublisher {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) log: Arc<Log>,
     pub(in crate::live) access: Arc<WriteAccess>,
@@ -59,7 +59,7 @@ enum PublishError {
     Older(String),
 }
 
-impl Publishing {
+impl EnginePublisher {
     pub(in crate::live) async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let ended = tokio::select! {

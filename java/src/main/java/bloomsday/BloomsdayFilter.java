@@ -750,7 +750,7 @@ public final class BloomsdayFilter {
         private static final int ALIGNMENT = 4096;
         private static final int DIGEST_BYTES = 32;
         private static final int GUAVA_HEADER_BYTES = 6;
-        private static final int PROBE_IDS = 64;
+        private static final int TEST_IDS = 64;
         private static final int PIECE_BYTES = 1 << 16;
 
         private final Path file;
@@ -758,8 +758,8 @@ public final class BloomsdayFilter {
         private final boolean map;
         private final int chunkBits;
         private final Header header = new Header();
-        private long[] probeHashes;
-        private long[] probePositions;
+        private long[] testHashes;
+        private long[] testPositions;
 
         Reader(Path file, FileChannel channel, boolean map, int chunkBits) {
             this.file = file;
@@ -821,7 +821,7 @@ public final class BloomsdayFilter {
                     header.digest);
 
             BloomsdayFilter filter = new BloomsdayFilter(header, chunks, chunkBits);
-            checkProbeVector();
+            checkTestVector();
             double[] expected = header.expectedFill();
             require(Math.abs(header.fill() - expected[0]) <= expected[1],
                     "expected that %d IDs set %.4f of its bits, but %.4f are set", header.ids,
@@ -873,8 +873,8 @@ public final class BloomsdayFilter {
                     "expected at most as many hits as lookups, but it says %s of %s",
                     unsigned(header.fppHits), unsigned(header.fppLookups));
             header.ones = record.integer();
-            probeHashes = record.list(PROBE_IDS * (blocked ? 1 : 2));
-            probePositions = record.list(PROBE_IDS * header.probes);
+            testHashes = record.list(TEST_IDS * (blocked ? 1 : 2));
+            testPositions = record.list(TEST_IDS * header.probes);
             record.end();
 
             require(name.matches("[a-z0-9][a-z0-9_-]{0,63}"),
@@ -929,8 +929,8 @@ public final class BloomsdayFilter {
         }
 
         /** Proves that this reader hashes and addresses as the writer of the file did. */
-        private void checkProbeVector() throws UnsoundException {
-            for (int i = 0; i < PROBE_IDS; i++) {
+        private void checkTestVector() throws UnsoundException {
+            for (int i = 0; i < TEST_IDS; i++) {
                 byte[] id = probeId(i);
                 long[] hash = new long[2];
                 long[] positions = new long[header.probes];
@@ -950,12 +950,12 @@ public final class BloomsdayFilter {
                 }
                 int hashes = blocked ? 1 : 2;
                 for (int j = 0; j < hashes; j++) {
-                    require(hash[j] == probeHashes[hashes * i + j],
+                    require(hash[j] == testHashes[hashes * i + j],
                             "expected that test ID %d has the hash %x, but it is %x", i,
-                            probeHashes[hashes * i + j], hash[j]);
+                            testHashes[hashes * i + j], hash[j]);
                 }
                 for (int j = 0; j < positions.length; j++) {
-                    long stated = probePositions[header.probes * i + j];
+                    long stated = testPositions[header.probes * i + j];
                     require(positions[j] == stated,
                             "expected that test ID %d tests bit %s, but it tests bit %d", i,
                             unsigned(stated), positions[j]);

@@ -255,7 +255,7 @@ public final class BloomsdayFilterTest {
                     seal(bytes);
                     refused(folder.resolve("forged-" + name), bytes, (String) wrong[2]);
                 }
-                // The last position of the probe vector, and a byte of the space behind it.
+                // The last position of the test vector, and a byte of the space behind it.
                 int record = 14 + (good[10] & 255) + (good[11] & 255) * 256;
                 byte[] bytes = good.clone();
                 bytes[record - 8] ^= 1;

@@ -9,7 +9,7 @@ use bloomsday_common::hash::mix64;
 use proptest::prelude::*;
 
 use super::*;
-use crate::live::memory::table::Seen;
+use crate::live::memory::table::LiveState;
 
 fn budget() -> Arc<Budget> {
     Arc::new(Budget::new(1 << 30))
@@ -66,17 +66,17 @@ impl Model {
         let was = self.entries.get(&hash).copied().flatten();
         let alive = self.alive(hash);
         if alive && (self.window.repeat == Repeat::Keep || was == Some(self.now)) {
-            return Added::Seen;
+            return Added::Unchanged;
         }
         self.entries.insert(hash, Some(self.now));
         if alive { Added::Renewed } else { Added::New }
     }
 
-    fn seen(&self, hash: u64) -> Seen {
+    fn seen(&self, hash: u64) -> LiveState {
         match self.entries.get(&hash) {
-            Some(None) => Seen::Hidden,
-            _ if self.alive(hash) => Seen::Alive,
-            _ => Seen::Unknown,
+            Some(None) => LiveState::Hidden,
+            _ if self.alive(hash) => LiveState::Alive,
+            _ => LiveState::Unknown,
         }
     }
 }
@@ -95,7 +95,7 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
             Act::Forget(hash) => {
                 let alive = model.alive(hash);
                 assert_eq!(writer.forget(hash, false), Ok(alive));
-                if model.seen(hash) != Seen::Hidden {
+                if model.seen(hash) != LiveState::Hidden {
                     model.entries.remove(&hash);
                 }
             }
@@ -118,7 +118,7 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
     });
     let mut listed: Vec<_> = writer.entries().collect();
     listed.sort_unstable();
-    let is_listed = |hash: &u64| model.seen(*hash) != Seen::Unknown;
+    let is_listed = |hash: &u64| model.seen(*hash) != LiveState::Unknown;
     let none = model.window.steps.is_none();
     let expected = model.entries.iter().filter(|(hash, _)| is_listed(hash));
     // Without a window an entry has no step of its own.
@@ -143,8 +143,8 @@ fn an_entry_that_is_renewed_in_the_middle_of_a_lookup_is_alive() {
             writer.tick(501_000);
             writer.add(hash(1)).unwrap();
         });
-        assert_eq!(looked_up, [Seen::Unknown, Seen::Alive], "a window of {steps} steps");
-        assert_eq!(view.seen(hash(1)), Seen::Alive);
+        assert_eq!(looked_up, [LiveState::Unknown, LiveState::Alive], "a window of {steps} steps");
+        assert_eq!(view.seen(hash(1)), LiveState::Alive);
     }
 }
 
@@ -198,10 +198,10 @@ proptest! {
             let (Change::Add(hash) | Change::Copy(hash) | Change::Forget(hash)) = *change;
             prop_assert_eq!(table.count(hash) as u64, oracle.count_fingerprint(hash));
             let is_there = oracle.contains_fingerprint(hash);
-            prop_assert_eq!(table.seen(hash) == Seen::Alive, is_there);
+            prop_assert_eq!(table.seen(hash) == LiveState::Alive, is_there);
             let view = table.view();
             prop_assert_eq!(view.seen(hash), table.seen(hash));
-            prop_assert!(view.prefetch(hash).may_have(hash) || table.seen(hash) == Seen::Unknown);
+            prop_assert!(view.prefetch(hash).may_have(hash) || table.seen(hash) == LiveState::Unknown);
         }
         let mut all: Vec<u64> = writer.entries().map(|(hash, _)| hash).collect();
         all.sort_unstable();
@@ -286,8 +286,8 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     let (added, why) = writer.add_each(&hashes, |_, _| ()).unwrap_err();
     assert_eq!(why, AddError::Memory);
     assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
-    writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, Seen::Alive));
-    assert_eq!(writer.table().seen(hashes[added]), Seen::Unknown);
+    writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, LiveState::Alive));
+    assert_eq!(writer.table().seen(hashes[added]), LiveState::Unknown);
     // What is deleted makes place.
     assert_eq!(writer.forget(hashes[0], false), Ok(true));
     assert_eq!(writer.add(hashes[0]), Ok(Added::New));
@@ -369,7 +369,7 @@ fn readers_find_every_hash_that_was_added_before_they_looked() {
                     let hashes: Vec<u64> =
                         (0..from).step_by(997).chain(from..end).map(mix64).collect();
                     table.each(&hashes, |i, seen| {
-                        assert_eq!(seen, Seen::Alive, "{i} of {}", hashes.len());
+                        assert_eq!(seen, LiveState::Alive, "{i} of {}", hashes.len());
                     });
                 }
             });

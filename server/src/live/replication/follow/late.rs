@@ -38,7 +38,7 @@ impl LogFollower {
                     let bytes = fetch(&self.store, &other).await?;
                     // One that is damaged is named where it is read in its order.
                     let Ok((_, frames)) = Frames::of_closed(&bytes) else { continue };
-                    let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Seen);
+                    let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add);
                     for frame in seen {
                         for hash in frame.hashes() {
                             drop_if_later(deleted, hash, frame.ms);

@@ -165,7 +165,7 @@ proptest! {
                     let next = Arc::new(Made::new(today - back, ids));
                     let before = lock(&current.made).clone();
                     let was_alive: Vec<u64> =
-                        (0..IDS).filter(|id| set.table.seen(hash(*id)) == Seen::Alive).collect();
+                        (0..IDS).filter(|id| set.table.seen(hash(*id)) == LiveState::Alive).collect();
                     set.bring_back(now, next.view());
                     current.swap(next.clone());
                     set.absorb(now, next.view());
@@ -177,9 +177,9 @@ proptest! {
                         let there = set.table.seen(hash(*id));
                         let has = *day <= next.day && next.has(*id);
                         let must = is_back || was_alive.contains(id);
-                        prop_assert!(!has || there == Seen::Unknown, "{id} is not dropped");
-                        prop_assert!(has || !must || there == Seen::Alive, "{id} is lost");
-                        unconfirmed += u64::from(there == Seen::Alive && *day <= next.day);
+                        prop_assert!(!has || there == LiveState::Unknown, "{id} is not dropped");
+                        prop_assert!(has || !must || there == LiveState::Alive, "{id} is lost");
+                        unconfirmed += u64::from(there == LiveState::Alive && *day <= next.day);
                     }
                     prop_assert_eq!(set.status(now).unconfirmed, unconfirmed);
                 }
@@ -225,11 +225,11 @@ fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss()
     swap_after_next_answer(0);
     set.each(now, &[hash(0)], |_, hit| assert!(hit, "a lookup misses")).unwrap();
     swap_after_next_answer(1);
-    let again = |_, added| assert_eq!(added, Added::Seen, "it is new a second time");
+    let again = |_, added| assert_eq!(added, Added::Unchanged, "it is new a second time");
     set.add_each(now, &[hash(1)], again).1.unwrap();
     swap_after_next_answer(2);
     assert_eq!(set.forget(now, &[hash(2)]).1, Ok(1), "a deletion did not find it");
-    assert_eq!(set.table.seen(hash(0)), Seen::Unknown, "the day did not take it over");
+    assert_eq!(set.table.seen(hash(0)), LiveState::Unknown, "the day did not take it over");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn what_the_store_lacks_is_not_dropped() {
     let now = FIRST_DAY * DAY_MS + 5;
     set.add_each(now, &[hash(1)], |_, _| ()).1.unwrap();
     let day = Made::new(FIRST_DAY, 0b10);
-    for (stored_before, then) in [(now, Seen::Alive), (now + DAY_MS, Seen::Unknown)] {
+    for (stored_before, then) in [(now, LiveState::Alive), (now + DAY_MS, LiveState::Unknown)] {
         set.set_stored_before(stored_before);
         set.absorb(now, day.view());
         assert!(set.table.seen(hash(1)) == then);

@@ -1,21 +1,21 @@
-//! [`ProbeVector`]: what fixed IDs hash to, and the bits that they probe. A reader in which one of these
+//! [`TestVector`]: what fixed IDs hash to, and the bits that they probe. A reader in which one of these
 //! differs must not answer.
 
 use crate::filter::{Layout, Shape, blocked, classic};
 use crate::hash::{IdHash, Murmur3, Spark, Xxh3};
 
-/// How many fixed IDs the probe vector has.
-pub(super) const PROBE_IDS: usize = 64;
+/// How many fixed IDs the test vector has.
+pub(super) const TEST_IDS: usize = 64;
 
-pub(super) struct ProbeVector {
+pub(super) struct TestVector {
     pub(super) hashes: Vec<u64>,
     pub(super) positions: Vec<u64>,
 }
 
-impl ProbeVector {
-    pub(super) fn of(shape: Shape) -> ProbeVector {
-        let mut vector = ProbeVector { hashes: Vec::new(), positions: Vec::new() };
-        for id in (0..PROBE_IDS).map(probe_vector_id) {
+impl TestVector {
+    pub(super) fn of(shape: Shape) -> TestVector {
+        let mut vector = TestVector { hashes: Vec::new(), positions: Vec::new() };
+        for id in (0..TEST_IDS).map(test_vector_id) {
             match shape.layout() {
                 Layout::Blocked => {
                     let Xxh3(hash) = Xxh3::of(&id);
@@ -46,11 +46,11 @@ impl ProbeVector {
     }
 }
 
-/// The `i`th of the 64 fixed IDs of the probe vector: lengths 1 to 16, then every 21st up to 1,024, so
+/// The `i`th of the 64 fixed IDs of the test vector: lengths 1 to 16, then every 21st up to 1,024, so
 /// that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
-pub fn probe_vector_id(i: usize) -> Vec<u8> {
-    const LETTERS: [u8; PROBE_IDS + 1024] = {
-        let mut letters = [0; PROBE_IDS + 1024];
+pub fn test_vector_id(i: usize) -> Vec<u8> {
+    const LETTERS: [u8; TEST_IDS + 1024] = {
+        let mut letters = [0; TEST_IDS + 1024];
         let mut j = 0;
         while j < letters.len() {
             letters[j] = b'a' + (j % 26) as u8;
