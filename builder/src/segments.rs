@@ -2,7 +2,7 @@
 //! raw IDs in them, so none is sampled.
 //!
 //! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions are few and
-//! stay in memory; what was seen goes to a temporary file until all deletions are known.
+//! stay in memory; what was added goes to a temporary file until all deletions are known.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{Frames, Op, set_number};
+use bloomsday_common::live::segment::{ChangeOrder, Frames, Op, set_number};
 use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -28,7 +28,7 @@ use crate::scan;
 /// The most segments of a build: those of 46 days with one each second.
 pub const MAX_SEGMENTS: usize = 4_000_000;
 /// The most deleted IDs of a build: they are kept in memory, 48 bytes each.
-pub const MAX_FORGOTTEN: usize = 16_000_000;
+pub const MAX_DELETED: usize = 16_000_000;
 /// The column of a file with hashes instead of IDs: unsigned integers of 64 bits, as the layout `blocked`
 /// hashes IDs. A build of this column takes them as they are.
 pub const HASH_COLUMN: &str = "bloomsday_hash";
@@ -182,20 +182,17 @@ fn silent_logs(
     })
 }
 
-/// The place of a change in the order of all logs.
-type Place = (u64, u64, u32, u64);
-
 /// What the segments say, while they are read.
 struct SegmentReader {
     set: u64,
-    /// What was seen: for each frame its place, the number of its hashes, and these.
-    seen: BufWriter<File>,
+    /// What was added: for each frame its place in the order, the number of its hashes, and these.
+    added: BufWriter<File>,
     frames: u64,
     rows: u64,
     /// The sum of all hashes in the temporary file.
     sum: u64,
     /// The last deletion of each hash that was ever deleted.
-    forgotten: HashMap<u64, Place>,
+    deleted: HashMap<u64, ChangeOrder>,
     folder: String,
 }
 
@@ -207,11 +204,11 @@ impl SegmentReader {
         })?;
         Ok(SegmentReader {
             set: set_number(0, job.filter.as_str().as_bytes()),
-            seen: BufWriter::with_capacity(1 << 20, file),
+            added: BufWriter::with_capacity(1 << 20, file),
             frames: 0,
             rows: 0,
             sum: 0,
-            forgotten: HashMap::new(),
+            deleted: HashMap::new(),
             folder,
         })
     }
@@ -228,20 +225,20 @@ impl SegmentReader {
             if Day::at_unix_ms(frame.ms) != key.day {
                 return Err(corrupt("it has a change of another day".into()));
             }
-            let place = (frame.ms, header.node, header.epoch, frame.seq);
+            let order = ChangeOrder::of(&header, &frame);
             match frame.op {
-                Op::Add => self.see(place, frame.hashes()).map_err(|e| self.named(e))?,
+                Op::Add => self.keep_added(order, frame.hashes()).map_err(|e| self.named(e))?,
                 Op::Delete => {
                     for hash in frame.hashes() {
-                        let last = self.forgotten.entry(hash).or_insert(place);
-                        *last = place.max(*last);
+                        let last = self.deleted.entry(hash).or_insert(order);
+                        *last = order.max(*last);
                     }
-                    if self.forgotten.len() > MAX_FORGOTTEN {
+                    if self.deleted.len() > MAX_DELETED {
                         return Err(Error::TooMany {
                             name: key.filter.to_string(),
                             what: "deleted IDs",
-                            got: self.forgotten.len() as u64,
-                            limit: MAX_FORGOTTEN as u64,
+                            got: self.deleted.len() as u64,
+                            limit: MAX_DELETED as u64,
                             remedy: "build fewer days",
                         });
                     }
@@ -252,21 +249,25 @@ impl SegmentReader {
         Ok(())
     }
 
-    fn see(&mut self, place: Place, hashes: impl ExactSizeIterator<Item = u64>) -> io::Result<()> {
-        let (ms, node, epoch, seq) = place;
+    fn keep_added(
+        &mut self,
+        order: ChangeOrder,
+        hashes: impl ExactSizeIterator<Item = u64>,
+    ) -> io::Result<()> {
+        let ChangeOrder { ms, node, epoch, seq } = order;
         for number in [ms, node, u64::from(epoch), seq, hashes.len() as u64] {
-            self.seen.write_all(&number.to_le_bytes())?;
+            self.added.write_all(&number.to_le_bytes())?;
         }
         self.frames += 1;
         self.rows += hashes.len() as u64;
         for hash in hashes {
             self.sum = self.sum.wrapping_add(hash);
-            self.seen.write_all(&hash.to_le_bytes())?;
+            self.added.write_all(&hash.to_le_bytes())?;
         }
         Ok(())
     }
 
-    /// Writes what was seen and not deleted after that.
+    /// Writes what was added and not deleted after that.
     fn finish<H: IdHash>(
         self,
         writer: PartitionWriter<H, Arc<Partitions<H>>>,
@@ -285,7 +286,7 @@ impl SegmentReader {
         self,
         mut writer: PartitionWriter<H, Arc<Partitions<H>>>,
     ) -> io::Result<u64> {
-        let mut file = self.seen.into_inner()?;
+        let mut file = self.added.into_inner()?;
         file.rewind()?;
         let mut file = BufReader::with_capacity(1 << 20, file);
         let mut number = || {
@@ -294,12 +295,12 @@ impl SegmentReader {
         };
         let mut sum = 0_u64;
         for _ in 0..self.frames {
-            let (ms, node, epoch, seq) = (number()?, number()?, number()?, number()?);
-            let place = (ms, node, epoch as u32, seq);
+            let (ms, node, epoch, seq) = (number()?, number()?, number()? as u32, number()?);
+            let order = ChangeOrder { ms, node, epoch, seq };
             for _ in 0..number()? {
                 let hash = number()?;
                 sum = sum.wrapping_add(hash);
-                if self.forgotten.get(&hash).is_none_or(|last| *last < place) {
+                if self.deleted.get(&hash).is_none_or(|last| *last < order) {
                     // Only the layout `blocked` comes here, whose hash is these 64 bits.
                     writer.push(bytemuck::cast::<u64, H>(hash));
                 }

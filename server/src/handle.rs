@@ -2,8 +2,8 @@
 //! thread.
 //!
 //! A lookup never waits and never logs, and it allocates at most once for each thread. It takes a
-//! lock only if the lock is free: that of the thread's slot, and in one lookup of 128 that of the
-//! guard's sample. One comparison decides whether to sample, for a batch as for one ID. Only the
+//! lock only if the lock is free: that of the thread's slot, and, when its buffer of sampled IDs is
+//! full, that of the guard's sample. One comparison decides whether to sample, for a batch as for one ID. Only the
 //! follower swaps.
 //!
 //! | module | contents |

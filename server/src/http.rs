@@ -10,7 +10,7 @@
 //! | `public`, `admin` | the requests of either address |
 //! | `changes` | IDs that are added or deleted (feature `live`) |
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
-//! | `page`, `history_cache`, `traffic_history` | the status page and its data |
+//! | `page`, `fleet`, `history_cache`, `traffic_history` | the status page and its data |
 //! | `metrics` | Prometheus text |
 //! | `texts` | an address with texts only, for other programs |
 //! | `headers`, `reply` | rules of HTTP; the forms of replies |

@@ -2,9 +2,9 @@
 //! over what was read; and [`claim`], the decision of a server that wants it. No I/O here, and no clock.
 //!
 //! A holder renews its lease three times in its length. It stops when its own clock says that the lease is over,
-//! counted from before the write that the store took. So two servers decide at the same time for at most the
-//! length of one lease, whatever other clocks say: from the moment at which another one takes the lease until the
-//! holder's next renewal fails, or its time is over.
+//! counted from before the write that the store took. So two servers may decide at the same time for at most
+//! the length of one lease, whatever other clocks say: this begins when another server takes the lease, and ends when
+//! the holder's next renewal fails or its time is over.
 
 use std::time::Duration;
 

@@ -80,6 +80,27 @@ pub struct Header {
     pub created_ms: u64,
 }
 
+/// The place of a frame in the order of all logs of a filter: of two changes of an ID the greater one counts. The
+/// order of the fields is the order of comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangeOrder {
+    /// When it was made, in milliseconds since 1970.
+    pub ms: u64,
+    /// Who wrote it.
+    pub node: u64,
+    /// The process that wrote it.
+    pub epoch: u32,
+    /// Its number in its log.
+    pub seq: u64,
+}
+
+impl ChangeOrder {
+    /// The place of a frame of the segment with this header.
+    pub fn of(header: &Header, frame: &Frame<'_>) -> ChangeOrder {
+        ChangeOrder { ms: frame.ms, node: header.node, epoch: header.epoch, seq: frame.seq }
+    }
+}
+
 /// What a frame changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {

@@ -1,5 +1,5 @@
-//! Retention: which pointers and blobs prune may delete, and which blobs an operator must not point at
-//! at the same time.
+//! Retention: which pointers and blobs prune may delete, and which blobs an operator therefore
+//! must not point at.
 //!
 //! Prune works in two steps. It drops the pointers of days that nobody follows any more; then it
 //! deletes old blobs that nothing names. Others go on writing at the same time, and no store deletes
@@ -73,8 +73,8 @@ pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<D
 }
 
 /// The days whose segments of live IDs prune deletes, of all `days` that have some: those older than
-/// `segment_days`, but never one that a server needs that goes back to a blob which a record names. That server
-/// reads what was added on the blob's day and after it.
+/// `segment_days`, but never the day of the oldest blob that a record names, nor a later one: a server that goes back
+/// to that blob reads the segments of its day and of all days after it.
 pub fn segment_days_to_drop(
     days: &[Day],
     today: Day,

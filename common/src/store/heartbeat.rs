@@ -25,8 +25,8 @@ pub const MAX_SERVERS: usize = 10_000;
 const MAX_ERROR_CHARS: usize = 300;
 /// How many records are read at the same time.
 const MAX_CONCURRENT_READS: usize = 64;
-/// A record that was this old when it was read has not changed while its time of upload stays: stores
-/// count whole seconds, and clocks differ a little.
+/// If a record was older than this when it was read, an unchanged upload time proves that it was not written again:
+/// stores keep whole seconds, and clocks differ a little.
 const SETTLED_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 /// Which blob one server uses.

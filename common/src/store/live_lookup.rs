@@ -8,7 +8,7 @@ use super::Store;
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::{FilterName, SegmentKey};
-use crate::live::segment::{Frames, Op};
+use crate::live::segment::{ChangeOrder, Frames, Op};
 
 /// How many segments are fetched at the same time.
 const MAX_CONCURRENT_FETCHES: usize = 16;
@@ -49,7 +49,7 @@ impl Store {
             while let Some(found) = fetching.try_next().await? {
                 last = last.max(found);
             }
-            if let Some((ms, node, _, _, deleted)) = last {
+            if let Some((ChangeOrder { ms, node, .. }, deleted)) = last {
                 let at = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
                 return Ok(at.map(|at| LiveChange { at, deleted, node }));
             }
@@ -58,10 +58,8 @@ impl Store {
     }
 }
 
-/// The place of a change in the order of all logs, and whether it is a deletion.
-type Change = (u64, u64, u32, u64, bool);
-
-fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<Change>, Error> {
+/// The newest change of a hash in a segment, and whether it is a deletion.
+fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<(ChangeOrder, bool)>, Error> {
     let (header, frames) = Frames::of_closed(bytes)
         .map_err(|bad| Error::Malformed { key: key.to_string(), why: bad.to_string() })?;
     let changes = frames.map_while(Result::ok).filter_map(|frame| {
@@ -72,7 +70,7 @@ fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<Change>, E
         };
         let mut hashes = frame.hashes();
         let is_there = hashes.any(|other| other == hash);
-        is_there.then_some((frame.ms, header.node, header.epoch, frame.seq, deleted))
+        is_there.then(|| (ChangeOrder::of(&header, &frame), deleted))
     });
     Ok(changes.max())
 }

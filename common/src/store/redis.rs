@@ -41,7 +41,7 @@ const CHECKED_DAYS: u32 = 30 * 366;
 const LISTED_AHEAD: u32 = 7;
 
 /// Compares exact bytes, then writes. `ARGV`: what must be there as `=BYTES`, or nothing for a key that
-/// must be absent; what to write; how many bytes to compare at most.
+/// must be absent; what to write; the number of the last byte to compare, from 0.
 const COMPARE_AND_SET: &str = r"
 local there = redis.call('EXISTS', KEYS[1]) == 1
 if ARGV[1] == '' then

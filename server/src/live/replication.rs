@@ -9,6 +9,7 @@
 //! | `follow`, `stored_logs` | the segments of other servers in the store → a set, and once more after a rollback |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `store_call` | a call of the store that may take only so long |
+//! | `task_context` | what the tasks of one shared set work with |
 //! | `task_thread` | a thread with tasks that go on for as long as a process runs |
 
 pub(super) mod access;
@@ -20,4 +21,5 @@ pub(super) mod ship;
 pub(super) mod ship_status;
 pub(super) mod store_call;
 pub(super) mod stored_logs;
+pub(super) mod task_context;
 mod task_thread;

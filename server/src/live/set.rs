@@ -111,7 +111,8 @@ pub(crate) struct LiveSet {
     absorbed: Mutex<Option<(Day, Digest)>>,
     /// How many live IDs the filter in `absorbed` lacks and should have.
     unconfirmed: AtomicU64,
-    /// All that is here and was changed before this time, in milliseconds since 1970, can be read again.
+    /// Whatever here was changed before this time (milliseconds since 1970) can be read again from a log or the
+    /// store: a swap drops nothing newer.
     stored_before: AtomicU64,
     /// How many live IDs the filter in `absorbed` has.
     confirmed: AtomicU64,

@@ -45,7 +45,8 @@ impl Ticket {
     pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
         let Some(PendingChange { log, seq, lease }) = self.0 else { return Ok(()) };
         log.wait(seq).await?;
-        // A server that took the lease since may not have read this change, and have decided about the same ID.
+        // Another server may have taken the lease meanwhile without having read this change, and may have answered
+        // for the same ID.
         lease.map_or(Ok(()), |(access, epoch)| access.check_same(epoch))
     }
 

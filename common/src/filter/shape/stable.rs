@@ -13,9 +13,9 @@ const MAX_PERCENT: u128 = 110;
 const LEADING_BITS: u32 = 7;
 
 impl Shape {
-    /// The shape for `n_ids` at `fpp`, when it should be that of the blob before, `base`: that shape as long as it
-    /// fits, and whether it is. It fits if it is not smaller than [`Shape::for_ids`], at most a tenth larger,
-    /// and has no higher fpp. Otherwise a new one with some headroom.
+    /// Keeps `base`, the shape of the blob before, if it still fits `n_ids` at `fpp`; otherwise makes a new shape
+    /// with some headroom. Returns the shape, and whether it is `base`. A shape fits if it is not smaller than
+    /// [`Shape::for_ids`], at most a tenth larger, and has no higher fpp.
     ///
     /// Cost: up to a tenth more memory than [`Shape::for_ids`], usually 3 %.
     ///

@@ -246,8 +246,8 @@ impl Writer {
             return Ok(Added::Unchanged);
         }
         match self.find(hash) {
-            TableSlot::Occupied(line, place, word) => {
-                let old = Tag::of(word);
+            Found::Occupied(slot) => {
+                let old = Tag::of(slot.word);
                 let alive = self.window.is_alive(old, now);
                 let newer = match old {
                     Tag::Step(seen) => entry::age(seen, now) > now - step,
@@ -256,11 +256,11 @@ impl Writer {
                 if alive && (self.window.repeat == Repeat::Keep || !newer) {
                     return Ok(Added::Unchanged);
                 }
-                self.replace(hash, line, place, word, entry::word(hash, tag));
+                self.replace(hash, slot, entry::word(hash, tag));
                 Ok(if alive { Added::Renewed } else { Added::New })
             }
-            TableSlot::Vacant(line, place, word) => {
-                self.put(hash, line, place, word, tag)?;
+            Found::Vacant(slot) => {
+                self.put(hash, slot, tag)?;
                 Ok(Added::New)
             }
         }
@@ -271,25 +271,25 @@ impl Writer {
         if self.table.count(hash) >= MAX_COPIES {
             return Err(AddError::Copies);
         }
-        let (line, place, word) = self.find_place(hash);
-        self.put(hash, line, place, word, Tag::of_step(self.step))
+        self.put(hash, self.find_vacant(hash), Tag::of_step(self.step))
     }
 
     /// Deletes a hash, or one copy of it; returns whether it was alive. With `hide`, it stays
     /// hidden from what lies below, and then a hash that is not here is hidden, too.
     pub(crate) fn forget(&mut self, hash: u64, hide: bool) -> Result<bool, AddError> {
         match self.find(hash) {
-            TableSlot::Occupied(line, place, word) => {
-                let alive = self.window.is_alive(Tag::of(word), self.step);
+            Found::Occupied(slot) => {
+                let tag = Tag::of(slot.word);
+                let alive = self.window.is_alive(tag, self.step);
                 let to = if hide { entry::word(hash, Tag::Hidden) } else { TOMBSTONE };
-                if hide || Tag::of(word) != Tag::Hidden {
-                    self.replace(hash, line, place, word, to);
+                if hide || tag != Tag::Hidden {
+                    self.replace(hash, slot, to);
                 }
                 Ok(alive)
             }
-            TableSlot::Vacant(line, place, word) => {
+            Found::Vacant(slot) => {
                 if hide {
-                    self.put(hash, line, place, word, Tag::Hidden)?;
+                    self.put(hash, slot, Tag::Hidden)?;
                 }
                 Ok(false)
             }
@@ -308,9 +308,7 @@ impl Writer {
             match Tag::of(word) {
                 Tag::Hidden => Some((hash, None)),
                 tag @ Tag::Step(seen) if self.window.is_alive(tag, self.step) => {
-                    let ago =
-                        if self.window.steps.is_some() { entry::age(seen, self.step) } else { 0 };
-                    Some((hash, Some(self.step.saturating_sub(ago))))
+                    Some((hash, Some(self.step_of_tag(seen))))
                 }
                 _ => None,
             }
@@ -321,8 +319,7 @@ impl Writer {
     pub(crate) fn entries_of(&self, shard: usize) -> Vec<(u64, u64)> {
         let alive = self.shards[shard].words().filter_map(|word| match Tag::of(word) {
             tag @ Tag::Step(seen) if self.window.is_alive(tag, self.step) => {
-                let step = self.step.saturating_sub(entry::age(seen, self.step));
-                Some((entry::hash_of(shard, word), step))
+                Some((entry::hash_of(shard, word), self.step_of_tag(seen)))
             }
             _ => None,
         });
@@ -331,96 +328,96 @@ impl Writer {
 
     /// Removes a hash that was last seen in this step.
     pub(crate) fn release(&mut self, hash: u64, step: u64) {
-        if let TableSlot::Occupied(line, place, word) = self.find(hash)
-            && Tag::of(word) == Tag::of_step(step)
+        if let Found::Occupied(slot) = self.find(hash)
+            && Tag::of(slot.word) == Tag::of_step(step)
         {
-            self.replace(hash, line, place, word, TOMBSTONE);
+            self.replace(hash, slot, TOMBSTONE);
         }
     }
 
     /// The step in which a hash that is alive was seen.
     pub(crate) fn step_of(&self, hash: u64) -> Option<u64> {
-        let TableSlot::Occupied(_, _, word) = self.find(hash) else { return None };
-        let Tag::Step(seen) = Tag::of(word) else { return None };
+        let Found::Occupied(slot) = self.find(hash) else { return None };
+        let Tag::Step(seen) = Tag::of(slot.word) else { return None };
         let is_alive = self.window.is_alive(Tag::Step(seen), self.step);
-        is_alive.then(|| self.step.saturating_sub(entry::age(seen, self.step)))
+        is_alive.then(|| self.step_of_tag(seen))
+    }
+
+    /// The step that an entry's tag stands for, if it is alive.
+    fn step_of_tag(&self, seen: u8) -> u64 {
+        // Without a window all entries are of the same step.
+        let ago = if self.window.steps.is_some() { entry::age(seen, self.step) } else { 0 };
+        self.step.saturating_sub(ago)
     }
 
     /// Where a hash is, or could be put. Of several copies, one that is alive.
-    fn find(&self, hash: u64) -> TableSlot {
+    fn find(&self, hash: u64) -> Found {
         let lines = &self.shards[entry::shard_of(hash)].lines;
-        let (mut at, lines) = (lines.begin(hash), lines.lines());
-        let (mut ended, mut place) = (None, None);
+        let (mut line, lines) = (lines.begin(hash), lines.lines());
+        let (mut ended, mut vacant) = (None, None);
         for _ in 0..lines.len() {
             let mut is_full = true;
-            for (i, word) in lines[at].0.iter().enumerate() {
-                let word = word.load(Ordering::Relaxed);
-                if entry::is_of(word, hash) {
-                    let alive = self.window.is_alive(Tag::of(word), self.step);
-                    if alive || Tag::of(word) == Tag::Hidden {
-                        return TableSlot::Occupied(at, i, word);
+            for (index, word) in lines[line].0.iter().enumerate() {
+                let slot = Slot { line, index, word: word.load(Ordering::Relaxed) };
+                if entry::is_of(slot.word, hash) {
+                    let tag = Tag::of(slot.word);
+                    if tag == Tag::Hidden || self.window.is_alive(tag, self.step) {
+                        return Found::Occupied(slot);
                     }
-                    ended.get_or_insert((at, i, word));
-                } else if word == EMPTY || word == TOMBSTONE {
-                    place.get_or_insert((at, i, word));
-                    is_full &= word != EMPTY;
+                    ended.get_or_insert(slot);
+                } else if slot.word == EMPTY || slot.word == TOMBSTONE {
+                    vacant.get_or_insert(slot);
+                    is_full &= slot.word != EMPTY;
                 }
             }
             if !is_full {
                 break;
             }
-            at = if at + 1 == lines.len() { 0 } else { at + 1 };
+            line = if line + 1 == lines.len() { 0 } else { line + 1 };
         }
-        match (ended, place) {
-            (Some((line, place, word)), _) => TableSlot::Occupied(line, place, word),
-            (None, Some((line, place, word))) => TableSlot::Vacant(line, place, word),
-            (None, None) => unreachable!("a shard keeps an empty place"),
+        match (ended, vacant) {
+            (Some(slot), _) => Found::Occupied(slot),
+            (None, Some(slot)) => Found::Vacant(slot),
+            (None, None) => unreachable!("a shard keeps an empty slot"),
         }
     }
 
-    /// The first place that is free for a hash.
-    fn find_place(&self, hash: u64) -> (usize, usize, u64) {
+    /// The first slot that is free for a hash.
+    fn find_vacant(&self, hash: u64) -> Slot {
         let lines = &self.shards[entry::shard_of(hash)].lines;
         let (begin, lines) = (lines.begin(hash), lines.lines());
-        for at in (begin..lines.len()).chain(0..begin) {
-            for (i, word) in lines[at].0.iter().enumerate() {
+        for line in (begin..lines.len()).chain(0..begin) {
+            for (index, word) in lines[line].0.iter().enumerate() {
                 let word = word.load(Ordering::Relaxed);
                 if word == EMPTY || word == TOMBSTONE {
-                    return (at, i, word);
+                    return Slot { line, index, word };
                 }
             }
         }
-        unreachable!("a shard keeps an empty place")
+        unreachable!("a shard keeps an empty slot")
     }
 
-    /// Puts a hash that is not there into a place, or into another one if the shard has to grow.
-    fn put(
-        &mut self,
-        hash: u64,
-        mut line: usize,
-        mut place: usize,
-        mut word: u64,
-        tag: Tag,
-    ) -> Result<(), AddError> {
+    /// Puts a hash that is not there into a vacant slot, or into another one if the shard has to grow.
+    fn put(&mut self, hash: u64, mut slot: Slot, tag: Tag) -> Result<(), AddError> {
         let number = entry::shard_of(hash);
-        if word == EMPTY {
+        if slot.word == EMPTY {
             let shard = &self.shards[number];
             if shard.used + 1 > max_used(shard.lines.lines().len()) {
                 self.grow(number)?;
-                (line, place, word) = self.find_place(hash);
+                slot = self.find_vacant(hash);
             }
         }
         let shard = &mut self.shards[number];
-        shard.used += usize::from(word == EMPTY);
+        shard.used += usize::from(slot.word == EMPTY);
         // First: a lookup that learns of this add asks the prefilter.
         shard.lines.mark(hash);
-        self.replace(hash, line, place, word, entry::word(hash, tag));
+        self.replace(hash, slot, entry::word(hash, tag));
         Ok(())
     }
 
-    /// Changes a word, and the counts with it.
-    fn replace(&mut self, hash: u64, line: usize, place: usize, old: u64, new: u64) {
-        match Tag::of(old) {
+    /// Changes the word of a slot, and the counts with it.
+    fn replace(&mut self, hash: u64, slot: Slot, new: u64) {
+        match Tag::of(slot.word) {
             Tag::Step(step) => self.by_step[usize::from(step)] -= 1,
             Tag::Hidden | Tag::Free | Tag::Empty => {}
         }
@@ -430,10 +427,22 @@ impl Writer {
         }
         let shard = &mut self.shards[entry::shard_of(hash)];
         // Release: a thread that learns of this add finds the word.
-        shard.lines.lines()[line].0[place].store(new, Ordering::Release);
+        shard.lines.lines()[slot.line].0[slot.index].store(new, Ordering::Release);
         if new == TOMBSTONE {
             shard.count_freed();
         }
+    }
+
+    /// Takes memory for a shard's new lines, in which `kept` entries will be; returns their number. The old ones
+    /// are there, too, for as long as readers have them.
+    fn reserve_lines(&self, number: usize, kept: usize) -> Option<usize> {
+        let old = self.shards[number].lines.lines().len();
+        let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
+        let more = if purge { old } else { more_lines(number, old) };
+        let take =
+            |lines: usize| self.budget.try_reserve(ShardLines::bytes_of(lines)).then_some(lines);
+        let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
+        reserved.or_else(|| take(more))
     }
 
     /// Gives a shard new lines: more of them if its entries need more.
@@ -445,14 +454,7 @@ impl Writer {
             tag == Tag::Hidden || self.window.is_alive(tag, self.step)
         };
         let kept = shard.words().filter(|word| is_kept(*word)).count();
-        let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
-        let more = if purge { old } else { more_lines(number, old) };
-        // Both are there for a moment, and the old ones while readers have them.
-        let take =
-            |lines: usize| self.budget.try_reserve(ShardLines::bytes_of(lines)).then_some(lines);
-        let reserved = Some(self.reserved_lines).filter(|lines| *lines > more).and_then(take);
-        let lines = reserved.or_else(|| take(more)).ok_or(AddError::Memory)?;
-
+        let lines = self.reserve_lines(number, kept).ok_or(AddError::Memory)?;
         let Ok(new) = ShardLines::new(&mut self.arena, lines) else {
             self.budget.release(ShardLines::bytes_of(lines));
             return Err(AddError::Memory);
@@ -497,12 +499,20 @@ impl Drop for Writer {
     }
 }
 
-/// A slot of the table: its line, its index there, and its word.
-enum TableSlot {
+/// A slot of a shard, and the word in it.
+#[derive(Clone, Copy)]
+struct Slot {
+    line: usize,
+    index: usize,
+    word: u64,
+}
+
+/// Where a hash is, or may be put.
+enum Found {
     /// The hash is here.
-    Occupied(usize, usize, u64),
+    Occupied(Slot),
     /// The hash is nowhere, and may be put here.
-    Vacant(usize, usize, u64),
+    Vacant(Slot),
 }
 
 /// The shards grow one after the other from this number of lines on.

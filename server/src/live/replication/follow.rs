@@ -27,6 +27,7 @@ use tokio::time::Instant;
 use super::access::WriteAccess;
 use super::role::LiveRole;
 use super::store_call::{CallError, in_time};
+use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
 use crate::live::set::{LiveSet, SetError};
@@ -44,8 +45,8 @@ const MAX_CONCURRENT_FETCHES: usize = 8;
 const MAX_GAPS: usize = 64;
 /// How many late deletions are collected before they are settled: at the end of a round, if there are fewer.
 const MAX_LATE_DELETIONS: usize = 1 << 20;
-/// For how long what an engine brought is kept in memory for a log whose server writes to the store no more: the engine
-/// has it no longer, either.
+/// How long IDs that came only by the engine are kept from being dropped, after their server last wrote to the store.
+/// The engine does not keep them longer, either.
 const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
 /// How many entries of an engine are kept that came before the frames in front of them.
 const MAX_OUT_OF_ORDER: usize = 8;
@@ -61,10 +62,10 @@ pub(in crate::live) struct LogFollower {
     own: Option<u64>,
     /// For how many days before today segments are read.
     days: u32,
-    /// Whether not all came back after a rollback, so that all is read again.
+    /// Set when not all IDs came back at a rollback: the next round reads all logs from the beginning.
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
-    pub(in crate::live) entries: Option<mpsc::Receiver<Entry>>,
+    entries: Option<mpsc::Receiver<Entry>>,
     /// Entries that came before the frames in front of them, in order, and the number of rounds since. When they are
     /// [`MAX_OUT_OF_ORDER`], the others stay in the queue.
     out_of_order: Vec<(Entry, u32)>,
@@ -132,12 +133,13 @@ enum FollowError {
 
 impl LogFollower {
     pub(in crate::live) fn new(
-        (filter, set, access): (FilterName, Arc<LiveSet>, Arc<WriteAccess>),
-        (store, clock): (Store, Clock),
-        own: Option<u64>,
+        context: TaskContext,
         days: u32,
         is_incomplete: Arc<AtomicBool>,
+        entries: mpsc::Receiver<Entry>,
     ) -> LogFollower {
+        let TaskContext { filter, set, access, store, clock } = context;
+        let own = set.log().map(|log| log.node());
         let (logs, list_due) = (BTreeMap::new(), Instant::now());
         LogFollower {
             filter,
@@ -148,7 +150,7 @@ impl LogFollower {
             own,
             days,
             is_incomplete,
-            entries: None,
+            entries: Some(entries),
             out_of_order: Vec::new(),
             logs,
             ahead: BTreeMap::new(),

@@ -33,16 +33,24 @@ pub(in crate::live) struct LeaseRenewer {
     seen: Option<(Precondition, Instant)>,
 }
 
+/// Who holds a lease: a server's name, for people, and the number of its log.
+pub(in crate::live) struct Holder {
+    pub(in crate::live) server: String,
+    pub(in crate::live) node: u64,
+}
+
 impl LeaseRenewer {
     pub(in crate::live) fn new(
-        (filter, access): (FilterName, Arc<WriteAccess>),
-        (store, clock): (Store, Clock),
-        (server, node): (String, u64),
+        filter: FilterName,
+        access: Arc<WriteAccess>,
+        store: Store,
+        clock: Clock,
+        holder: Holder,
         length: Duration,
     ) -> LeaseRenewer {
-        let node = format!("{node:016x}");
+        let node = format!("{:016x}", holder.node);
         // People read it in errors: a server without a name has the number of its log there.
-        let server = if server.is_empty() { node.clone() } else { server };
+        let server = if holder.server.is_empty() { node.clone() } else { holder.server };
         LeaseRenewer {
             filter,
             access,
@@ -151,12 +159,10 @@ mod tests {
         for (name, length_ms, stated) in [("", 1_900, 2), ("west-3", 3_000, 3)] {
             let access = WriteAccess::new(filter.clone(), LiveRole::Decide, true);
             let store = Store::create(folder.path().to_str().unwrap()).unwrap();
-            let renewer = LeaseRenewer::new(
-                (filter.clone(), Arc::new(access)),
-                (store, Clock::system()),
-                (name.to_owned(), 0x1f),
-                Duration::from_millis(length_ms),
-            );
+            let (access, holder) =
+                (Arc::new(access), Holder { server: name.to_owned(), node: 0x1f });
+            let (clock, length) = (Clock::system(), Duration::from_millis(length_ms));
+            let renewer = LeaseRenewer::new(filter.clone(), access, store, clock, holder, length);
             let lease = renewer.lease(1, Timestamp::MAX);
             let named = if name.is_empty() { "000000000000001f" } else { name };
             assert_eq!((lease.decider.as_str(), lease.seconds), (named, stated));

@@ -12,9 +12,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::access::WriteAccess;
 use super::follow::LogFollower;
-use super::lease::LeaseRenewer;
+use super::lease::{Holder, LeaseRenewer};
 use super::role::LiveRole;
 use super::stored_logs::StoredLogs;
+use super::task_context::TaskContext;
 use super::task_thread::{TaskThread, TaskThreadBuilder, Tasks};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -65,61 +66,101 @@ struct Streams {
     entries: mpsc::Sender<Entry>,
 }
 
-/// Which set, and whether it may be changed.
-type Which = (FilterName, Arc<LiveSet>, Arc<WriteAccess>);
-
 // No address of what is left out can be made.
 #[cfg_attr(
     not(all(feature = "redis-streams", feature = "kafka")),
     allow(unused_variables, unused_mut)
 )]
 impl Streams {
-    fn tasks(
-        self,
-        which: &Which,
-        (store, clock): &(Store, Clock),
-        live: &Live,
-        stopping: &watch::Receiver<bool>,
-    ) -> Tasks {
+    fn tasks(self, context: &TaskContext, live: &Live, stopping: &watch::Receiver<bool>) -> Tasks {
         let mut tasks = Tasks::new();
         #[cfg(any(feature = "redis-streams", feature = "kafka"))]
         if let Some(feed) = self.from {
-            let (filter, set, access) = which.clone();
+            let TaskContext { filter, set, access, clock, .. } = context.clone();
             let file = live.folder().map(|folder| folder.join(format!("{filter}.from")));
-            let (clock, warned) = (clock.clone(), Default::default());
-            let feeding = FeedReader { filter, set, access, feed, file, clock, warned };
-            tasks.push(feeding.run(stopping.clone()).boxed());
+            let warned = Default::default();
+            let reader = FeedReader { filter, set, access, feed, file, clock, warned };
+            tasks.push(reader.run(stopping.clone()).boxed());
         }
         #[cfg(feature = "redis-streams")]
         if let Some(engine) = self.engine {
-            let (filter, set, access) = which.clone();
-            if let Some(log) = set.log() {
+            if let Some(log) = context.set.log() {
                 let (last, shipped) = watch::channel(0);
                 if live.ack() == Ack::Shipped {
                     log.require_shipped(shipped);
                 }
-                let ((filter, access), tail) =
-                    ((filter.clone(), access.clone()), Tail::new(log.folder()));
-                let (store, clock, engine) = (store.clone(), clock.clone(), engine.clone());
-                let publishing = EnginePublisher {
+                let tail = Tail::new(log.folder());
+                let TaskContext { filter, access, store, clock, .. } = context.clone();
+                let publisher = EnginePublisher {
                     filter,
                     log,
                     access,
                     store,
                     clock,
-                    engine,
+                    engine: engine.clone(),
                     last,
                     tail,
                     in_engine: None,
                     is_lost: false,
                 };
-                tasks.push(publishing.run(stopping.clone()).boxed());
+                tasks.push(publisher.run(stopping.clone()).boxed());
             }
-            let to = self.entries;
-            tasks.push(EngineReader { filter, access, engine, to }.run(stopping.clone()).boxed());
+            let TaskContext { filter, access, .. } = context.clone();
+            let reader = EngineReader { filter, access, engine, to: self.entries };
+            tasks.push(reader.run(stopping.clone()).boxed());
         }
         tasks
     }
+}
+
+/// The tasks of a set, which is shared from now on.
+fn tasks_of(
+    shared: SharedSet,
+    context: &TaskContext,
+    live: &Live,
+    stopping: &watch::Receiver<bool>,
+) -> Tasks {
+    let SharedSet { days, lease, engine, from, .. } = shared;
+    let TaskContext { filter, set, access, store, clock } = context.clone();
+    let (own, is_incomplete) = (set.log().map(|log| log.node()), Arc::<AtomicBool>::default());
+    let others = StoredLogs {
+        filter: filter.clone(),
+        store: store.clone(),
+        clock: clock.clone(),
+        own,
+        days,
+        is_incomplete: is_incomplete.clone(),
+    };
+    set.share(access.clone(), Arc::new(others));
+    let mut tasks = Tasks::new();
+    if access.has_lease() {
+        let node = own.unwrap_or_else(|| random().max(1));
+        let holder = Holder { server: live.name().to_owned(), node };
+        let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
+        tasks.push(renewer.run(stopping.clone()).boxed());
+    }
+    let (entries, received) = mpsc::channel(MAX_ENTRIES);
+    tasks.extend(Streams { engine, from, entries }.tasks(context, live, stopping));
+    let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, received);
+    tasks.push(follower.run(stopping.clone()).boxed());
+    tasks
+}
+
+/// Waits until it is known which server decides.
+///
+/// # Errors
+/// [`Error::OtherDecider`]: another one decides for a set whose role is [`LiveRole::Decide`].
+fn wait_for_deciders(accesses: &[(FilterName, Arc<WriteAccess>)]) -> Result<(), Error> {
+    let until = Instant::now() + START_WAIT;
+    for (filter, access) in accesses.iter().filter(|(_, access)| access.role() == LiveRole::Decide)
+    {
+        let other = access.wait(until.saturating_duration_since(Instant::now()));
+        if let Some(lease) = other {
+            let (filter, decider) = (filter.to_string(), lease.decider);
+            return Err(Error::OtherDecider { filter, decider, until: lease.until });
+        }
+    }
+    Ok(())
 }
 
 impl Sharing {
@@ -135,48 +176,18 @@ impl Sharing {
     ) -> Result<Sharing, Error> {
         let thread = TaskThreadBuilder::new("live-share", "start the thread that shares live IDs");
         let stopping = thread.stopping();
-        let mut accesses = Vec::new();
-        let mut tasks = Tasks::new();
-        for SharedSet { filter, set, role, days, lease, engine, from } in shared {
-            let access = Arc::new(WriteAccess::new(filter.clone(), role, !lease.is_zero()));
-            let own = set.log().map(|log| log.node());
-            let place = (store.clone(), clock.clone());
-            let is_incomplete = Arc::<AtomicBool>::default();
-            let others = StoredLogs {
-                filter: filter.clone(),
-                place: place.clone(),
-                own,
-                days,
-                is_incomplete: is_incomplete.clone(),
-            };
-            set.share(access.clone(), Arc::new(others));
+        let (mut accesses, mut tasks) = (Vec::new(), Tasks::new());
+        for shared in shared {
+            let filter = shared.filter.clone();
+            let access = WriteAccess::new(filter.clone(), shared.role, !shared.lease.is_zero());
+            let access = Arc::new(access);
             accesses.push((filter.clone(), access.clone()));
-            if access.has_lease() {
-                let who = (live.name().to_owned(), own.unwrap_or_else(|| random().max(1)));
-                let of = (filter.clone(), access.clone());
-                tasks.push(
-                    LeaseRenewer::new(of, place.clone(), who, lease).run(stopping.clone()).boxed(),
-                );
-            }
-            let (entries, received) = mpsc::channel(MAX_ENTRIES);
-            let streams = Streams { engine, from, entries };
-            let which = (filter.clone(), set.clone(), access.clone());
-            tasks.extend(streams.tasks(&which, &place, live, &stopping));
-            let mut following = LogFollower::new(which, place, own, u32::from(days), is_incomplete);
-            following.entries = Some(received);
-            tasks.push(following.run(stopping.clone()).boxed());
+            let (set, store, clock) = (shared.set.clone(), store.clone(), clock.clone());
+            let context = TaskContext { filter, set, access, store, clock };
+            tasks.extend(tasks_of(shared, &context, live, &stopping));
         }
         let thread = thread.start(tasks)?;
-        let until = Instant::now() + START_WAIT;
-        for (filter, access) in
-            accesses.iter().filter(|(_, access)| access.role() == LiveRole::Decide)
-        {
-            let other = access.wait(until.saturating_duration_since(Instant::now()));
-            if let Some(lease) = other {
-                let (filter, decider) = (filter.to_string(), lease.decider);
-                return Err(Error::OtherDecider { filter, decider, until: lease.until });
-            }
-        }
+        wait_for_deciders(&accesses)?;
         Ok(Sharing(thread))
     }
 

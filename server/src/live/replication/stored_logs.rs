@@ -23,7 +23,8 @@ const MAX_CONCURRENT_FETCHES: usize = 8;
 /// The segments of one filter in the store.
 pub(in crate::live) struct StoredLogs {
     pub(in crate::live) filter: FilterName,
-    pub(in crate::live) place: (Store, Clock),
+    pub(in crate::live) store: Store,
+    pub(in crate::live) clock: Clock,
     /// The log of this process, which it reads itself.
     pub(in crate::live) own: Option<u64>,
     /// For how many days an ID is a hit.
@@ -46,7 +47,7 @@ impl OtherLogs for StoredLogs {
 
 impl StoredLogs {
     async fn read(&self, see: See<'_>) -> Result<(), String> {
-        let (store, clock) = &self.place;
+        let (store, clock) = (&self.store, &self.clock);
         let text = |error: StoreError| error.to_string();
         let (today, mut not_read) = (Day::of(clock.now()), None);
         let nodes = store.head_nodes(&self.filter).await.map_err(text)?;

@@ -147,7 +147,7 @@ impl LiveSet {
         Ok(())
     }
 
-    /// Notes that all changes of other servers from before this time are in the store, if they are here.
+    /// Notes that the changes of other servers from before this time are in the store, as far as they are here.
     pub(in crate::live) fn set_stored_before(&self, ms: u64) {
         self.stored_before.store(ms, Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@ use bloomsday_common::live::segment::Frame;
 use super::LiveSet;
 use crate::live::log::tail::Tail;
 
-/// How often a file is looked for that is being closed and gets another name, and how long each time is waited.
+/// How often a file that is just being renamed is looked for, and the pause in between.
 const MAX_ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
