@@ -15,23 +15,30 @@ pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// How many words a request has with the name; at least as many if negative.
     arity: i32,
-    /// The places of its keys: first, last and step.
-    keys: (i32, i32, i32),
+    keys: KeySpec,
     pub(crate) run: Run,
     pub(crate) is_write: bool,
-    /// Whether it needs no password.
-    pub(crate) is_open: bool,
+    pub(crate) needs_no_auth: bool,
     /// Whether it runs at once in a transaction.
     pub(crate) is_immediate: bool,
     /// Those that its second word chooses, each named `command|subcommand`.
     pub(crate) subcommands: &'static [Command],
 }
 
+/// Which words of a request are keys, as COMMAND describes it: none if `first` is 0; a negative `last` counts from
+/// the end.
+#[derive(Clone, Copy)]
+struct KeySpec {
+    first: i32,
+    last: i32,
+    step: i32,
+}
+
 impl Command {
     pub(super) const fn read(name: &'static str, arity: i32, run: Run) -> Command {
-        let keys = (1, 1, 1);
-        let (is_write, is_open, is_immediate) = (false, false, false);
-        Command { name, arity, keys, run, is_write, is_open, is_immediate, subcommands: &[] }
+        let keys = KeySpec { first: 1, last: 1, step: 1 };
+        let (is_write, needs_no_auth, is_immediate) = (false, false, false);
+        Command { name, arity, keys, run, is_write, needs_no_auth, is_immediate, subcommands: &[] }
     }
 
     pub(super) const fn write(name: &'static str, arity: i32, run: Run) -> Command {
@@ -40,7 +47,8 @@ impl Command {
 
     /// Of a connection or the server, without keys.
     pub(super) const fn plain(name: &'static str, arity: i32, run: Run) -> Command {
-        Command { keys: (0, 0, 0), ..Command::read(name, arity, run) }
+        let keys = KeySpec { first: 0, last: 0, step: 0 };
+        Command { keys, ..Command::read(name, arity, run) }
     }
 
     /// One that has nothing but subcommands; HELP lists them.
@@ -57,8 +65,8 @@ impl Command {
         Command { is_write: true, ..self }
     }
 
-    pub(super) const fn open(self) -> Command {
-        Command { is_open: true, ..self }
+    pub(super) const fn without_auth(self) -> Command {
+        Command { needs_no_auth: true, ..self }
     }
 
     pub(super) const fn immediate(self) -> Command {
@@ -66,7 +74,7 @@ impl Command {
     }
 
     pub(super) const fn keys(self, first: i32, last: i32, step: i32) -> Command {
-        Command { keys: (first, last, step), ..self }
+        Command { keys: KeySpec { first, last, step }, ..self }
     }
 
     /// The subcommand of this name, in upper or lower case.
@@ -77,17 +85,17 @@ impl Command {
 
     /// The keys of a request; none if its number of words is wrong.
     pub(super) fn keys_of<'a>(&self, request: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let (first, last, step) = self.keys;
+        let KeySpec { first, last, step } = self.keys;
         let words = i32::try_from(request.len()).unwrap_or(i32::MAX);
         let last = if last < 0 { words + last } else { last };
-        let places = (first..=last).step_by(usize::try_from(step).unwrap_or(1).max(1));
-        let places = places.filter(|place| *place > 0);
-        places.filter_map(|place| request.get(place as usize).copied()).collect()
+        let positions = (first..=last).step_by(usize::try_from(step).unwrap_or(1).max(1));
+        let positions = positions.filter(|position| *position > 0);
+        positions.filter_map(|position| request.get(position as usize).copied()).collect()
     }
 
     /// Whether its requests name keys.
     pub(super) fn has_keys(&self) -> bool {
-        self.keys.0 > 0
+        self.keys.first > 0
     }
 
     /// Whether a request with this number of words is right.
@@ -101,16 +109,15 @@ impl Command {
         reply.array(10);
         reply.text(self.name);
         reply.integer(i64::from(self.arity));
-        let flags: &[&str] = match (self.is_write, self.keys.0) {
+        let flags: &[&str] = match (self.is_write, self.keys.first) {
             (true, _) => &["write", "denyoom", "fast"],
             (false, 0) => &["loading", "stale", "fast"],
             (false, _) => &["readonly", "fast"],
         };
         reply.array(flags.len());
         flags.iter().for_each(|flag| reply.simple(flag));
-        for place in [self.keys.0, self.keys.1, self.keys.2] {
-            reply.integer(i64::from(place));
-        }
+        let KeySpec { first, last, step } = self.keys;
+        [first, last, step].into_iter().for_each(|number| reply.integer(i64::from(number)));
         (0..3).for_each(|_| reply.array(0));
         reply.array(self.subcommands.len());
         self.subcommands.iter().for_each(|command| command.describe(reply));

@@ -112,7 +112,7 @@ fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
     let result = match find(request) {
         Err(fault) => Err(fault),
         Ok(command) if !command.takes(request.len()) => Err(wrong_number_of(session, command.name)),
-        Ok(command) if !session.is_authenticated && !command.is_open => {
+        Ok(command) if !session.is_authenticated && !command.needs_no_auth => {
             Err(Fault::from("NOAUTH Authentication required."))
         }
         Ok(command) if session.transaction.is_some() && !command.is_immediate => {

@@ -46,8 +46,8 @@ struct AccessState {
     lease_error: Option<String>,
     is_lease_known: bool,
     follow_error: Option<String>,
-    /// What is wrong with an engine or a feed, by what was tried.
-    engine_errors: BTreeMap<&'static str, String>,
+    /// What is wrong with the streams.
+    stream_errors: BTreeMap<StreamTask, String>,
     feed: Option<FeedState>,
     is_round_done: bool,
     segments: u64,
@@ -55,6 +55,28 @@ struct AccessState {
     /// What others changed before this time is here, in milliseconds since 1970; 0 for unknown.
     through_ms: u64,
     was_granted: bool,
+}
+
+/// What a process does with the streams of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
+pub(in crate::live) enum StreamTask {
+    /// Adds IDs from a stream of others.
+    Feed,
+    /// Writes its log to the engine.
+    Publish,
+    /// Reads from the engine.
+    Read,
+}
+
+impl StreamTask {
+    fn verb(self) -> &'static str {
+        match self {
+            StreamTask::Feed => "feed",
+            StreamTask::Publish => "publish",
+            StreamTask::Read => "read",
+        }
+    }
 }
 
 /// What the status says of it.
@@ -280,7 +302,7 @@ impl WriteAccess {
             (state.lease, state.lease_error, state.follow_error);
         let role = self.role;
         let errors =
-            state.engine_errors.iter().map(|(doing, why)| format!("cannot {doing}: {why}"));
+            state.stream_errors.iter().map(|(task, why)| format!("cannot {}: {why}", task.verb()));
         let engine_error = errors.reduce(|one, other| format!("{one}; {other}"));
         let feed = state.feed.as_ref().map(|feed| feed.status(decides));
         AccessStatus {
@@ -302,15 +324,15 @@ impl WriteAccess {
 #[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
 impl WriteAccess {
     /// Sets the error of an engine or a feed; `None` when it works.
-    pub(in crate::live) fn set_engine_error(&self, doing: &'static str, why: Option<String>) {
+    pub(in crate::live) fn set_stream_error(&self, task: StreamTask, why: Option<String>) {
         let mut state = lock(&self.state);
         match why {
-            Some(why) if state.engine_errors.get(doing) != Some(&why) => {
-                tracing::warn!(filter = %self.filter, "live IDs: cannot {doing}: {why}");
-                state.engine_errors.insert(doing, why);
+            Some(why) if state.stream_errors.get(&task) != Some(&why) => {
+                tracing::warn!(filter = %self.filter, "live IDs: cannot {}: {why}", task.verb());
+                state.stream_errors.insert(task, why);
             }
             Some(_) => {}
-            None => _ = state.engine_errors.remove(doing),
+            None => _ = state.stream_errors.remove(&task),
         }
     }
 

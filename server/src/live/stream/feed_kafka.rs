@@ -19,6 +19,7 @@ use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{KafkaUrl, Start, Where};
 use crate::backoff::Backoff;
 use crate::live::log::syncer::lock;
+use crate::live::replication::access::StreamTask;
 
 /// How often new partitions, and leaders of those without one, are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -109,7 +110,7 @@ impl TopicReader<'_> {
     /// Says what is wrong, while what works goes on.
     fn say(&self, why: String) {
         lock(&self.state).is_explained = true;
-        self.feeding.access.set_engine_error("feed", Some(describe_source(&why)));
+        self.feeding.access.set_stream_error(StreamTask::Feed, Some(describe_source(&why)));
     }
 
     /// Where reading begins, of each of these partitions whose leader answers.
@@ -233,7 +234,7 @@ impl TopicReader<'_> {
             let why = match progress {
                 Progress::Behind(behind) if is_new => {
                     self.feeding.access.set_feed_behind(behind);
-                    self.feeding.access.set_engine_error("feed", None);
+                    self.feeding.access.set_stream_error(StreamTask::Feed, None);
                     backoff.reset();
                     last = Instant::now();
                     continue;

@@ -7,6 +7,7 @@ use super::address::RedisStream;
 use super::feed::{FeedError, FeedReader, KEEP_INTERVAL};
 use super::read::{StreamEntry, connect_to, describe, entries_after, is_before, last_of};
 use crate::backoff::Backoff;
+use crate::live::replication::access::StreamTask;
 
 /// How many entries are read at once.
 const MAX_ENTRIES: usize = 1000;
@@ -42,7 +43,7 @@ pub(super) async fn session(
             add(feeding, &entries).await?;
             last.clone_into(at);
         }
-        feeding.access.set_engine_error("feed", None);
+        feeding.access.set_stream_error(StreamTask::Feed, None);
         backoff.reset();
         if *at != kept && keep_due <= Instant::now() {
             feeding.keep(&name, at)?;

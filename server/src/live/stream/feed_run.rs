@@ -9,6 +9,7 @@ use super::feed_kafka;
 #[cfg(feature = "redis-streams")]
 use super::feed_redis;
 use crate::backoff::Backoff;
+use crate::live::replication::access::StreamTask;
 
 impl FeedReader {
     pub(in crate::live) async fn run(self, mut stopping: watch::Receiver<bool>) {
@@ -24,7 +25,7 @@ impl FeedReader {
             let wait = match ended {
                 Ok(()) | Err(FeedError::NotDecider) => PAUSE,
                 Err(error) => {
-                    self.access.set_engine_error("feed", Some(error.to_string()));
+                    self.access.set_stream_error(StreamTask::Feed, Some(error.to_string()));
                     backoff.after_failure_jittered()
                 }
             };

@@ -17,7 +17,7 @@ use super::read::{connect, describe};
 use crate::clock::Clock;
 use crate::live::log::Log;
 use crate::live::log::tail::Tail;
-use crate::live::replication::access::WriteAccess;
+use crate::live::replication::access::{StreamTask, WriteAccess};
 
 /// For how long the engine keeps what is also in the store.
 const KEPT_MS: i64 = 10 * 60 * 1000;
@@ -67,7 +67,7 @@ impl EnginePublisher {
                 _ = stopping.changed() => return,
             };
             if let Err(error) = ended {
-                self.access.set_engine_error("publish", Some(error.to_string()));
+                self.access.set_stream_error(StreamTask::Publish, Some(error.to_string()));
                 self.tail.restart();
             }
             tokio::select! {
@@ -85,7 +85,7 @@ impl EnginePublisher {
         let mut synced = self.log.synced();
         loop {
             next = self.publish(&mut redis, next).await?;
-            self.access.set_engine_error("publish", None);
+            self.access.set_stream_error(StreamTask::Publish, None);
             if !self.is_lost && timeout(CHECK_INTERVAL, synced.changed()).await.is_err() {
                 self.check(&mut redis).await?;
             }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Entry;
 use super::address::EngineUrl;
-use crate::live::replication::access::WriteAccess;
+use crate::live::replication::access::{StreamTask, WriteAccess};
 
 /// How long connecting, and each response, may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -131,7 +131,7 @@ impl EngineReader {
             };
             if let Err(error) = ended {
                 let why = describe(&self.engine.name(), &error);
-                self.access.set_engine_error("read", Some(why));
+                self.access.set_stream_error(StreamTask::Read, Some(why));
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
@@ -155,7 +155,7 @@ impl EngineReader {
         loop {
             *after = Some(at.clone());
             let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
-            self.access.set_engine_error("read", None);
+            self.access.set_stream_error(StreamTask::Read, None);
             if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
                 at = "0-0".to_owned();
             }

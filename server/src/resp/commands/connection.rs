@@ -5,13 +5,13 @@ use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::plain("hello", -1, hello).open(),
-    Command::plain("auth", -2, auth).open(),
+    Command::plain("hello", -1, hello).without_auth(),
+    Command::plain("auth", -2, auth).without_auth(),
     Command::plain("ping", -1, ping),
     Command::plain("echo", 2, echo),
     Command::plain("select", 2, select),
-    Command::plain("quit", -1, quit).open().immediate(),
-    Command::plain("reset", 1, reset).open().immediate(),
+    Command::plain("quit", -1, quit).without_auth().immediate(),
+    Command::plain("reset", 1, reset).without_auth().immediate(),
     Command::container("acl", ACL),
     Command::plain("readonly", 1, no_cluster),
     Command::plain("readwrite", 1, no_cluster),
