@@ -30,16 +30,8 @@ struct Settings {
 struct FilterSettings {
     id: Option<String>,
     max_age_days: Option<u32>,
-    guard: Option<GuardName>,
+    guard: Option<Guard>,
     guard_max_hold: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum GuardName {
-    Off,
-    Warn,
-    Hold,
 }
 
 fn yes() -> bool {
@@ -107,11 +99,7 @@ fn filter(name: &str, settings: FilterSettings) -> Result<FilterConfig, Failure>
         config.max_age_days = days;
     }
     if let Some(guard) = settings.guard {
-        config.guard = match guard {
-            GuardName::Off => Guard::Off,
-            GuardName::Warn => Guard::Warn,
-            GuardName::Hold => Guard::Hold,
-        };
+        config.guard = guard;
     }
     set_seconds("guard_max_hold", settings.guard_max_hold, &mut config.guard_max_hold)?;
     Ok(config)

@@ -12,12 +12,12 @@ use bloomsday_common::store::Store;
 use bloomsday_server::Config;
 use clap::Args;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Settings, poll_interval};
 use crate::error::Error;
 use crate::inspect;
 use crate::output::{Output, mebibytes};
+use crate::signals::EndSignals;
 use crate::target::target;
 
 /// Keep a file equal to the blob that a server would load: the pin's, else the newest pointer's.
@@ -61,12 +61,7 @@ impl Follow {
         }
         let interval = self.poll_interval.or(settings.file().poll_interval);
         let interval = interval.unwrap_or(Config::new("", Vec::new()).poll_interval);
-        let listen = |kind| {
-            let doing = "listen for signals".to_owned();
-            signal(kind).map_err(|source| Error::System { doing, source })
-        };
-        let (mut terminate, mut interrupt) =
-            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let mut end = EndSignals::new()?;
         let mut last_failure = None;
         loop {
             let round = async {
@@ -86,8 +81,7 @@ impl Follow {
             };
             tokio::select! {
                 () = round => {}
-                _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
-                _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+                () = end.recv() => return Ok(ExitCode::SUCCESS),
             }
         }
     }

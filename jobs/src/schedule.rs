@@ -25,7 +25,6 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
@@ -37,6 +36,7 @@ use crate::output::{Output, complain, table};
 use crate::remedy::explain;
 use crate::report::describe;
 use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
+use crate::signals::EndSignals;
 
 /// The longest sleep. A change of the clock, or a machine that was suspended, is noticed after it.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
@@ -131,13 +131,7 @@ impl Schedule {
 
 /// Waits for every runner, or for SIGTERM or Ctrl-C. Without `--once` runners do not end.
 async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
-    let listen = |kind: SignalKind| {
-        let doing = "listen for signals".to_owned();
-        signal(kind).map_err(|source| Error::System { doing, source })
-    };
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let mut worst = 0;
+    let (mut end, mut worst) = (EndSignals::new()?, 0);
     loop {
         tokio::select! {
             ended = tasks.join_next() => match ended {
@@ -145,8 +139,7 @@ async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
                 Some(Ok(ended)) => worst = worst.max(ended),
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             },
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = end.recv() => break,
         }
     }
     // A running build ends with the process. That is safe at any moment: the next start builds the same

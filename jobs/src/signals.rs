@@ -1,37 +1,54 @@
-//! [`Signals`]: what a daemon does at SIGHUP, SIGTERM and Ctrl-C.
+//! [`Signals`]: what a daemon does at SIGHUP, SIGTERM and Ctrl-C; [`EndSignals`], for what has nothing to reload.
 
 use bloomsday_server::{Bloomsday, Tls};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
 
+/// SIGTERM and Ctrl-C.
+pub(crate) struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    pub(crate) fn new() -> Result<EndSignals, Error> {
+        let (terminate, interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        Ok(EndSignals { terminate, interrupt })
+    }
+
+    /// Waits for either.
+    pub(crate) async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Error> {
+    let doing = "listen for signals".to_owned();
+    signal(kind).map_err(|source| Error::System { doing, source })
+}
+
 /// The signals a daemon acts on. Made before it says that it listens: by default SIGHUP ends a
 /// process.
 pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
+    end: EndSignals,
     hangup: Signal,
 }
 
 impl Signals {
     pub(crate) fn new() -> Result<Signals, Error> {
-        let listen = |kind: SignalKind| {
-            let doing = "listen for signals".to_owned();
-            signal(kind).map_err(|source| Error::System { doing, source })
-        };
-        Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
+        Ok(Signals { end: EndSignals::new()?, hangup: listen(SignalKind::hangup())? })
     }
 
     /// Reads the certificate again at every SIGHUP; returns at SIGTERM or Ctrl-C.
     pub(crate) async fn until_ended(mut self, tls: Option<&Tls>) {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
+                () = self.end.recv() => return,
                 _ = self.hangup.recv() => reload_certificate(tls),
             }
         }
@@ -41,8 +58,7 @@ impl Signals {
     pub(crate) async fn until_stopped(mut self, bloomsday: &Bloomsday, tls: Option<&Tls>) {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
+                () = self.end.recv() => return,
                 _ = self.hangup.recv() => {}
             }
             reload_certificate(tls);

@@ -2,6 +2,7 @@
 //! file, so it uses only the limits of gates from the builder.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -56,7 +57,7 @@ pub(crate) struct RespFile {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) data_dir: Option<PathBuf>,
-    #[serde(default, deserialize_with = "ack")]
+    #[serde(default, deserialize_with = "parsed")]
     pub(crate) ack: Option<Ack>,
     pub(crate) live_memory: Option<bytesize::ByteSize>,
     /// The most filters, those of the file included.
@@ -75,10 +76,10 @@ pub(crate) struct FilterFile {
     pub(crate) input: Vec<String>,
     pub(crate) column: Option<String>,
     /// What is hashed of an ID.
-    #[serde(default, deserialize_with = "id_form")]
+    #[serde(default, deserialize_with = "parsed")]
     pub(crate) id: Option<IdForm>,
     pub(crate) fpp: Option<f64>,
-    #[serde(default, deserialize_with = "layout")]
+    #[serde(default, deserialize_with = "parsed")]
     pub(crate) layout: Option<Layout>,
     /// From how many days' inputs a day's filter is built.
     pub(crate) window_days: Option<u32>,
@@ -268,7 +269,7 @@ fn engine<'de, D: Deserializer<'de>>(from: D) -> Result<Option<EngineUrl>, D::Er
 }
 
 /// Parses text whose error does not repeat it: an address may have a password.
-fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
+fn parsed<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let text = String::deserialize(from)?;
@@ -312,14 +313,11 @@ fn live_for<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error>
         .map_err(serde::de::Error::custom)?;
     let days = time.as_secs() / DAY.as_secs();
     if days == 0 || time != days as u32 * DAY {
-        return Err(serde::de::Error::custom("whole days: choose `1day` to at most `250days`"));
+        let most = limits::MAX_LIVE_DAYS;
+        let why = format!("whole days: choose `1day` to at most `{most}days`");
+        return Err(serde::de::Error::custom(why));
     }
     Ok(Some(days as u32))
-}
-
-fn ack<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Ack>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 fn max_filters<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
@@ -328,16 +326,6 @@ fn max_filters<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::E
         return Ok(Some(most));
     }
     Err(serde::de::Error::custom(format!("{most} filters: choose 1 to at most {MAX_SETS}")))
-}
-
-fn id_form<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IdForm>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(serde::de::Error::custom)
-}
-
-fn layout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Layout>, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
