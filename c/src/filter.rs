@@ -3,12 +3,11 @@
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 
-use bloomsday_common::blob::Header;
+use bloomsday_common::blob::{Header, Summary};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::BlobKey;
 use bloomsday_common::store::open_file;
 use bloomsday_server::FilterHandle;
-use serde_json::json;
 
 use crate::failure::{Failure, guarded, guarded_value};
 use crate::pointers::{give, object, slice, take, text, text_for_c, write_all};
@@ -183,30 +182,17 @@ pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *
         // SAFETY: `object` needs a filter that was opened and not closed, or NULL: it is demanded above.
         let filter = unsafe { object("filter", filter)? };
         text_for_c(match &filter.0 {
-            Kind::File(opened) => header(opened).to_string(),
+            Kind::File(opened) => {
+                let (key, header, filter) = &**opened;
+                let summary = Summary::of(key, header, filter);
+                serde_json::to_string(&summary).expect("a summary has JSON")
+            }
             Kind::Served(handle) => {
                 serde_json::to_string(&handle.status()).expect("a status has JSON")
             }
         })
     });
     text.unwrap_or(std::ptr::null_mut())
-}
-
-fn header((key, header, filter): &(BlobKey, Header, Filter)) -> serde_json::Value {
-    let shape = header.shape;
-    json!({
-        "filter": header.filter.as_str(),
-        "day": header.day.to_string(),
-        "digest": key.digest.to_string(),
-        "layout": shape.layout().name(),
-        "ids": header.ids,
-        "bytes": filter.memory().len(),
-        "bits": shape.bits(),
-        "probes": shape.probes(),
-        "fpp_target": header.fpp_target,
-        "fpp_measured": header.fpp_measured(),
-        "fill": header.fill(),
-    })
 }
 
 /// Closes a filter. NULL is nothing. A filter of a server is closed without ending the server.

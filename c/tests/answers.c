@@ -100,6 +100,9 @@ static void file(const char *path) {
         answers[i] = (uint8_t)answer;
         printf("%d\n", answer);
     }
+    char *about = bloomsday_describe(filter);
+    assert(about != NULL && strstr(about, "\"digest\":") && strstr(about, "\"ids_estimated\":false"));
+    bloomsday_free(about);
     int code = bloomsday_contains_batch64(filter, ids.bytes, ids.n_bytes, ids.offsets64, ids.n, other);
     assert(code == BLOOMSDAY_OK);
     assert(memcmp(answers, other, ids.n) == 0);

@@ -8,6 +8,7 @@
 mod head;
 mod kernel_check;
 pub(crate) mod streamed;
+mod summary;
 pub(crate) mod sums;
 mod test_vector;
 
@@ -18,6 +19,7 @@ pub use self::head::{Header, MAGIC, Origin, VERSION, version};
 use self::head::{encode_head, parse_head};
 use self::kernel_check::check_kernel;
 pub use self::streamed::{PART_BYTES, Places, StreamedBlob, part_value, seal};
+pub use self::summary::Summary;
 use self::test_vector::TestVector;
 pub use self::test_vector::test_vector_id;
 use crate::digest::Digest;

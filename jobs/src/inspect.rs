@@ -5,14 +5,14 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bloomsday_common::blob::{self, Header, Origin, RawBlob};
+use bloomsday_common::blob::{self, Header, Origin, RawBlob, Summary};
 use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
-use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
 use bloomsday_common::store::MAX_BLOB_BYTES;
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::config::Settings;
@@ -28,6 +28,16 @@ pub(crate) struct Inspect {
     blob: String,
 }
 
+/// A blob that passed every check.
+#[derive(Serialize)]
+struct Report {
+    blob: String,
+    #[serde(flatten)]
+    summary: Summary,
+    fpp_of_bits: f64,
+    sound: bool,
+}
+
 impl Inspect {
     pub(crate) async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         if let Some(bytes) = delta_bytes(&self.blob, settings).await? {
@@ -35,35 +45,16 @@ impl Inspect {
         }
         let (key, header, filter) = open(&self.blob, settings).await?;
         let shape = header.shape;
-        let bytes = filter.memory().len() as u64;
-        let version = blob::version(filter.memory()).unwrap_or(blob::VERSION);
-        let mut report = json!({
-            "blob": key.to_string(),
-            "filter": header.filter,
-            "day": header.day,
-            "digest": key.digest,
-            "format": version,
-            "layout": shape.layout().name(),
-            "units": shape.units(),
-            "probes": shape.probes(),
-            "bits": shape.bits(),
-            "bytes": bytes,
-            "ids": header.ids,
-            "ids_estimated": header.origin == Origin::Imported,
-            "fpp_target": header.fpp_target,
-            "fpp_measured": header.fpp_measured(),
-            "fpp_hits": header.fpp_hits,
-            "fpp_lookups": header.fpp_lookups,
-            "fpp_of_bits": filter.fpp_of_bits(),
-            "fill": header.fill(),
-            "sound": true,
-        });
+        let summary = Summary::of(&key, &header, &filter);
+        let (bytes, version) = (summary.bytes, summary.format);
+        let report = Report {
+            blob: key.to_string(),
+            summary,
+            fpp_of_bits: filter.fpp_of_bits(),
+            sound: true,
+        };
         let estimated =
             if header.origin == Origin::Imported { " (estimated from the fill)" } else { "" };
-        // Of every other blob they are bytes.
-        if header.id_form != IdForm::Bytes {
-            report["id"] = header.id_form.name().into();
-        }
         output.show(&report, || {
             pairs(&[
                 ("blob", key.to_string()),

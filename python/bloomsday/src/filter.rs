@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::blob::{Header, Summary};
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter;
 use bloomsday_common::key::BlobKey;
@@ -82,22 +82,23 @@ impl Filter {
     #[getter]
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Filter { key, header, filter, .. } = self;
-        let shape = header.shape;
+        let summary = Summary::of(key, header, filter);
         let date = py.import("datetime")?.getattr("date")?;
         let fields = PyDict::new(py);
-        fields.set_item("filter", header.filter.as_str())?;
-        fields.set_item("day", date.call_method1("fromisoformat", (header.day.to_string(),))?)?;
-        fields.set_item("digest", key.digest.to_string())?;
-        fields.set_item("layout", shape.layout().name())?;
-        fields.set_item("ids", header.ids)?;
-        fields.set_item("ids_estimated", header.origin == Origin::Imported)?;
-        fields.set_item("bytes", filter.memory().len())?;
-        fields.set_item("bits", shape.bits())?;
-        fields.set_item("probes", shape.probes())?;
-        fields.set_item("fpp_target", header.fpp_target)?;
-        fields.set_item("fpp_measured", header.fpp_measured())?;
-        fields.set_item("fill", header.fill())?;
-        fields.set_item("format", blob::version(filter.memory()))?;
+        fields.set_item("filter", summary.filter.as_str())?;
+        fields.set_item("day", date.call_method1("fromisoformat", (summary.day.to_string(),))?)?;
+        fields.set_item("digest", summary.digest.to_string())?;
+        fields.set_item("layout", summary.layout)?;
+        fields.set_item("id", summary.id)?;
+        fields.set_item("ids", summary.ids)?;
+        fields.set_item("ids_estimated", summary.ids_estimated)?;
+        fields.set_item("bytes", summary.bytes)?;
+        fields.set_item("bits", summary.bits)?;
+        fields.set_item("probes", summary.probes)?;
+        fields.set_item("fpp_target", summary.fpp_target)?;
+        fields.set_item("fpp_measured", summary.fpp_measured)?;
+        fields.set_item("fill", summary.fill)?;
+        fields.set_item("format", summary.format)?;
         py.import("bloomsday._header")?.getattr("Header")?.call((), Some(&fields))
     }
 

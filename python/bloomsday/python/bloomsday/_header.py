@@ -13,6 +13,8 @@ class Header(NamedTuple):
     day: datetime.date
     digest: str
     layout: str
+    id: str
+    """What is hashed of an ID: its "bytes", or a "url" in its normal form."""
     ids: int
     ids_estimated: bool
     bytes: int
