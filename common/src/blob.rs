@@ -18,7 +18,7 @@ pub(crate) use self::head::MAX_HEAD_BYTES;
 pub use self::head::{Header, MAGIC, Origin, VERSION, version};
 use self::head::{encode_head, parse_head};
 use self::kernel_check::check_kernel;
-pub use self::streamed::{PART_BYTES, Places, StreamedBlob, part_value, seal};
+pub use self::streamed::{PART_BYTES, Places, StreamedBlob, part_chaining_value, seal};
 pub use self::summary::Summary;
 use self::test_vector::TestVector;
 pub use self::test_vector::test_vector_id;

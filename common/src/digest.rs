@@ -69,11 +69,14 @@ impl Digest {
     }
 }
 
+/// What a part contributes to the digest of the whole, in BLAKE3's term; not the digest of the part.
+pub type ChainingValue = [u8; Digest::BYTES];
+
 /// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a tree, and
 /// a part of 2^21 bytes at a multiple of that is a subtree.
 pub(crate) struct Parts {
     len: usize,
-    values: Vec<[u8; Digest::BYTES]>,
+    values: Vec<ChainingValue>,
 }
 
 impl Parts {
@@ -85,16 +88,16 @@ impl Parts {
         Parts { len, values: vec![[0; Digest::BYTES]; len.div_ceil(Parts::BYTES)] }
     }
 
-    /// The value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len`
+    /// The chaining value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len`
     /// bytes in total.
-    pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> [u8; Digest::BYTES] {
-        let mut value = PartValue::begin(len, offset);
-        value.update(part);
-        value.finish()
+    pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> ChainingValue {
+        let mut hasher = PartHasher::begin(len, offset);
+        hasher.update(part);
+        hasher.finish()
     }
 
-    /// Sets the value of the part at `offset`.
-    pub(crate) fn set(&mut self, offset: usize, value: [u8; Digest::BYTES]) {
+    /// Sets the chaining value of the part at `offset`.
+    pub(crate) fn set(&mut self, offset: usize, value: ChainingValue) {
         self.values[offset / Parts::BYTES] = value;
     }
 
@@ -105,7 +108,7 @@ impl Parts {
     pub(crate) fn complete<P, E: Send>(
         mut self,
         pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
-        value: impl Fn(usize, P) -> Result<Option<(usize, [u8; Digest::BYTES])>, E> + Sync,
+        value: impl Fn(usize, P) -> Result<Option<(usize, ChainingValue)>, E> + Sync,
     ) -> Result<Digest, E> {
         self.set_all(pieces, value)?;
         Ok(self.finish())
@@ -119,7 +122,7 @@ impl Parts {
     pub(crate) fn set_all<P, E: Send>(
         &mut self,
         pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
-        value: impl Fn(usize, P) -> Result<Option<(usize, [u8; Digest::BYTES])>, E> + Sync,
+        value: impl Fn(usize, P) -> Result<Option<(usize, ChainingValue)>, E> + Sync,
     ) -> Result<(), E> {
         let parts = Mutex::new(self);
         parallel(pieces, |(i, piece)| {
@@ -170,26 +173,26 @@ pub(crate) fn parallel<P, E: Send>(
     })
 }
 
-/// The value of one part, whose bytes arrive in order.
-pub(crate) struct PartValue {
+/// Computes the chaining value of one part, whose bytes arrive in order.
+pub(crate) struct PartHasher {
     hasher: blake3::Hasher,
     /// Whether there is no other part.
     is_only: bool,
 }
 
-impl PartValue {
+impl PartHasher {
     /// For the part that begins at `offset`, of `len` bytes in total.
-    pub(crate) fn begin(len: usize, offset: usize) -> PartValue {
+    pub(crate) fn begin(len: usize, offset: usize) -> PartHasher {
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(offset as u64);
-        PartValue { hasher, is_only: len <= Parts::BYTES }
+        PartHasher { hasher, is_only: len <= Parts::BYTES }
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
     }
 
-    pub(crate) fn finish(&self) -> [u8; Digest::BYTES] {
+    pub(crate) fn finish(&self) -> ChainingValue {
         match self.is_only {
             true => *self.hasher.finalize().as_bytes(),
             false => self.hasher.finalize_non_root(),
@@ -197,15 +200,15 @@ impl PartValue {
     }
 }
 
-/// The values of the two subtrees below the root of `len` bytes: the left one is the largest power of
+/// The chaining values of the two subtrees below the root of `len` bytes: the left one is the largest power of
 /// two that is less than `len`.
-fn halves(len: usize, values: &[[u8; 32]]) -> ([u8; 32], [u8; 32]) {
+fn halves(len: usize, values: &[ChainingValue]) -> (ChainingValue, ChainingValue) {
     let left = hazmat::left_subtree_len(len as u64) as usize;
     let (before, after) = values.split_at(left / Parts::BYTES);
     (subtree(left, before), subtree(len - left, after))
 }
 
-fn subtree(len: usize, values: &[[u8; 32]]) -> [u8; 32] {
+fn subtree(len: usize, values: &[ChainingValue]) -> ChainingValue {
     if let [value] = values {
         return *value;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
-use bloomsday_common::digest::Digest;
+use bloomsday_common::digest::{ChainingValue, Digest};
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::filter::{BlockRange, Layout, OnesHistogram, Shape};
 use bloomsday_common::hash::Xxh3;
@@ -58,7 +58,7 @@ struct Filling {
     plan: FillPlan,
     assembler: Assembler,
     shared: EdgeBlocks,
-    values: Vec<[u8; Digest::BYTES]>,
+    values: Vec<ChainingValue>,
     /// The bytes of the first part that are behind the header.
     first: Vec<u8>,
 }
@@ -192,7 +192,7 @@ impl Coordinator {
         self.totals.add_filled(range, filled)
     }
 
-    /// Adds a piece of the blob; pieces come in order. A part with a `value` needs no bytes.
+    /// Adds a piece of the blob; pieces come in order. A part with a chaining `value` needs no bytes.
     ///
     /// # Errors
     /// [`Error::Changed`]: it is not of this blob, or not in order.
@@ -203,7 +203,7 @@ impl Coordinator {
         &mut self,
         part: u64,
         offset: u64,
-        value: Option<[u8; Digest::BYTES]>,
+        value: Option<ChainingValue>,
         bytes: &[u8],
     ) -> Result<(), Error> {
         let filling = self.filling.as_mut().expect("the shape comes before the pieces");
@@ -348,7 +348,7 @@ impl Filling {
         &mut self,
         part: u64,
         offset: u64,
-        value: Option<[u8; Digest::BYTES]>,
+        value: Option<ChainingValue>,
         bytes: &[u8],
     ) -> Result<(), Misplaced> {
         let Filling { plan, assembler, shared, values, first } = self;
@@ -359,19 +359,19 @@ impl Filling {
         Ok(())
     }
 
-    fn finish(self) -> (FillPlan, Vec<u8>, Vec<[u8; Digest::BYTES]>, EdgeBlocks) {
+    fn finish(self) -> (FillPlan, Vec<u8>, Vec<ChainingValue>, EdgeBlocks) {
         let Filling { plan, assembler, mut shared, mut values, mut first } = self;
         assembler.finish(&mut |part| complete(plan, part, &mut shared, &mut values, &mut first));
         (plan, first, values, shared)
     }
 }
 
-/// A part that was put together here: its value, and what its shared blocks add to the filter's numbers.
+/// A part that was put together here: its chaining value, and what its shared blocks add to the filter's numbers.
 fn complete(
     plan: FillPlan,
     part: Part<'_>,
     shared: &mut EdgeBlocks,
-    values: &mut [[u8; Digest::BYTES]],
+    values: &mut [ChainingValue],
     first: &mut Vec<u8>,
 ) {
     shared.add(part);
@@ -381,7 +381,7 @@ fn complete(
         n => {
             let content = plan.places.content();
             values[n as usize] =
-                bloomsday_common::blob::part_value(content, part.offset, part.bytes);
+                bloomsday_common::blob::part_chaining_value(content, part.offset, part.bytes);
         }
     }
 }
@@ -396,8 +396,8 @@ impl EdgeBlocks {
             let at = ((edge - start) * block) as usize;
             let bytes = &part.bytes[at..at + block as usize];
             self.blocks.add(bytes);
-            let segment = BlockRange::of_bytes(self.plan.shape, *edge, bytes);
-            self.hits += segment.count(absent_in(self.plan.shape, *edge..edge + 1)) as u64;
+            let bits = BlockRange::of_bytes(self.plan.shape, *edge, bytes);
+            self.hits += bits.count(absent_in(self.plan.shape, *edge..edge + 1)) as u64;
         }
     }
 }

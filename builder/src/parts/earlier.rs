@@ -44,8 +44,8 @@ async fn look_up(
     let Some(last) = hashes.last() else { return Ok(()) };
     let blocks = BlockRange::blocks_of(header.shape, 0, last.0);
     let end = head + blocks.end * BlockRange::BLOCK_BYTES as u64;
-    let segment = BlockRange::of_bytes(header.shape, 0, &store.blob_bytes(key, head..end).await?);
-    let misses = hashes.len() - segment.count(hashes);
+    let bits = BlockRange::of_bytes(header.shape, 0, &store.blob_bytes(key, head..end).await?);
+    let misses = hashes.len() - bits.count(hashes);
     let of = hashes.len() as u64;
     compared.overlap = Some(verify::overlap_of(misses as u64, of, header.fpp_measured()));
     Ok(())

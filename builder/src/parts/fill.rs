@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bloomsday_common::blob::{PART_BYTES, Places, part_value};
+use bloomsday_common::blob::{PART_BYTES, Places, part_chaining_value};
 use bloomsday_common::day::Day;
-use bloomsday_common::digest::Digest;
+use bloomsday_common::digest::ChainingValue;
 use bloomsday_common::filter::{BlockRange, OnesHistogram, Shape};
 use bloomsday_common::hash::Xxh3;
 use bloomsday_common::key::FilterName;
@@ -48,9 +48,9 @@ impl FillPlan {
 #[derive(Debug)]
 pub struct Fill {
     plan: FillPlan,
-    segment: BlockRange,
-    /// The values of the parts that lie within this range, each with its number.
-    values: Vec<(u64, [u8; Digest::BYTES])>,
+    bits: BlockRange,
+    /// The chaining values of the parts that lie within this range, each with its number.
+    values: Vec<(u64, ChainingValue)>,
     numbers: Filled,
 }
 
@@ -80,14 +80,14 @@ pub struct BlobPiece<'a> {
     pub part: u64,
     /// Where it begins in the blob.
     pub offset: u64,
-    /// The value of the part, if the piece is all of it and no other range has blocks in it.
-    pub value: Option<[u8; Digest::BYTES]>,
+    /// The chaining value of the part, if the piece is all of it and no other range has blocks in it.
+    pub value: Option<ChainingValue>,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
 
 impl Fill {
-    /// Sets the bits of a range, computes the values of its parts, and then looks up every hash and every sampled
+    /// Sets the bits of a range, computes the chaining values of its parts, and then looks up every hash and every sampled
     /// ID in the same bytes.
     ///
     /// Memory: the bits of the range. Cost: one store and one lookup a hash, next to each other in memory.
@@ -110,22 +110,22 @@ impl Fill {
         {
             return Err(changed());
         }
-        let mut segment = BlockRange::zeroed(plan.shape, plan.blocks(range));
-        segment.insert(hashes);
-        let mut fill = Fill { plan, segment, values: Vec::new(), numbers: Filled::default() };
+        let mut bits = BlockRange::zeroed(plan.shape, plan.blocks(range));
+        bits.insert(hashes);
+        let mut fill = Fill { plan, bits, values: Vec::new(), numbers: Filled::default() };
         fill.values = fill.values();
         // From here on the bits are only read: what is looked up is what the values are of.
         let (sampled, lost_samples) = fill.look_up(samples).ok_or_else(changed)?;
         let own = fill.own_blocks();
         let mut blocks = OnesHistogram::new();
-        blocks.add(&fill.segment.bytes()[fill.place(own.clone())]);
+        blocks.add(&fill.bits.bytes()[fill.place(own.clone())]);
         fill.numbers = Filled {
             ids: hashes.len() as u64,
             sum: sum_of(hashes),
-            lost: (hashes.len() - fill.segment.count(hashes)) as u64,
+            lost: (hashes.len() - fill.bits.count(hashes)) as u64,
             sampled,
             lost_samples,
-            hits: fill.segment.count(absent_in(plan.shape, own)) as u64,
+            hits: fill.bits.count(absent_in(plan.shape, own)) as u64,
             blocks,
         };
         Ok(fill)
@@ -138,20 +138,20 @@ impl Fill {
 
     /// The pieces of the blob, in order: each lies in one part.
     pub fn pieces(&self) -> impl Iterator<Item = BlobPiece<'_>> {
-        let start = self.plan.offset(self.segment.blocks().start);
-        let end = self.plan.offset(self.segment.blocks().end);
+        let start = self.plan.offset(self.bits.blocks().start);
+        let end = self.plan.offset(self.bits.blocks().end);
         let first_part = start / PART_BYTES as u64;
         (first_part..end.div_ceil(PART_BYTES as u64)).map(move |part| {
             let of_part = part * PART_BYTES as u64..(part + 1) * PART_BYTES as u64;
             let (from, to) = (of_part.start.max(start), of_part.end.min(end));
             let value = self.values.iter().find(|(number, _)| *number == part);
-            let bytes = &self.segment.bytes()[(from - start) as usize..(to - start) as usize];
+            let bytes = &self.bits.bytes()[(from - start) as usize..(to - start) as usize];
             BlobPiece { part, offset: from, value: value.map(|(_, value)| *value), bytes }
         })
     }
 
-    /// The values of the parts of which no other range has a block.
-    fn values(&self) -> Vec<(u64, [u8; Digest::BYTES])> {
+    /// The chaining values of the parts of which no other range has a block.
+    fn values(&self) -> Vec<(u64, ChainingValue)> {
         let own = self.own_blocks();
         let (start, end) = (self.plan.offset(own.start), self.plan.offset(own.end));
         let whole = self.pieces().filter(|piece| {
@@ -159,20 +159,22 @@ impl Fill {
             is_whole && piece.offset >= start && piece.offset + PART_BYTES as u64 <= end
         });
         let content = self.plan.places.content();
-        whole.map(|piece| (piece.part, part_value(content, piece.offset, piece.bytes))).collect()
+        whole
+            .map(|piece| (piece.part, part_chaining_value(content, piece.offset, piece.bytes)))
+            .collect()
     }
 
     /// The blocks that no other range can have: all but the first and the last.
     fn own_blocks(&self) -> Range<u64> {
-        let Range { start, end } = self.segment.blocks();
+        let Range { start, end } = self.bits.blocks();
         start + 1..(end - 1).max(start + 1)
     }
 
-    /// Where blocks lie in the bytes of the segment.
+    /// Where blocks lie in the bytes of the range.
     fn place(&self, blocks: Range<u64>) -> Range<usize> {
-        let first = self.segment.blocks().start;
+        let first = self.bits.blocks().start;
         let at = |block: u64| (block - first) as usize * BlockRange::BLOCK_BYTES;
-        let end = self.segment.bytes().len();
+        let end = self.bits.bytes().len();
         at(blocks.start).min(end)..at(blocks.end).min(end)
     }
 
@@ -182,7 +184,7 @@ impl Fill {
         while let Some((length, rest)) = samples.split_first_chunk::<2>() {
             let (id, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
             sampled += 1;
-            lost += u64::from(!self.segment.contains(id));
+            lost += u64::from(!self.bits.contains(id));
             samples = rest;
         }
         samples.is_empty().then_some((sampled, lost))

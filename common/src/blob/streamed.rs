@@ -1,15 +1,15 @@
-//! A blob that no process has in memory as a whole: where its bytes lie, the values of its parts, and its
+//! A blob that no process has in memory as a whole: where its bytes lie, the chaining values of its parts, and its
 //! digest from these. [`encode`](super::encode) gives the same bytes.
 
 use super::{Header, Origin, check_all_but_bits, check_ones, encode_head};
 use crate::day::Day;
-use crate::digest::{Digest, Parts};
+use crate::digest::{ChainingValue, Digest, Parts};
 use crate::error::Error;
 use crate::filter::{self, Layout, Shape};
 use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 
-/// The digest of a blob is computed from values of parts of this many bytes; the last may have fewer.
+/// The digest of a blob is computed from chaining values of parts of this many bytes; the last may have fewer.
 pub const PART_BYTES: usize = Parts::BYTES;
 
 /// Where the bytes of a blob lie. They are its header, its body, and its digest.
@@ -64,11 +64,11 @@ impl Places {
     }
 }
 
-/// The value of the part that begins at `offset`, a multiple of [`PART_BYTES`], in the digest of `content`
+/// The chaining value of the part that begins at `offset`, a multiple of [`PART_BYTES`], in the digest of `content`
 /// bytes in total.
 ///
 /// Cost: one pass of BLAKE3.
-pub fn part_value(content: u64, offset: u64, part: &[u8]) -> [u8; Digest::BYTES] {
+pub fn part_chaining_value(content: u64, offset: u64, part: &[u8]) -> ChainingValue {
     let place = |n| usize::try_from(n).expect("a blob has fewer bytes than there are addresses");
     Parts::value(place(content), place(offset), part)
 }
@@ -81,14 +81,14 @@ pub struct StreamedBlob {
     body: u64,
 }
 
-/// Computes the digest of a blob from the values of its parts, and with it its key.
+/// Computes the digest of a blob from the chaining values of its parts, and with it its key.
 ///
-/// `first` is the beginning of the body, which is in the first part, with the header: the value of that part
+/// `first` is the beginning of the body, which is in the first part, with the header: the chaining value of that part
 /// is computed here, and `values[0]` means nothing.
 ///
 /// # Panics
-/// When there is not one value for each part, or `first` does not fill the first part.
-pub fn seal(header: &Header, first: &[u8], values: &[[u8; Digest::BYTES]]) -> StreamedBlob {
+/// When there is not one chaining value for each part, or `first` does not fill the first part.
+pub fn seal(header: &Header, first: &[u8], values: &[ChainingValue]) -> StreamedBlob {
     let places = Places::of(&header.filter, header.day, header.shape);
     let head = encode_head(header);
     let first_part = [&head, first].concat();
@@ -195,7 +195,9 @@ mod tests {
             let values: Vec<_> = content
                 .chunks(PART_BYTES)
                 .enumerate()
-                .map(|(i, part)| part_value(places.content(), (i * PART_BYTES) as u64, part))
+                .map(|(i, part)| {
+                    part_chaining_value(places.content(), (i * PART_BYTES) as u64, part)
+                })
                 .collect();
             let first = &content[places.head as usize..content.len().min(PART_BYTES)];
             let streamed = seal(&header, first, &values);

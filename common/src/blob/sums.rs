@@ -1,6 +1,6 @@
 //! [`Sums`]: digest and bit count of one part of a blob, while its bytes are still in a core's own cache.
 
-use crate::digest::{Digest, PartValue};
+use crate::digest::{ChainingValue, PartHasher};
 use crate::filter::count_ones;
 
 /// How much is read, digested and counted at once: it fits into a core's own cache.
@@ -10,20 +10,20 @@ pub(crate) const PIECE_BYTES: usize = 64 << 10;
 pub(crate) struct Sums {
     /// How many bytes of the blob the digest covers.
     content: usize,
-    value: PartValue,
+    hasher: PartHasher,
     ones: u64,
 }
 
 impl Sums {
     /// For the part that begins at `start`, of a blob whose digest covers `content` bytes.
     pub(crate) fn begin(content: usize, start: usize) -> Sums {
-        Sums { content, value: PartValue::begin(content, start), ones: 0 }
+        Sums { content, hasher: PartHasher::begin(content, start), ones: 0 }
     }
 
     /// Adds the piece at `offset`. Bytes past the content are only counted.
     pub(crate) fn take(&mut self, offset: usize, piece: &[u8]) {
         let inside = piece.len().min(self.content.saturating_sub(offset));
-        self.value.update(&piece[..inside]);
+        self.hasher.update(&piece[..inside]);
         self.ones += count_ones(piece);
     }
 
@@ -32,8 +32,8 @@ impl Sums {
         self.ones
     }
 
-    /// The part's value in the digest.
-    pub(crate) fn value(&self) -> [u8; Digest::BYTES] {
-        self.value.finish()
+    /// The part's chaining value in the digest.
+    pub(crate) fn value(&self) -> ChainingValue {
+        self.hasher.finish()
     }
 }

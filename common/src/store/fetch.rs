@@ -17,14 +17,14 @@ use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
 use crate::blob::{self, Header, RawBlob};
-use crate::digest::{Digest, Parts};
+use crate::digest::{ChainingValue, Digest, Parts};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::key::BlobKey;
 use crate::memory::Buffer;
 
 /// The digests of some parts, each with its offset.
-type PartValues = Vec<(usize, [u8; Digest::BYTES])>;
+type PartValues = Vec<(usize, ChainingValue)>;
 
 impl Store {
     /// Fetches a blob, checks it, and views it as a filter. What may be a cache's fault is fetched once more,

@@ -13,10 +13,10 @@ const MAX_READ_BYTES: u64 = 16 << 20;
 /// Where the next frame of a log is.
 pub(in crate::live) struct Tail {
     folder: PathBuf,
-    place: Option<TailPosition>,
+    position: Option<TailPosition>,
 }
 
-/// A place in a file.
+/// A position in a file.
 struct TailPosition {
     /// The file's path without its extension, which a close changes.
     stem: PathBuf,
@@ -41,12 +41,12 @@ impl Piece {
 
 impl Tail {
     pub(in crate::live) fn new(folder: &Path) -> Tail {
-        Tail { folder: folder.to_owned(), place: None }
+        Tail { folder: folder.to_owned(), position: None }
     }
 
     /// Begins anew with the next read.
     pub(in crate::live) fn restart(&mut self) {
-        self.place = None;
+        self.position = None;
     }
 
     /// The next piece that has a frame from `wanted` to `through`, and none after it; `None` when there is none
@@ -59,40 +59,41 @@ impl Tail {
     /// The system's; [`io::ErrorKind::InvalidData`] for damage in a closed file.
     pub(in crate::live) fn read(&mut self, wanted: u64, through: u64) -> io::Result<Option<Piece>> {
         loop {
-            let Some(place) = &mut self.place else {
+            let Some(position) = &mut self.position else {
                 let Some(stem) = first_file(&self.folder, wanted)? else { return Ok(None) };
-                let Some(place) = TailPosition::open(stem)? else { return Ok(None) };
-                self.place = Some(place);
+                let Some(position) = TailPosition::open(stem)? else { return Ok(None) };
+                self.position = Some(position);
                 continue;
             };
-            let (mut bytes, closed) = place.read()?;
+            let (mut bytes, closed) = position.read()?;
             let (mut good, mut last) = (0, None);
-            let frames = Frames::of_rest(&bytes, place.next_seq);
+            let frames = Frames::of_rest(&bytes, position.next_seq);
             for frame in frames.map_while(Result::ok).take_while(|frame| frame.seq <= through) {
                 (good, last) = (good + frame.bytes().len(), Some(frame.seq));
             }
             let is_all = good == bytes.len();
             bytes.truncate(good);
-            let piece = Piece { header: place.header, bytes, first_seq: place.next_seq };
+            let piece = Piece { header: position.header, bytes, first_seq: position.next_seq };
             let found = last.is_some_and(|last| last >= wanted);
-            (place.at, place.next_seq) =
-                (place.at + good as u64, last.map_or(place.next_seq, |last| last + 1));
+            (position.at, position.next_seq) =
+                (position.at + good as u64, last.map_or(position.next_seq, |last| last + 1));
             if found {
                 return Ok(Some(piece));
             }
             if good > 0 {
                 continue;
             }
-            if closed.is_none() || place.next_seq > through {
+            if closed.is_none() || position.next_seq > through {
                 return Ok(None);
             }
             if !is_all {
-                let why = format!("{}.seg is damaged at byte {}", place.stem.display(), place.at);
+                let why =
+                    format!("{}.seg is damaged at byte {}", position.stem.display(), position.at);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            let Some(next) = file_after(&self.folder, &place.stem)? else { return Ok(None) };
-            self.place = TailPosition::open(next)?;
-            if self.place.is_none() {
+            let Some(next) = file_after(&self.folder, &position.stem)? else { return Ok(None) };
+            self.position = TailPosition::open(next)?;
+            if self.position.is_none() {
                 return Ok(None);
             }
         }
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(read(&mut tail, 5, 4), None);
         assert_eq!(read(&mut tail, 5, 9), Some(vec![5, 6]));
         assert_eq!(read(&mut tail, 7, 9), None);
-        // A new process finds its place.
+        // A new process finds its position.
         for (wanted, found) in [(1, vec![1, 2, 3, 4]), (4, vec![1, 2, 3, 4]), (6, vec![5, 6])] {
             assert_eq!(read(&mut Tail::new(folder.path()), wanted, 9), Some(found));
         }

@@ -1,4 +1,4 @@
-//! [`FeedReader`]: a stream of others → adds, while this process decides. At least once: the place in the stream is
+//! [`FeedReader`]: a stream of others → adds, while this process decides. At least once: the position in the stream is
 //! kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
 //!
 //! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by `feed_redis` or
@@ -27,7 +27,7 @@ pub(super) const MAX_ADDED: usize = 1000;
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after a failure.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(8);
-/// How often the place is kept.
+/// How often the position is kept.
 pub(super) const KEEP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often it is said in the log that messages have no ID.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(in crate::live) struct FeedReader {
     pub(in crate::live) set: Arc<LiveSet>,
     pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) feed: FeedUrl,
-    /// The file with the place; without a data folder a start reads the stream from its beginning.
+    /// The file with the position; without a data folder a start reads the stream from its beginning.
     pub(in crate::live) file: Option<PathBuf>,
     pub(in crate::live) clock: Clock,
     pub(in crate::live) warned: Mutex<Warned>,
@@ -58,8 +58,8 @@ pub(super) enum FeedError {
     Stream(String),
     #[error("{0}")]
     Refused(String),
-    #[error("cannot keep the place in {0}: {1}")]
-    Place(String, std::io::Error),
+    #[error("cannot keep the position in {0}: {1}")]
+    Position(String, std::io::Error),
     /// Another server decides.
     #[error("another server decides")]
     NotDecider,
@@ -141,16 +141,17 @@ impl FeedReader {
         }
     }
 
-    /// The place that was kept for the stream of this name.
-    pub(super) fn place(&self, name: &str) -> Option<String> {
+    /// The position that was saved for the stream of this name.
+    pub(super) fn saved_position(&self, name: &str) -> Option<String> {
         let text = self.file.as_ref().and_then(|file| std::fs::read_to_string(file).ok())?;
         let (at, of) = text.trim().split_once(' ')?;
         (of == name).then(|| at.to_owned())
     }
 
-    pub(super) fn keep(&self, name: &str, at: &str) -> Result<(), FeedError> {
+    /// Saves the position in the stream of this name, if there is a data folder.
+    pub(super) fn save_position(&self, name: &str, at: &str) -> Result<(), FeedError> {
         let Some(file) = &self.file else { return Ok(()) };
         let written = atomic_file::write(file, format!("{at} {name}\n").as_bytes(), |_| ());
-        written.map_err(|error| FeedError::Place(file.display().to_string(), error))
+        written.map_err(|error| FeedError::Position(file.display().to_string(), error))
     }
 }

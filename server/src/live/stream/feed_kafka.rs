@@ -16,7 +16,7 @@ use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_progress::{Progress, ReadState};
-use super::kafka_url::{KafkaUrl, Start, Where};
+use super::kafka_url::{IdSource, KafkaUrl, Start};
 use crate::backoff::Backoff;
 use crate::live::log::syncer::lock;
 use crate::live::replication::access::StreamTask;
@@ -33,11 +33,11 @@ const FEW_PARTITIONS: usize = 16;
 pub(super) async fn session(
     feeding: &FeedReader,
     url: &KafkaUrl,
-    place: &mut Option<String>,
+    position: &mut Option<String>,
     backoff: &mut Backoff,
 ) -> Result<(), FeedError> {
     // A standby with `from=latest` records where it would begin now: else it would miss messages when it takes over.
-    if place.is_some() || url.start == Start::Earliest {
+    if position.is_some() || url.start == Start::Earliest {
         feeding.check()?;
     }
     let mut client = Client::open(url, FEW_PARTITIONS).await?;
@@ -49,19 +49,20 @@ pub(super) async fn session(
         client = Client::open(url, topic.leaders.len()).await?;
     }
     let name = format!("kafka:{}/{}", topic.cluster, url.topic);
-    let known =
-        place.take().and_then(|place| place.strip_suffix(&*format!(" {name}")).map(str::to_owned));
-    let known = known.or_else(|| feeding.place(&name));
-    let state = ReadState::at_place(known.as_deref().unwrap_or_default());
+    let known = position
+        .take()
+        .and_then(|position| position.strip_suffix(&*format!(" {name}")).map(str::to_owned));
+    let known = known.or_else(|| feeding.saved_position(&name));
+    let state = ReadState::from_position(known.as_deref().unwrap_or_default());
     let state = Mutex::new(state);
     let reading = TopicReader { feeding, url, client: &client, name, topic, state };
     let ended = reading.read(known.is_none(), backoff).await.map_err(redacted);
-    let at = lock(&reading.state).place();
+    let at = lock(&reading.state).position();
     if at.is_empty() {
         return ended;
     }
-    let kept = feeding.keep(&reading.name, &at);
-    *place = Some(format!("{at} {}", reading.name));
+    let kept = feeding.save_position(&reading.name, &at);
+    *position = Some(format!("{at} {}", reading.name));
     ended.and(kept)
 }
 
@@ -77,7 +78,7 @@ struct TopicReader<'a> {
     feeding: &'a FeedReader,
     url: &'a KafkaUrl,
     client: &'a Client,
-    /// The cluster and the topic, as the place names them.
+    /// The cluster and the topic, as the position names them.
     name: String,
     topic: Topic,
     state: Mutex<ReadState>,
@@ -177,15 +178,15 @@ impl TopicReader<'_> {
         Ok(first.into_iter().filter_map(both).collect())
     }
 
-    /// Keeps the place, until another server decides.
+    /// Keeps the position, until another server decides.
     async fn keep(&self) -> Result<(), FeedError> {
         let mut keep = interval(KEEP_INTERVAL);
         let mut kept = String::new();
         loop {
             keep.tick().await;
-            let at = lock(&self.state).place();
+            let at = lock(&self.state).position();
             if at != kept {
-                self.feeding.keep(&self.name, &at)?;
+                self.feeding.save_position(&self.name, &at)?;
                 kept = at;
             }
             self.feeding.check()?;
@@ -371,11 +372,11 @@ impl Damage {
 }
 
 /// Adds the ID of a message.
-fn push(ids: &mut FeedIds, place: &Where, key: Option<&[u8]>, value: Option<&[u8]>) {
-    match place {
-        Where::Value => ids.push(value),
-        Where::Key => ids.push(key),
-        Where::Json(field) => {
+fn push(ids: &mut FeedIds, source: &IdSource, key: Option<&[u8]>, value: Option<&[u8]>) {
+    match source {
+        IdSource::Value => ids.push(value),
+        IdSource::Key => ids.push(key),
+        IdSource::Json(field) => {
             let value: Option<Value> = value.and_then(|value| serde_json::from_slice(value).ok());
             match value.as_ref().and_then(|value| value.get(field)) {
                 Some(Value::String(text)) => ids.push(Some(text.as_bytes())),

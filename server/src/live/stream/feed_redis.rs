@@ -11,19 +11,20 @@ use crate::live::replication::access::StreamTask;
 
 /// How many entries are read at once.
 const MAX_ENTRIES: usize = 1000;
-/// The place before the first entry.
+/// The position before the first entry.
 const BEGINNING: &str = "0-0";
 
 /// Reads over one connection, until that fails, or another server decides.
 pub(super) async fn session(
     feeding: &FeedReader,
     from: &RedisStream,
-    place: &mut Option<String>,
+    position: &mut Option<String>,
     backoff: &mut Backoff,
 ) -> Result<(), FeedError> {
     feeding.check()?;
     let name = feeding.feed.name();
-    let at = place.get_or_insert_with(|| feeding.place(&name).unwrap_or(BEGINNING.into()));
+    let at =
+        position.get_or_insert_with(|| feeding.saved_position(&name).unwrap_or(BEGINNING.into()));
     let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
     let mut redis = connect_to(&from.server).await.map_err(failed)?;
     let (mut kept, mut keep_due) = (at.clone(), Instant::now());
@@ -46,7 +47,7 @@ pub(super) async fn session(
         feeding.access.set_stream_error(StreamTask::Feed, None);
         backoff.reset();
         if *at != kept && keep_due <= Instant::now() {
-            feeding.keep(&name, at)?;
+            feeding.save_position(&name, at)?;
             (kept, keep_due) = (at.clone(), Instant::now() + KEEP_INTERVAL);
         }
         feeding.check()?;

@@ -19,7 +19,7 @@ impl FeedReader {
         loop {
             let ended = tokio::select! {
                 ended = self.session(&mut at, &mut backoff) => ended,
-                // What was added since the place was kept last is read again by the next start.
+                // What was added since the position was kept last is read again by the next start.
                 _ = stopping.changed() => return,
             };
             let wait = match ended {
@@ -36,7 +36,7 @@ impl FeedReader {
         }
     }
 
-    /// Reads until that fails, or another server decides. `at` is the place, if it is known.
+    /// Reads until that fails, or another server decides. `at` is the position, if it is known.
     async fn session(
         &self,
         at: &mut Option<String>,

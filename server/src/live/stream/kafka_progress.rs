@@ -18,18 +18,18 @@ pub(super) struct ReadState {
 }
 
 impl ReadState {
-    /// The state after a place, as [`ReadState::place`] wrote it.
-    pub(super) fn at_place(place: &str) -> ReadState {
+    /// The state after a position, as [`ReadState::position`] wrote it.
+    pub(super) fn from_position(position: &str) -> ReadState {
         let pair = |pair: &str| {
             let (partition, offset) = pair.split_once(':')?;
             Some((partition.parse().ok()?, offset.parse().ok()?))
         };
-        let at = place.split(',').filter_map(pair).collect();
+        let at = position.split(',').filter_map(pair).collect();
         ReadState { at, ..ReadState::default() }
     }
 
     /// `PARTITION:OFFSET,…`.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn position(&self) -> String {
         let pairs: Vec<String> =
             self.at.iter().map(|(p, offset)| format!("{p}:{offset}")).collect();
         pairs.join(",")
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_as_it_was_written() {
+    fn a_position_is_read_as_it_was_written() {
         let at = BTreeMap::from([(0, 7), (1, i64::MAX), (12, 0)]);
         let state = ReadState { at, ..ReadState::default() };
-        assert_eq!(state.place(), "0:7,1:9223372036854775807,12:0");
-        let at = |place: &str| ReadState::at_place(place).at;
-        assert_eq!(at(&state.place()), state.at);
+        assert_eq!(state.position(), "0:7,1:9223372036854775807,12:0");
+        let at = |position: &str| ReadState::from_position(position).at;
+        assert_eq!(at(&state.position()), state.at);
         assert!(at("").is_empty() && at("x,1:y").is_empty());
     }
 

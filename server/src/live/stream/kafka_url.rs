@@ -18,7 +18,7 @@ const MAX_TOPIC_BYTES: usize = 249;
 pub(crate) struct KafkaUrl {
     pub(crate) brokers: Vec<Broker>,
     pub(crate) topic: String,
-    pub(crate) id: Where,
+    pub(crate) id: IdSource,
     pub(crate) start: Start,
     pub(super) login: Option<Login>,
     pub(super) tls: Option<TlsFiles>,
@@ -33,7 +33,7 @@ pub(crate) struct Broker {
 
 /// Where the ID of a message is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum IdSource {
     /// Its value.
     #[default]
     Value,
@@ -43,7 +43,7 @@ pub(crate) enum Where {
     Json(String),
 }
 
-/// Where reading begins, if no place was kept.
+/// Where reading begins, if no position was kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
     #[default]
@@ -129,7 +129,7 @@ impl FromStr for KafkaUrl {
         let mut url = KafkaUrl {
             brokers,
             topic: topic.to_owned(),
-            id: Where::Value,
+            id: IdSource::Value,
             start: Start::Earliest,
             login: login.map(read_login).transpose()?,
             tls: None,
@@ -176,7 +176,7 @@ impl KafkaUrl {
             let value = decoded(value)?;
             let path = || Some(PathBuf::from(&value));
             match name {
-                "id" => self.id = read_where(&value)?,
+                "id" => self.id = read_source(&value)?,
                 "from" => {
                     self.start = match &*value {
                         "earliest" => Start::Earliest,
@@ -219,11 +219,11 @@ impl KafkaUrl {
     }
 }
 
-fn read_where(text: &str) -> Result<Where, String> {
+fn read_source(text: &str) -> Result<IdSource, String> {
     match (text, text.strip_prefix("json:")) {
-        ("value", _) => Ok(Where::Value),
-        ("key", _) => Ok(Where::Key),
-        (_, Some(field)) if !field.is_empty() => Ok(Where::Json(field.to_owned())),
+        ("value", _) => Ok(IdSource::Value),
+        ("key", _) => Ok(IdSource::Key),
+        (_, Some(field)) if !field.is_empty() => Ok(IdSource::Json(field.to_owned())),
         _ => Err("`id` is `value`, `key` or `json:FIELD`".into()),
     }
 }
@@ -240,7 +240,7 @@ mod tests {
     fn an_address_names_brokers_and_a_topic() {
         let url = read("kafka://a,b:9093,[::1]:1/clicks.v1");
         assert_eq!(url.name(), "kafka://a:9092,b:9093,[::1]:1/clicks.v1");
-        assert_eq!((url.id, url.start), (Where::Value, Start::Earliest));
+        assert_eq!((url.id, url.start), (IdSource::Value, Start::Earliest));
         assert!(url.login.is_none() && url.tls.is_none());
     }
 
@@ -250,7 +250,7 @@ mod tests {
             "kafka://me:p%40ss%2F@h/t?id=json:user.id&from=latest&sasl=plain&ca=/ca.pem&cert=c&key=k",
         );
         assert_eq!(url.name(), "kafka://h:9092/t");
-        assert_eq!((url.id, url.start), (Where::Json("user.id".into()), Start::Latest));
+        assert_eq!((url.id, url.start), (IdSource::Json("user.id".into()), Start::Latest));
         let login = url.login.unwrap();
         assert_eq!((&*login.user, &*login.password), ("me", "p@ss/"));
         assert_eq!(login.mechanism, Mechanism::Plain);
