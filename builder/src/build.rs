@@ -185,8 +185,7 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
     // reading.
     Shape::for_ids(job.layout, 1_000_000, job.fpp)?;
     // This read comes first, so the build notices each later change by an operator.
-    let read = store.pointer(&job.filter, job.day).await?;
-    let start = PointerSnapshot { filter: job.filter.clone(), day: job.day, read };
+    let start = PointerSnapshot::take(store, &job.filter, job.day).await?;
 
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;

@@ -144,9 +144,9 @@ pub enum Error {
     },
     /// A segment of live IDs that is damaged.
     #[error(
-        "{key} cannot be used: {why}; delete this object. If the server that wrote it still has its log, also \
-         delete that server's record in the folder `heads` beside it and restart the server: it writes the segment \
-         again. Otherwise the IDs in it are lost"
+        "{key} cannot be used: {why}. If the server that wrote it still has its log: stop that server, delete this \
+         object and the server's record in the folder `live/heads`, and start it: it writes the segment again. If \
+         not, delete this object; the IDs in it are lost"
     )]
     Segment {
         /// The key of the segment.

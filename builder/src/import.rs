@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 use crate::build::check_not_future;
 use crate::error::Error;
+use crate::publish::PointerSnapshot;
 use crate::report::Report;
 use crate::republish::{Republish, publish_whole};
 use crate::{quality, verify};
@@ -73,6 +74,7 @@ pub struct Import {
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let began = Instant::now();
     check_not_future(job.day, Timestamp::now())?;
+    let start = PointerSnapshot::take(store, &job.filter, job.day).await?;
     let (file, system) = (job.name.clone(), job.format.system());
     let foreign = |why: String| Error::Foreign { system, file: file.clone(), why };
     let filter = match job.format {
@@ -92,7 +94,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         remedy_words: job.remedy_words,
         dry_run: job.dry_run,
     };
-    publish_whole(&blob, reason, warning, began, store).await
+    publish_whole(&blob, reason, warning, began, start, store).await
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.

@@ -126,6 +126,21 @@ pub struct PointerSnapshot {
     pub read: Versioned<Pointer>,
 }
 
+impl PointerSnapshot {
+    /// Reads a day's pointer.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn take(
+        store: &Store,
+        filter: &FilterName,
+        day: Day,
+    ) -> Result<PointerSnapshot, Error> {
+        let read = store.pointer(filter, day).await?;
+        Ok(PointerSnapshot { filter: filter.clone(), day, read })
+    }
+}
+
 /// What a build may do with a day's pointer, and the facts behind it.
 #[derive(Debug)]
 pub struct Decision {

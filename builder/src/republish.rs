@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::build::{check_not_future, finish};
 use crate::error::Error;
-use crate::publish::{self, Uploaded};
+use crate::publish::{self, PointerSnapshot, Uploaded};
 use crate::report::Report;
 
 /// What to publish.
@@ -42,22 +42,24 @@ pub struct Republish<'a> {
 /// # Errors
 /// [`Error::FutureDay`], or the store fails.
 pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Error> {
-    publish_whole(job, format!("published from {}", job.name), None, Instant::now(), store).await
+    let began = Instant::now();
+    check_not_future(job.header.day, Timestamp::now())?;
+    let start = PointerSnapshot::take(store, &job.header.filter, job.header.day).await?;
+    publish_whole(job, format!("published from {}", job.name), None, began, start, store).await
 }
 
-/// Publishes a whole filter, whose making `began` earlier, for the `reason` that the history records.
+/// Publishes a whole filter, whose making `began` earlier, when the pointer was as in `start`, for the `reason` that
+/// the history records.
 pub(crate) async fn publish_whole(
     job: &Republish<'_>,
     reason: String,
     warning: Option<String>,
     began: Instant,
+    start: PointerSnapshot,
     store: &Store,
 ) -> Result<Report, Error> {
     let now = Timestamp::now();
     let Republish { header, filter, .. } = *job;
-    check_not_future(header.day, now)?;
-    let read = store.pointer(&header.filter, header.day).await?;
-    let start = publish::PointerSnapshot { filter: header.filter.clone(), day: header.day, read };
     let encoded = blob::encode(header, filter);
     let mut report = Report {
         blob: Some(encoded.key().clone()),

@@ -18,6 +18,7 @@ use bloomsday_common::live::segment::{ChangeOrder, Frames, Op, set_number};
 use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
+use jiff::SignedDuration;
 
 use crate::error::Error;
 use crate::job::{Job, Progress};
@@ -34,6 +35,8 @@ pub const MAX_DELETED: usize = 16_000_000;
 pub const HASH_COLUMN: &str = "bloomsday_hash";
 /// How many segments are fetched at the same time.
 const MAX_CONCURRENT_FETCHES: usize = 16;
+/// A server without adds writes its head at least this often.
+const IDLE: SignedDuration = SignedDuration::from_secs(60);
 /// The most days without segments that an error names.
 const MAX_NAMED_DAYS: usize = 20;
 
@@ -170,7 +173,7 @@ fn silent_logs(
     keys: &[SegmentKey],
 ) -> impl Iterator<Item = String> {
     let silent = heads.iter().filter(move |(node, head)| {
-        (day.minus(2).end()..day.end()).contains(&head.through)
+        (day.minus(2).end()..day.end() - IDLE).contains(&head.through)
             && !keys.iter().any(|key| key.day == day && key.node == *node)
     });
     silent.map(move |(node, head)| {

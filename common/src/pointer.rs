@@ -181,7 +181,7 @@ pub struct HistoryEvent {
     /// Rows whose ID was empty or too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<u64>,
-    /// Share of these IDs that the day before also contained.
+    /// Share of these IDs that the newest earlier filter also contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<f64>,
     /// Files read by a build.

@@ -69,9 +69,10 @@ fn plain_host(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'.');
-    // A name that ends in a digit may be an address, and one with `xn--` has to be checked.
+    // A name that ends in a number (`1`, `0xa`) is an address, and one with `xn--` has to be checked.
     let is_name = host.bytes().all(|byte| is_plain(byte) || byte.is_ascii_digit())
         && host.bytes().next_back().is_some_and(|byte| byte.is_ascii_lowercase())
+        && !host.rsplit('.').next().is_some_and(|last| last.starts_with("0x"))
         && !host.contains("--")
         && !host.contains("..");
     is_name.then_some(host)
@@ -172,6 +173,26 @@ mod tests {
             ("http://", "http://"),
         ] {
             assert_eq!(of(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_domain_is_the_host_of_the_parser() {
+        for url in [
+            "http://example.org",
+            "https://a-b.example.org/x",
+            "http://0xa",
+            "http://a.0xbf/",
+            "http://0xaz/",
+            "http://1.example/",
+            "http://127.1",
+            "http://a.1b",
+            "http://a..b",
+            "http://xn--a",
+        ] {
+            let parsed = Url::parse(url).ok();
+            let host = parsed.as_ref().and_then(Url::host_str);
+            assert_eq!(domain(url.as_bytes()).as_deref(), host, "{url}");
         }
     }
 

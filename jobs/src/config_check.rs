@@ -334,8 +334,13 @@ mod tests {
         let mut compared = BTreeSet::from(["pointers", "schedule", "input", "column"]);
         for value in values(&settings).unwrap() {
             let key = value.name.strip_prefix("filters.rt.").unwrap_or(&value.name);
-            if let (Some((key, default)), "default") = (page.get_key_value(key), value.from) {
-                assert_eq!(value.value, *default, "{key}");
+            if let Some((key, default)) = page.get_key_value(key) {
+                // Whoever runs the tests may have set a variable.
+                assert!(
+                    value.from != "default" || value.value == *default,
+                    "{key}: {}",
+                    value.value
+                );
                 compared.insert(key);
             }
         }

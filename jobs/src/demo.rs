@@ -231,7 +231,7 @@ impl Demonstration<'_> {
         };
         let report = build(&job, &self.store, &self.output.build_progress()).await?;
         let overlap = report.overlap.map_or(String::new(), |share| {
-            format!(", {:.0} % of them also in the day before", share * 100.0)
+            format!(", {:.0} % of them also in the newest earlier filter", share * 100.0)
         });
         let (ids, rows, fpp) = (thousands(report.ids), thousands(report.rows), report.fpp_measured);
         self.output.show(&report, || {

@@ -96,12 +96,9 @@ fn describe(report: &PruneReport) -> String {
         ("freed", mebibytes(*bytes)),
         ("servers gone", report.servers.to_string()),
     ];
-    let PrunedSegments { days, segments, logs } = &report.live;
+    let PrunedSegments { days, segments } = &report.live;
     if let (Some(first), Some(last)) = (days.first(), days.last()) {
         rows.push(("live", format!("{segments} segments of {first} to {last}")));
-    }
-    if *logs > 0 {
-        rows.push(("live logs", format!("{logs} of servers that are gone")));
     }
     rows.extend(pointers.iter().map(|day| ("pointer", day.to_string())));
     rows.extend(blobs.iter().map(|blob| ("blob", blob.to_string())));

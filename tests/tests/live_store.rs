@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use bloomsday_common::crash_point::SHIP;
 use bloomsday_common::hash::{IdHash, Xxh3};
@@ -340,33 +339,4 @@ fn prune_deletes_segments_of_days_that_nothing_needs() {
         prune(&["--config", config.to_str().unwrap()]);
         assert_eq!(there(), Some(kept), "{text}");
     }
-}
-
-#[test]
-fn prune_deletes_the_head_of_a_log_whose_server_is_gone() {
-    let backend = Backend::local();
-    Publisher::days_ago(&backend, 0).users(0..2_000).publish();
-    let live = Path::new(&backend.store).join("rt/live");
-    let (heads, day) = (live.join("heads"), live.join(today().minus(1).to_string()));
-    let old = SystemTime::now() - Duration::from_secs(40 * 24 * 3600);
-    for (node, written) in [("aa", old), ("bb", old), ("cc", SystemTime::now())] {
-        let file = heads.join(format!("00000000000000{node}"));
-        std::fs::create_dir_all(&heads).unwrap();
-        std::fs::write(&file, b"not read").unwrap();
-        std::fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
-    }
-    // A segment that is kept is found by its log's head.
-    std::fs::create_dir_all(&day).unwrap();
-    std::fs::write(day.join("00000000000000aa-00000001-0000000000000001.seg"), b"x").unwrap();
-    let prune = |more: &[&str]| {
-        backend.bloomsday(&[&["prune", "rt"], more].concat()).run().expect(0).json()
-    };
-    let there = || {
-        let names = files(&heads).into_iter().map(|file| file.file_name().unwrap().to_owned());
-        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
-        names.sort();
-        names.join(" ").replace("00000000000000", "")
-    };
-    assert_eq!((&prune(&["--dry-run"])["logs"], there()), (&1.into(), "aa bb cc".to_owned()));
-    assert_eq!((&prune(&[])["logs"], there()), (&1.into(), "aa cc".to_owned()));
 }

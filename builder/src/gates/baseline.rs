@@ -62,7 +62,7 @@ impl Baseline {
         }
         let newest = accepted.values().rev().take(BASELINE_DAYS);
         // From the newest day to the oldest.
-        let days: Vec<Numbers> = newest.map(|event| Numbers::of_act(event)).collect();
+        let days: Vec<Numbers> = newest.map(|event| Numbers::of_event(event)).collect();
         let median_of =
             |number: fn(&Numbers) -> Option<f64>| median(days.iter().filter_map(number));
         let files = median_of(|day| day.files);

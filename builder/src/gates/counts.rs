@@ -49,7 +49,7 @@ impl Numbers {
         }
     }
 
-    pub(super) fn of_act(event: &HistoryEvent) -> Numbers {
+    pub(super) fn of_event(event: &HistoryEvent) -> Numbers {
         Numbers::of(&DayCounts {
             rows: event.rows.unwrap_or(0),
             nulls: event.nulls.unwrap_or(0),

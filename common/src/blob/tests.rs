@@ -214,7 +214,7 @@ fn another_filters_blob_is_rejected() {
 }
 
 #[test]
-fn probe_ids_cover_every_length_class() {
+fn test_ids_cover_every_length_class() {
     let lengths: Vec<usize> = (0..TEST_IDS).map(|i| test_vector_id(i).len()).collect();
     assert_eq!(&lengths[..17], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 37]);
     assert_eq!(lengths.last(), Some(&1024));

@@ -25,14 +25,14 @@
 //! | 12 | 4 | how many hashes; 0 for a record |
 //! | 16 | 8 | the number of the frame, one more than that of the frame before |
 //! | 24 | 8 | the time of the change, in milliseconds since 1970 |
-//! | 32 | 1 | 1 seen, 2 forget, 3 reserve, 4 drop, 5 expire |
+//! | 32 | 1 | 1 add, 2 delete, 3 reserve, 4 drop, 5 expire |
 //! | 33 | 7 | zero |
 //! | 40 | | 8 bytes for each hash, or the record |
 //!
 //! A closed segment ends with 32 bytes: BLAKE3 of everything before.
 //!
 //! Adding is a union: a frame that is read twice, or out of order, adds nothing wrong; but in a set that counts
-//! copies each hash of a *seen* frame is one copy, so that a frame is read once. An open segment
+//! copies each hash of an *add* frame is one copy, so that a frame is read once. An open segment
 //! may end in the middle of a frame that was being written; a closed one is complete or corrupt.
 
 use std::fmt;

@@ -1,7 +1,5 @@
 //! Prune: drops pointers and deletes blobs that no record needs. [`crate::protocol`] decides which.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 
 use super::objects::uploaded;
@@ -43,8 +41,6 @@ pub struct PrunedSegments {
     pub days: Vec<Day>,
     /// How many segments they had.
     pub segments: u64,
-    /// How many logs of servers that are gone are no longer listed.
-    pub logs: u64,
 }
 
 impl Store {
@@ -113,8 +109,7 @@ impl Store {
     }
 
     /// Deletes segments of live IDs of days that nothing needs any more: older than `segment_days`, and than every
-    /// blob that a record names. Then the heads of logs which have no segment left, and which no server has written
-    /// for that long.
+    /// blob that a record names. Heads of logs stay: a server that comes back after a long time goes on where it was.
     ///
     /// Cost: a listing of each day, and a delete for each segment.
     ///
@@ -131,13 +126,14 @@ impl Store {
         let now = Timestamp::now();
         let days = self.segment_days(filter).await?;
         let mut pruned = PrunedSegments::default();
-        if !days.is_empty() {
-            let pointers = self.pointer_days(filter).await?;
-            let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
-            let references = self.references(filter, &dropped).await?;
-            pruned.days =
-                protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
+        if days.is_empty() {
+            return Ok(pruned);
         }
+        let pointers = self.pointer_days(filter).await?;
+        let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
+        let references = self.references(filter, &dropped).await?;
+        pruned.days =
+            protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
         if let (Some(first), Some(last), false) = (pruned.days.first(), pruned.days.last(), dry_run)
         {
             // Recorded before it is done, as for blobs.
@@ -153,41 +149,7 @@ impl Store {
                 pruned.segments += 1;
             }
         }
-        let kept = days.iter().filter(|day| !pruned.days.contains(day));
-        for head in self.heads_due(filter, kept, segment_days, now).await? {
-            if !dry_run {
-                self.objects.delete(&head).await?;
-            }
-            pruned.logs += 1;
-        }
         Ok(pruned)
-    }
-
-    /// The heads that were not written for longer than segments are kept, of logs without a segment on the days
-    /// that are `kept`. A server that runs writes its head every few seconds.
-    async fn heads_due(
-        &self,
-        filter: &FilterName,
-        kept: impl Iterator<Item = &Day>,
-        segment_days: u32,
-        now: Timestamp,
-    ) -> Result<Vec<String>, Error> {
-        let folder = key::heads(filter);
-        let mut heads = self.objects.list(&folder).await?;
-        let oldest = Day::of(now).minus(segment_days.saturating_add(1));
-        heads.retain(|head| Day::of(head.uploaded) < oldest);
-        if heads.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut nodes = BTreeSet::new();
-        for day in kept {
-            nodes
-                .extend(self.segments(filter, *day).await?.iter().map(|(segment, _)| segment.node));
-        }
-        heads.retain(|head| {
-            u64::from_str_radix(&head.name, 16).is_ok_and(|node| !nodes.contains(&node))
-        });
-        Ok(heads.into_iter().map(|head| format!("{folder}/{}", head.name)).collect())
     }
 
     /// What a prune at `now` would delete.

@@ -210,15 +210,22 @@ impl Store {
         })
     }
 
-    /// The numbers of the logs that have a head: the [`MAX_HEADS`] that were written last.
+    /// The numbers of the logs whose heads were written on the day `since` or later, or of all: the [`MAX_HEADS`]
+    /// that were written last. A server that runs writes its head every few seconds.
     ///
     /// Cost: a listing.
     ///
     /// # Errors
     /// The store's.
-    pub async fn head_nodes(&self, filter: &FilterName) -> Result<Vec<u64>, Error> {
+    pub async fn head_nodes(
+        &self,
+        filter: &FilterName,
+        since: Option<Day>,
+    ) -> Result<Vec<u64>, Error> {
         let mut heads = self.objects.list(&key::heads(filter)).await?;
-        heads.retain(|head| head.name.len() == 16);
+        heads.retain(|head| {
+            head.name.len() == 16 && since.is_none_or(|since| Day::of(head.uploaded) >= since)
+        });
         heads
             .sort_unstable_by(|a, b| b.uploaded.cmp(&a.uploaded).then_with(|| a.name.cmp(&b.name)));
         let names = heads.iter().take(MAX_HEADS).map(|head| &head.name);
@@ -233,7 +240,7 @@ impl Store {
     /// The store's.
     pub async fn heads(&self, filter: &FilterName) -> Result<Vec<(u64, Head)>, Error> {
         let mut heads = Vec::new();
-        for node in self.head_nodes(filter).await? {
+        for node in self.head_nodes(filter, None).await? {
             heads.extend(self.head_of(filter, node).await?.map(|head| (node, head)));
         }
         Ok(heads)

@@ -217,3 +217,20 @@ async fn a_heartbeat_is_read_again_only_if_it_was_written_again() {
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(opened).unwrap();
     assert_eq!(read(&third).await.servers[0].version, "4");
 }
+
+#[tokio::test]
+async fn heads_of_logs_that_were_written_long_ago_are_left_out_and_the_newest_come_first() {
+    let (folder, store) = local();
+    let heads = folder.path().join("new/store/rt/live/heads");
+    std::fs::create_dir_all(&heads).unwrap();
+    for (node, days_ago) in [(1_u64, 40), (2, 3), (3, 0), (4, 20)] {
+        let file = heads.join(format!("{node:016x}"));
+        std::fs::write(&file, b"not read").unwrap();
+        let written = std::time::SystemTime::now() - Duration::from_secs(24 * 3600 * days_ago);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
+    }
+    std::fs::write(heads.join("x"), b"no head").unwrap();
+    let since = |days| Some(Day::of(Timestamp::now()).minus(days));
+    assert_eq!(store.head_nodes(&rt(), None).await.unwrap(), [3, 2, 4, 1]);
+    assert_eq!(store.head_nodes(&rt(), since(5)).await.unwrap(), [3, 2]);
+}

@@ -86,7 +86,7 @@ impl Reply<'_> {
         self.line(b'*', length.to_string().as_bytes());
     }
 
-    /// A map with `n` pairs; in version 2 an array of twice as many values.
+    /// A map with that many pairs; in version 2 an array of twice as many values.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.is_v3 {
             self.line(b'%', pairs.to_string().as_bytes());
@@ -95,7 +95,7 @@ impl Reply<'_> {
         }
     }
 
-    /// A set with `n` members; in version 2 an array.
+    /// A set with that many members; in version 2 an array.
     pub(crate) fn set(&mut self, members: usize) {
         if self.is_v3 {
             self.line(b'~', members.to_string().as_bytes());

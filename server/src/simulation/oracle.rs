@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::blobs::{Kind, Made, find};
 
-/// How long a read and a load that began before a change may still event on the old records: both
+/// How long a read and a load that began before a change may still act on the old records: both
 /// deadlines, and the retries between.
 const UNDER_WAY: Duration = Duration::from_secs(3 * 300 + 60);
 

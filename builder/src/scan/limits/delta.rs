@@ -15,7 +15,7 @@ pub(in crate::scan) struct DeltaDecoder<'a> {
     left: u32,
     value: i32,
     is_first: bool,
-    /// Of the block: its min_delta difference, and the widths of the next miniblocks.
+    /// Of the block: its least difference, and the widths of the next miniblocks.
     min_delta: i32,
     widths: &'a [u8],
     /// Of the miniblock: its next bytes, the width of a value, and the number of values.

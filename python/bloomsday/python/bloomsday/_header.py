@@ -13,8 +13,6 @@ class Header(NamedTuple):
     day: datetime.date
     digest: str
     layout: str
-    id: str
-    """What is hashed of an ID: its "bytes", or a "url" in its normal form."""
     ids: int
     ids_estimated: bool
     bytes: int
@@ -24,3 +22,5 @@ class Header(NamedTuple):
     fpp_measured: float
     fill: float
     format: int
+    id: str
+    """What is hashed of an ID: its "bytes", or a "url" in its normal form."""

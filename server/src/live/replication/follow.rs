@@ -212,7 +212,9 @@ impl LogFollower {
         if self.list_due <= Instant::now() {
             self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
             self.note_what_is_stored();
-            let nodes = in_time(self.store.head_nodes(&self.filter)).await?;
+            // Of a head that is older, no segment is read. A day more, for clocks that differ.
+            let since = Day::of(self.clock.now()).minus(self.days + 1);
+            let nodes = in_time(self.store.head_nodes(&self.filter, Some(since))).await?;
             for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
             }

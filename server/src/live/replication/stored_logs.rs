@@ -50,7 +50,8 @@ impl StoredLogs {
         let (store, clock) = (&self.store, &self.clock);
         let text = |error: StoreError| error.to_string();
         let (today, mut not_read) = (Day::of(clock.now()), None);
-        let nodes = store.head_nodes(&self.filter).await.map_err(text)?;
+        let since = today.minus(u32::from(self.days) + 1);
+        let nodes = store.head_nodes(&self.filter, Some(since)).await.map_err(text)?;
         for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
             let mut day = today.minus(u32::from(self.days));
             while day <= today.plus(1) {

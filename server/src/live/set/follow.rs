@@ -138,12 +138,15 @@ impl LiveSet {
     pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let SetState { writer, deletions, late, .. } = &mut *state;
-        late.retain(|hash, _| deleted.contains_key(hash));
-        while let Some((&hash, &ms)) = late.iter().next() {
-            writer.forget(hash, true)?;
-            deletions.insert(hash, ms);
-            late.remove(&hash);
-        }
+        let mut result = Ok(());
+        late.retain(|hash, ms| {
+            if !deleted.contains_key(hash) || result.is_err() {
+                return deleted.contains_key(hash);
+            }
+            result = writer.forget(*hash, true).map(|_| deletions.insert(*hash, *ms));
+            result.is_err()
+        });
+        result?;
         Ok(())
     }
 

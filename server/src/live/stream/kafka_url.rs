@@ -149,7 +149,7 @@ fn broker(text: &str) -> Option<Broker> {
         "" => PORT,
         port => port.strip_prefix(':')?.parse().ok().filter(|port| *port > 0)?,
     };
-    let is_legal = |c: char| !c.is_control() && !c.is_whitespace();
+    let is_legal = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '[' | ']');
     (!host.is_empty() && host.chars().all(is_legal)).then(|| Broker { host: host.to_owned(), port })
 }
 
@@ -270,6 +270,7 @@ mod tests {
             ("kafka://h:x/t", "HOST:PORT/TOPIC"),
             ("kafka://h,/t", "HOST:PORT/TOPIC"),
             ("kafka://a b/t", "HOST:PORT/TOPIC"),
+            ("kafka://[[a]/t", "HOST:PORT/TOPIC"),
             ("kafka://h/", "a topic has"),
             ("kafka://h/a/b", "a topic has"),
             ("kafka://secret@h/t", "USER:PASSWORD"),

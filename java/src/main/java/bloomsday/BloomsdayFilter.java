@@ -931,7 +931,7 @@ public final class BloomsdayFilter {
         /** Proves that this reader hashes and addresses as the writer of the file did. */
         private void checkTestVector() throws UnsoundException {
             for (int i = 0; i < TEST_IDS; i++) {
-                byte[] id = probeId(i);
+                byte[] id = testId(i);
                 long[] hash = new long[2];
                 long[] positions = new long[header.probes];
                 boolean blocked = header.layout == Header.BLOCKED;
@@ -963,7 +963,7 @@ public final class BloomsdayFilter {
             }
         }
 
-        private static byte[] probeId(int i) {
+        private static byte[] testId(int i) {
             byte[] id = new byte[i < 16 ? i + 1 : 16 + 21 * (i - 15)];
             for (int j = 0; j < id.length; j++) {
                 id[j] = (byte) ('a' + (i + j) % 26);
