@@ -2,7 +2,7 @@
 # Fuzzes every parser of bytes from outside, and prints a table: target, executions, executions a second,
 # result.
 #
-#   fuzz/run.sh                  a short run: 10 seconds a target
+#   fuzz/run.sh                  a short run: 8 seconds a target
 #   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan
 #   fuzz/run.sh full header      one target of it
 #   fuzz/run.sh build            compiles what a short run needs, and no more
@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 targets=(scan url_id kafka_url header config delta record query request segment)  # the slowest first
-short_seconds=10
+short_seconds=8
 long_runs=100000000
 long_scan_runs=10000000
 
@@ -44,7 +44,7 @@ folder=target/long
 if [ "$size" = short ]; then
   # Comparisons that the fuzzer can see help it to guess, at half the speed: worth it in a short run only.
   coverage+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-  # Ten seconds of fuzzing are not worth minutes of compiling.
+  # Seconds of fuzzing are not worth minutes of compiling.
   export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
   folder=target/short
 fi
