@@ -84,7 +84,6 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let filter = filter.map_err(foreign)?;
     let header = describe(job.filter, job.day, &filter).map_err(foreign)?;
     let warning = quality::check_quality(&header, &filter)?;
-    let reason = format!("imported from {}", job.name);
     let blob = Republish {
         header: &header,
         filter: &filter,
@@ -94,7 +93,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         remedy_words: job.remedy_words,
         dry_run: job.dry_run,
     };
-    publish_whole(&blob, reason, warning, began, start, store).await
+    publish_whole(&blob, "imported", warning, began, start, store).await
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.

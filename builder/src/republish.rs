@@ -45,14 +45,14 @@ pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Err
     let began = Instant::now();
     check_not_future(job.header.day, Timestamp::now())?;
     let start = PointerSnapshot::take(store, &job.header.filter, job.header.day).await?;
-    publish_whole(job, format!("published from {}", job.name), None, began, start, store).await
+    publish_whole(job, "published", None, began, start, store).await
 }
 
-/// Publishes a whole filter, whose making `began` earlier, when the pointer was as in `start`, for the `reason` that
-/// the history records.
+/// Publishes a whole filter. It was `made` ("imported") from the file that the history then names; that `began` when
+/// the pointer was as in `start`.
 pub(crate) async fn publish_whole(
     job: &Republish<'_>,
-    reason: String,
+    made: &str,
     warning: Option<String>,
     began: Instant,
     start: PointerSnapshot,
@@ -75,7 +75,7 @@ pub(crate) async fn publish_whole(
     let mut event = HistoryEvent {
         day: Some(header.day),
         blob: report.blob.clone(),
-        reason: Some(reason),
+        reason: Some(format!("{made} from {}", job.name)),
         ..HistoryEvent::new(EventKind::Build, Outcome::Pending, now, &job.by)
     };
     if !job.dry_run {

@@ -140,10 +140,12 @@ impl LiveSet {
         let SetState { writer, deletions, late, .. } = &mut *state;
         let mut result = Ok(());
         late.retain(|hash, ms| {
-            if !deleted.contains_key(hash) || result.is_err() {
-                return deleted.contains_key(hash);
+            if !deleted.contains_key(hash) {
+                return false;
             }
-            result = writer.forget(*hash, true).map(|_| deletions.insert(*hash, *ms));
+            if result.is_ok() {
+                result = writer.forget(*hash, true).map(|_| deletions.insert(*hash, *ms));
+            }
             result.is_err()
         });
         result?;
