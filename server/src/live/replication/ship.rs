@@ -67,7 +67,7 @@ impl Shipper {
                 if promised(&filter) {
                     log.require_shipped(shipped);
                 }
-                let shipping = LogShipper {
+                let shipper = LogShipper {
                     filter,
                     log,
                     status,
@@ -79,7 +79,7 @@ impl Shipper {
                     last,
                     head_due,
                 };
-                Some(shipping.run(thread.stopping()).boxed())
+                Some(shipper.run(thread.stopping()).boxed())
             })
             .collect();
         Ok(Shipper(thread.start(tasks)?))

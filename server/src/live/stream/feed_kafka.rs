@@ -31,14 +31,14 @@ const FEW_PARTITIONS: usize = 16;
 
 /// Reads the topic until something is wrong with it, it has other partitions, or another server decides.
 pub(super) async fn session(
-    feeding: &FeedReader,
+    reader: &FeedReader,
     url: &KafkaUrl,
     position: &mut Option<String>,
     backoff: &mut Backoff,
 ) -> Result<(), FeedError> {
     // A standby with `from=latest` records where it would begin now: else it would miss messages when it takes over.
     if position.is_some() || url.start == Start::Earliest {
-        feeding.check()?;
+        reader.check()?;
     }
     let mut client = Client::open(url, FEW_PARTITIONS).await?;
     let topic = client.topic().await.map_err(redacted)?;
@@ -52,16 +52,16 @@ pub(super) async fn session(
     let known = position
         .take()
         .and_then(|position| position.strip_suffix(&*format!(" {name}")).map(str::to_owned));
-    let known = known.or_else(|| feeding.saved_position(&name));
+    let known = known.or_else(|| reader.saved_position(&name));
     let state = ReadState::from_position(known.as_deref().unwrap_or_default());
     let state = Mutex::new(state);
-    let reading = TopicReader { feeding, url, client: &client, name, topic, state };
+    let reading = TopicReader { reader, url, client: &client, name, topic, state };
     let ended = reading.read(known.is_none(), backoff).await.map_err(redacted);
     let at = lock(&reading.state).position();
     if at.is_empty() {
         return ended;
     }
-    let kept = feeding.save_position(&reading.name, &at);
+    let kept = reader.save_position(&reading.name, &at);
     *position = Some(format!("{at} {}", reading.name));
     ended.and(kept)
 }
@@ -75,7 +75,7 @@ fn redacted(error: FeedError) -> FeedError {
 
 /// The reading of a topic.
 struct TopicReader<'a> {
-    feeding: &'a FeedReader,
+    reader: &'a FeedReader,
     url: &'a KafkaUrl,
     client: &'a Client,
     /// The cluster and the topic, as the position names them.
@@ -94,7 +94,7 @@ impl TopicReader<'_> {
             state.at.extend(&begun);
             begun
         };
-        self.feeding.check()?;
+        self.reader.check()?;
         let mut workers = FuturesUnordered::new();
         for (partition, queue) in self.client.read(&at).await? {
             workers.push(self.work(partition, queue));
@@ -111,7 +111,7 @@ impl TopicReader<'_> {
     /// Says what is wrong, while what works goes on.
     fn say(&self, why: String) {
         lock(&self.state).is_explained = true;
-        self.feeding.access.set_stream_error(StreamTask::Feed, Some(describe_source(&why)));
+        self.reader.access.set_stream_error(StreamTask::Feed, Some(describe_source(&why)));
     }
 
     /// Where reading begins, of each of these partitions whose leader answers.
@@ -123,11 +123,11 @@ impl TopicReader<'_> {
         let mut begin = BTreeMap::new();
         for (partition, (first, last)) in self.ends(leaders).await {
             let known = lock(&self.state).at.get(&partition).copied();
-            let (filter, topic) = (&self.feeding.filter, &self.url.topic);
+            let (filter, topic) = (&self.reader.filter, &self.url.topic);
             let at = match known {
                 Some(at) if at < first => {
                     let lost = first - at;
-                    self.feeding.access.count_lost(u64::try_from(lost).unwrap_or(0));
+                    self.reader.access.count_lost(u64::try_from(lost).unwrap_or(0));
                     tracing::warn!(
                         %filter,
                         "topic {topic}, partition {partition}: up to {lost} messages were dropped before \
@@ -186,10 +186,10 @@ impl TopicReader<'_> {
             keep.tick().await;
             let at = lock(&self.state).position();
             if at != kept {
-                self.feeding.save_position(&self.name, &at)?;
+                self.reader.save_position(&self.name, &at)?;
                 kept = at;
             }
-            self.feeding.check()?;
+            self.reader.check()?;
         }
     }
 
@@ -234,8 +234,8 @@ impl TopicReader<'_> {
             };
             let why = match progress {
                 Progress::Behind(behind) if is_new => {
-                    self.feeding.access.set_feed_behind(behind);
-                    self.feeding.access.set_stream_error(StreamTask::Feed, None);
+                    self.reader.access.set_feed_behind(behind);
+                    self.reader.access.set_stream_error(StreamTask::Feed, None);
                     backoff.reset();
                     last = Instant::now();
                     continue;
@@ -263,7 +263,7 @@ impl TopicReader<'_> {
         let mut damage = Damage::None;
         let mut messages = queue.stream();
         loop {
-            let mut ids = self.feeding.ids();
+            let mut ids = self.reader.ids();
             let mut wrong = None;
             let mut read = messages.next().await;
             // And what is there already.
@@ -289,7 +289,7 @@ impl TopicReader<'_> {
             if ids.len() > 0 {
                 lock(&self.state).at_end.remove(&partition);
                 // What was read before an error counts.
-                self.feeding.add(ids).await?;
+                self.reader.add(ids).await?;
                 lock(&self.state).at.insert(partition, next);
             }
             match wrong {
@@ -322,7 +322,7 @@ impl TopicReader<'_> {
         damage: Damage,
         error: &KafkaError,
     ) -> Result<Damage, FeedError> {
-        let (filter, why) = (&self.feeding.filter, self.client.failed(error));
+        let (filter, why) = (&self.reader.filter, self.client.failed(error));
         match damage {
             Damage::None => {
                 // Bytes may have changed on their way.
@@ -336,9 +336,9 @@ impl TopicReader<'_> {
             }
             Damage::Twice => {
                 // Nothing follows the batch that would say where it ends.
-                let mut ids = self.feeding.ids();
+                let mut ids = self.reader.ids();
                 self.skip(&mut ids, partition, 1);
-                self.feeding.add(ids).await?;
+                self.reader.add(ids).await?;
                 *next += 1;
                 lock(&self.state).at.insert(partition, *next);
                 self.client.seek(partition, *next)?;
@@ -348,7 +348,7 @@ impl TopicReader<'_> {
     }
 
     fn skip(&self, ids: &mut FeedIds, partition: i32, messages: i64) {
-        let (filter, topic) = (&self.feeding.filter, &self.url.topic);
+        let (filter, topic) = (&self.reader.filter, &self.url.topic);
         tracing::debug!(%filter, "topic {topic}, partition {partition}: {messages} messages are skipped");
         ids.skip(u64::try_from(messages).unwrap_or(0));
     }

@@ -16,15 +16,15 @@ const BEGINNING: &str = "0-0";
 
 /// Reads over one connection, until that fails, or another server decides.
 pub(super) async fn session(
-    feeding: &FeedReader,
+    reader: &FeedReader,
     from: &RedisStream,
     position: &mut Option<String>,
     backoff: &mut Backoff,
 ) -> Result<(), FeedError> {
-    feeding.check()?;
-    let name = feeding.feed.name();
+    reader.check()?;
+    let name = reader.feed.name();
     let at =
-        position.get_or_insert_with(|| feeding.saved_position(&name).unwrap_or(BEGINNING.into()));
+        position.get_or_insert_with(|| reader.saved_position(&name).unwrap_or(BEGINNING.into()));
     let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
     let mut redis = connect_to(&from.server).await.map_err(failed)?;
     let (mut kept, mut keep_due) = (at.clone(), Instant::now());
@@ -34,32 +34,32 @@ pub(super) async fn session(
         if entries.is_empty() {
             let last = last_of(&mut redis, &from.stream).await.map_err(failed)?;
             if is_before(&last, at) {
-                tracing::warn!(filter = %feeding.filter, "{name} began anew: so does its reading");
+                tracing::warn!(filter = %reader.filter, "{name} began anew: so does its reading");
                 *at = BEGINNING.into();
             } else {
-                feeding.access.set_feed_at_end();
+                reader.access.set_feed_at_end();
             }
         }
         if let Some((last, _)) = entries.last() {
-            add(feeding, &entries).await?;
+            add(reader, &entries).await?;
             last.clone_into(at);
         }
-        feeding.access.set_stream_error(StreamTask::Feed, None);
+        reader.access.set_stream_error(StreamTask::Feed, None);
         backoff.reset();
         if *at != kept && keep_due <= Instant::now() {
-            feeding.save_position(&name, at)?;
+            reader.save_position(&name, at)?;
             (kept, keep_due) = (at.clone(), Instant::now() + KEEP_INTERVAL);
         }
-        feeding.check()?;
+        reader.check()?;
     }
 }
 
-async fn add(feeding: &FeedReader, entries: &[StreamEntry]) -> Result<(), FeedError> {
-    let mut ids = feeding.ids();
+async fn add(reader: &FeedReader, entries: &[StreamEntry]) -> Result<(), FeedError> {
+    let mut ids = reader.ids();
     for (_, fields) in entries {
         let named = fields.iter().find(|(name, _)| name == b"id");
         let id = named.or(fields.first().filter(|_| fields.len() == 1));
         ids.push(id.map(|(_, id)| &**id));
     }
-    feeding.add(ids).await
+    reader.add(ids).await
 }
