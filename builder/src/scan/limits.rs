@@ -14,6 +14,7 @@
 //! | `page_limits` | how much memory the pages of a piece need, before they are unpacked |
 //! | `page_source` | a piece → its checked pages; all that the parquet crate gets |
 //! | `decompress` | a page's body → exactly as many bytes as its header says |
+//! | `varint` | numbers of variable length, in all of these |
 //! | `levels`, `values`, `delta` | whether a page's levels, counts and bytes agree |
 
 mod decompress;
@@ -26,3 +27,4 @@ pub(super) mod page_source;
 mod parquet_thrift;
 mod thrift;
 pub(super) mod values;
+mod varint;

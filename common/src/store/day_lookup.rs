@@ -7,7 +7,8 @@ use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::key::{BlobKey, FilterName};
-use crate::protocol::RecordState;
+use crate::pointer::Pointer;
+use crate::protocol::{Target, target_of_day};
 
 /// How many days a trace covers if nobody says otherwise, today included.
 pub const DEFAULT_TRACE_DAYS: u32 = 14;
@@ -93,21 +94,21 @@ impl Store {
         id: &[u8],
     ) -> Result<Option<DayLookup>, Error> {
         let pointer = self.pointer(filter, day).await?.state;
-        let named = pointer.found().map(|pointer| pointer.blob.clone());
-        let own = named.filter(|blob| blob.day == day);
-        let rolled_back = matches!(pointer, RecordState::Found(_)) && own.is_none();
+        let is_own = |pointer: &Pointer| pointer.blob.day == day;
+        let rolled_back = pointer.found().is_some_and(|pointer| !is_own(pointer));
         let (contains, false_positive, digest, error) = (None, None, None, None);
         let empty = DayLookup { day, contains, false_positive, digest, rolled_back, error };
-        let blob = match own {
-            Some(blob) => blob,
-            None => match &self.blobs(filter, Some(day)).await?[..] {
-                [] => return Ok(None),
-                [only] => only.clone(),
-                several => {
-                    let error = format!("{} blobs, and the pointer names none", several.len());
-                    return Ok(Some(DayLookup { error: Some(error), ..empty }));
-                }
-            },
+        let blobs_of_day = match pointer.found() {
+            Some(pointer) if is_own(pointer) => Vec::new(),
+            _ => self.blobs(filter, Some(day)).await?,
+        };
+        let blob = match target_of_day(day, &pointer, &blobs_of_day) {
+            Target::Blob(blob) => blob,
+            Target::None => return Ok(None),
+            Target::Several(several) => {
+                let error = format!("{} blobs, and the pointer names none", several.len());
+                return Ok(Some(DayLookup { error: Some(error), ..empty }));
+            }
         };
         let digest = Some(blob.digest);
         Ok(Some(match self.lookup_blob(&blob, id).await {

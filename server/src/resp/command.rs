@@ -1,5 +1,7 @@
 //! [`Command`]: one entry of the table of commands; and the words of requests.
 
+use std::borrow::Cow;
+
 use super::reply::{Fault, Reply};
 use super::session::Session;
 
@@ -156,9 +158,13 @@ pub(super) fn fraction(word: &[u8]) -> Option<f64> {
     if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
+/// What an error quotes of a word of a request.
+pub(super) fn quote(word: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED_BYTES)])
+}
+
 /// The error for a subcommand that there is not.
 pub(super) fn unknown_subcommand(command: &str, word: &[u8]) -> Fault {
     let command = command.to_ascii_uppercase();
-    let word = String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED_BYTES)]);
-    format!("ERR unknown subcommand '{word}'. Try {command} HELP.").into()
+    format!("ERR unknown subcommand '{}'. Try {command} HELP.", quote(word)).into()
 }

@@ -1,7 +1,7 @@
 //! The requests that arrived together, run in order: the table of commands, transactions, and which
 //! replies are of changes. Replies are sent when these are as safe as promised.
 
-use super::command::{Command, MAX_QUOTED_BYTES, help, is, unknown_subcommand};
+use super::command::{Command, MAX_QUOTED_BYTES, help, is, quote, unknown_subcommand};
 use super::commands::{TABLES, glob};
 use super::hot;
 use super::reply::{Fault, Reply, error};
@@ -298,9 +298,6 @@ fn discard(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<
 }
 
 fn unknown(request: &[&[u8]]) -> Fault {
-    let quote = |text: &[u8]| {
-        String::from_utf8_lossy(&text[..text.len().min(MAX_QUOTED_BYTES)]).into_owned()
-    };
     let mut arguments = String::new();
     for argument in &request[1..] {
         if arguments.len() >= MAX_QUOTED_BYTES {

@@ -4,7 +4,7 @@
 //! Only lengths are decoded here, and only for checks. The parquet crate trusts the count of such a
 //! list before it reads the values, and a few bytes can claim billions.
 
-use super::levels::varint;
+use super::varint::{varint32, varint64, zigzag};
 
 /// A decoder for the values of a list and the bytes after it.
 pub(in crate::scan) struct DeltaDecoder<'a> {
@@ -40,8 +40,8 @@ impl<'a> DeltaDecoder<'a> {
         count: u32,
     ) -> Result<DeltaDecoder<'a>, String> {
         let head = (|| {
-            let (block, miniblocks) = (varint(&mut bytes)?, varint(&mut bytes)?);
-            Some((block, miniblocks, long_varint(&mut bytes)?, zigzag(&mut bytes)?))
+            let (block, miniblocks) = (varint32(&mut bytes)?, varint32(&mut bytes)?);
+            Some((block, miniblocks, varint64(&mut bytes)?, zigzag(&mut bytes)?))
         })();
         let (block, miniblocks, claims, value) = head.ok_or(UNREADABLE)?;
         if claims != u64::from(count) {
@@ -148,22 +148,6 @@ impl<'a> DeltaDecoder<'a> {
 }
 
 const UNREADABLE: &str = "has a list of numbers that cannot be read";
-
-fn long_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..u64::BITS).step_by(7) {
-        let byte = *bytes.split_off_first()?;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-fn zigzag(bytes: &mut &[u8]) -> Option<i64> {
-    long_varint(bytes).map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
-}
 
 #[cfg(test)]
 mod tests {

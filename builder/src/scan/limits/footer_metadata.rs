@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use super::parquet_thrift;
+use super::parquet_thrift::{
+    self, column_chunk, column_meta_data, file, row_group, schema_element,
+};
 use super::thrift::{Event, Name, Thrift};
 
 /// The deepest nesting of a schema. Real ones have about ten; each level takes stack in the parquet
@@ -62,11 +64,15 @@ impl Footer<'_> {
         let read = Thrift { bytes, at: 0 }.read(&parquet_thrift::FILE, &mut |event| {
             match event {
                 Event::Begin(Name::SchemaElement) => element = (0, 0),
-                Event::Number(Name::SchemaElement, 5, children) => element.0 = children,
-                Event::Bytes(Name::SchemaElement, 4, bytes, _) => element.1 = bytes as u64,
+                Event::Number(Name::SchemaElement, schema_element::NUM_CHILDREN, children) => {
+                    element.0 = children;
+                }
+                Event::Bytes(Name::SchemaElement, schema_element::NAME, bytes, _) => {
+                    element.1 = bytes as u64;
+                }
                 Event::End(Name::SchemaElement) => nesting.add(element.0, element.1)?,
-                Event::Number(Name::File, 3, rows) => footer.rows = rows,
-                Event::Bytes(Name::File, 2, bytes, at) => footer.schema = at..at + bytes,
+                Event::Number(Name::File, file::NUM_ROWS, rows) => footer.rows = rows,
+                Event::Bytes(Name::File, file::SCHEMA, bytes, at) => footer.schema = at..at + bytes,
                 Event::Begin(Name::RowGroup) => footer.groups += 1,
                 _ => {}
             }
@@ -108,16 +114,24 @@ impl Footer<'_> {
             match event {
                 Event::Begin(Name::RowGroup) => group = ColumnClaims::default(),
                 Event::Begin(Name::ColumnChunk) => group.columns += 1,
-                Event::Number(Name::RowGroup, 3, rows) => group.rows = rows,
+                Event::Number(Name::RowGroup, row_group::NUM_ROWS, rows) => group.rows = rows,
                 Event::Begin(Name::ColumnMetaData) if is_it => group.has_metadata = true,
-                Event::Bytes(Name::ColumnChunk, 1, ..) if is_it => group.is_elsewhere = true,
-                Event::Bytes(Name::ColumnChunk, 8 | 9, ..) if is_it => group.is_encrypted = true,
+                Event::Bytes(Name::ColumnChunk, column_chunk::FILE_PATH, ..) if is_it => {
+                    group.is_elsewhere = true;
+                }
+                Event::Bytes(
+                    Name::ColumnChunk,
+                    column_chunk::CRYPTO_METADATA | column_chunk::ENCRYPTED_COLUMN_METADATA,
+                    ..,
+                ) if is_it => group.is_encrypted = true,
                 Event::Number(Name::ColumnMetaData, field, number) if is_it => match field {
-                    1 => group.physical = number,
-                    4 => group.codec = number,
-                    7 => group.compressed = number,
-                    9 => group.data_at = number,
-                    11 => group.dictionary_at = Some(number),
+                    column_meta_data::TYPE => group.physical = number,
+                    column_meta_data::CODEC => group.codec = number,
+                    column_meta_data::TOTAL_COMPRESSED_SIZE => group.compressed = number,
+                    column_meta_data::DATA_PAGE_OFFSET => group.data_at = number,
+                    column_meta_data::DICTIONARY_PAGE_OFFSET => {
+                        group.dictionary_at = Some(number);
+                    }
                     _ => {}
                 },
                 Event::End(Name::RowGroup) => {

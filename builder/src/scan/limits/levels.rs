@@ -1,5 +1,7 @@
 //! Security boundary: definition levels, which say for each row whether it has a value.
 
+use super::varint::varint32;
+
 /// How many of `rows` rows have a value, from levels in the run-length encoding. `None` if the
 /// levels are for fewer or more rows, or invalid.
 ///
@@ -9,7 +11,7 @@ pub(in crate::scan) fn count_present(mut levels: &[u8], max_level: i16, rows: u3
     let (bits, max_level) = (bits_of(max_level), max_level as u32);
     let (mut left, mut present) = (rows, 0);
     while left > 0 {
-        let header = varint(&mut levels)?;
+        let header = varint32(&mut levels)?;
         let (packed, n) = (header & 1 == 1, header >> 1);
         if n == 0 {
             continue;
@@ -82,22 +84,6 @@ fn ones(bytes: &[u8], n: u32) -> u32 {
 
 pub(in crate::scan) fn bits_of(max_level: i16) -> u32 {
     i16::BITS - max_level.leading_zeros()
-}
-
-/// A varint of at most 32 bits.
-pub(in crate::scan) fn varint(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0_u32;
-    for shift in (0..u32::BITS).step_by(7) {
-        let byte = *bytes.split_off_first()?;
-        if shift == 28 && byte > 0x0f {
-            return None;
-        }
-        number |= u32::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use parquet::basic::Encoding;
 
-use super::parquet_thrift;
+use super::parquet_thrift::{self, data_page, data_page_v2, dictionary_page, page};
 use super::thrift::{Event, Name, Thrift};
 
 /// The most bytes that one page may unpack to.
@@ -52,78 +52,104 @@ impl Header {
     /// # Errors
     /// What is wrong with it, as text.
     pub(in crate::scan) fn read(bytes: &[u8]) -> Result<(Header, usize), String> {
-        const UNREADABLE: &str = "has a header that cannot be read";
-        let mut thrift = Thrift { bytes, at: 0 };
-        let mut outer = [None; 5];
-        let mut inner = [None; 8];
-        let mut of = None;
-        let mut visit = |event| {
-            match event {
-                Event::Number(Name::Page, field, number) => {
-                    outer[usize::try_from(field).ok()?] = Some(number);
-                }
-                // A second struct is refused. The reader has refused repeated fields.
-                Event::Begin(name @ (Name::DataPage | Name::DictionaryPage | Name::DataPageV2)) => {
-                    of.replace(name).is_none().then_some(())?;
-                }
-                Event::Number(_, field, number) if of.is_some() => {
-                    // The first number counts; numbers of statistics come later and are not used.
-                    let place = inner.get_mut(usize::try_from(field).ok()? - 1)?;
-                    place.get_or_insert(number);
-                }
-                _ => {}
-            }
-            Some(())
-        };
-        thrift.read(&parquet_thrift::PAGE, &mut visit).ok_or(UNREADABLE)?;
-        let length = thrift.at;
-        let number = |what: &str, number: Option<i64>| {
-            let number = number.ok_or_else(|| UNREADABLE.to_owned())?;
-            u32::try_from(number).map_err(|_| format!("claims {number} {what}"))
-        };
-        let encoding = |number: Option<i64>| {
-            let known = number.and_then(encoding);
-            known.ok_or_else(|| format!("has the encoding {}, unknown here", number.unwrap_or(-1)))
-        };
-        let values = || number("values", inner[0]);
-        let page = match (outer[1], of) {
-            (Some(0), Some(Name::DataPage)) => PageKind::Data {
-                values: values()?,
-                encoding: encoding(inner[1])?,
-                levels: Levels::Packed { encoding: encoding(inner[2])? },
-            },
-            (Some(1), None) => PageKind::Index,
-            (Some(2), Some(Name::DictionaryPage)) => {
-                PageKind::Dictionary { values: values()?, encoding: encoding(inner[1])? }
-            }
-            (Some(3), Some(Name::DataPageV2)) => PageKind::Data {
-                values: values()?,
-                encoding: encoding(inner[3])?,
-                levels: Levels::InFront(LevelsInFront {
-                    nulls: number("nulls", inner[1])?,
-                    rows: number("rows", inner[2])?,
-                    definition: number("bytes of levels", inner[4])?,
-                    repetition: number("bytes of levels", inner[5])?,
-                    // Old writers do not have this field.
-                    is_compressed: inner[6] != Some(0),
-                }),
-            },
-            _ => return Err(UNREADABLE.to_owned()),
-        };
-        let uncompressed = number("bytes when it is unpacked", outer[2])?;
+        let (claims, length) = Claims::read(bytes).ok_or(UNREADABLE)?;
+        let page_kind = claims.page_kind()?;
+        let Claims { page, .. } = claims;
+        let uncompressed = count("bytes when it is unpacked", page[page::UNCOMPRESSED_PAGE_SIZE])?;
         if u64::from(uncompressed) > MAX_PAGE_BYTES {
             return Err(format!(
                 "claims to unpack to {uncompressed} bytes, and at most {MAX_PAGE_BYTES} are allowed"
             ));
         }
-        let compressed = number("bytes", outer[3])?;
-        let crc = outer[4].map(|crc| crc as i32 as u32);
-        Ok((Header { uncompressed, compressed, crc, page }, length))
+        let compressed = count("bytes", page[page::COMPRESSED_PAGE_SIZE])?;
+        let crc = page[page::CRC].map(|crc| crc as i32 as u32);
+        Ok((Header { uncompressed, compressed, crc, page: page_kind }, length))
     }
 }
 
+const UNREADABLE: &str = "has a header that cannot be read";
+
+/// The numbers of a header, by their fields.
+#[derive(Default)]
+struct Claims {
+    page: [Option<i64>; 5],
+    /// The structure in it that says more, and that one's numbers.
+    of: Option<Name>,
+    inner: [Option<i64>; 8],
+}
+
+impl Claims {
+    /// Returns them with the length of the header.
+    fn read(bytes: &[u8]) -> Option<(Claims, usize)> {
+        let mut thrift = Thrift { bytes, at: 0 };
+        let mut claims = Claims::default();
+        thrift.read(&parquet_thrift::PAGE, &mut |event| {
+            match event {
+                Event::Number(Name::Page, field, number) => {
+                    *claims.page.get_mut(usize::try_from(field).ok()?)? = Some(number);
+                }
+                // A second struct is refused. The reader has refused repeated fields.
+                Event::Begin(name @ (Name::DataPage | Name::DictionaryPage | Name::DataPageV2)) => {
+                    claims.of.replace(name).is_none().then_some(())?;
+                }
+                Event::Number(
+                    Name::DataPage | Name::DictionaryPage | Name::DataPageV2,
+                    field,
+                    number,
+                ) => *claims.inner.get_mut(usize::try_from(field).ok()?)? = Some(number),
+                _ => {}
+            }
+            Some(())
+        })?;
+        Some((claims, thrift.at))
+    }
+
+    fn page_kind(&self) -> Result<PageKind, String> {
+        let inner = &self.inner;
+        let level_bytes = |field: usize| count("bytes of levels", inner[field]);
+        Ok(match (self.page[page::TYPE], self.of) {
+            (Some(0), Some(Name::DataPage)) => PageKind::Data {
+                values: count("values", inner[data_page::NUM_VALUES])?,
+                encoding: encoding(inner[data_page::ENCODING])?,
+                levels: Levels::Packed {
+                    encoding: encoding(inner[data_page::DEFINITION_LEVEL_ENCODING])?,
+                },
+            },
+            (Some(1), None) => PageKind::Index,
+            (Some(2), Some(Name::DictionaryPage)) => PageKind::Dictionary {
+                values: count("values", inner[dictionary_page::NUM_VALUES])?,
+                encoding: encoding(inner[dictionary_page::ENCODING])?,
+            },
+            (Some(3), Some(Name::DataPageV2)) => PageKind::Data {
+                values: count("values", inner[data_page_v2::NUM_VALUES])?,
+                encoding: encoding(inner[data_page_v2::ENCODING])?,
+                levels: Levels::InFront(LevelsInFront {
+                    nulls: count("nulls", inner[data_page_v2::NUM_NULLS])?,
+                    rows: count("rows", inner[data_page_v2::NUM_ROWS])?,
+                    definition: level_bytes(data_page_v2::DEFINITION_LEVELS_BYTE_LENGTH)?,
+                    repetition: level_bytes(data_page_v2::REPETITION_LEVELS_BYTE_LENGTH)?,
+                    // Old writers do not have this field.
+                    is_compressed: inner[data_page_v2::IS_COMPRESSED] != Some(0),
+                }),
+            },
+            _ => return Err(UNREADABLE.to_owned()),
+        })
+    }
+}
+
+/// A number of `what`, which is not negative.
+fn count(what: &str, number: Option<i64>) -> Result<u32, String> {
+    let number = number.ok_or(UNREADABLE)?;
+    u32::try_from(number).map_err(|_| format!("claims {number} {what}"))
+}
+
 /// An encoding by its number in the format.
-fn encoding(number: i64) -> Option<Encoding> {
+fn encoding(number: Option<i64>) -> Result<Encoding, String> {
+    let known = number.and_then(known_encoding);
+    known.ok_or_else(|| format!("has the encoding {}, unknown here", number.unwrap_or(-1)))
+}
+
+fn known_encoding(number: i64) -> Option<Encoding> {
     Some(match number {
         0 => Encoding::PLAIN,
         2 => Encoding::PLAIN_DICTIONARY,
@@ -183,6 +209,15 @@ pub(in crate::scan) mod tests {
         let index = [0x15, 2, 0x15, 6, 0x15, 6, 0x15, 1, 0x2c, 0, 0];
         let (read, _) = Header::read(&index).unwrap();
         assert_eq!((read.page, read.crc), (PageKind::Index, Some(u32::MAX)));
+    }
+
+    #[test]
+    fn numbers_of_statistics_are_none_of_the_page() {
+        // Field 9 of its statistics, how many NaNs there are: 3.
+        let sound = header(20, 10, 0);
+        let with_statistics = [&sound[..15], &[0x1c, 0x96, 6, 0], &sound[15..]].concat();
+        let (read, length) = Header::read(&with_statistics).unwrap();
+        assert_eq!((read, length), (Header::read(&sound).unwrap().0, sound.len() + 4));
     }
 
     #[test]

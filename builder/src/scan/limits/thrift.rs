@@ -5,6 +5,8 @@
 //! Other readers differ in how they treat a field of another type, or a repeated field. Forged
 //! files exploit such differences, so everything ambiguous is refused.
 
+use super::varint::{varint64, zigzag};
+
 /// The type of a field.
 #[derive(Clone, Copy)]
 pub(in crate::scan) enum FieldType {
@@ -235,23 +237,18 @@ impl Thrift<'_> {
     }
 
     pub(in crate::scan) fn varint(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            // The tenth byte has one bit only.
-            if shift == 63 && byte > 1 {
-                return None;
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        self.number(varint64)
     }
 
     pub(in crate::scan) fn zigzag(&mut self) -> Option<i64> {
-        self.varint().map(|value| (value >> 1) as i64 ^ -((value & 1) as i64))
+        self.number(zigzag)
+    }
+
+    fn number<T>(&mut self, read: fn(&mut &[u8]) -> Option<T>) -> Option<T> {
+        let mut rest = self.bytes.get(self.at..)?;
+        let value = read(&mut rest)?;
+        self.at = self.bytes.len() - rest.len();
+        Some(value)
     }
 }
 

@@ -6,7 +6,8 @@
 use parquet::basic::{Encoding, Type as Physical};
 
 use super::delta::DeltaDecoder;
-use super::levels::{groups, varint};
+use super::levels::groups;
+use super::varint::varint32;
 
 /// The type of a column's values.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +175,7 @@ fn check_dictionary_indexes(body: &[u8], present: u32, dictionary: u32) -> Resul
     }
     let mut left = present;
     while left > 0 {
-        let header = varint(&mut rest).ok_or(TOO_SHORT)?;
+        let header = varint32(&mut rest).ok_or(TOO_SHORT)?;
         let (packed, n) = (header & 1 == 1, header >> 1);
         if n == 0 {
             continue;

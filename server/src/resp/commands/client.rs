@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
+use super::super::command::{Command, help, is, number, quote};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session};
 use super::super::shared::{ClientEntry, RespState};
@@ -113,8 +113,7 @@ fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
     if is(kind, "NORMAL") || others.iter().any(|other| is(kind, other)) {
         return Ok(is(kind, "NORMAL"));
     }
-    let kind = String::from_utf8_lossy(&kind[..kind.len().min(MAX_QUOTED_BYTES)]);
-    Err(format!("ERR Unknown client type '{kind}'").into())
+    Err(format!("ERR Unknown client type '{}'", quote(kind)).into())
 }
 
 /// Which connections CLIENT KILL ends: those that fit all of these.
@@ -144,8 +143,7 @@ impl<'a> Victims<'a> {
                 victims.is_normal = Some(is_normal(value)?);
             } else if is(word, "USER") {
                 if value != b"default" {
-                    let user = String::from_utf8_lossy(&value[..value.len().min(MAX_QUOTED_BYTES)]);
-                    return Err(format!("ERR No such user '{user}'").into());
+                    return Err(format!("ERR No such user '{}'", quote(value)).into());
                 }
             } else if is(word, "MAXAGE") {
                 let age = number(value).ok_or("ERR maxage is not an integer or out of range")?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::command::{Command, MAX_QUOTED_BYTES, help, is, number};
+use super::super::command::{Command, help, is, number, quote};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
@@ -187,9 +187,6 @@ fn config_set(session: &mut Session, request: &[&[u8]], _: &mut Reply<'_>) -> Re
     }
     let known = settings(session);
     let is_known = |word: &[u8]| known.iter().any(|(name, _)| is(word, name));
-    let quote = |word: &[u8]| {
-        String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED_BYTES)]).into_owned()
-    };
     if let Some([name, _]) = pairs.iter().find(|[name, _]| !is_known(name)) {
         let name = quote(name);
         let why = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
