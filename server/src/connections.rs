@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
@@ -12,6 +15,11 @@ use crate::error::Error;
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may read nothing while replies wait for it.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a client is silent before the system asks whether it is still there, and how often it then asks. A
+/// client that vanished holds a connection for 10 minutes at most.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(300);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(100);
+const KEEPALIVE_PROBES: u32 = 3;
 /// How long what runs may still take after a stop.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 /// The pause after a failed accept.
@@ -26,8 +34,12 @@ pub(crate) fn listen(
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
+        // A connection inherits these from the socket that accepts it.
+        set_socket_keepalive(&socket, true)?;
+        set_tcp_keepidle(&socket, KEEPALIVE_AFTER)?;
+        set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+        set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
         if let Some(bytes) = send_buffer {
-            // A connection inherits it from the socket that accepts it.
             socket.set_send_buffer_size(bytes)?;
         }
         socket.bind(address)?;
@@ -73,5 +85,24 @@ pub(crate) async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
 pub(crate) async fn drain<T>(running: impl Future<Output = T>) {
     if tokio::time::timeout(DRAIN_DEADLINE, running).await.is_err() {
         tracing::warn!("stopped while requests still run");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_vanished_is_noticed() {
+        let (listener, address) = listen(SocketAddr::from(([127, 0, 0, 1], 0)), None).unwrap();
+        let _client = TcpStream::connect(address).await.unwrap();
+        let (_stop, mut stopped) = watch::channel(false);
+        let (stream, _) = accept(&listener, &mut stopped).await.unwrap();
+        assert!(socket_keepalive(&stream).unwrap());
+        assert_eq!(tcp_keepidle(&stream).unwrap(), KEEPALIVE_AFTER);
+        assert_eq!(tcp_keepintvl(&stream).unwrap(), KEEPALIVE_INTERVAL);
+        assert_eq!(tcp_keepcnt(&stream).unwrap(), KEEPALIVE_PROBES);
     }
 }

@@ -127,8 +127,8 @@ pub enum Error {
     },
     /// A live filter is configured otherwise than when its log was begun.
     #[error(
-        "`{filter}` has other settings than when its log in this data folder was begun: use those (`live_days`, \
-         `id_form`), or another data folder"
+        "`{filter}` has other settings in this data folder, where its log was begun or a client made a filter of \
+         this name: use those (`live_for`, `id`; in the library `live_days`, `id_form`), or another data folder"
     )]
     OtherLiveSettings {
         /// The name of the filter.

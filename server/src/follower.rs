@@ -246,12 +246,20 @@ impl Follower {
             let followed = match self.resolve(loader, &days, poll_status).await {
                 Ok(followed) => followed,
                 Err(error) => {
-                    if let ResolveError::NoTarget(_) = error
-                        && self.is_hold_over()
-                    {
+                    let (why, is_read) = match error {
+                        ResolveError::Unreachable(why) => (why, false),
+                        ResolveError::NoTarget(why) => (why, true),
+                        ResolveError::NoPointer(why) => {
+                            #[cfg(feature = "live")]
+                            if rejected_newer.is_none() {
+                                self.served.answer_without_day();
+                            }
+                            (why, true)
+                        }
+                    };
+                    if is_read && self.is_hold_over() {
                         self.guard.drop_held(poll_status);
                     }
-                    let (ResolveError::Unreachable(why) | ResolveError::NoTarget(why)) = error;
                     // If a newer day was rejected, that is the error that an operator needs.
                     return RoundResult::failed(rejected_newer.unwrap_or(why));
                 }

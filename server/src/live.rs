@@ -40,7 +40,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::live::segment::Op;
 
 pub use self::ack::Ack;
-pub(crate) use self::below::Below;
+pub(crate) use self::below::{Below, NoAnswer};
 use self::disk::Disk;
 use self::memory::budget::Budget;
 pub use self::memory::domains::{DomainShare, MAX_DOMAINS};

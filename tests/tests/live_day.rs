@@ -6,7 +6,7 @@ use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
-use bloomsday_tests::live::Wire;
+use bloomsday_tests::live::{Wire, encode};
 use bloomsday_tests::publisher::Publisher;
 
 /// A store with a filter of today, and a configuration in which it takes IDs.
@@ -84,6 +84,93 @@ fn an_added_id_counts_at_once_however_it_is_added_and_looked_up() {
         everybody_says(&daemon, id, contains);
     }
     assert_eq!(daemon.post("/v1/filters/xy/add", b"a").status, 404);
+}
+
+#[test]
+fn nobody_is_told_that_an_id_of_the_day_is_new_before_the_day_is_loaded() {
+    let backend = backend();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (blobs, away) = (format!("{}/rt/blobs", backend.store), path("away"));
+    std::fs::rename(&blobs, &away).unwrap();
+    let (config, data) = (path("live.toml"), path("data"));
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    let daemon = Daemon::start(&backend, &more);
+    let failed = |daemon: &Daemon| daemon.status()["last_error"].is_string();
+    daemon.until("the day cannot be loaded", failed);
+    let id = user(10);
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    for command in
+        ["BF.EXISTS", "SISMEMBER", "SMISMEMBER", "BF.ADD", "BF.MADD", "SADD", "SREM", "BF.INSERT"]
+    {
+        let items = if command == "BF.INSERT" { "ITEMS " } else { "" };
+        let reply = wire.call(&format!("{command} rt {items}{id}"));
+        assert!(reply.starts_with("-LOADING "), "{command}: {reply}");
+    }
+    for act in ["add", "forget"] {
+        let answer = daemon.post(&format!("/v1/filters/rt/{act}"), id.as_bytes());
+        assert_eq!(answer.status, 503, "{act}: {}", answer.body);
+        assert!(answer.body.contains("not loaded yet"), "{}", answer.body);
+    }
+    std::fs::rename(&away, &blobs).unwrap();
+    assert_eq!(daemon.reload("").0, 200);
+    everybody_says(&daemon, &id, true);
+    assert_eq!(wire.call(&format!("BF.ADD rt {id}")), ":0|");
+}
+
+#[test]
+fn live_ids_answer_alone_until_a_first_day_is_published() {
+    let backend = Backend::local();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let config = path("live.toml");
+    std::fs::create_dir_all(&backend.store).unwrap();
+    std::fs::write(&config, "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    let more = ["--config", &config, "--data-dir", &path("data"), "--resp", "127.0.0.1:0"];
+    let daemon = Daemon::start(&backend, &more);
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    // Until the store was read, nobody knows that there is no day.
+    daemon.until("it takes IDs", |_| wire_call(&daemon, "BF.ADD rt a") == ":1|");
+    assert_eq!(wire.call("BF.MEXISTS rt a b"), "*2|:1|:0|");
+    assert_eq!(daemon.post("/v1/filters/rt/add", b"a\nb").body, "0\n1\n");
+}
+
+fn wire_call(daemon: &Daemon, line: &str) -> String {
+    Wire::connect(daemon.resp.as_ref().unwrap()).call(line)
+}
+
+#[test]
+fn lookups_of_redis_clients_are_counted_as_all_others() {
+    let backend = backend();
+    let daemon = serve(&backend);
+    let absent = (5_000..).map(user).find(|id| !daemon.contains(id)).unwrap();
+    let (before, id) = (daemon.status(), user(10));
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    wire.call(&format!("BF.EXISTS rt {id}"));
+    wire.call(&format!("SMISMEMBER rt {id} {absent}"));
+    // Two that are run together.
+    let request = |id: &str| encode(&[b"SISMEMBER", b"rt", id.as_bytes()]);
+    wire.send(&[request(&id), request(&absent)].concat()).unwrap();
+    wire.reply().unwrap();
+    wire.reply().unwrap();
+    let after = daemon.status();
+    let more = |field: &str| after[field].as_u64().unwrap() - before[field].as_u64().unwrap();
+    assert_eq!((more("hits"), more("misses")), (3, 2), "{after}");
+}
+
+#[test]
+fn answers_to_changes_are_json_for_whoever_wants_that_and_an_error_names_the_line() {
+    let backend = backend();
+    let daemon = serve(&backend);
+    let url = format!("{}/v1/filters/rt/add", daemon.public);
+    let mut absent = (5_000..).map(user).filter(|id| !daemon.contains(id));
+    let [a, b, c] = std::array::from_fn(|_| absent.next().unwrap());
+    let body = format!("{a}\n{}\n{b}", user(10));
+    let request = ureq::post(&url).header("accept", "application/json");
+    let answer = request.send(&body).unwrap().body_mut().read_to_string().unwrap();
+    assert_eq!(answer, "[true,false,true]\n");
+    let answer = daemon.post("/v1/filters/rt/add", format!("{c}\n\nx").as_bytes());
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("line 2: an ID has 1 to 1,024 bytes"), "{}", answer.body);
+    assert!(!daemon.contains(&c), "it was added");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn a_follower_answers_for_what_the_decider_added_and_deleted_and_takes_no_ids() 
 
         for line in ["BF.ADD rt x", "SADD rt x", "SREM rt x", "BF.MADD rt x y"] {
             let reply = client.call(line);
-            assert!(reply.contains(READONLY), "{line}: {reply}");
+            assert_eq!(reply, READONLY, "{line}");
         }
         for path in ["/v1/filters/rt/add", "/v1/filters/rt/forget"] {
             let answer = follower.post(path, b"x\ny\n");

@@ -84,9 +84,16 @@ fn until_shipped(backend: &Backend, ids: &[String]) {
     });
 }
 
+/// Until the store was read nobody knows whether there is a day, and what it has.
+fn until_loaded(wire: &mut Wire) {
+    let is_loaded = |wire: &mut Wire| !wire.call("BF.EXISTS rt x").starts_with("-LOADING ");
+    until("it takes IDs", || is_loaded(wire).then_some(()));
+}
+
 /// Adds IDs, and returns when each is acknowledged.
 fn add(daemon: &Daemon, ids: &[String]) {
     let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    until_loaded(&mut wire);
     let reply = wire.call(&format!("BF.MADD rt {}", ids.join(" ")));
     assert!(reply.starts_with(&format!("*{}|:", ids.len())), "{reply}");
 }
@@ -184,6 +191,7 @@ fn kill_9_after_a_part_of_a_log_was_shipped_ships_the_rest() {
     words.splice(0..0, fixed.map(str::to_owned));
     let mut run = KillableRun::start(backend.bloomsday(&words).into_command(), Some("shipped"));
     let mut wire = until("it listens", || Wire::try_connect(&resp).ok());
+    until_loaded(&mut wire);
     let mut add = |ids: &[String]| {
         let reply = wire.call(&format!("BF.MADD rt {}", ids.join(" ")));
         assert!(reply.starts_with(&format!("*{}|:", ids.len())), "{reply}");

@@ -111,6 +111,7 @@ fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
     let flags = ["--config", &config, "--resp", "127.0.0.1:0", "--data-dir", &data];
     let decider = Daemon::logging(&backend, &flags, &log);
     decider.until("it decides", |daemon| live(daemon, "decides") == true);
+    decider.until("it is ready", |daemon| daemon.get("/readyz").status == 200);
     let next = Cell::new(100_000);
     // About every ten milliseconds.
     let add = || {
@@ -204,6 +205,18 @@ fn ids_of_a_stream_are_added_at_least_once_and_its_place_is_kept() {
     let adds = live(&decider, "added_new").as_u64().unwrap()
         + live(&decider, "added_seen").as_u64().unwrap();
     assert!((100..=200).contains(&adds), "{adds} were read after the start: not the whole stream");
+    // What the stream dropped while nobody read it is counted as lost.
+    let end = format!(":{} ", ids.len() + 1);
+    let saved = || std::fs::read_to_string(&place).unwrap_or_default();
+    decider.until("the end is known", |_| saved().contains(&end));
+    decider.signal("KILL");
+    decider.wait();
+    write(&(200_000..200_050).map(user).collect::<Vec<_>>());
+    redis.command(&["XTRIM", "clicks", "MAXLEN", "10"]);
+    let decider = serve(&backend, "decide", &from, &flags);
+    decider.until("it is counted", |daemon| live(daemon, "feed")["lost"] == 40);
+    let kept: Vec<String> = (200_040..200_050).map(user).collect();
+    decider.until("it has the others", |daemon| hits(daemon, &kept) == kept.len());
     // A stream that was lost begins anew.
     redis.command(&["DEL", "clicks"]);
     decider.until("it reads it from its beginning", |daemon| {

@@ -13,7 +13,9 @@ use crate::loader::Loader;
 pub(super) enum ResolveError {
     /// The store cannot be read.
     Unreachable(String),
-    /// The store was read: it names no blob, or its record is invalid.
+    /// The store was read: there is no pointer of these days.
+    NoPointer(String),
+    /// The store was read, and its record cannot be used.
     NoTarget(String),
 }
 
@@ -44,7 +46,7 @@ pub(super) async fn resolve(
             let newest = days.first().map_or(String::new(), Day::to_string);
             let oldest = days.last().map_or(String::new(), Day::to_string);
             let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
-            Err(ResolveError::NoTarget(why))
+            Err(ResolveError::NoPointer(why))
         }
     }
 }

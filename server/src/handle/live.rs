@@ -112,6 +112,7 @@ fn text_of(refusal: SetError) -> String {
     match refusal {
         SetError::Memory => "the limit on the memory of live filters is reached".into(),
         SetError::Copies | SetError::Full => "it is full".into(),
+        SetError::NotLoaded => "it is not loaded yet".into(),
         SetError::Layout => "the day's filter is not of the layout `blocked`".into(),
         SetError::Gone => "it was dropped".into(),
         SetError::Log(why) | SetError::ReadOnly(why) => why.to_string(),

@@ -21,6 +21,8 @@ use crate::config::FilterConfig;
 use crate::generation::Generation;
 use crate::guard::Guard;
 use crate::guard::sample::{Sample, SampledId, SharedIntervals};
+#[cfg(feature = "live")]
+use crate::live::{Below, NoAnswer};
 use crate::status::{FilterStatus, PollStatus, Snapshot};
 
 /// One filter, shared by its handles, its readers and the poller.
@@ -48,6 +50,9 @@ pub(crate) struct ServedFilter {
     /// The IDs that count since they were added.
     #[cfg(feature = "live")]
     live: std::sync::OnceLock<Arc<crate::live::LiveSet>>,
+    /// Whether live IDs alone answer until a day is loaded.
+    #[cfg(feature = "live")]
+    has_no_day: std::sync::atomic::AtomicBool,
 }
 
 /// The part of a reader that other threads may read, and may signal through.
@@ -75,6 +80,8 @@ impl ServedFilter {
             sample: is_sampled.then(Sample::new),
             #[cfg(feature = "live")]
             live: std::sync::OnceLock::new(),
+            #[cfg(feature = "live")]
+            has_no_day: std::sync::atomic::AtomicBool::new(false),
             clock,
             current: Current::new(answer_until_loaded),
             swapped_in: ArcSwapOption::empty(),
@@ -89,6 +96,12 @@ impl ServedFilter {
 
     pub(crate) fn name(&self) -> &FilterName {
         &self.name
+    }
+
+    /// The store was read, and no day of this filter is published: live IDs alone answer until one is loaded.
+    #[cfg(feature = "live")]
+    pub(crate) fn answer_without_day(&self) {
+        self.has_no_day.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -299,7 +312,7 @@ fn day_filter(generation: &Generation) -> crate::live::DayFilter<'_> {
 }
 
 #[cfg(feature = "live")]
-impl crate::live::Below for ServedFilter {
+impl Below for ServedFilter {
     fn epoch(&self) -> u64 {
         self.current.epoch.load()
     }
@@ -308,16 +321,24 @@ impl crate::live::Below for ServedFilter {
         self.current.epoch.is_still(epoch)
     }
 
-    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> Result<(), NoAnswer> {
         let generation = self.current.generation.load();
         let Some(generation) = &*generation else {
+            // Without a day there is nothing but the live IDs. A day that is not loaded would be taken for that.
+            if !self.has_no_day.load(Ordering::Relaxed) {
+                return Err(NoAnswer::NotLoaded);
+            }
             answers.fill(self.current.answer_until_loaded);
-            return true;
+            return Ok(());
         };
         if generation.filter.shape().layout() != bloomsday_common::filter::Layout::Blocked {
-            return false;
+            return Err(NoAnswer::OtherLayout);
         }
         generation.filter.contains_hashes(Xxh3::from_words(hashes), answers);
-        true
+        Ok(())
+    }
+
+    fn count_lookups(&self, ids: &[&[u8]], hits: u64) {
+        self.count_overflow(ids, hits);
     }
 }

@@ -1,5 +1,5 @@
 //! `POST /v1/filters/{filter}/add` and `/forget`: a body of IDs as for a query, added to the live
-//! filter or deleted. The answers, `1` or `0` a line, tell which were new, or were there.
+//! filter or deleted. The answers, in the formats of a query, tell which were new, or were there.
 //!
 //! Lookups are open to whoever reaches the public address; changes need the token of the live layer, or
 //! come from this machine.
@@ -8,11 +8,12 @@ use bloomsday_common::hash::is_valid_len;
 use hyper::body::Incoming;
 use hyper::{Request, StatusCode};
 
+use super::answers::Answers;
 use super::blocks::Blocks;
 use super::headers;
 use super::ids::{split_ids, without_return};
-use super::query::{BodyIds, read_ids};
-use super::reply::{Reply, error, text, unauthorized};
+use super::query::{BodyIds, answer_format, read_ids};
+use super::reply::{self, Reply, error, unauthorized};
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
 
@@ -51,20 +52,22 @@ pub(super) async fn change(
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
+    let format = answer_format(&request);
     let BodyIds { lines, strip } = match read_ids(request, blocks).await {
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
     let blocks: Vec<_> = lines.into_blocks().collect();
-    let bare = |id| if strip { without_return(id) } else { id };
-    let mut all = blocks.iter().flat_map(|block| split_ids(block)).map(bare);
+    let all = blocks.iter().flat_map(|block| bare_ids(block, strip));
+    let wrong = all.enumerate().find(|(_, id)| !is_valid_len(id));
     // Before anything is changed.
-    if let Some(id) = all.find(|id| !is_valid_len(id)) {
-        return refusal(&Error::InvalidId { bytes: id.len() });
+    if let Some((before, bytes)) = wrong.map(|(before, id)| (before, id.len())) {
+        let why = Error::InvalidId { bytes };
+        return error(StatusCode::BAD_REQUEST, &format!("line {}: {why}", before + 1));
     }
-    let mut answers = String::new();
-    for block in &blocks {
-        let ids: Vec<&[u8]> = split_ids(block).map(bare).collect();
+    let mut answers = Answers::new(format);
+    for mut block in blocks {
+        let ids: Vec<&[u8]> = bare_ids(&block, strip).collect();
         let mut each = vec![false; ids.len()];
         let changed = match change {
             ChangeKind::Add => handle.add_batch(&ids, &mut each).await,
@@ -73,14 +76,22 @@ pub(super) async fn change(
         if let Err(why) = changed {
             return refusal(&why);
         }
-        answers.extend(each.iter().map(|answer| if *answer { "1\n" } else { "0\n" }));
+        drop(ids);
+        // Each takes the place of a byte of an ID, which has at least one.
+        block.iter_mut().zip(&each).for_each(|(byte, answer)| *byte = u8::from(*answer));
+        block.truncate(each.len());
+        answers.add(block, each.iter().filter(|answer| **answer).count() as u64);
     }
-    text(StatusCode::OK, &answers)
+    reply::answers(answers)
+}
+
+/// The IDs of a block; with `strip`, a CR at the end of a line is not part of one.
+fn bare_ids(block: &[u8], strip: bool) -> impl Iterator<Item = &[u8]> {
+    split_ids(block).map(move |id| if strip { without_return(id) } else { id })
 }
 
 fn refusal(why: &Error) -> Reply {
     let status = match why {
-        Error::InvalidId { .. } => StatusCode::BAD_REQUEST,
         Error::NotLive { .. } | Error::ReadOnly { .. } => StatusCode::CONFLICT,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };

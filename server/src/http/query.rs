@@ -64,8 +64,7 @@ pub(super) async fn many(
         Ok(handle) => handle,
         Err(unknown) => return error(StatusCode::NOT_FOUND, &unknown.to_string()),
     };
-    let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let wants_json = wants_json(accepted);
+    let format = answer_format(&request);
     let BodyIds { lines, strip } = match read_ids(request, blocks).await {
         Ok(ids) => ids,
         Err(refused) => return refused,
@@ -75,7 +74,6 @@ pub(super) async fn many(
     if kept.generation().is_none() {
         return not_loaded(filter);
     }
-    let format = if wants_json { BodyFormat::Json } else { BodyFormat::Lines };
     let mut answers = Answers::new(format);
     for mut block in lines.into_blocks() {
         let hits = look_up(&mut block, strip, &handle, &mut kept).await;
@@ -87,6 +85,12 @@ pub(super) async fn many(
         reply.headers_mut().insert("bloomsday-day", day);
     }
     reply
+}
+
+/// The format that a client asks for.
+pub(super) fn answer_format<B>(request: &Request<B>) -> BodyFormat {
+    let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if wants_json(accepted) { BodyFormat::Json } else { BodyFormat::Lines }
 }
 
 /// The day of the filter that answered.

@@ -11,12 +11,21 @@ pub(crate) trait Below: Send + Sync {
     /// changes live IDs only after it has raised the epoch.
     fn is_still(&self, epoch: u64) -> bool;
 
-    /// Looks hashes up; `false` when it cannot tell.
-    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
+    /// Looks hashes up.
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> Result<(), NoAnswer>;
+
+    /// Counts lookups that were answered, and samples them for the guard.
+    fn count_lookups(&self, ids: &[&[u8]], hits: u64);
 }
 
-/// The day's filter has a layout that cannot be looked up by the hashes of live IDs.
-pub(crate) struct OtherLayout;
+/// Why the day's filter says nothing of any hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It is not loaded yet, or what others added before the start is not read yet.
+    NotLoaded,
+    /// It has a layout that cannot be looked up by the hashes of live IDs.
+    OtherLayout,
+}
 
 /// What the day's filter says of some hashes.
 pub(crate) struct DayAnswers {
@@ -28,21 +37,20 @@ pub(crate) struct DayAnswers {
 
 impl DayAnswers {
     /// Looks hashes up in the day's filter.
-    pub(crate) fn of(below: Arc<dyn Below>, hashes: &[u64]) -> Result<DayAnswers, OtherLayout> {
+    pub(crate) fn of(below: Arc<dyn Below>, hashes: &[u64]) -> Result<DayAnswers, NoAnswer> {
         let mut answers = DayAnswers { below, epoch: 0, hits: vec![false; hashes.len()] };
         answers.look_up(hashes)?;
         Ok(answers)
     }
 
-    fn look_up(&mut self, hashes: &[u64]) -> Result<(), OtherLayout> {
+    fn look_up(&mut self, hashes: &[u64]) -> Result<(), NoAnswer> {
         self.epoch = self.below.epoch();
-        let can_tell = self.below.contains_each(hashes, &mut self.hits);
-        can_tell.then_some(()).ok_or(OtherLayout)
+        self.below.contains_each(hashes, &mut self.hits)
     }
 
     /// Looks them up again if there was a swap since, whose day may have taken IDs over from the table. Returns
     /// whether there was one.
-    pub(crate) fn refresh_after_swap(&mut self, hashes: &[u64]) -> Result<bool, OtherLayout> {
+    pub(crate) fn refresh_after_swap(&mut self, hashes: &[u64]) -> Result<bool, NoAnswer> {
         let was_swapped = !self.below.is_still(self.epoch);
         if was_swapped {
             self.look_up(hashes)?;

@@ -22,7 +22,7 @@ use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
 pub(crate) use self::follow::{Deletions, LateDeletions, OtherLogs, See, drop_if_later};
-use super::below::{Below, DayAnswers, OtherLayout};
+use super::below::{Below, DayAnswers, NoAnswer};
 use super::log::Log;
 use super::log::syncer::lock;
 use super::memory::domains::Domains;
@@ -48,6 +48,8 @@ pub(crate) enum SetError {
     Full,
     /// The set was dropped meanwhile: look its key up again.
     Gone,
+    /// The day's filter, or what others added before the start, is not here yet: nobody knows what is new.
+    NotLoaded,
     /// The day's filter has a layout that cannot be looked up by the hashes of live IDs.
     Layout,
     /// The log cannot be written.
@@ -56,9 +58,12 @@ pub(crate) enum SetError {
     ReadOnly(Arc<str>),
 }
 
-impl From<OtherLayout> for SetError {
-    fn from(_: OtherLayout) -> SetError {
-        SetError::Layout
+impl From<NoAnswer> for SetError {
+    fn from(why: NoAnswer) -> SetError {
+        match why {
+            NoAnswer::NotLoaded => SetError::NotLoaded,
+            NoAnswer::OtherLayout => SetError::Layout,
+        }
     }
 }
 

@@ -54,11 +54,12 @@ pub(super) fn run<'a>(
     }
     let many = hashes.len();
     if many > 0 {
+        let ids = (from..from + many).map(|number| request(number)[2]);
         if hot.adds {
-            session.count_domains(key, (from..from + many).map(|number| request(number)[2]));
+            session.count_domains(key, ids);
             add(session, hot, key, &hashes, out);
         } else {
-            look_up(session, hot, key, &hashes, out);
+            look_up(session, hot, key, ids, &hashes, out);
         }
     }
     session.hashes = hashes;
@@ -120,15 +121,30 @@ fn rest(
     session.spans.push((begin, out.len(), hashes.len()));
 }
 
-fn look_up(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mut Vec<u8>) {
+fn look_up<'a>(
+    session: &mut Session,
+    hot: Hot,
+    key: &[u8],
+    ids: impl Iterator<Item = &'a [u8]>,
+    hashes: &[u64],
+    out: &mut Vec<u8>,
+) {
     let is_v3 = session.is_v3 && hot.is_boolean;
     let now = session.now;
     let mut reply = Reply { out, is_v3 };
-    match session.set_of(key, hot.kind) {
+    match session.set_to_look_in(key, hot.kind) {
         Ok(Some(set)) => {
-            if let Err(refusal) = set.each(now, hashes, |_, hit| reply.boolean(hit)) {
-                let fault = refused(refusal);
-                hashes.iter().for_each(|_| reply.error(&fault));
+            let mut hits = 0;
+            let answered = set.each(now, hashes, |_, hit| {
+                hits += u64::from(hit);
+                reply.boolean(hit);
+            });
+            match answered {
+                Ok(()) => set.count_lookups(ids, hits),
+                Err(refusal) => {
+                    let fault = refused(refusal);
+                    hashes.iter().for_each(|_| reply.error(&fault));
+                }
             }
         }
         Ok(None) => hashes.iter().for_each(|_| reply.boolean(false)),

@@ -5,15 +5,16 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::dispatch::{self, Next};
@@ -30,6 +31,8 @@ use crate::tls::{self, Tls};
 const READ_BYTES: usize = 256 << 10;
 /// The buffer of a connection at its start, and of one that sends little.
 const SMALL_READ_BYTES: usize = 16 << 10;
+/// How long a connection may stay without the token, where there is one.
+const AUTH_DEADLINE: Duration = Duration::from_secs(30);
 /// The most requests that are run before their replies are sent.
 const MAX_BATCH: usize = 16 << 10;
 
@@ -81,16 +84,7 @@ pub async fn serve(live: Live, config: RespConfig) -> Result<Resp, Error> {
         return Err(Error::OpenResp { address: config.address });
     }
     let (listener, address) = connections::listen(config.address, None)?;
-    let shared = Arc::new(RespState {
-        live,
-        address,
-        allow_flush: config.allow_flush,
-        started: Instant::now(),
-        accepted: AtomicU64::new(0),
-        accepted_before: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
-        clients: Mutex::default(),
-    });
+    let shared = Arc::new(RespState::new(live, address, config.allow_flush));
     let (stop, stopped) = watch::channel(false);
     let tls = config.tls.map(|tls| tls.acceptor(None));
     let task = tokio::spawn(accept(listener, tls, shared, stopped));
@@ -166,9 +160,15 @@ async fn serve_connection(
     let (mut buffer, mut out) = (BytesMut::with_capacity(SMALL_READ_BYTES), Vec::new());
     let mut scanner = Scanner::default();
     let known = session.known.clone();
+    let mut auth_due = Instant::now() + AUTH_DEADLINE;
     loop {
         reserve(&mut buffer);
+        if session.is_authenticated {
+            auth_due = Instant::now() + AUTH_DEADLINE;
+        }
         let read = tokio::select! {
+            // Who has no token must not use up the connections.
+            () = tokio::time::sleep_until(auth_due), if !session.is_authenticated => return Ok(()),
             read = stream.read_buf(&mut buffer) => read?,
             () = known.killed.notified() => return Ok(()),
             () = connections::until_stopped(stopped) => return Ok(()),
@@ -320,4 +320,44 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), out: &mut Vec<u8>) -> std:
         out.shrink_to(READ_BYTES);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::DuplexStream;
+
+    use super::*;
+    use crate::live::LiveConfig;
+    use crate::token::Token;
+
+    /// A connection to a server with a token.
+    fn connect() -> (DuplexStream, JoinHandle<std::io::Result<()>>, watch::Sender<bool>) {
+        let mut config = LiveConfig::new(None);
+        config.token = Some(Token::new("the-token-of-this-test"));
+        let live = Live::open(config).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let shared = Arc::new(RespState::new(live, address, false));
+        let session = Session::new(shared, Arc::new(ClientEntry::new(1, "test".to_owned())));
+        let (client, server) = tokio::io::duplex(1 << 10);
+        let (stop, mut stopped) = watch::channel(false);
+        let served = async move { serve_connection(server, session, &mut stopped).await };
+        (client, tokio::spawn(served), stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_without_the_token_is_closed_and_one_with_it_may_be_silent() {
+        let (mut client, served, _stop) = connect();
+        let began = Instant::now();
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "it is closed");
+        assert_eq!(began.elapsed(), AUTH_DEADLINE);
+        served.await.unwrap().unwrap();
+
+        let (mut client, _served, _stop) = connect();
+        client.write_all(b"AUTH the-token-of-this-test\r\n").await.unwrap();
+        let mut ok = [0; 5];
+        client.read_exact(&mut ok).await.unwrap();
+        assert_eq!(&ok, b"+OK\r\n");
+        let silence = tokio::time::timeout(10 * AUTH_DEADLINE, client.read(&mut [0])).await;
+        assert!(silence.is_err(), "it is open");
+    }
 }

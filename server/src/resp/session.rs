@@ -173,6 +173,20 @@ impl Session {
         }
     }
 
+    /// As [`Session::set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another kind.
+    pub(crate) fn set_to_look_in(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+    ) -> Result<Option<Arc<LiveSet>>, Fault> {
+        match kind {
+            Kind::Bloom | Kind::Cuckoo => {
+                Ok(self.set(name)?.filter(|set| takes(set.options().kind, kind)))
+            }
+            _ => self.set_of(name, kind),
+        }
+    }
+
     /// The set of a name, made if there is none.
     pub(crate) fn made(
         &mut self,
@@ -302,6 +316,10 @@ pub(crate) fn refused(refusal: SetError) -> Fault {
         SetError::Copies => "ERR an item is counted to at most 255".into(),
         SetError::Full => "ERR non scaling filter is full".into(),
         SetError::Gone => "ERR not found".into(),
+        // Clients know the first word, and try again.
+        SetError::NotLoaded => {
+            "LOADING the day's filter and its live IDs are not loaded yet".into()
+        }
         SetError::Layout => "ERR the day's filter is not of the layout `blocked`".into(),
         SetError::Log(why) => format!("MISCONF {why}").into(),
         // Clients know this text, and look for another server; /status says more.

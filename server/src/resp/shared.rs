@@ -25,6 +25,19 @@ pub(crate) struct RespState {
 }
 
 impl RespState {
+    pub(super) fn new(live: Live, address: SocketAddr, allow_flush: bool) -> RespState {
+        RespState {
+            live,
+            address,
+            allow_flush,
+            started: Instant::now(),
+            accepted: AtomicU64::new(0),
+            accepted_before: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            clients: Mutex::default(),
+        }
+    }
+
     pub(crate) fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ClientEntry>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::live::memory::table::LiveState;
-    use crate::live::{Below, Live, LiveConfig};
+    use crate::live::{Below, Live, LiveConfig, NoAnswer};
 
     /// A day's filter without IDs.
     struct NoDay;
@@ -193,10 +193,12 @@ mod tests {
             true
         }
 
-        fn contains_each(&self, _hashes: &[u64], answers: &mut [bool]) -> bool {
+        fn contains_each(&self, _: &[u64], answers: &mut [bool]) -> Result<(), NoAnswer> {
             answers.fill(false);
-            true
+            Ok(())
         }
+
+        fn count_lookups(&self, _: &[&[u8]], _: u64) {}
     }
 
     /// What a server deleted just before it was killed, and ships when it runs again.

@@ -40,8 +40,18 @@ impl LiveSet {
 
     /// What the day's filter says; `None` for a set that lies over none.
     pub(super) fn look_up_day(&self, hashes: &[u64]) -> Result<Option<DayAnswers>, SetError> {
-        let below = self.below.get().and_then(Weak::upgrade);
-        Ok(below.map(|below| DayAnswers::of(below, hashes)).transpose()?)
+        let Some(below) = self.below.get().and_then(Weak::upgrade) else { return Ok(None) };
+        if !self.has_others_ids() {
+            return Err(SetError::NotLoaded);
+        }
+        Ok(Some(DayAnswers::of(below, hashes)?))
+    }
+
+    /// Counts lookups that [`LiveSet::each`] answered, if this set lies over a day's filter.
+    pub(crate) fn count_lookups<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>, hits: u64) {
+        if let Some(below) = self.below.get().and_then(Weak::upgrade) {
+            below.count_lookups(&ids.into_iter().collect::<Vec<_>>(), hits);
+        }
     }
 
     /// Changes the answer of the day's filter for an ID as this set says.

@@ -63,6 +63,9 @@ pub(super) enum FeedError {
     /// Another server decides.
     #[error("another server decides")]
     NotDecider,
+    /// The day's filter is not loaded: nobody knows what is new.
+    #[error("the day's filter is not loaded yet")]
+    NotLoaded,
 }
 
 /// The IDs of some messages, hashed.
@@ -113,6 +116,7 @@ impl FeedReader {
             let (ticket, added) = self.set.add_each(now, hashes, |_, _| ());
             added.map_err(|refusal| match refusal {
                 SetError::ReadOnly(_) => FeedError::NotDecider,
+                SetError::NotLoaded => FeedError::NotLoaded,
                 SetError::Memory => FeedError::Refused(
                     "the limit on the memory of live IDs is reached: raise it".into(),
                 ),

@@ -23,7 +23,7 @@ impl FeedReader {
                 _ = stopping.changed() => return,
             };
             let wait = match ended {
-                Ok(()) | Err(FeedError::NotDecider) => PAUSE,
+                Ok(()) | Err(FeedError::NotDecider | FeedError::NotLoaded) => PAUSE,
                 Err(error) => {
                     self.access.set_stream_error(StreamTask::Feed, Some(error.to_string()));
                     backoff.after_failure_jittered()

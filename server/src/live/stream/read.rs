@@ -60,6 +60,47 @@ pub(super) async fn last_of(
     Ok(first.map_or("0-0".into(), |(number, _)| number))
 }
 
+/// The end of a stream.
+pub(super) struct StreamEnd {
+    /// The number of its last entry; `0-0` for none.
+    pub(super) last: String,
+    /// The highest number that it ever gave, also to an entry that is gone.
+    pub(super) highest: String,
+    /// How many entries it was ever given; `None` where Redis does not say.
+    pub(super) added: Option<u64>,
+}
+
+/// What the stream says of its end, both at one moment.
+pub(super) async fn end_of(
+    redis: &mut MultiplexedConnection,
+    stream: &str,
+) -> Result<StreamEnd, RedisError> {
+    let mut command = redis::cmd("XINFO");
+    command.arg("STREAM").arg(stream);
+    // An error for a stream that is not there, or for a user who may not ask.
+    let found: Result<Value, RedisError> = command.query_async(redis).await;
+    let Ok(Value::Array(words)) = found else {
+        let last = last_of(redis, stream).await?;
+        return Ok(StreamEnd { highest: last.clone(), last, added: None });
+    };
+    let (pairs, _) = words.as_chunks();
+    let field = |name: &str| {
+        let is_it = |[word, _]: &&[Value; 2]| matches!(word, Value::BulkString(word) if word == name.as_bytes());
+        pairs.iter().find(is_it).map(|[_, value]| value.clone())
+    };
+    let last = field("last-entry").and_then(entry).map(|(number, _)| number);
+    let added = match field("entries-added") {
+        Some(Value::Int(added)) => u64::try_from(added).ok(),
+        _ => None,
+    };
+    let last = last.unwrap_or("0-0".into());
+    let highest = match field("last-generated-id") {
+        Some(Value::BulkString(number)) => String::from_utf8_lossy(&number).into_owned(),
+        _ => last.clone(),
+    };
+    Ok(StreamEnd { last, highest, added })
+}
+
 /// The entries after a number, at most `count`: waits a second for the first.
 pub(super) async fn entries_after(
     redis: &mut MultiplexedConnection,

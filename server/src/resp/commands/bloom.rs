@@ -45,7 +45,11 @@ pub(super) fn hashes(session: &mut Session, key: &[u8], ids: &[&[u8]]) -> Result
 }
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let error = fraction(request[2]).ok_or("ERR bad error rate")?;
+    if request.len() > 7 {
+        return Err(wrong_number("bf.reserve"));
+    }
+    let error = fraction(request[2]).filter(|error| !error.is_nan());
+    let error = error.ok_or("ERR bad error rate")?;
     if !(error > 0.0 && error < 1.0) {
         return Err("ERR error rate must be in the range (0.000000, 1.000000)".into());
     }
@@ -84,6 +88,7 @@ fn capacity(word: &[u8]) -> Result<u64, Fault> {
 
 /// Makes a set; an error if there is one.
 pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Result<(), Fault> {
+    session.set_of(key, options.kind)?;
     let key = session.key(key)?;
     let set = session.live().make(&key, options, session.now);
     let set = set.map_err(|why| session.not_made(&why))?;
@@ -132,8 +137,11 @@ fn add_all(
             set.add_each(now, &hashes, |_, added| answers.push(added == Added::New))
         },
     )?;
-    if let Err(refusal @ (SetError::Log(_) | SetError::Memory)) = &result
+    // What refuses the first item refuses the command: clients look for these errors in its place. A full filter is
+    // an error of the item.
+    if let Err(refusal) = &result
         && answers.is_empty()
+        && *refusal != SetError::Full
     {
         return Err(refused(refusal.clone()));
     }
@@ -178,9 +186,6 @@ fn insert(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
     if items.is_empty() {
         return Err(wrong_number("bf.insert"));
     }
-    if is_fixed && expansion.is_some_and(|expansion| expansion > 0) {
-        return Err("Nonscaling filters cannot expand".into());
-    }
     options.expansion = if is_fixed { 0 } else { expansion.unwrap_or(options.expansion) };
     add_all(session, request[1], items, create, || options.clone(), reply)
 }
@@ -206,13 +211,15 @@ pub(super) fn look_up(
     kind: Kind,
 ) -> Result<Vec<bool>, Fault> {
     let mut answers = vec![false; ids.len()];
-    if let Some(set) = session.set_of(key, kind)? {
+    if let Some(set) = session.set_to_look_in(key, kind)? {
         // An item that cannot be added is not there.
         let hashes: Vec<u64> = ids.iter().map(|id| hash_of(set.options().ids, id)).collect();
         let looked = set.each(session.now, &hashes, |i, hit| {
             answers[i] = hit && is_valid_len(ids[i]);
         });
         looked.map_err(refused)?;
+        let hits = answers.iter().filter(|hit| **hit).count() as u64;
+        set.count_lookups(ids.iter().copied(), hits);
     }
     Ok(answers)
 }

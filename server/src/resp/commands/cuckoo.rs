@@ -151,7 +151,9 @@ fn insert_all(
     let mut results = Vec::with_capacity(hashes.len());
     for hash in hashes {
         match add_one(session, request[1], hash, if_new, &make)? {
-            Err(refusal @ SetError::Log(_)) => return Err(refused(refusal)),
+            Err(refusal @ (SetError::Log(_) | SetError::ReadOnly(_) | SetError::NotLoaded)) => {
+                return Err(refused(refusal));
+            }
             result => results.push(result),
         }
     }
@@ -182,7 +184,7 @@ fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 
 fn count(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Cuckoo)?;
+    let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
     let hash = hash(session, request[1], request[2]);
     let count = set.zip(hash.ok()).map_or(0, |(set, hash)| set.count(now, hash));
     reply.integer(count as i64);
@@ -193,7 +195,10 @@ fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let hash = hash(session, request[1], request[2])?;
     let deleted = session
         .change(
-            |session| session.set_of(request[1], Kind::Cuckoo)?.ok_or_else(|| "Not found".into()),
+            |session| {
+                let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
+                set.ok_or_else(|| "Not found".into())
+            },
             |set, now| set.forget(now, &[hash]),
         )?
         .map_err(refused)?;
@@ -225,7 +230,8 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn compact(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    session.set_of(request[1], Kind::Cuckoo)?.ok_or("Cuckoo filter was not found")?;
+    let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
+    set.ok_or("Cuckoo filter was not found")?;
     reply.ok();
     Ok(())
 }

@@ -24,6 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::plain("role", 1, role),
     Command::plain("time", 1, time),
     Command::container("module", MODULE),
+    Command::container("function", FUNCTION),
 ];
 
 const CONFIG: &[Command] = &[
@@ -44,6 +45,22 @@ const MEMORY: &[Command] = &[
 const MODULE: &[Command] = &[
     Command::plain("module|help", 2, usage_of_module),
     Command::plain("module|list", 2, module_list),
+];
+
+/// There are no functions: programs that clear a server before they use it may say so.
+const FUNCTION: &[Command] = &[
+    Command::plain("function|flush", -2, |_, _, reply| {
+        reply.ok();
+        Ok(())
+    }),
+    Command::plain("function|help", 2, |_, _, reply| {
+        help("FUNCTION", FUNCTION, reply);
+        Ok(())
+    }),
+    Command::plain("function|list", -2, |_, _, reply| {
+        reply.array(0);
+        Ok(())
+    }),
 ];
 
 fn usage_of_config(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {

@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::live::Below;
 use crate::live::LiveRole;
 use crate::live::memory::writer::Added;
+use crate::live::{Below, NoAnswer};
 use crate::live::{Live, LiveConfig};
 
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
@@ -114,15 +114,17 @@ impl Below for Current {
         self.epoch() == epoch
     }
 
-    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
+    fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> Result<(), NoAnswer> {
         let made = lock(&self.made).clone();
         for (hash, answer) in hashes.iter().zip(answers) {
             *answer = made.as_ref().is_some_and(|made| made.filter.contains_hash(Xxh3(*hash)));
         }
         let act = lock(&self.after_next_answer).take();
         act.into_iter().for_each(|act| act());
-        true
+        Ok(())
     }
+
+    fn count_lookups(&self, _: &[&[u8]], _: u64) {}
 }
 
 /// A set over the filter of [`Current`], with its log in the folder.
