@@ -44,6 +44,8 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
         let (day, before) = (today().to_string(), status(&backend));
         let all = || TODAY.map(|n| Some(user(n)));
         let half = rows(&backend, "half", all().take(2_400));
+        // Half of yesterday's files, each with as many IDs, give exactly half.
+        let exactly = rows(&backend, "exactly", all().take(2_500));
         let many = rows(&backend, "many", (3_500..15_000).map(|n| Some(user(n))));
         let null = rows(&backend, "null", all().chain((0..400).map(|_| None)));
         let empty = rows(&backend, "empty", all().chain((0..20).map(|_| Some(String::new()))));
@@ -51,6 +53,7 @@ fn a_day_unlike_those_before_is_refused_with_its_numbers_and_kept() {
         let strange = rows(&backend, "strange", (90_000..95_000).map(|n| Some(user(n))));
         let cases = [
             (half, vec!["ids: distinct IDs 2400", "2500 to 10000", "normal: 5000"]),
+            (exactly, vec!["ids: distinct IDs 2500", "2500 to 10000", "refused too"]),
             (many, vec!["ids: distinct IDs 11500", "2500 to 10000"]),
             (null, vec!["nulls: share of rows without an ID 0.0741", "0 to 0.0100"]),
             (empty, vec!["invalid: ", "0.0040", "0 to 0.0010"]),
