@@ -233,10 +233,7 @@ pub async fn advance(
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
             // An earlier build ended right after it had moved the pointer: record its outcome now.
-            let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
-            if let Err(error) = store.append_event(filter, &event).await {
-                tracing::warn!("the history lacks this build: {error}");
-            }
+            record_unchanged(store, filter, event).await;
             return Ok(preview);
         }
         _ => return Ok(preview),
@@ -262,9 +259,38 @@ pub async fn advance(
             Ok(preview)
         }
         Err(error) if error.kind() == Kind::Superseded => {
-            Ok(superseded(start, blob.key(), &format!("changed at the last moment: {error}")))
+            lost(store, start, blob, &event, error).await
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// The result when somebody else wrote the pointer first. Another build of the same IDs makes the same blob:
+/// then the pointer names what it should.
+async fn lost(
+    store: &Store,
+    start: &PointerSnapshot,
+    blob: Uploaded<'_>,
+    event: &HistoryEvent,
+    error: StoreError,
+) -> Result<PointerUpdate, Error> {
+    let now = store.pointer(&start.filter, start.day).await;
+    let is_named =
+        |now: &Versioned<Pointer>| now.state.found().is_some_and(|p| p.blob == *blob.key());
+    if !now.is_ok_and(|now| is_named(&now)) {
+        let why = format!("changed at the last moment: {error}");
+        return Ok(superseded(start, blob.key(), &why));
+    }
+    record_unchanged(store, &start.filter, event).await;
+    let outcome = Outcome::Unchanged;
+    Ok(PointerUpdate { outcome, previous: None, reason: None, remedy: None })
+}
+
+/// Records that the pointer names this build's blob, in place of a record that is pending or missing.
+async fn record_unchanged(store: &Store, filter: &FilterName, event: &HistoryEvent) {
+    let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
+    if let Err(error) = store.append_event(filter, &event).await {
+        tracing::warn!("the history lacks this build: {error}");
     }
 }
 

@@ -72,6 +72,9 @@ impl Model for Bound {
             }),
             Property::sometimes("a delta is deleted", |_, world: &World| world.met.delta_deleted),
             Property::sometimes("a build is superseded", |_, world: &World| world.met.superseded),
+            Property::sometimes("a build loses to one with the same blob", |_, world: &World| {
+                world.met.lost_to_the_same
+            }),
             Property::sometimes("a rollback stands against a re-run", |_, world: &World| {
                 world.met.rollback_stood
             }),
@@ -136,7 +139,15 @@ fn bound(days: u8, builds: [u8; 2], operator_acts: u8, prunes: u8, ambiguous: u8
 fn builders_and_an_operator_keep_every_invariant() {
     let mut met = explore(bound(2, [2, 1], 1, 0, 0), "three builds, one act, two days");
     met.extend(explore(bound(2, [1, 1], 1, 0, 1), "the same, two builds, one unclear write"));
-    let situations = ["superseded", "stands", "removed", "put back", "mended", "reported an error"];
+    let situations = [
+        "superseded",
+        "the same blob",
+        "stands",
+        "removed",
+        "put back",
+        "mended",
+        "reported an error",
+    ];
     for situation in situations {
         assert!(met.iter().any(|met| met.contains(situation)), "never met: {situation} of {met:?}");
     }

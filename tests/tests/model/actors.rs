@@ -61,6 +61,10 @@ enum Building {
         start: Option<Record>,
         now: Option<Record>,
     },
+    /// Somebody else wrote first; the pointer is read again.
+    Lost {
+        new: Record,
+    },
     /// Only the outcome is still to be recorded in the history.
     Ended {
         event: Event,
@@ -198,11 +202,19 @@ impl World {
                     AmbiguousWrite::NotWritten => {
                         self.write_built(builder, new, start, now, Write::Clear)
                     }
-                    AmbiguousWrite::Changed => {
-                        self.met.superseded = true;
-                        Building::Ended { event, outcome: Outcome::Superseded }
-                    }
+                    AmbiguousWrite::Changed => Building::Lost { new },
                 }
+            }
+            Building::Lost { new } => {
+                let event = self.event(builder, new.blob, new.previous);
+                let found = self.pointers.get(&new.blob.0);
+                let outcome = match found.is_some_and(|found| found.blob == new.blob) {
+                    true => Outcome::Unchanged,
+                    false => Outcome::Superseded,
+                };
+                self.met.lost_to_the_same |= outcome == Outcome::Unchanged;
+                self.met.superseded |= outcome == Outcome::Superseded;
+                Building::Ended { event, outcome }
             }
             Building::Ended { event, outcome } => {
                 self.history.insert(event, outcome);

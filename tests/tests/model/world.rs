@@ -149,6 +149,8 @@ pub(crate) enum Write {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Met {
     pub(crate) superseded: bool,
+    /// Another build with the same blob was faster.
+    pub(crate) lost_to_the_same: bool,
     pub(crate) rollback_stood: bool,
     pub(crate) removal_stood: bool,
     pub(crate) restore_stood: bool,
