@@ -29,6 +29,9 @@ const MAX_FOOTER_BYTES: u64 = 1 << 30;
 const MAX_IN_FLIGHT_BYTES: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
 const MAX_SAMPLE_BYTES: u64 = 64 << 20;
+/// The longest ID whose bytes [`Needs`] counts, with its length: chunks, pages and the sample of a small input
+/// do not fill their shares.
+const NEEDS_ID_BYTES: u64 = 64;
 /// The share of chunks, and of the sample, in a small budget.
 const MIN_SHARE_BYTES: u64 = 4 << 20;
 
@@ -50,6 +53,10 @@ pub struct Budget {
 pub struct Needs {
     /// The bytes of memory.
     pub memory: u64,
+    /// How many of them are for files in flight: compressed chunks and unpacked pages.
+    pub in_flight: u64,
+    /// Whether the filter and its copy need more than reading does. What reading takes, a budget bounds.
+    pub by_filters: bool,
     /// The bytes of the temporary file; 0 if all hashes stay in memory.
     pub spilled: u64,
 }
@@ -82,18 +89,25 @@ impl Budget {
         })
     }
 
-    /// What a build of `rows` rows needs with this filter, if each row has a different ID.
+    /// What a build of `rows` rows needs with this filter, if each row has a different ID of at most 64 bytes.
     pub fn needs(&self, rows: u64, filter: Shape) -> Needs {
         let hashes = rows.saturating_mul(hash_bytes(filter.layout()));
         let spills = hashes > self.hashes;
         let kept = if spills { 0 } else { hashes };
         let filters = filter.body_bytes().saturating_mul(2);
+        let column = rows.saturating_mul(NEEDS_ID_BYTES);
         let ScanBudget { in_flight, unpacked, .. } = self.scan;
-        let reading = hashes.min(self.hashes) + 2 * u64::from(in_flight) + unpacked;
-        let largest = reading.max(kept.saturating_add(filters));
-        let memory = largest.saturating_add(self.rest + self.sample as u64);
-        // All hashes, and once more without duplicates.
-        Needs { memory, spilled: if spills { hashes.saturating_mul(2) } else { 0 } }
+        let in_flight = 2 * column.min(in_flight.into()) + column.min(unpacked);
+        let reading = hashes.min(self.hashes) + in_flight;
+        let kept = kept.saturating_add(filters);
+        let sample = column.min(self.sample as u64);
+        Needs {
+            memory: reading.max(kept).saturating_add(self.rest + sample),
+            in_flight,
+            by_filters: kept > reading,
+            // All hashes, and once more without duplicates.
+            spilled: if spills { hashes.saturating_mul(2) } else { 0 },
+        }
     }
 }
 
@@ -162,6 +176,24 @@ mod tests {
         };
         assert!(needs(GIB).spilled > 0 && needs(GIB).memory <= GIB);
         assert!(needs(4 * GIB).spilled == 0 && needs(4 * GIB).memory <= 4 * GIB);
+    }
+
+    #[test]
+    fn a_small_day_does_not_need_what_a_large_budget_permits() {
+        let needs = |memory, ids| {
+            let shape = Shape::for_ids(Layout::Blocked, ids, 0.03).unwrap();
+            Budget::of(memory, Layout::Blocked, 0.03, 2).unwrap().needs(ids, shape)
+        };
+        let fixed = BASE_BYTES + 2 * PER_THREAD_BYTES;
+        let small = needs(16 * GIB, 100_000);
+        assert!(small.memory < fixed + (32 << 20), "{small:?}");
+        assert!(small.in_flight < 32 << 20 && small.spilled == 0, "{small:?}");
+        let large = needs(16 * GIB, 300_000_000);
+        assert!(large.in_flight >= 2 * MAX_IN_FLIGHT_BYTES && large.memory > GIB, "{large:?}");
+        // Its hashes are spilled, and its filter is in nobody's way.
+        let tiny = needs(10 << 20, 100_000);
+        assert!(tiny.spilled > 0 && !tiny.by_filters, "{tiny:?}");
+        assert!(needs(10 << 20, 300_000_000).by_filters);
     }
 
     #[test]

@@ -55,6 +55,18 @@ fn the_plan_estimates_time_and_memory_and_reports_when_a_day_does_not_fit() {
     assert_eq!(none["fits"], false, "{none}");
     assert!(none["because"].as_str().unwrap().contains("read back"), "{none}");
 
+    // A small day fits however little it is given, and needs no more for being given much.
+    let small = |memory: &str| {
+        let words = ["plan", "--ids", "100k", "--memory", memory, "--threads", "2", "--json"];
+        bloomsday(&words).run().expect(0).json()["build"].clone()
+    };
+    for memory in ["10MiB", "16GiB"] {
+        let plan = small(memory);
+        assert_eq!(plan["fits"], true, "{plan}");
+        assert!(plan["memory_bytes"].as_u64().unwrap() < 300 * MIB, "{plan}");
+        assert!(plan["in_flight_bytes"].as_u64().unwrap() < 32 * MIB, "{plan}");
+    }
+
     let words = ["plan", "--ids", "300m", "--sizes-only", "--json"];
     assert_eq!(bloomsday(&words).run().expect(0).json()["build"], Value::Null);
 }

@@ -115,7 +115,8 @@ impl Workload {
     fn problem(&self, needs: &Needs) -> Option<String> {
         let filters = mebibytes(2 * self.shape.body_bytes());
         let (memory, needed) = (mebibytes(self.memory), mebibytes(needs.memory));
-        if needs.memory > self.memory {
+        // A budget that is too small for what reading takes at least does not stop a build.
+        if needs.memory > self.memory && needs.by_filters {
             return Some(format!(
                 "it does not fit into {memory} of memory: the filter and the copy that is read back \
                  take {filters}, and all of it {needed}"
@@ -132,6 +133,7 @@ impl Estimate {
         json!({
             "threads": self.workload.threads, "rows": self.workload.rows,
             "memory_budget": self.workload.memory, "memory_bytes": self.needs.memory,
+            "in_flight_bytes": self.needs.in_flight,
             "spilled_bytes": self.needs.spilled, "fits": self.problem.is_none(),
             "because": self.problem, "seconds": self.seconds,
         })
@@ -152,7 +154,7 @@ impl Estimate {
         let mut page = format!(
             "\nbuilt here, {} rows with {} thread(s): about {:.0} s, from a trial of {} (local input)\n  \
              scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}\n  \
-             up to {} of memory; {spilled}\n",
+             at most {} of memory, {} of it for files in flight (IDs of up to 64 bytes); {spilled}\n",
             thousands(workload.rows),
             workload.threads,
             seconds.total,
@@ -163,7 +165,14 @@ impl Estimate {
             seconds.publish,
             seconds.verify,
             mebibytes(needs.memory),
+            mebibytes(needs.in_flight),
         );
+        if needs.memory > workload.memory && !needs.by_filters {
+            let memory = mebibytes(workload.memory);
+            page += &format!(
+                "  that much is taken also with --memory {memory}: it is built all the same\n"
+            );
+        }
         if let Some(problem) = problem {
             page += &format!("  {problem}\n");
         }
