@@ -79,9 +79,14 @@ fn check_rates<H: IdHash>(
     let expected = expected_rates::<H>(header.shape, header.ids)?;
     let (measured, of_bits) = (target.max(expected.measured), target.max(expected.of_bits));
     if rates.explained_by(measured, of_bits) {
+        // Double hashing gives few IDs a rate that more bits hardly lower.
+        let remedy = match header.shape.layout() {
+            Layout::Blocked => "a lower fpp",
+            _ => "the layout `blocked` (with few IDs a lower fpp hardly helps here)",
+        };
         return Ok(Some(format!(
             "the filter's measured fpp is {:.3e}, above the target {target:e}: any {} IDs in this \
-             shape miss it; for fewer false positives build with a lower fpp",
+             shape miss it; for fewer false positives build with {remedy}",
             header.fpp_measured(),
             header.ids
         )));
@@ -347,6 +352,7 @@ mod tests {
         let (header, filter) = filled::<Murmur3>(1_000, 1e-9, 0);
         let warning = check_quality(&header, &filter).unwrap().expect("Guava misses this target");
         assert!(warning.contains("above the target 1e-9"), "{warning}");
+        assert!(warning.contains("build with the layout `blocked`"), "{warning}");
         let (header, filter) = sound();
         assert_eq!(check_quality(&header, &filter).unwrap(), None);
     }

@@ -330,9 +330,10 @@ pub enum Error {
     },
     /// A blob that prune may be deleting now.
     #[error(
-        "{key} was uploaded at {uploaded:.0}, more than {keep_days} days ago, and no pointer or pin \
-         keeps it: prune may be deleting it now; build its day again, which uploads it anew, or name \
-         another blob"
+        "{key} was uploaded at {uploaded:.0}, more than {keep_days} days ago, and neither a pin nor a \
+         pointer that prune keeps names it: prune may be deleting it now; {}, build its day again, which \
+         uploads it anew, or name another blob",
+        Remedy::KeepLonger
     )]
     Expiring {
         /// The blob.
@@ -415,6 +416,7 @@ impl Error {
             }
             Error::NoStore { .. } => Some(Remedy::BuildFirst),
             Error::NoPointers { .. } => Some(Remedy::NamePointers),
+            Error::Expiring { .. } => Some(Remedy::KeepLonger),
             Error::Changed { .. } => Some(Remedy::ReadAgain),
             _ => None,
         }

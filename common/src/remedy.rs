@@ -60,6 +60,8 @@ pub enum Remedy {
         /// The template of the key.
         key: String,
     },
+    /// Keep pointers and blobs for more days.
+    KeepLonger,
     /// The store needs a newer version of this library.
     Upgrade,
     /// Repair the record that says where pointers live.
@@ -113,6 +115,7 @@ impl fmt::Display for Remedy {
             Remedy::PointersInRedis { address, key } => {
                 write!(f, "open the store with its pointers at {address} under the key `{key}`")
             }
+            Remedy::KeepLonger => f.write_str("keep blobs for more days"),
             Remedy::Upgrade => f.write_str("use a program that knows such a place"),
             Remedy::MendMarker { key } => {
                 write!(f, "mend it, or delete {key} if this program is right")

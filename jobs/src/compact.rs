@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::config::{BuildOverrides, Settings};
 use crate::error::Error;
-use crate::output::{Output, complain, mebibytes, thousands};
+use crate::output::{Output, mebibytes, thousands};
 use crate::resources::Resources;
 
 /// Rows of a row group: some MB.
@@ -89,7 +89,6 @@ impl Compact {
                 None => format!("{counted}; nothing was written (--dry-run)\n"),
             }
         });
-        found.warnings.iter().for_each(|warning| complain("warning", warning));
         Ok(ExitCode::SUCCESS)
     }
 }

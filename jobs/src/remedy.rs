@@ -39,6 +39,10 @@ pub(crate) fn words(remedy: &Remedy) -> String {
             "set `pointers = \"{address}\"` in bloomsday.toml, or BLOOMSDAY_POINTERS, with \
              `pointers_key = \"{key}\"`"
         ),
+        Remedy::KeepLonger => {
+            "write a larger `keep_days` for the filter in bloomsday.toml (which prune reads too)"
+                .into()
+        }
         Remedy::MoreMemory => "give the build more --memory".into(),
         Remedy::OtherMemory => "change --memory".into(),
         Remedy::LargerFpp => "with a larger --fpp".into(),

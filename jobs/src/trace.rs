@@ -21,8 +21,11 @@ use crate::output::{Output, complain, or_dash, table};
 /// the ID is live.
 ///
 /// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was never
-/// there has some hits. Ends with 3 when no day contains the ID, and with 1 if one of them could not
-/// be read.
+/// there has some hits.
+///
+/// Ends with 0 when a day that could be read contains the ID, or it is live; with 3 when every day could be
+/// read and none contains it; and with 1 when none does and at least one could not be read. An ID that was
+/// deleted from the live filter counts as one that no day contains.
 ///
 /// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
 /// pointer. Of a live filter it also reads the segments of its last days, which servers write about every
@@ -67,7 +70,7 @@ impl Trace {
             Some(State::Confirmed | State::Unconfirmed | State::Waiting) => true,
             Some(State::No | State::Expired) | None => trace.summary.days_found > 0,
         };
-        let unread = unread(&trace.days);
+        let unread = trace.summary.days_unreadable;
         if !found && unread > 0 {
             complain(
                 "warning",
@@ -163,11 +166,6 @@ impl LiveLookup {
     }
 }
 
-/// How many days could not be read.
-fn unread(lookups: &[DayLookup]) -> usize {
-    lookups.iter().filter(|lookup| lookup.contains.is_none()).count()
-}
-
 fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
     let rows: Vec<Vec<String>> = lookups
         .iter()
@@ -190,8 +188,8 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
             ]
         })
         .collect();
-    let TraceSummary { days_searched, days_found, chance_if_absent } = summary;
-    let all = if *days_found == 0 && unread(lookups) > 0 {
+    let TraceSummary { days_searched, days_found, days_unreadable, chance_if_absent } = summary;
+    let mut all = if *days_found == 0 && *days_unreadable > 0 {
         "No day that could be read contains it.".to_owned()
     } else if *days_found == 0 {
         "No day contains it. This is certain.".to_owned()
@@ -202,5 +200,8 @@ fn describe(lookups: &[DayLookup], summary: &TraceSummary) -> String {
             chance_if_absent
         )
     };
+    if *days_unreadable > 0 {
+        all += &format!(" {days_unreadable} of {} days could not be read.", lookups.len());
+    }
     table(&["day", "contains", "chance of a false positive", "note"], &rows) + "\n" + &all + "\n"
 }

@@ -54,4 +54,10 @@ fn a_rolled_back_day_is_searched_in_its_own_blob_and_a_damaged_one_hides_no_othe
     let said = lines(&backend.bloomsday(&["why", "rt", &user(5_010)]).run().expect(0).stdout);
     assert!(said[0]["error"].as_str().unwrap().contains("damaged"), "{said:?}");
     assert_eq!(said[1]["contains"], true);
+    let counts = ["days_searched", "days_found", "days_unreadable"].map(|name| &said[2][name]);
+    assert_eq!(counts, [&Value::from(1), &1.into(), &1.into()], "{said:?}");
+    let words = ["why", "rt", &user(5_010), "--store", &backend.store];
+    let page = bloomsday_tests::program::bloomsday(&words).run().expect(0).stdout;
+    assert!(page.contains("1 of 1 days contain it"), "{page}");
+    assert!(page.contains("1 of 2 days could not be read."), "{page}");
 }

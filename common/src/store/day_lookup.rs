@@ -30,6 +30,8 @@ pub struct TraceSummary {
     pub days_searched: usize,
     /// How many of these contain the ID.
     pub days_found: usize,
+    /// How many days have a blob that could not be read, and may contain it too.
+    pub days_unreadable: usize,
     /// The chance that an ID that is in none of these days has at least this many hits.
     pub chance_if_absent: f64,
 }
@@ -132,6 +134,7 @@ impl TraceSummary {
         TraceSummary {
             days_searched: fpps.len(),
             days_found,
+            days_unreadable: lookups.iter().filter(|lookup| lookup.contains.is_none()).count(),
             chance_if_absent: chance_of_at_least(days_found, &fpps),
         }
     }
@@ -170,6 +173,7 @@ mod tests {
         let (hit, miss) = (lookup(Some(true), Some(0.03)), lookup(Some(false), Some(0.02)));
         let summary = TraceSummary::of(&[hit, lookup(None, None), miss]);
         assert_eq!((summary.days_searched, summary.days_found), (2, 1));
+        assert_eq!(summary.days_unreadable, 1);
         assert_eq!(summary.chance_if_absent, chance_of_at_least(1, &[0.03, 0.02]));
     }
 

@@ -156,7 +156,7 @@ fn lock(path: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
-/// Files older than a day that uploads which never ended have left in a folder of blobs or deltas: name and size.
+/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or events: name and size.
 ///
 /// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
 /// of a store returns.
@@ -171,7 +171,7 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
             let Some((blob, number)) = name.rsplit_once('#') else { continue };
-            let is_ours = blob.ends_with(".bloom") || blob.ends_with(".delta");
+            let is_ours = [".bloom", ".delta", ".json"].iter().any(|end| blob.ends_with(end));
             let staged = is_ours && number.bytes().all(|byte| byte.is_ascii_digit());
             let about = file.metadata()?;
             let age = about.modified()?.elapsed().unwrap_or_default();

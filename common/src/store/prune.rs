@@ -13,8 +13,9 @@ use crate::protocol::{self, RecordState, References, Retention};
 
 /// How often all references are read before prune fails for a filter that keeps changing.
 const MAX_READS: u32 = 8;
-/// How the name of a delta ends.
+/// How the name of a delta ends, and that of an event of the history.
 const DELTA: &str = ".delta";
+const EVENT: &str = ".json";
 
 /// What a prune deleted, or would delete.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -185,7 +186,7 @@ impl Store {
             due.deltas.push(delta);
         }
         if let Some(folder) = &self.folder {
-            for place in [key::blobs(filter), key::deltas(filter)] {
+            for place in [key::blobs(filter), key::deltas(filter), key::histories(filter)] {
                 for (name, bytes) in local::abandoned_uploads(folder, &place)? {
                     due.bytes += bytes;
                     due.abandoned.push(name);
@@ -328,8 +329,12 @@ impl Store {
 
 /// The folder of an upload that was killed.
 fn place_of(filter: &FilterName, name: &str) -> String {
-    let is_delta = name.rsplit_once('#').is_some_and(|(object, _)| object.ends_with(DELTA));
-    if is_delta { key::deltas(filter) } else { key::blobs(filter) }
+    let object = name.rsplit_once('#').map_or(name, |(object, _)| object);
+    match object {
+        delta if delta.ends_with(DELTA) => key::deltas(filter),
+        event if event.ends_with(EVENT) => key::histories(filter),
+        _ => key::blobs(filter),
+    }
 }
 
 /// Everything that may name a blob, as it was read once.
