@@ -73,7 +73,7 @@ pub(crate) async fn gather<H: IdHash>(
     report: &mut Report,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), Error> {
-    check(job)?;
+    check_job(&job.inputs, job.layout)?;
     let keys = list(job, store, report).await?;
     let heads = store.heads(&job.filter).await?;
     late_logs(&heads, job.day, &keys).for_each(|log| report.warn(log));
@@ -93,16 +93,17 @@ pub(crate) async fn gather<H: IdHash>(
     read.finish(PartitionWriter::new(partitions.clone()))
 }
 
-/// Refuses a job that segments cannot be the input of.
-fn check(job: &Job) -> Result<(), Error> {
-    let wrong = |why: &str| Err(Error::LiveInput { why: why.to_owned() });
-    if job.inputs.len() > 1 {
-        return wrong("they are the only input of a build: name no other");
+/// Refuses a job that segments cannot be the input of: they are the only input, of the layout `blocked`.
+///
+/// # Errors
+/// [`Error::LiveInput`].
+pub fn check_job(inputs: &[String], layout: Layout) -> Result<(), Error> {
+    crate::source::check_live_is_alone(inputs)?;
+    if layout == Layout::Blocked {
+        return Ok(());
     }
-    if job.layout != Layout::Blocked {
-        return wrong("they contain the hashes of the layout `blocked`: build with that layout");
-    }
-    Ok(())
+    let why = "they contain the hashes of the layout `blocked`: build with that layout".to_owned();
+    Err(Error::LiveInput { why })
 }
 
 /// Refuses a job that the column with hashes cannot be the input of.

@@ -13,6 +13,7 @@
 //! | `listing` | collects the entries below a folder |
 //! | `walk` | lists a local folder |
 //! | `tables` | detects a Delta or Iceberg table around the input |
+//! | `template` | fills the day into an input |
 //! | `completeness` | checks the markers that say that a day's input is complete |
 //! | `limits` | the limits of an input |
 //! | `objects` | helpers for paths and objects of a store |
@@ -26,10 +27,12 @@ mod lookup;
 mod objects;
 mod pattern;
 mod tables;
+mod template;
 mod walk;
 
 pub use self::completeness::{Completeness, check_complete};
-pub use self::find::{find, find_window};
+pub use self::find::{check_inputs, find, find_window};
+pub(crate) use self::input::check_live_is_alone;
 pub use self::input::{Input, InputFile, LIVE, Window, reads_live_ids};
 pub use self::limits::{MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAMED, MAX_WINDOW_DAYS};
 pub use self::walk::MAX_DEPTH;

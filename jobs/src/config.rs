@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bloomsday_builder::source::reads_live_ids;
-use bloomsday_builder::{Deltas, Job, ShapeChoice, Window};
+use bloomsday_builder::source::{check_inputs, reads_live_ids};
+use bloomsday_builder::{Deltas, Job, ShapeChoice, Window, segments};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
@@ -199,23 +199,18 @@ impl Settings {
         let retention = self.retention(&filter);
         let wrong = |why| Error::Usage(format!("filters.{filter}.{why}"));
         configured.gates.check().map_err(wrong)?;
-        let missing = |what: &str| {
-            Error::Usage(format!(
-                "no {what} is named: give --{what}, or write `{what}` under [filters.{filter}] in \
-                 bloomsday.toml"
-            ))
-        };
         let window = window(&configured, overrides.window_days, overrides.window_missing);
         let inputs = if overrides.inputs.is_empty() { configured.input } else { overrides.inputs };
         if inputs.is_empty() {
-            return Err(missing("input"));
+            return Err(missing(&filter, "input"));
         }
-        window.check(&inputs)?;
         let column = overrides.column.or(configured.column);
+        let layout = overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked);
+        check_source(&filter, &inputs, column.as_deref(), (layout, window), day)?;
         // Segments of live IDs have no columns.
         let column =
             if reads_live_ids(&inputs) { column.or_else(|| Some(String::new())) } else { column };
-        let column = column.ok_or_else(|| missing("column"))?;
+        let column = column.ok_or_else(|| missing(&filter, "column"))?;
         let bases = overrides.deltas.or(configured.deltas).unwrap_or(defaults::DELTAS);
         let shape = match configured.stable_shape {
             None => Deltas::of(bases).shape,
@@ -229,7 +224,7 @@ impl Settings {
             column,
             id_form: overrides.id.or(configured.id).unwrap_or_default(),
             fpp: overrides.fpp.or(configured.fpp).unwrap_or(defaults::FPP),
-            layout: overrides.layout.or(configured.layout).unwrap_or(Layout::Blocked),
+            layout,
             deltas: Deltas { bases, shape: overrides.shape.unwrap_or(shape) },
             memory: overrides.resources.memory(configured.memory),
             spill_folder: overrides.resources.spill_folder(),
@@ -308,6 +303,28 @@ fn in_redis(_: Store, address: &str, _: Option<&str>) -> Result<Store, Error> {
 /// Whether a store's address is one of HDFS.
 pub(crate) fn is_hdfs(address: &str) -> bool {
     address.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("hdfs:"))
+}
+
+/// Refuses inputs and a column that no build can read, without a look at any store.
+pub(crate) fn check_source(
+    filter: &FilterName,
+    inputs: &[String],
+    column: Option<&str>,
+    (layout, window): (Layout, Window),
+    day: Day,
+) -> Result<(), Error> {
+    check_inputs(inputs, day, window)?;
+    if reads_live_ids(inputs) {
+        return Ok(segments::check_job(inputs, layout)?);
+    }
+    if column == Some("") { Err(missing(filter, "column")) } else { Ok(()) }
+}
+
+fn missing(filter: &FilterName, what: &str) -> Error {
+    Error::Usage(format!(
+        "no {what} is named: give --{what}, or write `{what}` under [filters.{filter}] in \
+         bloomsday.toml"
+    ))
 }
 
 /// The window of a filter, as a command says, or the file.

@@ -1,11 +1,14 @@
 //! `bloomsday config check`: every value, where it came from, and whether the store honours conditional
 //! writes.
 
+mod folders;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
+use bloomsday_builder::source::LIVE;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
@@ -119,6 +122,7 @@ fn values(settings: &Settings) -> Result<Vec<Value>, Error> {
         rows.0.push(Value { name: "pointers".into(), value: name, from });
         rows.add("pointers_key", settings.file().pointers_key.as_ref(), config::DEFAULT_KEY);
     }
+    folders::check_store(settings)?;
     add_server(&mut rows, settings)?;
     for (name, filter) in &settings.file().filters {
         add_filter(&mut rows, settings, name, filter)?;
@@ -168,9 +172,13 @@ fn add_server(rows: &mut Rows, settings: &Settings) -> Result<(), Error> {
     let poll_interval = (env.text("poll_interval"), file.poll_interval.map(time));
     rows.add_flag("poll_interval", poll_interval.0, poll_interval.1, time(interval));
     rows.add("heartbeats", file.heartbeats, defaults::HEARTBEATS);
-    rows.add_flag("cache_dir", env.text("cache_dir"), path(&file.cache_dir), "none");
+    let cache_dir = env.text("cache_dir");
+    if let Some(folder) = cache_dir.as_ref().map(PathBuf::from).or(file.cache_dir.clone()) {
+        folders::check_cache(settings, &folder)?;
+    }
+    rows.add_flag("cache_dir", cache_dir, path(&file.cache_dir), "none");
     add_resp(rows, &file.resp, &env, has_admin_token);
-    env.check(file)
+    env.check(settings)
 }
 
 /// Live filters, and the address for Redis clients.
@@ -209,6 +217,9 @@ fn add_filter(
     let missing = filter.window_missing.map(WindowMissing::name);
     rows.add(&key("window_missing"), missing, WindowMissing::default().name());
     window.check(&filter.input).map_err(|error| wrong(format!("window_days: {error}")))?;
+    let today = Day::of(Timestamp::now());
+    let layout = filter.layout.unwrap_or(Layout::Blocked);
+    config::check_source(name, &filter.input, filter.column.as_deref(), (layout, window), today)?;
     rows.add(&key("deltas"), filter.deltas, defaults::DELTAS);
     let carried = filter.deltas.unwrap_or(defaults::DELTAS) > 0;
     rows.add(&key("stable_shape"), filter.stable_shape, carried);
@@ -219,7 +230,8 @@ fn add_filter(
     add_gates(rows, &key("gates"), &filter.gates);
     rows.add(&key("schedule"), filter.schedule.as_ref(), "none");
     if filter.schedule.is_some() {
-        settings.build_job(name.clone(), Day::of(Timestamp::now()), BuildOverrides::default())?;
+        settings.build_job(name.clone(), today, BuildOverrides::default())?;
+        warn_of_the_same_input_each_day(name, &filter.input);
         rows.add(&key("day_offset"), filter.day_offset, defaults::DAY_OFFSET);
         rows.add(&key("catch_up_days"), filter.catch_up_days, defaults::CATCH_UP_DAYS);
         rows.add(&key("deadline"), filter.deadline.map(time), time(defaults::DEADLINE));
@@ -243,10 +255,24 @@ fn add_filter(
     rows.add(&key("live_from"), filter.live_from.as_ref().map(FeedUrl::name), "none");
     rows.add(&key("live_lease"), lease, time(default.live_lease));
     // Some layouts cannot reach some rates, whatever the number of IDs.
-    let (layout, fpp) =
-        (filter.layout.unwrap_or(Layout::Blocked), filter.fpp.unwrap_or(defaults::FPP));
+    let fpp = filter.fpp.unwrap_or(defaults::FPP);
     Shape::for_ids(layout, 1_000_000, fpp).map_err(|error| wrong(format!("fpp: {error}")))?;
     Ok(())
+}
+
+/// Only warns: a folder that is written anew each night has no day in its path.
+fn warn_of_the_same_input_each_day(name: &FilterName, inputs: &[String]) {
+    let has_no_day = |input: &&String| !input.contains("{day") && *input != LIVE;
+    if let Some(input) = inputs.iter().find(has_no_day) {
+        let input = redact_url(input);
+        output::complain(
+            "warning",
+            &format!(
+                "filters.{name}.input: `{input}` has no {{day}}, so a day that is made up for is built from \
+                 what is there by then: write {{day}} where the path has the day, or `catch_up_days = 0`"
+            ),
+        );
+    }
 }
 
 /// The limits of every gate, spelt as in the file.

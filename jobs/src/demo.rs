@@ -51,10 +51,10 @@ pub(crate) struct Demo {
     /// Where sample data and store go [default: a new folder for temporary files].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The address for lookups.
-    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, default_value_t = defaults::LISTEN)]
-    listen: SocketAddr,
-    /// Stop after the last step; do not keep serving.
+    /// The address for lookups [default: 127.0.0.1:8642, or a free port if that one is taken].
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address)]
+    listen: Option<SocketAddr>,
+    /// Stop after the last step, and do not keep serving. Until then it listens on free ports.
     #[arg(long)]
     exit: bool,
 }
@@ -76,6 +76,13 @@ impl Demo {
             || std::env::temp_dir().join(format!("bloomsday-demo-{}", std::process::id()));
         let dir = self.dir.unwrap_or_else(temporary);
         let address = dir.join("store").display().to_string();
+        if dir.join("store").symlink_metadata().is_ok() {
+            return Err(Error::Usage(format!(
+                "{address} is there already, from another demonstration: delete {}, or choose another folder \
+                 with --dir",
+                dir.display()
+            )));
+        }
         let mut demo = Demonstration {
             output,
             input: dir.join("input"),
@@ -104,8 +111,10 @@ impl Demo {
         demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
         // Any free ports for a run that nobody looks at.
         let port_of = |address: SocketAddr| if self.exit { 0 } else { address.port() };
-        let listen = SocketAddr::new(self.listen.ip(), port_of(self.listen));
-        let admin = SocketAddr::new(defaults::ADMIN.ip(), port_of(defaults::ADMIN));
+        let listen = self.listen.unwrap_or_else(|| free_or_any_port(defaults::LISTEN));
+        let admin = free_or_any_port(defaults::ADMIN);
+        let [listen, admin] =
+            [listen, admin].map(|address| SocketAddr::new(address.ip(), port_of(address)));
         let (bloomsday, server) = demo.serve(&dir, listen, admin).await?;
 
         let (old, new) = (user(USERS_PER_DAY / 2), user(USERS_PER_DAY + 2 * NEW_PER_DAY - 1));
@@ -302,6 +311,14 @@ impl Demonstration<'_> {
         let done = repoint(&self.store, &self.filter, day, &to, keep, reason, false).await?;
         self.output.show(&done, String::new);
         Ok(())
+    }
+}
+
+/// An address, or any free port of it: a daemon may run beside the demonstration.
+fn free_or_any_port(address: SocketAddr) -> SocketAddr {
+    match std::net::TcpListener::bind(address) {
+        Ok(_) => address,
+        Err(_) => SocketAddr::new(address.ip(), 0),
     }
 }
 

@@ -83,16 +83,20 @@ impl ServeEnvironment {
         })
     }
 
-    /// Refuses what `serve` refuses with this environment and configuration, as far as that can be said on a machine
-    /// without its secrets and addresses.
-    pub(crate) fn check(&self, file: &config::File) -> Result<(), Error> {
+    /// Refuses what `serve` refuses with this environment and configuration, before it opens a store or an address.
+    /// Reads the secrets and certificates.
+    pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         let serve =
             Serve::from_arg_matches(&self.0).expect("these are the matches of its arguments");
+        let file = settings.file();
         let live = serve.live.resolve(&file.resp)?;
-        serve.tls_files(file)?;
-        let has_admin_token = serve.admin_token_file(file).is_some();
-        serve.addresses(file, has_admin_token)?;
-        live.check_address(has_admin_token)
+        let access = serve.access(file, &live)?;
+        serve.addresses(file, access.admin_token.is_some())?;
+        live.check_address(access.admin_token.is_some())?;
+        for filter in serve.names(file) {
+            live.check_engine(&settings.follow(filter))?;
+        }
+        Ok(())
     }
 
     /// The value that a variable gives to this flag.
@@ -152,11 +156,11 @@ impl Serve {
             None => None,
         };
         announce(&server, resp.as_ref(), tls.as_ref(), output);
-        if file.heartbeats.unwrap_or(true) {
+        let heartbeats = file.heartbeats.unwrap_or(true).then(|| {
             let name = format!("{}-{}", host(), server.public.port());
-            let beating = bloomsday.clone();
-            tokio::spawn(async move { beating.heartbeats(name).await });
-        }
+            let (beating, as_server) = (bloomsday.clone(), name.clone());
+            (name, tokio::spawn(async move { beating.heartbeats(as_server).await }))
+        });
         // Without the poller the filters would stay as they are until a restart: end, with the reason.
         let ended = tokio::select! {
             () = signals.until_stopped(&bloomsday, tls.as_ref()) => Ok(ExitCode::SUCCESS),
@@ -172,6 +176,12 @@ impl Serve {
             sets.sync().await;
         }
         bloomsday.finish_shipping().await;
+        if let Some((name, beating)) = heartbeats {
+            beating.abort();
+            // It has ended, or was aborted: either way it writes no more.
+            let _ = beating.await;
+            bloomsday.end_heartbeats(&name).await;
+        }
         ended
     }
 

@@ -267,6 +267,12 @@ impl Bloomsday {
         heartbeat::run(&self.served, &self.store, server).await;
     }
 
+    /// Deletes the records of [`Bloomsday::heartbeats`], before this server ends: after that no status counts it as
+    /// one that answers from an older blob. Waits for the store for 3 s at most.
+    pub async fn end_heartbeats(&self, server: &str) {
+        heartbeat::end(&self.served, &self.store, server).await;
+    }
+
     /// Returns an error when the store says that a filter's pointers are in another place than the
     /// one this server reads. Otherwise it never returns: a store that cannot be read is reported
     /// by the polls.

@@ -28,6 +28,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(4);
 const MAX_PAUSE: Duration = Duration::from_secs(900);
 /// How long one write may take.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// How long the end of a server waits for the store.
+const END_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Writes heartbeats of every filter under the name `server` until it is dropped. An error is
 /// logged once, and the write is retried; a read-only store ends it.
@@ -35,6 +37,13 @@ pub(crate) async fn run(served: &[Arc<ServedFilter>], store: &Store, server: Str
     let refused = AtomicBool::new(false);
     let writers = served.iter().map(|served| Writer::of(served.clone()));
     join_all(writers.map(|writer| writer.run(store, &server, &refused))).await;
+}
+
+/// Deletes the heartbeats of a server that ends, which is no laggard. Credentials that may not delete leave them: they
+/// expire.
+pub(crate) async fn end(served: &[Arc<ServedFilter>], store: &Store, server: &str) {
+    let deletes = served.iter().map(|served| store.delete_heartbeat(served.name(), server));
+    let _ = tokio::time::timeout(END_DEADLINE, join_all(deletes)).await;
 }
 
 /// The heartbeats of one filter.

@@ -219,6 +219,10 @@ fn the_demo_runs_every_step() {
     let run =
         bloomsday_tests::program::bloomsday(&["demo", "--exit", "--json", "--dir", &dir]).run();
     let said = run.expect(0).stdout;
+    let again = ["demo", "--exit", "--dir", &dir];
+    let again = bloomsday_tests::program::bloomsday(&again).run().expect(2);
+    assert_eq!(again.stdout, "", "it began all the same");
+    again.complains(&["is there already", "choose another folder"]);
     let lines: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let outcomes: Vec<&str> = lines.iter().filter_map(|line| line["outcome"].as_str()).collect();

@@ -33,7 +33,7 @@ fn servers(backend: &Backend) -> PathBuf {
 fn status_counts_the_servers_and_names_the_laggard() {
     for backend in Backend::all() {
         Publisher::days_ago(&backend, 2).users(0..1_000).publish();
-        let (one, _two) = (Daemon::ready(&backend, &[]), Daemon::ready(&backend, &[]));
+        let (one, two) = (Daemon::ready(&backend, &[]), Daemon::ready(&backend, &[]));
         // Each writes a heartbeat before it has a filter, and again soon after.
         until(&backend, "both answer from the same blob", |fleet| {
             let all = fleet["servers"].as_array().unwrap();
@@ -51,6 +51,10 @@ fn status_counts_the_servers_and_names_the_laggard() {
         let text = bloomsday_tests::program::bloomsday(&words).envs(&backend.env).run().expect(0);
         assert!(text.stdout.contains("1 of 2 answer from this blob"), "{}", text.stdout);
         assert!(text.stdout.contains("laggard"), "{}", text.stdout);
+        // One that is stopped is gone, and no laggard for two hours.
+        two.signal("TERM");
+        assert_eq!(two.wait(), 0);
+        until(&backend, "it is gone", |fleet| fleet["servers"].as_array().unwrap().len() == 1);
     }
 }
 

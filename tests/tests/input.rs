@@ -188,6 +188,24 @@ fn empty_marks_of_folders_fail_no_build() {
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn folders_that_the_console_created_are_passed_over_and_an_empty_file_is_not() {
+    let backend = Backend::s3();
+    put(&backend, "in/a.parquet", &parquet(&backend, 0..100));
+    for mark in ["in/", "in/empty/", "in/sub/", "in/sub/deep/"] {
+        put(&backend, mark, b"");
+    }
+    let root = format!("{}/in", backend.store);
+    for (input, passed_over) in [("", 2), ("/", 2), ("/*", 1), ("/**/*", 2)] {
+        let report = build(&backend, &format!("{root}{input}")).expect(0).json();
+        let counts = (&report["files"], &report["files_passed_over"]);
+        assert_eq!(counts, (&1.into(), &passed_over.into()), "{input}: {report}");
+    }
+    put(&backend, "in/x.parquet", b"");
+    build(&backend, &root).expect(7).complains(&["x.parquet"]);
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_number_sign_in_an_address_is_a_character_like_others() {
     let backend = Backend::s3();
     put(&backend, "in", &parquet(&backend, 0..10));

@@ -91,10 +91,50 @@ fn what_serve_and_schedule_refuse_is_refused_by_a_check_of_the_configuration() {
         let words = ["config", "check", "--config", file.to_str().unwrap()];
         bloomsday_tests::program::bloomsday(&words).run().expect(2).complains(&[says]);
     }
-    fs::write(&file, "admin_token_file = \"/run/secrets/token\"\nadmin = \"0.0.0.0:8643\"")
-        .unwrap();
+    let token = folder.path().join("token");
+    let with_token =
+        format!("admin_token_file = \"{}\"\nadmin = \"0.0.0.0:8643\"", token.display());
+    fs::write(&file, &with_token).unwrap();
     let words = ["config", "check", "--config", file.to_str().unwrap()];
-    bloomsday_tests::program::bloomsday(&words).run().expect(0);
+    let check = || bloomsday_tests::program::bloomsday(&words).run();
+    check().expect(2).complains(&["the token file", "cannot be read"]);
+    fs::write(&token, "secret").unwrap();
+    check().expect(0);
+    let folder = folder.path().display().to_string();
+    fs::create_dir(format!("{folder}/store")).unwrap();
+    let rt = "[filters.rt]\n";
+    for (text, says) in [
+        (format!("{rt}input = \"\""), "it is empty"),
+        (format!("{rt}input = \"days/{{day\""), "no closing brace"),
+        (format!("{rt}input = \"days/{{dya}}\""), "`{dya}` is unknown"),
+        (format!("{rt}input = \"a/[x\""), "a/[x"),
+        (format!("{rt}input = \"s3://\""), "s3://"),
+        (format!("{rt}input = \"ftp://x/{{day}}\""), "ftp://x/"),
+        (format!("{rt}input = [\"live:\", \"in\"]"), "name no other"),
+        (format!("{rt}input = \"live:\"\nlayout = \"guava\""), "the layout `blocked`"),
+        (format!("{rt}input = \"in\"\ncolumn = \"\""), "no column is named"),
+        ("tls_cert = \"/no/cert\"\ntls_key = \"/no/key\"".into(), "/no/"),
+        ("[resp]\ntoken_file = \"/no/token\"".into(), "the token file /no/token"),
+        (format!("store = \"{folder}/store\"\ncache_dir = \"{folder}/store/c\""), "in the store"),
+        (format!("store = \"{folder}/store\"\ncache_dir = \"{folder}\""), "is in it"),
+        (format!("store = \"{folder}/none\"\ncache_dir = \"{folder}/none/c\""), "in the store"),
+        (format!("store = \"{folder}/token\""), "is no folder"),
+        (format!("store = \"{folder}/token/below\""), "is no folder"),
+        (
+            format!("{rt}live = \"decide\"\nlive_engine = \"redis://127.0.0.1:1\""),
+            "no log to send there",
+        ),
+    ] {
+        fs::write(&file, &text).unwrap();
+        assert_eq!(check().code, 2, "{text}");
+        check().complains(&[says]);
+    }
+    // A folder that is written anew each night has no day in its path.
+    fs::write(&file, "[filters.rt]\ninput = \"in\"\ncolumn = \"id\"\nschedule = \"0 2 * * *\"")
+        .unwrap();
+    check().expect(0).complains(&["has no {day}", "catch_up_days = 0"]);
+    fs::write(&file, "[filters.rt]\ninput = \"live:\"\nschedule = \"0 2 * * *\"").unwrap();
+    assert!(!check().expect(0).stderr.contains("{day}"));
 }
 
 #[test]

@@ -165,6 +165,8 @@ fn the_configuration_and_the_help_show_addresses_without_their_passwords() {
         format!("[filters.rt]\nschedule = [\"s3://me:{SECRET}@b\"]\n"),
         format!("filters = \"s3://me:{SECRET}@b\"\n"),
         format!("store = \"s3://me:{SECRET}@b:99999\"\n"),
+        format!("[filters.rt]\ninput = \"https://me:{SECRET}@h/x\"\n"),
+        format!("[filters.rt]\ninput = \"s3://me:{SECRET}@b/{{dya}}\"\n"),
     ] {
         check(&wrong, &["config", "check"], 2);
     }

@@ -14,6 +14,7 @@ use super::listing::TEMPORARY_FOLDER;
 use super::lookup::{Found, at_path, look_at};
 use super::objects::{below, modified};
 use super::pattern::InputPattern;
+use super::template::expand;
 use crate::error::Error;
 
 /// Whether one input of one day is complete.
@@ -47,7 +48,7 @@ pub async fn check_complete(
     marker: &str,
     settle: Option<Duration>,
 ) -> Result<Completeness, Error> {
-    let input = day.expand(template)?;
+    let input = expand(template, day)?;
     let found = look_at(&input, Some(marker)).await?;
     if found.files.is_empty() {
         let input = redact_url(&input);
@@ -74,7 +75,7 @@ pub async fn check_complete(
             MissingMarkers { unfinished: settle.is_some() && listing.unfinished, ..lacks }
         }
     };
-    Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.describe(marker) })
+    Ok(Completeness { files: Some(fingerprint(found)), lacks: lacks.describe(marker, settle) })
 }
 
 /// The folders that need a marker: the newest marker that covers each folder, and its newest file.
@@ -162,14 +163,19 @@ impl MissingMarkers {
         MissingMarkers { of, without, older, unfinished: false }
     }
 
-    fn describe(&self, marker: &str) -> Option<String> {
+    fn describe(&self, marker: &str, settle: Option<Duration>) -> Option<String> {
         let list = |folders: &[String]| {
             let some: Vec<&str> = folders.iter().take(MAX_NAMED).map(String::as_str).collect();
             let more = if folders.len() > MAX_NAMED { ", …" } else { "" };
             format!("{} of {} folders: {}{more}", folders.len(), self.of, some.join(", "))
         };
         if !self.without.is_empty() {
-            return Some(format!("`{marker}` is missing in {}", list(&self.without)));
+            let folders = list(&self.without);
+            return Some(match settle {
+                // Nobody has said that there will be one.
+                Some(_) => format!("no `{marker}` in {folders}"),
+                None => format!("`{marker}` is missing in {folders}"),
+            });
         }
         if !self.older.is_empty() {
             let folders = list(&self.older);

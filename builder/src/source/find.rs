@@ -6,11 +6,12 @@ use bloomsday_common::day::Day;
 use bloomsday_common::redact::redact_url;
 use futures::{StreamExt, TryStreamExt};
 
-use super::input::{Input, InputFile, Window};
+use super::input::{Input, InputFile, Window, check_live_is_alone, reads_live_ids};
 use super::limits::{MAX_FILES, MAX_NAMED, check_count};
 use super::listing::PassedOver;
-use super::lookup::{Found, look_at};
+use super::lookup::{Found, check, look_at};
 use super::tables;
+use super::template::expand;
 use crate::error::Error;
 
 /// How many inputs and days are listed at the same time.
@@ -48,7 +49,8 @@ pub async fn find(inputs: &[String], day: Day) -> Result<Vec<InputFile>, Error> 
 ///
 /// Below a folder or a glob's fixed part, files with hidden names are counted, but not read: names
 /// that begin with `.`, and names that begin with `_` and contain no `=`. Spark does the same.
-/// Empty objects that some tools create in place of folders are neither read nor counted.
+/// Empty objects that some tools create in place of folders are neither read nor counted; one of a
+/// folder without files is counted, but not read.
 ///
 /// Cost: per input and day one listing for a folder or a glob, or one request for a file, and a few
 /// requests to detect a table around the folder.
@@ -65,7 +67,7 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     let mut wanted = Vec::new();
     for of in window.days_up_to(day) {
         for template in inputs {
-            wanted.push((of, of.expand(template)?));
+            wanted.push((of, expand(template, of)?));
         }
     }
     let mut looks = futures::stream::iter(wanted)
@@ -103,6 +105,19 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     all.passed_over_names = passed_over.names();
     all.passed_over = passed_over.numbers().len() as u64;
     Ok(all)
+}
+
+/// Checks inputs as far as that needs no store: the window, each template, and each glob or address.
+///
+/// # Errors
+/// Those that [`find_window`] would return for them on this day, and
+/// [`Error::LiveInput`] for [`LIVE`](super::LIVE) beside another input.
+pub fn check_inputs(inputs: &[String], day: Day, window: Window) -> Result<(), Error> {
+    window.check(inputs)?;
+    if reads_live_ids(inputs) {
+        return check_live_is_alone(inputs);
+    }
+    inputs.iter().try_for_each(|template| check(&expand(template, day)?))
 }
 
 /// Finds the files of one input on the day `of` of a window. For the build's own day, also detects

@@ -17,6 +17,16 @@ pub fn reads_live_ids(inputs: &[String]) -> bool {
     inputs.iter().any(|input| input == LIVE)
 }
 
+/// # Errors
+/// [`Error::LiveInput`] for [`LIVE`] beside another input.
+pub(crate) fn check_live_is_alone(inputs: &[String]) -> Result<(), Error> {
+    if inputs.len() <= 1 {
+        return Ok(());
+    }
+    let why = "they are the only input of a build: name no other".to_owned();
+    Err(Error::LiveInput { why })
+}
+
 /// A file to read, as it was listed.
 #[derive(Clone, Debug)]
 pub struct InputFile {

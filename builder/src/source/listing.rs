@@ -152,7 +152,21 @@ impl Listing {
             }
             self.take(parts.join("/"), meta)?;
         }
-        Ok(self.finish())
+        let mut listing = self.finish();
+        listing.pass_over_folder_marks();
+        Ok(listing)
+    }
+
+    /// Passes over the empty objects that S3's console creates for folders that have no file yet. Their keys end
+    /// with `/`, which the store's client removes. A file of no bytes with an extension stays, and is an error.
+    fn pass_over_folder_marks(&mut self) {
+        let is_mark = |name: &str, meta: &ObjectMeta| {
+            meta.size == 0 && !name.rsplit('/').next().unwrap_or(name).contains('.')
+        };
+        let marks = self.files.extract_if(.., |(name, meta)| is_mark(name, meta));
+        for (name, _) in marks.collect::<Vec<_>>() {
+            self.pass_over(&name);
+        }
     }
 
     /// Refuses an object with bytes whose key ends with `/`. Such a key usually is an empty mark of
@@ -288,6 +302,16 @@ mod tests {
         let names: Vec<&str> = found.files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a!", "a/b/c", "full_$folder$", "z"]);
         assert!(found.passed_over.names().is_empty(), "{:?}", found.passed_over);
+    }
+
+    #[test]
+    fn empty_objects_without_an_extension_are_marks_of_folders_and_are_reported() {
+        let mut found =
+            listing(&[("a/b.parquet", 9), ("sub", 0), ("deep.er/sub", 0), ("x.parquet", 0)]);
+        found.pass_over_folder_marks();
+        let names: Vec<&str> = found.files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a/b.parquet", "x.parquet"]);
+        assert_eq!(found.passed_over.names(), ["in/deep.er/sub", "in/sub"]);
     }
 
     #[test]

@@ -57,18 +57,35 @@ impl Found {
 /// Finds the files of one input, whose day is filled in. With `marker`, also finds the markers of
 /// that name.
 pub(super) async fn look_at(input: &str, marker: Option<&str>) -> Result<Found, Error> {
-    if input.contains(['*', '?', '[']) {
-        in_glob(input, marker).await
+    if is_glob(input) { in_glob(input, marker).await } else { at_path(input, marker).await }
+}
+
+/// Checks that an input, whose day is filled in, is a glob or an address. Reads nothing.
+pub(super) fn check(input: &str) -> Result<(), Error> {
+    if is_glob(input) {
+        let (folder, _) = parse_glob(input)?;
+        open(folder)?;
     } else {
-        at_path(input, marker).await
+        open(input)?;
     }
+    Ok(())
+}
+
+fn is_glob(input: &str) -> bool {
+    input.contains(['*', '?', '['])
+}
+
+/// The folder in which a glob begins, and what names below it match.
+fn parse_glob(input: &str) -> Result<(&str, InputPattern), Error> {
+    let (folder, rest) = fixed_part(input)?;
+    let pattern = InputPattern::glob(rest)
+        .map_err(|e| Error::Glob { input: redact_url(input), why: e.to_string() })?;
+    Ok((folder, pattern))
 }
 
 /// Finds the files that a glob matches.
 async fn in_glob(input: &str, marker: Option<&str>) -> Result<Found, Error> {
-    let (folder, rest) = fixed_part(input)?;
-    let pattern = InputPattern::glob(rest)
-        .map_err(|e| Error::Glob { input: redact_url(input), why: e.to_string() })?;
+    let (folder, pattern) = parse_glob(input)?;
     let Some(location) = open(folder)? else { return Ok(Found::nothing()) };
     let listing = Listing::new(input, &location.name, pattern, marker);
     let listing = list(&location, listing).await?;

@@ -120,6 +120,41 @@ fn an_input_that_matches_nothing_fails_by_name_even_with_one_that_does() {
 }
 
 #[test]
+fn what_no_build_could_read_is_refused_without_a_look_at_it() {
+    let check = |inputs: &[&str], days| {
+        let inputs: Vec<String> = inputs.iter().map(|input| (*input).to_owned()).collect();
+        check_inputs(&inputs, DAY.parse().unwrap(), Window { days, may_lack_days: false })
+    };
+    for (inputs, says) in [
+        (&[""][..], "it is empty"),
+        (&["in", "days/{day"], "no closing brace"),
+        (&["in/{dya}/"], "`{dya}` is unknown"),
+        (&["in/{date:%Y}/"], "`{date:%Y}` is unknown"),
+        (&["in/{days}/"], "only `{day}`"),
+        (&["a/[x"], "a/[x"),
+        (&["s3://"], "s3://"),
+        (&["ftp://x/{day}"], "ftp://x/2026-11-19"),
+        (&["live:", "in"], "name no other"),
+    ] {
+        let error = check(inputs, 1).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage, "{inputs:?}: {error}");
+        assert!(error.to_string().contains(says), "{inputs:?}: {error}");
+    }
+    assert!(check(&["in"], 2).is_err(), "it is the same on both days");
+    for good in ["live:", "in/{day:%Y%m%d}/*", "no/such/*", "x/{00,01}/{3F25-A}", "in/[{]dya}"] {
+        assert!(check(&[good], 1).is_ok(), "{good}");
+    }
+}
+
+#[test]
+fn a_misspelt_placeholder_is_refused_and_matched_in_brackets() {
+    let dir = folder(&["in/{dya}/a.parquet"]);
+    let error = found(&dir, &["in/{dya}"]).unwrap_err().to_string();
+    assert!(error.contains("`[{]dya}`"), "{error}");
+    assert_eq!(found(&dir, &["in/[{]dya}/*"]).unwrap(), ["in/{dya}/a.parquet"]);
+}
+
+#[test]
 fn unusable_globs_are_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for wrong in ["in/a**b", "in/[", "s3://buck*t/x.parquet"] {

@@ -78,6 +78,14 @@ impl Store {
         self.objects.put(&key, bytes.into()).await
     }
 
+    /// Deletes the record of a server that ends. One that is not there is no error.
+    ///
+    /// # Errors
+    /// The store's; [`Error::Forbidden`] with credentials that may not delete.
+    pub async fn delete_heartbeat(&self, filter: &FilterName, server: &str) -> Result<(), Error> {
+        self.objects.delete(&key::server(filter, server)).await
+    }
+
     /// A write to a local store makes the folders that it needs, also the store's own. If the store is not
     /// mounted for a while, a new empty folder would be in its way.
     pub(super) async fn ensure_folder(&self) -> Result<(), Error> {

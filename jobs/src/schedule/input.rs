@@ -149,7 +149,12 @@ async fn check_all(
     }
     Ok(match lacks {
         None => InputState { found: Found::Complete, waits: None },
-        Some(why) => {
+        Some(mut why) => {
+            if marker.is_none() {
+                let settle = humantime::format_duration(settle);
+                why +=
+                    &format!("; it is built all the same, once nothing has changed for {settle}");
+            }
             let waits = Some(Waits { reason: Reason::Marker, why });
             InputState { found: Found::Incomplete(hasher.finish()), waits }
         }

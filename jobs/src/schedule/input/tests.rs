@@ -131,6 +131,21 @@ fn a_marker_of_the_day_counts_for_all_of_it_and_one_above_the_day_for_nothing() 
 }
 
 #[test]
+fn only_a_marker_that_is_configured_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    write(&dir, "dt=2026-11-19/a.parquet", b"1");
+    assert_eq!(
+        waits(&dir, "dt={day}/", None),
+        "no `_SUCCESS` in 1 of 1 folders: /dt=2026-11-19/; it is built all the same, once nothing has \
+         changed for 5m"
+    );
+    assert_eq!(
+        waits(&dir, "dt={day}/", Some("_SUCCESS")),
+        "`_SUCCESS` is missing in 1 of 1 folders: /dt=2026-11-19/"
+    );
+}
+
+#[test]
 fn a_folder_of_a_markers_name_is_none() {
     let dir = tempfile::tempdir().unwrap();
     write(&dir, "dt=2026-11-19/a.parquet", b"1");
