@@ -134,8 +134,8 @@ say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
-# Two halves side by side, since tests wait half of their time, for servers and timers. Every target, also after one
-# that fails: one run says all there is to mend.
+# Two halves side by side, since tests wait half of their time, for servers and timers. Every target of both, also after
+# one that fails: one run says what there is to mend.
 second_half=$(mktemp)
 "${tests[@]}" --no-fail-fast --test '[m-z]*' >"$second_half" 2>&1 &
 second=$!

@@ -10,7 +10,7 @@ use bloomsday_common::delta;
 use bloomsday_common::filter::Filter;
 use bloomsday_common::key::{BlobKey, DeltaKey};
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::MAX_BLOB_BYTES;
+use bloomsday_common::store::{MAX_BLOB_BYTES, Store};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ use crate::output::{Output, mebibytes, pairs, thousands};
 /// Example: bloomsday inspect rt/blobs/2026-11-19-9c41….bloom --store s3://ads-filters/prod
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// A blob or delta: a local file, a key in the store, or the URL of one in the store.
+    /// A blob or delta: a local file, a key in the store, or a URL.
     blob: String,
 }
 
@@ -97,7 +97,7 @@ async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>,
     if !text.contains("/deltas/") {
         return Ok(None);
     }
-    let store = settings.open_store()?;
+    let store = store_of(text, settings)?;
     let key = DeltaKey::parse(text, store.roots())?;
     Ok(Some(store.read_delta(&key, delta::max_bytes(MAX_BLOB_BYTES)).await?))
 }
@@ -158,10 +158,19 @@ pub(crate) async fn open(
     if path.is_file() || !text.contains("blobs/") {
         return open_blob_file(path);
     }
-    let store = settings.open_store()?;
+    let store = store_of(text, settings)?;
     let key = key(text, store.roots())?;
     let (header, filter) = store.open_blob(&key).await?;
     Ok((key, header, filter))
+}
+
+/// The store of a blob or delta: the one that is configured, else that of its URL, `STORE/FILTER/blobs/NAME`.
+fn store_of(text: &str, settings: &Settings) -> Result<Store, Error> {
+    let above = text.rsplitn(4, '/').nth(3).filter(|above| above.contains("://"));
+    match above {
+        Some(address) if settings.store_and_source().is_none() => Ok(Store::open(address)?),
+        _ => settings.open_store(),
+    }
 }
 
 /// Whether a local file begins as a blob does.

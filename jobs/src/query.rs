@@ -52,13 +52,17 @@ impl Query {
             let (mut batch, mut has_more) = (Vec::new(), true);
             while has_more {
                 has_more = lines.read(&mut batch)?;
-                look_up(&filter, &batch, output, &mut out).map_err(system)?;
+                if hits_of(look_up(&filter, &batch, output, &mut out))?.is_none() {
+                    break;
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
         let ids: Vec<Vec<u8>> = self.ids.into_iter().map(OsString::into_vec).collect();
-        let hits = look_up(&filter, &ids, output, &mut out).map_err(system)?;
-        let is_miss = ids.len() == 1 && hits == 0;
+        let hits = hits_of(look_up(&filter, &ids, output, &mut out))?;
+        // Whoever reads the status need not read the line.
+        let is_miss = |id: &Vec<u8>| hits.map_or_else(|| !filter.contains(id), |hits| hits == 0);
+        let is_miss = matches!(&ids[..], [id] if is_miss(id));
         Ok(if is_miss { ExitCode::from(exit::MISS) } else { ExitCode::SUCCESS })
     }
 }
@@ -91,6 +95,15 @@ impl<R: BufRead> Lines<R> {
             batch.push(line);
         }
         Ok(true)
+    }
+}
+
+/// `None` when the reader of the results has enough, as `head` has: that is no error.
+fn hits_of(result: io::Result<usize>) -> Result<Option<usize>, Error> {
+    match result {
+        Ok(hits) => Ok(Some(hits)),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        Err(error) => Err(system(error)),
     }
 }
 

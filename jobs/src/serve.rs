@@ -168,6 +168,13 @@ impl Serve {
             wrong = bloomsday.other_pointers() => Err(wrong.into()),
         };
         tracing::info!("stopping: no new requests; the running ones are finished");
+        // While this server still has its port: another one of the same name may begin as soon as that is free.
+        if let Some((name, beating)) = heartbeats {
+            beating.abort();
+            // It has ended, or was aborted. A write that is under way may still come after the deletion, and expires.
+            let _ = beating.await;
+            bloomsday.end_heartbeats(&name).await;
+        }
         server.stop().await;
         if let Some(resp) = resp {
             resp.stop().await;
@@ -176,12 +183,6 @@ impl Serve {
             sets.sync().await;
         }
         bloomsday.finish_shipping().await;
-        if let Some((name, beating)) = heartbeats {
-            beating.abort();
-            // It has ended, or was aborted: either way it writes no more.
-            let _ = beating.await;
-            bloomsday.end_heartbeats(&name).await;
-        }
         ended
     }
 

@@ -73,6 +73,8 @@ pub(crate) struct Follower {
     /// The filter that live IDs were compared with.
     #[cfg(feature = "live")]
     absorbed: Option<Digest>,
+    /// Whether the copy in the cache may be loaded in this round.
+    may_load_cached: bool,
 }
 
 /// The result of a round.
@@ -106,6 +108,7 @@ impl Follower {
             cache_writer: CacheWriter::default(),
             #[cfg(feature = "live")]
             absorbed: None,
+            may_load_cached: false,
         }
     }
 
@@ -179,6 +182,7 @@ impl Follower {
         };
         let Some(blob) = cached else { return self.follow(loader, flags, poll_status).await };
         self.state.restore_last_followed(blob.day);
+        self.may_load_cached = true;
         let by = FollowedBy::Pointer { day: blob.day };
         let cached = Followed { blob, bytes: None, by };
         let (served, readiness) = (self.served.clone(), self.readiness.clone());
@@ -217,6 +221,7 @@ impl Follower {
             poll_status.last_error.clone_from(&result.error);
             self.swap(loader, Arc::new(generation), &cached, poll_status).await;
         }
+        self.may_load_cached = false;
         let current = self.served.swapped_in();
         let is_current = current.is_some_and(|current| current.key == cached.blob);
         // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
@@ -250,10 +255,7 @@ impl Follower {
                         ResolveError::Unreachable(why) => (why, false),
                         ResolveError::NoTarget(why) => (why, true),
                         ResolveError::NoPointer(why) => {
-                            #[cfg(feature = "live")]
-                            if rejected_newer.is_none() {
-                                self.served.answer_without_day();
-                            }
+                            self.set_has_no_day(rejected_newer.is_none());
                             (why, true)
                         }
                     };
@@ -264,6 +266,7 @@ impl Follower {
                     return RoundResult::failed(rejected_newer.unwrap_or(why));
                 }
             };
+            self.set_has_no_day(false);
             // A pin has no older day.
             let older = |day| days.iter().copied().filter(|d| *d < day).collect::<Vec<Day>>();
             let fallback = followed.pointer_day().map(older).unwrap_or_default();
@@ -347,6 +350,15 @@ impl Follower {
         self.swap(loader, generation, &followed, poll_status).await;
         self.state.loaded(&followed);
         RoundResult::ok(ReloadOutcome::Swapped, followed)
+    }
+
+    /// Says whether the store has no day, so that live IDs alone answer. Not while a cached copy may be loaded.
+    fn set_has_no_day(&self, has_no_day: bool) {
+        let has_no_day = has_no_day && !self.may_load_cached;
+        #[cfg(feature = "live")]
+        self.served.set_has_no_day(has_no_day);
+        #[cfg(not(feature = "live"))]
+        let _ = has_no_day;
     }
 
     fn is_hold_over(&self) -> bool {

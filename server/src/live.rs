@@ -46,6 +46,8 @@ use self::memory::budget::Budget;
 pub use self::memory::domains::{DomainShare, MAX_DOMAINS};
 use self::memory::near::Near;
 pub(crate) use self::memory::near::{MAX_DISTANCE, Neighbour};
+#[cfg(feature = "http")]
+pub(crate) use self::memory::table::LiveState;
 pub(crate) use self::memory::writer::Added;
 use self::memory::writer::Writer;
 pub use self::memory::writer::memory_of;

@@ -69,6 +69,12 @@ fn an_added_id_counts_at_once_however_it_is_added_and_looked_up() {
     for id in [&b, &old, &other] {
         everybody_says(&daemon, id, false);
     }
+    // The operator's page says what the days alone do not.
+    for (id, live) in [(&a, "added"), (&b, "deleted"), (&user(12), "no")] {
+        let url = format!("{}/v1/filters/rt/trace?id={id}&days=1", daemon.admin);
+        let trace = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+        assert!(trace.contains(&format!(r#""live":"{live}""#)), "{trace}");
+    }
     // What was hidden is new when it comes again.
     assert_eq!(post(&daemon, "add", &[&old]), "1");
     assert_eq!(wire.call("DEL rt"), "-ERR a filter of the configuration cannot be deleted|");
@@ -115,6 +121,49 @@ fn nobody_is_told_that_an_id_of_the_day_is_new_before_the_day_is_loaded() {
     assert_eq!(daemon.reload("").0, 200);
     everybody_says(&daemon, &id, true);
     assert_eq!(wire.call(&format!("BF.ADD rt {id}")), ":0|");
+    let info = wire.call("BF.INFO rt");
+    assert!(info.contains("Number of filters|:1|"), "{info}");
+}
+
+#[test]
+fn a_restart_without_pointers_knows_the_day_in_its_cache_before_it_takes_ids() {
+    let backend = backend();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (config, data, cache) = (path("live.toml"), path("data"), path("cache"));
+    let more = ["--config", &config, "--data-dir", &data, "--cache-dir", &cache];
+    let more = [&more[..], &["--resp", "127.0.0.1:0"]].concat();
+    let daemon = Daemon::ready(&backend, &more);
+    // Written after the blob.
+    let is_cached = |_: &Daemon| std::path::Path::new(&cache).join("rt/followed").exists();
+    daemon.until("the day is in the cache", is_cached);
+    daemon.signal("TERM");
+    daemon.wait();
+    std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
+    for _ in 0..5 {
+        let daemon = Daemon::start(&backend, &more);
+        let answer = std::cell::RefCell::new(String::new());
+        daemon.until("it answers", |daemon| {
+            *answer.borrow_mut() = wire_call(daemon, &format!("BF.EXISTS rt {}", user(10)));
+            !answer.borrow().starts_with("-LOADING ")
+        });
+        assert_eq!(*answer.borrow(), ":1|");
+    }
+}
+
+#[test]
+fn a_follower_that_is_loading_sends_adds_elsewhere() {
+    let backend = backend();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let config = path("follow.toml");
+    std::fs::write(&config, "[filters.rt]\nlive = \"follow\"\n").unwrap();
+    std::fs::rename(format!("{}/rt/blobs", backend.store), path("away")).unwrap();
+    let daemon = Daemon::start(&backend, &["--config", &config, "--resp", "127.0.0.1:0"]);
+    let mut wire = Wire::connect(daemon.resp.as_ref().unwrap());
+    for line in ["BF.ADD rt x", "BF.MADD rt x y", "SADD rt x", "SREM rt x"] {
+        let reply = wire.call(line);
+        assert!(reply.starts_with("-READONLY "), "{line}: {reply}");
+    }
+    assert!(wire.call("BF.EXISTS rt x").starts_with("-LOADING "));
 }
 
 #[test]

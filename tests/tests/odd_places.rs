@@ -7,7 +7,7 @@ use std::process::Stdio;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user, write_users};
-use bloomsday_tests::program::Bloomsday;
+use bloomsday_tests::program::{Bloomsday, bloomsday};
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wire::request;
 
@@ -31,6 +31,30 @@ fn a_job_goes_on_when_its_output_cannot_be_written_and_says_so() {
     assert_eq!(on_a_full_disk(few.prepare()), 6);
     assert_eq!(on_a_full_disk(backend.bloomsday(&["trace", "rt", "no-such-id"])), 3);
     assert_eq!(on_a_full_disk(backend.bloomsday(&["status"])), 1);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let ids = backend.folder.path().join("ids");
+    fs::write(&ids, (0..1_000).map(|n| user(n) + "\n").collect::<String>()).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = backend.bloomsday(&["query", "rt"]).into_command();
+    command.stdin(File::open(&ids).unwrap()).stdout(writer).stderr(Stdio::piped());
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+#[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
+fn a_url_of_a_blob_says_which_store_it_is_in() {
+    let backend = Backend::s3();
+    let blob = Publisher::days_ago(&backend, 1).users(0..1_000).blob();
+    let url = format!("{}/{blob}", backend.store);
+    let shown = bloomsday(&["inspect", &url]).envs(&backend.env).run().expect(0);
+    assert!(shown.stdout.contains("all sound"), "{}", shown.stdout);
 }
 
 #[test]

@@ -153,7 +153,10 @@ impl Listing {
             self.take(parts.join("/"), meta)?;
         }
         let mut listing = self.finish();
-        listing.pass_over_folder_marks();
+        // HDFS has folders, and a file that is being written has no bytes.
+        if !listing.input.starts_with("hdfs://") {
+            listing.pass_over_folder_marks();
+        }
         Ok(listing)
     }
 

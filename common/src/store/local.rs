@@ -156,7 +156,8 @@ fn lock(path: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
-/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or events: name and size.
+/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or events: name
+/// and size.
 ///
 /// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
 /// of a store returns.

@@ -6,6 +6,8 @@ use bloomsday_common::hash::is_valid_len;
 
 use super::FilterHandle;
 use crate::error::Error;
+#[cfg(feature = "http")]
+use crate::live::LiveState;
 use crate::live::{Added, LiveSet, SetError, Ticket, hash_of};
 
 impl FilterHandle {
@@ -79,6 +81,17 @@ impl FilterHandle {
         let (ticket, forgotten) =
             live.forget_each(self.served.now_ms(), &hashes, |i, there| was[i] = there);
         forgotten.map(|_| ticket).map_err(|why| self.not_made(why))
+    }
+
+    /// For a trace: `added` for an ID that is alive here, `deleted` for one that is hidden, else `no`; `None` for a
+    /// filter that takes no IDs.
+    #[cfg(feature = "http")]
+    pub(crate) fn live_state(&self, id: &[u8]) -> Option<&'static str> {
+        Some(match self.served.live()?.state_of(self.served.now_ms(), id) {
+            LiveState::Alive => "added",
+            LiveState::Hidden => "deleted",
+            LiveState::Unknown => "no",
+        })
     }
 
     fn live(&self) -> Result<&Arc<LiveSet>, Error> {

@@ -50,7 +50,7 @@ pub(crate) struct ServedFilter {
     /// The IDs that count since they were added.
     #[cfg(feature = "live")]
     live: std::sync::OnceLock<Arc<crate::live::LiveSet>>,
-    /// Whether live IDs alone answer until a day is loaded.
+    /// Whether no day is published, so that live IDs alone answer.
     #[cfg(feature = "live")]
     has_no_day: std::sync::atomic::AtomicBool,
 }
@@ -98,10 +98,10 @@ impl ServedFilter {
         &self.name
     }
 
-    /// The store was read, and no day of this filter is published: live IDs alone answer until one is loaded.
+    /// Says whether the store was read and no day of this filter is published: then live IDs alone answer.
     #[cfg(feature = "live")]
-    pub(crate) fn answer_without_day(&self) {
-        self.has_no_day.store(true, Ordering::Relaxed);
+    pub(crate) fn set_has_no_day(&self, has_no_day: bool) {
+        self.has_no_day.store(has_no_day, Ordering::Relaxed);
     }
 
     pub(crate) fn is_loaded(&self) -> bool {
@@ -328,7 +328,7 @@ impl Below for ServedFilter {
             if !self.has_no_day.load(Ordering::Relaxed) {
                 return Err(NoAnswer::NotLoaded);
             }
-            answers.fill(self.current.answer_until_loaded);
+            answers.fill(false);
             return Ok(());
         };
         if generation.filter.shape().layout() != bloomsday_common::filter::Layout::Blocked {

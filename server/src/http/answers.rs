@@ -40,7 +40,8 @@ pub(crate) struct Answers {
     bytes: u64,
     /// The number of bytes still to be sent.
     left: u64,
-    deadline: Instant,
+    /// When the client must have read all: counted from its first read, since what is answered may wait for a disk.
+    deadline: Option<Instant>,
 }
 
 impl Answers {
@@ -49,8 +50,7 @@ impl Answers {
             BodyFormat::Lines => 0,
             BodyFormat::Json => "[]\n".len() as u64,
         };
-        let deadline = Instant::now() + READ_DEADLINE;
-        Answers { form, blocks: VecDeque::new(), sent: 0, bytes, left: bytes, deadline }
+        Answers { form, blocks: VecDeque::new(), sent: 0, bytes, left: bytes, deadline: None }
     }
 
     pub(super) fn content_type(&self) -> &'static str {
@@ -124,7 +124,8 @@ impl Body for Answers {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
-        if Instant::now() > self.deadline {
+        let now = Instant::now();
+        if now > *self.deadline.get_or_insert(now + READ_DEADLINE) {
             // Ends the connection; there is nothing to log.
             return Poll::Ready(Some(Err(ErrorKind::TimedOut.into())));
         }

@@ -22,6 +22,7 @@ use super::ids::decode_id;
 use super::reply::{self, Reply, error, json as json_reply, of};
 use super::traffic_history::{LookupTotals, TrafficHistory};
 use crate::bloomsday::Bloomsday;
+use crate::handle::FilterHandle;
 use crate::status::FilterStatus;
 
 const HTML: &str = include_str!("page.html");
@@ -118,18 +119,36 @@ impl Page {
         let (store, name) = (self.bloomsday.store().clone(), handle.name().clone());
         let today = Day::of(self.bloomsday.now());
         let runtime = tokio::runtime::Handle::current();
+        let live = live_state(&handle, &id);
         let trace = tokio::task::spawn_blocking(move || {
             let trace = store.trace(&name, today, n, &id, |_| {});
             runtime.block_on(tokio::time::timeout(DAY_LOOKUP_DEADLINE, trace))
         });
         match trace.await {
-            Ok(Ok(Ok(trace))) => json_reply(StatusCode::OK, &json!(trace)),
+            Ok(Ok(Ok(trace))) => {
+                let mut trace = json!(trace);
+                if let Some(live) = live {
+                    trace["live"] = live.into();
+                }
+                json_reply(StatusCode::OK, &trace)
+            }
             Ok(Ok(Err(why))) => error(StatusCode::BAD_GATEWAY, &why.to_string()),
             Ok(Err(_)) => {
                 error(StatusCode::GATEWAY_TIMEOUT, "the blobs did not arrive in two minutes")
             }
             Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the trace panicked"),
         }
+    }
+}
+
+/// What an ID is to the live IDs of this server.
+fn live_state(handle: &FilterHandle, id: &[u8]) -> Option<&'static str> {
+    #[cfg(feature = "live")]
+    return handle.live_state(id);
+    #[cfg(not(feature = "live"))]
+    {
+        let _ = (handle, id);
+        None
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) trait Below: Send + Sync {
 /// Why the day's filter says nothing of any hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// It is not loaded yet, or what others added before the start is not read yet.
+    /// It is not loaded yet.
     NotLoaded,
     /// It has a layout that cannot be looked up by the hashes of live IDs.
     OtherLayout,

@@ -212,7 +212,7 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, Added),
     ) -> (Ticket, Result<(), SetError>) {
-        let day = match self.look_up_day(hashes) {
+        let day = match self.look_up_day_to_change(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };
@@ -332,7 +332,7 @@ impl LiveSet {
         hashes: &[u64],
         mut answer: impl FnMut(usize, bool),
     ) -> (Ticket, Result<usize, SetError>) {
-        let day = match self.look_up_day(hashes) {
+        let day = match self.look_up_day_to_change(hashes) {
             Ok(day) => day,
             Err(refusal) => return (Ticket::NONE, Err(refusal)),
         };

@@ -163,9 +163,6 @@ async fn serve_connection(
     let mut auth_due = Instant::now() + AUTH_DEADLINE;
     loop {
         reserve(&mut buffer);
-        if session.is_authenticated {
-            auth_due = Instant::now() + AUTH_DEADLINE;
-        }
         let read = tokio::select! {
             // Who has no token must not use up the connections.
             () = tokio::time::sleep_until(auth_due), if !session.is_authenticated => return Ok(()),
@@ -175,6 +172,10 @@ async fn serve_connection(
         };
         if read == 0 {
             return Ok(());
+        }
+        // Before the requests are run: a RESET may end the login.
+        if session.is_authenticated {
+            auth_due = Instant::now() + AUTH_DEADLINE;
         }
         while !buffer.is_empty() {
             let used = batch(&mut stream, &mut session, &mut scanner, &buffer, &mut out).await?;
@@ -359,5 +360,13 @@ mod tests {
         assert_eq!(&ok, b"+OK\r\n");
         let silence = tokio::time::timeout(10 * AUTH_DEADLINE, client.read(&mut [0])).await;
         assert!(silence.is_err(), "it is open");
+        // After it, the client may log in anew.
+        client.write_all(b"RESET\r\n").await.unwrap();
+        let mut reset = [0; 8];
+        client.read_exact(&mut reset).await.unwrap();
+        assert_eq!(&reset, b"+RESET\r\n");
+        client.write_all(b"AUTH the-token-of-this-test\r\n").await.unwrap();
+        client.read_exact(&mut ok).await.unwrap();
+        assert_eq!(&ok, b"+OK\r\n");
     }
 }

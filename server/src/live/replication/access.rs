@@ -1,8 +1,8 @@
 //! [`WriteAccess`]: whether this process may change a set now, and why not; with what is known of the
-//! lease and of the logs of other servers. Lookups never come here.
+//! lease and of the logs of other servers. Lookups wait for nothing here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub(crate) struct WriteAccess {
     began: Instant,
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
+    /// Whether the first round of following has ended, well or not.
+    is_round_done: AtomicBool,
     state: Mutex<AccessState>,
     /// Tells of the first outcome.
     decided: Condvar,
@@ -49,7 +51,6 @@ struct AccessState {
     /// What is wrong with the streams.
     stream_errors: BTreeMap<StreamTask, String>,
     feed: Option<FeedState>,
-    is_round_done: bool,
     segments: u64,
     logs: usize,
     /// What others changed before this time is here, in milliseconds since 1970; 0 for unknown.
@@ -103,6 +104,7 @@ impl WriteAccess {
             has_lease: has_lease && role != LiveRole::Follow,
             began: Instant::now(),
             granted_until: AtomicU64::new(0),
+            is_round_done: AtomicBool::new(false),
             state: Mutex::default(),
             decided: Condvar::new(),
             taken: Notify::new(),
@@ -217,7 +219,8 @@ impl WriteAccess {
     /// A round of following that began in this epoch has succeeded. What was changed before `through_ms` is here.
     pub(in crate::live) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
         let mut state = lock(&self.state);
-        (state.caught_up, state.is_round_done) = (epoch.or(state.caught_up), true);
+        state.caught_up = epoch.or(state.caught_up);
+        self.is_round_done.store(true, Ordering::Release);
         state.follow_error = None;
         state.through_ms = state.through_ms.max(through_ms);
         self.update(&mut state);
@@ -229,7 +232,8 @@ impl WriteAccess {
         if state.follow_error.as_ref() != Some(&why) {
             tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
         }
-        (state.follow_error, state.is_round_done) = (Some(why), true);
+        state.follow_error = Some(why);
+        self.is_round_done.store(true, Ordering::Release);
         self.update(&mut state);
     }
 
@@ -243,7 +247,7 @@ impl WriteAccess {
 
     /// Whether the first round of following has ended, well or not.
     pub(crate) fn is_round_done(&self) -> bool {
-        lock(&self.state).is_round_done
+        self.is_round_done.load(Ordering::Acquire)
     }
 
     fn update(&self, state: &mut AccessState) {
@@ -274,7 +278,7 @@ impl WriteAccess {
         let undecided = |state: &mut AccessState| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;
             let is_unknown = self.has_lease && state.own_epoch.is_none() && !state.is_lease_known;
-            (is_waiting && state.follow_error.is_none()) || is_unknown || !state.is_round_done
+            (is_waiting && state.follow_error.is_none()) || is_unknown || !self.is_round_done()
         };
         let state = lock(&self.state);
         let waited = self.decided.wait_timeout_while(state, most, undecided);

@@ -47,6 +47,26 @@ impl LiveSet {
         Ok(Some(DayAnswers::of(below, hashes)?))
     }
 
+    /// As [`LiveSet::look_up_day`], for a change. Who may not change anything hears that, whatever is loaded.
+    pub(super) fn look_up_day_to_change(
+        &self,
+        hashes: &[u64],
+    ) -> Result<Option<DayAnswers>, SetError> {
+        match (self.look_up_day(hashes), self.access.get()) {
+            (Err(SetError::NotLoaded), Some(access)) => {
+                access.check().map_err(SetError::ReadOnly)?;
+                Err(SetError::NotLoaded)
+            }
+            (day, _) => day,
+        }
+    }
+
+    /// What this set itself says of an ID, whatever lies below.
+    pub(crate) fn state_of(&self, now: u64, id: &[u8]) -> LiveState {
+        self.tick(now);
+        self.table.seen(hash_of(self.options.ids, id))
+    }
+
     /// Counts lookups that [`LiveSet::each`] answered, if this set lies over a day's filter.
     pub(crate) fn count_lookups<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>, hits: u64) {
         if let Some(below) = self.below.get().and_then(Weak::upgrade) {

@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 use super::address::FeedUrl;
 use crate::clock::Clock;
+#[cfg(feature = "redis-streams")]
+use crate::live::LiveRole;
 use crate::live::log::syncer::lock;
 use crate::live::options::hash_of;
 use crate::live::replication::access::WriteAccess;
@@ -101,6 +103,12 @@ impl FeedReader {
     /// Whether this server decides.
     pub(super) fn check(&self) -> Result<(), FeedError> {
         self.access.check().map_err(|_| FeedError::NotDecider)
+    }
+
+    /// Whether another server may have read the stream between two sessions of this one.
+    #[cfg(feature = "redis-streams")]
+    pub(super) fn may_take_over(&self) -> bool {
+        self.access.role() == LiveRole::Standby
     }
 
     /// No IDs yet.

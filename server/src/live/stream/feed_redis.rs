@@ -65,17 +65,27 @@ pub(super) async fn session(
     let saved =
         position.get_or_insert_with(|| reader.saved_position(&name).unwrap_or(BEGINNING.into()));
     let mut now = Position::parse(saved);
+    if reader.may_take_over() {
+        // What another server read meanwhile is not lost.
+        now.count = None;
+    }
     let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
     let mut redis = connect_to(&from.server).await.map_err(failed)?;
     let (mut kept, mut keep_due) = (now.clone(), Instant::now());
     loop {
         let entries = entries_after(&mut redis, &from.stream, &now.at, MAX_ENTRIES).await;
         let entries = entries.map_err(failed)?;
-        if entries.is_empty() {
+        if let Some((last, _)) = entries.last() {
+            add(reader, &entries).await?;
+            last.clone_into(&mut now.at);
+            now.count = now.count.map(|count| count + entries.len() as u64);
+        }
+        // On a busy stream, too, where a read rarely finds nothing.
+        if entries.len() < MAX_ENTRIES && (entries.is_empty() || keep_due <= Instant::now()) {
             let end = end_of(&mut redis, &from.stream).await.map_err(failed)?;
             if is_before(&end.highest, &now.at) {
                 tracing::warn!(filter = %reader.filter, "{name} began anew: so does its reading");
-                now = Position::at(BEGINNING.into(), Some(0));
+                now = Position::at(BEGINNING.into(), None);
             } else {
                 reader.access.set_feed_at_end();
                 // An entry that came meanwhile is read first.
@@ -84,11 +94,6 @@ pub(super) async fn session(
                     note_lost(reader, &name, lost);
                 }
             }
-        }
-        if let Some((last, _)) = entries.last() {
-            add(reader, &entries).await?;
-            last.clone_into(&mut now.at);
-            now.count = now.count.map(|count| count + entries.len() as u64);
         }
         *saved = now.to_string();
         reader.access.set_stream_error(StreamTask::Feed, None);
@@ -106,7 +111,7 @@ fn note_lost(reader: &FeedReader, name: &str, lost: u64) {
         reader.access.count_lost(lost);
         tracing::warn!(
             filter = %reader.filter,
-            "{name}: {lost} entries were dropped before they were read: keep more of them (MAXLEN, MINID)"
+            "{name}: up to {lost} entries were dropped before they were read: keep more of them (MAXLEN, MINID)"
         );
     }
 }

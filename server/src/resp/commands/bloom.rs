@@ -272,7 +272,11 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 
 /// The capacity that a filter which scales would have by now, and of how many parts.
 fn scaled(options: &Options, entries: u64) -> (u64, u64) {
-    let (mut part, mut capacity, mut parts) = (options.capacity.max(1), options.capacity.max(1), 1);
+    // Nobody named a capacity: one part, as large as it must be.
+    if options.capacity == 0 {
+        return (entries, 1);
+    }
+    let (mut part, mut capacity, mut parts) = (options.capacity, options.capacity, 1);
     while capacity < entries && options.expansion > 0 {
         part = part.saturating_mul(u64::from(options.expansion));
         capacity = capacity.saturating_add(part);
