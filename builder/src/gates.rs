@@ -2,8 +2,7 @@
 //!
 //! Pure functions of counts and the history; knows no files, filters or pointers. A number passes
 //! or fails like this. For `overlap`, where a small number is suspicious, the picture is mirrored.
-//! `ids`, `files` and `input_bytes` are refused on both sides of their band. A lower limit that
-//! comes from the band is refused itself: half of the files give exactly half of the IDs.
+//! `ids`, `files` and `input_bytes` are refused on both sides of their band.
 //!
 //! ```text
 //!    passes          passes unless above band × baseline        refused
@@ -56,7 +55,7 @@ pub struct Limits {
 #[serde(deny_unknown_fields, default)]
 pub struct Gates {
     /// Distinct IDs. Fewer than `floor` or more than `cap` are refused; in between the number must
-    /// be more than the baseline's median / `band`, and at most `band` × the median.
+    /// be within a factor of `band` of the baseline's median.
     pub ids: Limits,
     /// Share of rows without an ID. Up to `floor` passes, and more than `cap` is refused; in
     /// between the share must not exceed `band` × the median.
@@ -67,7 +66,7 @@ pub struct Gates {
     /// place of the median.
     pub duplicates: Limits,
     /// Share of IDs that the newest earlier filter contains. Less than `floor` is refused, and
-    /// `cap` or more passes; in between the share must be more than the median / `band`.
+    /// `cap` or more passes; in between the share must be at least the median / `band`.
     pub overlap: Limits,
     /// Files read; the rule is that of `ids`. The default band is wide, because compaction may
     /// change the number tenfold. One file less than on all earlier days causes a warning only.
@@ -131,7 +130,7 @@ pub struct Verdict {
     pub value: f64,
     /// The baseline; `None` without earlier days.
     pub norm: Option<f64>,
-    /// The gate refuses less than this, and this itself if it comes from the band.
+    /// The gate refuses less than this; and this number of IDs of half the files.
     pub low: f64,
     /// The gate refuses more than this.
     pub high: f64,
@@ -147,21 +146,32 @@ pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<V
         let Limits { floor, band, cap } = limits;
         // Without a baseline only the cap counts.
         let high = norm.map_or(cap, |norm| (band * norm).clamp(floor, cap));
-        value.map(|value| verdict(gate, value, 0.0, norm, (Low::from(0.0), high)))
+        value.map(|value| verdict(gate, value, 0.0, norm, (0.0, high)))
     };
     let around = |gate, value: Option<f64>, norm: Option<f64>, limits: Limits| {
         let Limits { floor, band, cap } = limits;
-        let high = norm.map_or(cap, |norm| (norm * band).clamp(floor, cap));
-        value.map(|value| verdict(gate, value, 0.0, norm, (Low::of(norm, limits), high)))
+        let between = norm.map_or((floor, cap), |norm| {
+            ((norm / band).clamp(floor, cap), (norm * band).clamp(floor, cap))
+        });
+        value.map(|value| verdict(gate, value, 0.0, norm, between))
     };
 
+    let mut ids = around("ids", Some(numbers.ids), baseline.ids, gates.ids);
+    // Exactly half of the IDs is within the band. With half of the files it is a day whose other half is missing.
+    let has_half_of_files =
+        numbers.files.zip(baseline.files).is_some_and(|(files, norm)| 2.0 * files <= norm);
+    if let Some(ids) = &mut ids {
+        ids.passed &= !(has_half_of_files && ids.value <= ids.low);
+    }
+
+    let Limits { floor, band, cap } = gates.overlap;
+    let low = baseline.overlap.map_or(floor, |norm| (norm / band).clamp(floor, cap));
     let overlap = counts.overlap.map(|(share, deviation)| {
         let tolerance = OVERLAP_DEVIATIONS * deviation;
-        let low = Low::of(baseline.overlap, gates.overlap);
         verdict("overlap", share, tolerance, baseline.overlap, (low, 1.0))
     });
     [
-        around("ids", Some(numbers.ids), baseline.ids, gates.ids),
+        ids,
         too_much("nulls", numbers.nulls, baseline.nulls, gates.nulls),
         too_much("invalid", numbers.invalid, baseline.invalid, gates.invalid),
         too_much("duplicates", numbers.duplicates, baseline.duplicates, gates.duplicates),
@@ -174,46 +184,15 @@ pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<V
     .collect()
 }
 
-/// A lower limit.
-#[derive(Clone, Copy)]
-struct Low {
-    at: f64,
-    /// Whether the limit itself passes.
-    passes: bool,
-}
-
-impl From<f64> for Low {
-    /// An absolute limit.
-    fn from(at: f64) -> Low {
-        Low { at, passes: true }
-    }
-}
-
-impl Low {
-    /// The limit of the band, between floor and cap.
-    fn of(norm: Option<f64>, Limits { floor, band, cap }: Limits) -> Low {
-        match norm.map(|norm| (norm, norm / band)) {
-            // With a band of 1 a day that is like those before lies on the limit.
-            Some((norm, at)) if at > floor && at < cap => Low { at, passes: at >= norm },
-            Some((_, at)) => Low::from(at.clamp(floor, cap)),
-            None => Low::from(floor),
-        }
-    }
-
-    fn permits(self, value: f64) -> bool {
-        value > self.at || (value == self.at && self.passes)
-    }
-}
-
 fn verdict(
     gate: &'static str,
     value: f64,
     tolerance: f64,
     norm: Option<f64>,
-    (low, high): (Low, f64),
+    (low, high): (f64, f64),
 ) -> Verdict {
-    let passed = low.permits(value + tolerance) && value <= high;
-    Verdict { gate, value, norm, low: low.at, high, passed }
+    let passed = value + tolerance >= low && value <= high;
+    Verdict { gate, value, norm, low, high, passed }
 }
 
 impl std::fmt::Display for Verdict {
@@ -235,8 +214,7 @@ impl std::fmt::Display for Verdict {
         };
         let verdict = match passed {
             true => "lies within",
-            // The numbers alone would not say why it is refused.
-            false if value == low => "lies on the lower end, which is refused too, of",
+            false if value == low => "lies, with half of the files missing, on the lower end of",
             false => "lies outside",
         };
         let (value, low, high) = (number(*value), number(*low), number(*high));

@@ -236,6 +236,10 @@ pub async fn advance(
             record_unchanged(store, filter, event).await;
             return Ok(preview);
         }
+        // Pointer and history may be of two moments: one that had not moved yet looks deleted.
+        _ if preview.outcome == Outcome::Superseded => {
+            return Ok(unchanged_after_all(store, start, blob, event).await.unwrap_or(preview));
+        }
         _ => return Ok(preview),
     };
     let event =
@@ -259,31 +263,27 @@ pub async fn advance(
             Ok(preview)
         }
         Err(error) if error.kind() == Kind::Superseded => {
-            lost(store, start, blob, &event, error).await
+            let why = format!("changed at the last moment: {error}");
+            let unchanged = unchanged_after_all(store, start, blob, &event).await;
+            Ok(unchanged.unwrap_or_else(|| superseded(start, blob.key(), &why)))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// The result when somebody else wrote the pointer first. Another build of the same IDs makes the same blob:
-/// then the pointer names what it should.
-async fn lost(
+/// What a build that has lost says instead, if the pointer names its blob after all: another build of the same IDs makes
+/// the same blob.
+async fn unchanged_after_all(
     store: &Store,
     start: &PointerSnapshot,
     blob: Uploaded<'_>,
     event: &HistoryEvent,
-    error: StoreError,
-) -> Result<PointerUpdate, Error> {
-    let now = store.pointer(&start.filter, start.day).await;
-    let is_named =
-        |now: &Versioned<Pointer>| now.state.found().is_some_and(|p| p.blob == *blob.key());
-    if !now.is_ok_and(|now| is_named(&now)) {
-        let why = format!("changed at the last moment: {error}");
-        return Ok(superseded(start, blob.key(), &why));
-    }
+) -> Option<PointerUpdate> {
+    let now = store.pointer(&start.filter, start.day).await.ok()?;
+    now.state.found().filter(|pointer| pointer.blob == *blob.key())?;
     record_unchanged(store, &start.filter, event).await;
     let outcome = Outcome::Unchanged;
-    Ok(PointerUpdate { outcome, previous: None, reason: None, remedy: None })
+    Some(PointerUpdate { outcome, previous: None, reason: None, remedy: None })
 }
 
 /// Records that the pointer names this build's blob, in place of a record that is pending or missing.
