@@ -102,11 +102,17 @@ impl Case {
     /// Adds IDs until `stop` is set, or the server is away.
     fn add_until(&self, stop: &AtomicBool, mut random: Random, ids: std::ops::Range<u64>) {
         let mut next = ids.start;
-        until("it listens, or is stopped", || {
-            let there = Wire::try_connect(&self.resp).is_ok();
-            (there || stop.load(Ordering::Relaxed)).then_some(())
+        // Before the store is read nothing is taken, and the IDs would be used up.
+        let loaded = until("it is loaded, or is stopped", || {
+            if stop.load(Ordering::Relaxed) {
+                return Some(None);
+            }
+            let mut wire = Wire::try_connect(&self.resp).ok()?;
+            wire.send(&encode(&[b"BF.EXISTS", b"rt", b"nobody"])).ok()?;
+            let reply = wire.reply().ok()?;
+            (!reply.starts_with("-LOADING ")).then_some(Some(wire))
         });
-        let Ok(mut wire) = Wire::try_connect(&self.resp) else { return };
+        let Some(mut wire) = loaded else { return };
         while next < ids.end && !stop.load(Ordering::Relaxed) {
             let end = ids.end.min(next + 1 + random.below(MAX_BATCH));
             if !self.add(&mut wire, next..end) {
