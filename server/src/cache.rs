@@ -65,6 +65,19 @@ pub(crate) struct Cache {
     hangs: Arc<AtomicBool>,
 }
 
+/// Checks where a cache may be, and returns its real path. Neither the cache nor the store, where that is a local
+/// folder, needs to be there yet. Writes nothing.
+///
+/// # Errors
+/// [`Error::Cache`] for a folder that is a store, is in one, or has `store` in it.
+pub fn check_cache_dir(folder: &Path, store: Option<&Path>) -> Result<PathBuf, Error> {
+    let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
+    let real = place::real(folder).map_err(refused)?;
+    let store = store.and_then(|store| place::real(store).ok());
+    place::check(&real, store.as_deref()).map_err(refused)?;
+    Ok(real)
+}
+
 impl Cache {
     /// Opens the folder for the copies of a store, and makes it if necessary.
     ///
@@ -73,8 +86,7 @@ impl Cache {
     /// store; [`Error::System`] when it cannot be made.
     pub(crate) fn open(folder: &Path, store: &Store) -> Result<Cache, Error> {
         let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
-        let real = place::real(folder).map_err(refused)?;
-        place::check(&real, store).map_err(refused)?;
+        let real = check_cache_dir(folder, store.folder())?;
         fs::create_dir_all(&real).map_err(|source| {
             let doing = format!("make the cache folder {}", folder.display());
             Error::System { doing, source }

@@ -87,6 +87,7 @@ mod tls;
 mod token;
 
 pub use bloomsday::{Bloomsday, start, start_on, start_unloaded};
+pub use cache::check_cache_dir;
 pub use config::{Config, FilterConfig};
 pub use guard::{Guard, Verdict};
 pub use handle::{FilterHandle, Reader};

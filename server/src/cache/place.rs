@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use bloomsday_common::key::FilterName;
-use bloomsday_common::store::Store;
 
 /// The most entries of a folder that are checked for filters; a larger store has some among the
 /// first.
@@ -27,9 +26,9 @@ pub(super) fn real(folder: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Refuses a folder that is a store, is in a store, or has `store` in it.
-pub(super) fn check(folder: &Path, store: &Store) -> Result<(), String> {
-    if let Some(own) = store.folder() {
+/// Refuses a folder that is a store, is in a store, or has the folder of its own `store` in it.
+pub(super) fn check(folder: &Path, store: Option<&Path>) -> Result<(), String> {
+    if let Some(own) = store {
         if folder.starts_with(own) {
             return Err(format!("it is in the store {}", own.display()));
         }
