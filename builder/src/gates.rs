@@ -130,7 +130,7 @@ pub struct Verdict {
     pub value: f64,
     /// The baseline; `None` without earlier days.
     pub norm: Option<f64>,
-    /// The gate refuses less than this; and this number of IDs of half the files.
+    /// The gate refuses less than this. `ids` refuses this itself when half of the files are missing.
     pub low: f64,
     /// The gate refuses more than this.
     pub high: f64,
@@ -157,7 +157,7 @@ pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<V
     };
 
     let mut ids = around("ids", Some(numbers.ids), baseline.ids, gates.ids);
-    // Exactly half of the IDs is within the band. With half of the files it is a day whose other half is missing.
+    // The lower limit itself passes, which is half of the IDs. With half of the files, the other half is missing.
     let has_half_of_files =
         numbers.files.zip(baseline.files).is_some_and(|(files, norm)| 2.0 * files <= norm);
     if let Some(ids) = &mut ids {

@@ -111,7 +111,7 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
 ///
 /// # Errors
 /// Those that [`find_window`] would return for them on this day, and
-/// [`Error::LiveInput`] for [`LIVE`](super::LIVE) beside another input.
+/// [`Error::LiveInput`] for [`LIVE`](super::LIVE) with another input.
 pub fn check_inputs(inputs: &[String], day: Day, window: Window) -> Result<(), Error> {
     window.check(inputs)?;
     if reads_live_ids(inputs) {

@@ -17,8 +17,10 @@ pub fn reads_live_ids(inputs: &[String]) -> bool {
     inputs.iter().any(|input| input == LIVE)
 }
 
+/// Refuses another input where one is [`LIVE`].
+///
 /// # Errors
-/// [`Error::LiveInput`] for [`LIVE`] beside another input.
+/// [`Error::LiveInput`].
 pub(crate) fn check_live_is_alone(inputs: &[String]) -> Result<(), Error> {
     if inputs.len() <= 1 {
         return Ok(());

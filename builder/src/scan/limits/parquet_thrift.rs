@@ -1,11 +1,12 @@
 //! Security boundary: the tables of Parquet's Thrift structures, for footers and page headers.
 //!
-//! The source is `parquet.thrift`, whose names are beside the fields. Fields that neither the parquet
+//! The source is `parquet.thrift`, whose names stand next to the fields. Fields that neither the parquet
 //! crate nor this one reads are skipped.
 
 use super::thrift::{Field, FieldType, I32, I64, Name, Struct};
 
-/// Numbers of the fields whose values are used, by their names in `parquet.thrift`.
+// The numbers of the fields whose values are used, by their names in `parquet.thrift`.
+
 pub(in crate::scan) mod file {
     pub(in crate::scan) const SCHEMA: i16 = 2;
     pub(in crate::scan) const NUM_ROWS: i16 = 3;
