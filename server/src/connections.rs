@@ -15,8 +15,8 @@ use crate::error::Error;
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may read nothing while replies wait for it.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How long a client is silent before the system asks whether it is still there, and how often it then asks. A
-/// client that vanished holds a connection for 10 minutes at most.
+/// How long a client is silent before the system probes it, how long it waits for each answer, and how often it tries.
+/// A client that vanished holds a connection for 10 minutes at most.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(300);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(100);
 const KEEPALIVE_PROBES: u32 = 3;

@@ -144,7 +144,7 @@ fn a_restart_without_pointers_knows_the_day_in_its_cache_before_it_takes_ids() {
     std::fs::remove_dir_all(format!("{}/rt/pointers", backend.store)).unwrap();
     for _ in 0..5 {
         let daemon = Daemon::start(&backend, &more);
-        // Asked without a pause: the time between the store's answer and the cache's is short.
+        // Looked up without a pause: the time between the store's answer and the cache's is short.
         let (mut wire, began) = (Wire::connect(daemon.resp.as_ref().unwrap()), Instant::now());
         let answer = loop {
             let answer = wire.call(&format!("BF.EXISTS rt {}", user(10)));

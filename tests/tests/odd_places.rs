@@ -53,8 +53,8 @@ fn a_url_of_a_blob_says_which_store_it_is_in() {
     let backend = Backend::s3();
     let blob = Publisher::days_ago(&backend, 1).users(0..1_000).blob();
     let url = format!("{}/{blob}", backend.store);
-    let shown = bloomsday(&["inspect", &url]).envs(&backend.env).run().expect(0);
-    assert!(shown.stdout.contains("all sound"), "{}", shown.stdout);
+    let report = bloomsday(&["inspect", &url]).envs(&backend.env).run().expect(0);
+    assert!(report.stdout.contains("all sound"), "{}", report.stdout);
 }
 
 #[test]

@@ -27,14 +27,10 @@ struct Position {
 }
 
 impl Position {
-    const fn at(at: String, count: Option<u64>) -> Position {
-        Position { at, count }
-    }
-
     fn parse(text: &str) -> Position {
         match text.split_once(':') {
-            Some((at, count)) => Position::at(at.to_owned(), count.parse().ok()),
-            None => Position::at(text.to_owned(), None),
+            Some((at, count)) => Position { at: at.to_owned(), count: count.parse().ok() },
+            None => Position { at: text.to_owned(), count: None },
         }
     }
 
@@ -66,7 +62,7 @@ pub(super) async fn session(
         position.get_or_insert_with(|| reader.saved_position(&name).unwrap_or(BEGINNING.into()));
     let mut now = Position::parse(saved);
     if reader.may_take_over() {
-        // What another server read meanwhile is not lost.
+        // What another server has read since is not lost.
         now.count = None;
     }
     let failed = |error: RedisError| FeedError::Stream(describe(&name, &error));
@@ -85,10 +81,10 @@ pub(super) async fn session(
             let end = end_of(&mut redis, &from.stream).await.map_err(failed)?;
             if is_before(&end.highest, &now.at) {
                 tracing::warn!(filter = %reader.filter, "{name} began anew: so does its reading");
-                now = Position::at(BEGINNING.into(), None);
+                now = Position { at: BEGINNING.into(), count: None };
             } else {
                 reader.access.set_feed_at_end();
-                // An entry that came meanwhile is read first.
+                // An entry that has come since is read first.
                 if let Some(added) = end.added.filter(|_| !is_before(&now.at, &end.last)) {
                     let lost = now.reach_end(added);
                     note_lost(reader, &name, lost);
@@ -132,16 +128,17 @@ mod tests {
 
     #[test]
     fn a_position_is_read_back_also_one_without_a_count() {
-        for position in
-            [Position::at("1700000000000-5".into(), Some(12)), Position::at("0-0".into(), None)]
-        {
+        for position in [
+            Position { at: "1700000000000-5".into(), count: Some(12) },
+            Position { at: "0-0".into(), count: None },
+        ] {
             assert_eq!(Position::parse(&position.to_string()), position);
         }
     }
 
     #[test]
     fn entries_that_were_dropped_unread_are_counted_once_the_end_is_known() {
-        let mut position = Position::at("5-0".into(), None);
+        let mut position = Position { at: "5-0".into(), count: None };
         assert_eq!(position.reach_end(1_000), 0, "nobody knows how many came before");
         assert_eq!(position.reach_end(1_000), 0);
         position.count = position.count.map(|count| count + 10);
