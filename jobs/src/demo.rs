@@ -314,7 +314,7 @@ impl Demonstration<'_> {
     }
 }
 
-/// An address, or any free port of it: a daemon may run beside the demonstration.
+/// An address, or any free port of it: a daemon may run at the same time.
 fn free_or_any_port(address: SocketAddr) -> SocketAddr {
     match std::net::TcpListener::bind(address) {
         Ok(_) => address,
