@@ -47,6 +47,7 @@ pub use day_lookup::{DEFAULT_TRACE_DAYS, DayLookup, Trace, TraceSummary};
 pub use deltas::{ArrivingDelta, DeltaRequest};
 pub use fetch::{open_file, read_copy};
 pub use live_lookup::LiveChange;
+pub use local::real_path;
 use local::LocalRecords;
 use objects::{ObjectRecords, Objects};
 pub use open::{Location, open_objects};

@@ -112,7 +112,8 @@ impl Settings {
         self.with_pointers(if dry_run { Store::preview(address)? } else { Store::create(address)? })
     }
 
-    fn with_pointers(&self, store: Store) -> Result<Store, Error> {
+    /// The same store with its pointers where this configuration has them.
+    pub(crate) fn with_pointers(&self, store: Store) -> Result<Store, Error> {
         let address = self.store()?;
         let Some(pointers) = self.pointers() else {
             refuse_pointers_on_hdfs(address)?;

@@ -15,7 +15,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_server::http::{self, Server};
 use bloomsday_server::live::LiveRole;
 use bloomsday_server::resp::Resp;
-use bloomsday_server::{Config, Tls, Token, start_on};
+use bloomsday_server::{Config, Tls, Token, open_store, start_on};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 
@@ -148,7 +148,7 @@ impl Serve {
         let signals = Signals::new()?;
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
-        let bloomsday = start_on(settings.open_store()?, config, false)?;
+        let bloomsday = start_on(settings.with_pointers(open_store(&config)?)?, config, false)?;
         let server =
             http::serve(bloomsday.clone(), listen, admin, access.admin_token, tls.clone()).await?;
         let resp = match sets.clone() {

@@ -1,6 +1,7 @@
 //! [`Bloomsday`]: the filters of one process, and the functions that start it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bloomsday_common::error::Error as StoreError;
@@ -8,6 +9,7 @@ use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 
+use crate::cache;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;
@@ -100,8 +102,26 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
 /// The store cannot be opened, the cache folder cannot be used, a setting is outside its
 /// [`limits`](crate::limits), or `filters` is empty.
 pub fn start_unloaded(config: Config, answer_until_loaded: bool) -> Result<Bloomsday, Error> {
-    let store = Store::open(&config.store)?;
-    start_on(store, config, answer_until_loaded)
+    start_on(open_store(&config)?, config, answer_until_loaded)
+}
+
+/// Opens the store of a configuration. A local folder may be missing if the cache has copies from it: then it was there
+/// before, and may be on a disk that is not mounted yet.
+///
+/// # Errors
+/// Those of [`Store::open`].
+pub fn open_store(config: &Config) -> Result<Store, Error> {
+    let missing = match Store::open(&config.store) {
+        Err(missing @ StoreError::NoStore { .. }) => missing,
+        opened => return Ok(opened?),
+    };
+    let store = Store::open_unmounted(&config.store)?;
+    let cache_knows = |folder: &PathBuf| cache::has_copies_of(folder, &store);
+    if !config.cache_dir.as_ref().is_some_and(cache_knows) {
+        return Err(missing.into());
+    }
+    tracing::warn!("{missing}; until it is there, lookups use the copies in the cache");
+    Ok(store)
 }
 
 /// As [`start_unloaded`], with a store that is already open; `config.store` is not used.

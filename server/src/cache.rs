@@ -27,7 +27,7 @@ use bloomsday_common::blob::RawBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::memory::Buffer;
-use bloomsday_common::store::{Store, read_copy};
+use bloomsday_common::store::{Store, read_copy, real_path};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,8 @@ const MARKER: &str = "bloomsday-cache";
 const FOLLOWED: &str = "followed";
 /// The extension of a copy.
 const COPY: &str = "copy";
+/// What stands in a record between the names of the store and of the place of its pointers.
+const WITH_POINTERS: &str = " with the pointers of ";
 /// The version of the layout: no other is read.
 const CACHE_VERSION: u32 = 1;
 /// The longest record or marker.
@@ -72,10 +74,17 @@ pub(crate) struct Cache {
 /// [`Error::Cache`] for a folder that is a store, is in one, or has `store` in it.
 pub fn check_cache_dir(folder: &Path, store: Option<&Path>) -> Result<PathBuf, Error> {
     let refused = |why| Error::Cache { folder: folder.display().to_string(), why };
-    let real = place::real(folder).map_err(refused)?;
-    let store = store.and_then(|store| place::real(store).ok());
+    let real = real_path(folder).map_err(refused)?;
+    let store = store.and_then(|store| real_path(store).ok());
     place::check(&real, store.as_deref()).map_err(refused)?;
     Ok(real)
+}
+
+/// Whether the copies in a cache are from this store, wherever its pointers are.
+pub(crate) fn has_copies_of(folder: &Path, store: &Store) -> bool {
+    let Ok(Some(marker)) = read_record(&folder.join(MARKER)) else { return false };
+    let rest = marker.store.strip_prefix(store.name());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(WITH_POINTERS))
 }
 
 impl Cache {
@@ -92,7 +101,7 @@ impl Cache {
             Error::System { doing, source }
         })?;
         let name = match store.pointers_name() {
-            Some(pointers) => format!("{} with the pointers of {pointers}", store.name()),
+            Some(pointers) => format!("{}{WITH_POINTERS}{pointers}", store.name()),
             None => store.name().to_owned(),
         };
         let cache = Cache { folder: real, store: name.into(), hangs: Arc::default() };

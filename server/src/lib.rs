@@ -86,7 +86,7 @@ mod tls;
 #[cfg_attr(not(any(feature = "http", feature = "resp")), allow(dead_code))] // clients present it
 mod token;
 
-pub use bloomsday::{Bloomsday, start, start_on, start_unloaded};
+pub use bloomsday::{Bloomsday, open_store, start, start_on, start_unloaded};
 pub use cache::check_cache_dir;
 pub use config::{Config, FilterConfig};
 pub use guard::{Guard, Verdict};

@@ -266,3 +266,40 @@ fn what_the_cache_did_not_write_stays_and_what_it_wrote_goes_with_its_day() {
     }
     assert!(copies.iter().all(|copy| copy.exists()));
 }
+
+#[test]
+fn a_server_whose_store_is_not_mounted_yet_answers_from_its_cache() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let cache = backend.folder.path().join("cache");
+    fill(&backend, &cache);
+    let unmounted = backend.folder.path().join("unmounted");
+    fs::rename(&backend.store, &unmounted).unwrap();
+
+    let daemon = Daemon::ready(&backend, &["--cache-dir", &cache.display().to_string()]);
+    assert!(daemon.contains(&user(7)));
+    daemon.until("the status says why", |daemon| {
+        daemon.status()["last_error"].as_str().is_some_and(|why| why.contains("is not there"))
+    });
+    assert!(!Path::new(&backend.store).exists(), "the server made a folder where a disk belongs");
+
+    fs::rename(&unmounted, &backend.store).unwrap();
+    Publisher::days_ago(&backend, 0).users(1_000..2_000).publish();
+    daemon.until("it follows the store", |daemon| {
+        daemon.reload("");
+        daemon.contains(&user(1_007))
+    });
+}
+
+#[test]
+fn a_missing_store_of_which_a_cache_knows_nothing_is_refused() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let cache = backend.folder.path().join("cache");
+    fill(&backend, &cache);
+    let typo = Backend { store: format!("{}-typo", backend.store), ..Backend::local() };
+    let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let folder = cache.display().to_string();
+    let run = typo.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
+    run.expect(4).complains(&["there is no store at", &typo.store]);
+}

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -236,4 +236,24 @@ pub(super) fn check_place(folder: &Path, key: &str) -> Result<(), Error> {
     }
     let why = format!("{key} is a link that leads out of the store, to {}", real.display());
     Err(Error::StoreUrl { url: root.display().to_string(), why })
+}
+
+/// The real path of a folder that may not exist yet.
+///
+/// # Errors
+/// Why it has none.
+pub fn real_path(folder: &Path) -> Result<PathBuf, String> {
+    let absolute = std::path::absolute(folder).map_err(|e| e.to_string())?;
+    let mut there = absolute.as_path();
+    loop {
+        if fs::symlink_metadata(there).is_ok() {
+            let rest = absolute.strip_prefix(there).expect("it is a prefix");
+            if rest.components().any(|part| part == Component::ParentDir) {
+                return Err("`..` leads through a folder that does not exist".into());
+            }
+            let real = there.canonicalize().map_err(|e| format!("{}: {e}", there.display()))?;
+            return Ok(real.join(rest));
+        }
+        there = there.parent().ok_or("no part of its path exists")?;
+    }
 }

@@ -12,6 +12,7 @@ use object_store::{ObjectStore, ObjectStoreScheme};
 use url::Url;
 
 use super::Store;
+use super::local::real_path;
 use super::objects::Objects;
 use crate::error::Error;
 use crate::redact::{location, redact_url, redact_urls};
@@ -25,7 +26,31 @@ impl Store {
     /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
     /// [`Error::NoStore`] for a local folder that does not exist.
     pub fn open(address: &str) -> Result<Store, Error> {
-        store(address, false)
+        store(address, IfMissing::Refuse)
+    }
+
+    /// Opens a store that was there before: as [`Store::open`], but a local folder may be missing for now, as one on a
+    /// disk that is not mounted yet.
+    ///
+    /// ```
+    /// use bloomsday_common::store::Store;
+    ///
+    /// let disk = tempfile::tempdir()?;
+    /// let folder = disk.path().join("ads");
+    /// let store = Store::open_unmounted(folder.to_str().unwrap())?;
+    /// assert!(!folder.exists());
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// std::fs::create_dir_all(folder.join("rt"))?;
+    /// assert_eq!(store.filters().await?, ["rt".parse()?]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Store::open`], except [`Error::NoStore`].
+    pub fn open_unmounted(address: &str) -> Result<Store, Error> {
+        store(address, IfMissing::Wait)
     }
 
     /// Opens a store for writing: as [`Store::open`], but makes a local folder that does not exist.
@@ -46,7 +71,7 @@ impl Store {
     /// # Errors
     /// As [`Store::open`], and [`Error::File`] when the folder cannot be made.
     pub fn create(address: &str) -> Result<Store, Error> {
-        store(address, true)
+        store(address, IfMissing::Make)
     }
 
     /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local folder
@@ -97,7 +122,16 @@ impl fmt::Debug for Location {
     }
 }
 
-pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
+/// What is done about a local folder that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IfMissing {
+    Refuse,
+    Make,
+    /// It may come later.
+    Wait,
+}
+
+fn store(address: &str, if_missing: IfMissing) -> Result<Store, Error> {
     let Some(folder) = local_path(address)? else {
         let location = open_objects(address)?;
         let name = location.name.trim_end_matches('/');
@@ -106,26 +140,25 @@ pub(super) fn store(address: &str, create: bool) -> Result<Store, Error> {
         return Ok(Store::of(objects, vec![name.to_owned()]));
     };
     let display = folder.display().to_string();
-    if create {
-        std::fs::create_dir_all(&folder).map_err(|source| Error::File {
-            doing: "make the folder",
-            path: display.clone(),
-            source,
-        })?;
-    } else if !folder.is_dir() {
-        return Err(Error::NoStore { path: display });
+    let failed = |doing, source| Error::File { doing, path: display.clone(), source };
+    if if_missing == IfMissing::Make {
+        std::fs::create_dir_all(&folder).map_err(|source| failed("make the folder", source))?;
     }
-    let real = folder.canonicalize().map_err(|source| Error::File {
-        doing: "open the folder",
-        path: display.clone(),
-        source,
-    })?;
-    let backend = local(&real, &display)?;
+    let (backend, root, real) = if folder.is_dir() {
+        let real = folder.canonicalize().map_err(|source| failed("open the folder", source))?;
+        (local(&real, &display)?, Path::default(), real)
+    } else if if_missing == IfMissing::Wait {
+        let real = real_path(&folder).map_err(|why| wrong(address, why))?;
+        let root = Path::from_absolute_path(&real).map_err(|e| wrong(address, e))?;
+        (local(std::path::Path::new("/"), &display)?, root, real)
+    } else {
+        return Err(Error::NoStore { path: display });
+    };
     // People name the same folder by the path that they typed, by its real path and by its URL.
     let mut names = vec![real.display().to_string()];
     names.extend(Url::from_directory_path(&real).map(String::from).ok());
     names.push(display);
-    let objects = Objects::new(backend, Path::default(), &names[0], false);
+    let objects = Objects::new(backend, root, &names[0], false);
     Ok(Store::local(objects, names, real))
 }
 

@@ -1,30 +1,13 @@
 //! Where a cache may be: not in a store, and with no store in it. Reads only; writes nothing.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use bloomsday_common::key::FilterName;
 
 /// The most entries of a folder that are checked for filters; a larger store has some among the
 /// first.
 const MAX_ENTRIES: usize = 10_000;
-
-/// The real path of a folder that may not exist yet.
-pub(super) fn real(folder: &Path) -> Result<PathBuf, String> {
-    let absolute = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    let mut there = absolute.as_path();
-    loop {
-        if fs::symlink_metadata(there).is_ok() {
-            let rest = absolute.strip_prefix(there).expect("it is a prefix");
-            if rest.components().any(|part| part == Component::ParentDir) {
-                return Err("`..` leads through a folder that does not exist".into());
-            }
-            let real = there.canonicalize().map_err(|e| format!("{}: {e}", there.display()))?;
-            return Ok(real.join(rest));
-        }
-        there = there.parent().ok_or("no part of its path exists")?;
-    }
-}
 
 /// Refuses a folder that is a store, is in a store, or has the folder of its own `store` in it.
 pub(super) fn check(folder: &Path, store: Option<&Path>) -> Result<(), String> {
