@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::handle::{FilterHandle, ServedFilter};
 use crate::heartbeat;
 #[cfg(feature = "live")]
-use crate::live::{Ack, Live, LiveConfig, LiveRole, SharedSet, Sharing, Shipper};
+use crate::live::{Ack, Live, LiveConfig, SharedSet, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
 
@@ -172,17 +172,17 @@ fn put_live(
     store: &Store,
     clock: &Clock,
 ) -> Result<LiveThreads, Error> {
-    let mut live_filters = config.filters.iter().filter(|filter| filter.live_days.is_some());
-    if live_filters.clone().next().is_none() {
+    if config.filters.iter().all(|filter| filter.live_days.is_none()) {
         return Ok((None, None));
     }
     let live = match &config.live {
         Some(live) => live.clone(),
-        None => match live_filters.find(|filter| filter.live_role != LiveRole::Follow) {
+        None => match config.filters.iter().find(|filter| filter.takes_ids()) {
             Some(filter) => return Err(Error::NoLiveLayer { filter: filter.name.to_string() }),
             None => Live::open(LiveConfig::new(None))?,
         },
     };
+    config.filters.iter().try_for_each(|filter| filter.check_engine(live.is_on_disk()))?;
     let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {
         let Some(days) = filter.live_days else { continue };
@@ -192,9 +192,6 @@ fn put_live(
         served.put_live(set.clone());
         shipped.push((name.clone(), set.clone()));
         let (engine, from) = (filter.live_engine.clone(), filter.live_from.clone());
-        if engine.is_some() && role != LiveRole::Follow && !live.is_on_disk() {
-            return Err(Error::EngineWithoutLog { filter: name.to_string() });
-        }
         shared.push(SharedSet { filter: name, set, role, days, lease, engine, from });
     }
     // With an engine, what is in that counts as shipped.

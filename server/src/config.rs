@@ -129,6 +129,25 @@ impl FilterConfig {
             live_lease: LEASE,
         }
     }
+
+    /// Whether this process takes IDs for the filter, and does not only read what others added.
+    #[cfg(feature = "live")]
+    pub fn takes_ids(&self) -> bool {
+        self.live_days.is_some() && self.live_role != crate::live::LiveRole::Follow
+    }
+
+    /// Refuses an engine in a process without a log on disk: what is sent there is read from the log.
+    ///
+    /// # Errors
+    /// [`Error::EngineWithoutLog`](crate::error::Error::EngineWithoutLog).
+    #[cfg(feature = "live")]
+    pub fn check_engine(&self, has_log: bool) -> Result<(), crate::error::Error> {
+        if self.takes_ids() && self.live_engine.is_some() && !has_log {
+            let filter = self.name.to_string();
+            return Err(crate::error::Error::EngineWithoutLog { filter });
+        }
+        Ok(())
+    }
 }
 
 impl Config {

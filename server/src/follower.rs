@@ -6,10 +6,12 @@
 //! |---|---|
 //! | `resolve` | which blob pin and pointers name |
 //! | `state` | what to do with that blob: a pure state machine |
+//! | `round` | how a round ended |
 //! | `pin_watch` | warns before a pin ends |
 
 mod pin_watch;
 mod resolve;
+mod round;
 mod state;
 
 use std::panic::AssertUnwindSafe;
@@ -26,10 +28,12 @@ use bloomsday_common::memory::Buffer;
 use bloomsday_common::protocol::{Followed, FollowedBy, days_to_follow};
 use futures::FutureExt;
 use futures::future::{Either, select};
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
 use self::pin_watch::PinWatch;
 use self::resolve::{ResolveError, resolve};
+use self::round::{Attempt, RoundResult};
 use self::state::{FollowState, Next};
 use crate::cache::writer::CacheWriter;
 use crate::config::{Config, FilterConfig};
@@ -60,6 +64,8 @@ pub(crate) struct Follower {
     readiness: Arc<Readiness>,
     max_age_days: u32,
     max_generations: usize,
+    /// The status as it is published next.
+    status: PollStatus,
     state: FollowState,
     guard: GuardHold,
     pin: PinWatch,
@@ -77,16 +83,6 @@ pub(crate) struct Follower {
     may_load_cached: bool,
 }
 
-/// The result of a round.
-struct RoundResult {
-    outcome: ReloadOutcome,
-    followed: Option<Followed>,
-    /// The error, if there was one.
-    error: Option<String>,
-    /// Why the guard holds a filter back, if it does.
-    held: Option<String>,
-}
-
 impl Follower {
     pub(crate) fn new(
         served: Arc<ServedFilter>,
@@ -95,6 +91,7 @@ impl Follower {
         readiness: Arc<Readiness>,
     ) -> Follower {
         Follower {
+            status: PollStatus::new(filter.guard),
             served,
             readiness,
             max_age_days: filter.max_age_days,
@@ -131,97 +128,74 @@ impl Follower {
     ) -> Reloaded {
         self.reclaim();
         let old = self.served.swapped_in().map(|generation| generation.key.digest);
-        let mut poll_status = PollStatus::clone(&self.served.poll_status());
         let round = async {
             match first {
-                true => self.start(loader, flags, &mut poll_status).await,
-                false => self.follow(loader, flags, &mut poll_status).await,
+                true => self.start(loader, flags).await,
+                false => self.follow(loader, flags).await,
             }
         };
         // A load catches its own panics; no other panic may end the poller, either.
         let result = AssertUnwindSafe(round).catch_unwind().await;
         let result = result.unwrap_or_else(|_| RoundResult::failed("the round panicked".into()));
         if self.is_hold_over() {
-            self.end_hold(loader, &mut poll_status).await;
+            self.end_hold(loader).await;
         }
-        let now = loader.clock.now();
-        poll_status.last_poll = Some(now);
-        if let Some(followed) = result.followed {
-            self.pin.update(self.served.name(), &followed.by, now);
-            poll_status.followed = Some(followed);
-        }
-        match &result.error {
-            Some(why) => {
-                poll_status.counts.polls_failed += 1;
-                tracing::warn!(filter = %self.served.name(), "{why}");
-            }
-            None => {
-                poll_status.counts.polls_ok += 1;
-                poll_status.last_success = Some(now);
-            }
-        }
-        poll_status.last_error.clone_from(&result.error);
-        poll_status.held = self.guard.is_holding();
-        self.served.set_poll_status(poll_status);
+        self.record_round(&result, loader.clock.now());
         let new = self.served.swapped_in().map(|generation| generation.key.digest);
         let filter = self.served.name().clone();
         let reason = result.error.or(result.held);
         Reloaded { filter, outcome: result.outcome, old, new, reason }
     }
 
+    /// Writes the result of a round to status and log.
+    fn record_round(&mut self, result: &RoundResult, now: Timestamp) {
+        let status = &mut self.status;
+        status.last_poll = Some(now);
+        if let Some(followed) = &result.followed {
+            self.pin.update(self.served.name(), &followed.by, now);
+            status.followed = Some(followed.clone());
+        }
+        match &result.error {
+            Some(why) => {
+                status.counts.polls_failed += 1;
+                tracing::warn!(filter = %self.served.name(), "{why}");
+            }
+            None => {
+                status.counts.polls_ok += 1;
+                status.last_success = Some(now);
+            }
+        }
+        status.last_error.clone_from(&result.error);
+        self.publish_status();
+    }
+
+    fn publish_status(&mut self) {
+        self.status.held = self.guard.is_holding();
+        self.status.judged = self.guard.judged().cloned();
+        self.status.counts.verdicts = self.guard.verdicts();
+        self.served.set_poll_status(self.status.clone());
+    }
+
     /// The first round: if the store fails or is slow, the cached copy is loaded.
-    async fn start(
-        &mut self,
-        loader: &Loader,
-        flags: ReloadFlags,
-        poll_status: &mut PollStatus,
-    ) -> RoundResult {
+    async fn start(&mut self, loader: &Loader, flags: ReloadFlags) -> RoundResult {
         let cached = match &loader.cache {
             Some(cache) => cache.followed(self.served.name()).await,
             None => None,
         };
-        let Some(blob) = cached else { return self.follow(loader, flags, poll_status).await };
+        let Some(blob) = cached else { return self.follow(loader, flags).await };
         self.state.restore_last_followed(blob.day);
-        self.may_load_cached = true;
         let by = FollowedBy::Pointer { day: blob.day };
         let cached = Followed { blob, bytes: None, by };
-        let (served, readiness) = (self.served.clone(), self.readiness.clone());
-        let fallback = async {
-            tokio::time::sleep(CACHE_FALLBACK_DELAY).await;
-            loader.load_cached(&cached, &mut None).await
-        };
-        // In a block, so that the round has ended before its filter is used again.
-        let mut result = {
-            let (following, fallback) =
-                (pin!(self.follow(loader, flags, poll_status)), pin!(fallback));
-            match select(following, fallback).await {
-                Either::Left((result, _)) => result,
-                Either::Right((generation, following)) => {
-                    if let Some(generation) = generation.filter(|_| !served.is_loaded()) {
-                        let why = "the store has not answered yet: lookups use the cached copy";
-                        tracing::warn!(filter = %served.name(), "{why}");
-                        // Before the swap: no status may say that all is well.
-                        let last_error = Some(why.to_owned());
-                        served.set_poll_status(PollStatus {
-                            last_error,
-                            ..PollStatus::clone(&served.poll_status())
-                        });
-                        // There was no filter before, so none is retired.
-                        served.swap(Arc::new(generation));
-                        readiness.update();
-                    }
-                    following.await
-                }
-            }
-        };
+        self.may_load_cached = true;
+        let mut result = self.follow_or_use_copy(loader, flags, &cached).await;
+        self.may_load_cached = false;
         if result.error.is_some()
             && !self.served.is_loaded()
             && let Some(generation) = loader.load_cached(&cached, &mut None).await
         {
-            poll_status.last_error.clone_from(&result.error);
-            self.swap(loader, Arc::new(generation), &cached, poll_status).await;
+            self.status.last_error.clone_from(&result.error);
+            self.swap(loader, Arc::new(generation), &cached).await;
         }
-        self.may_load_cached = false;
         let current = self.served.swapped_in();
         let is_current = current.is_some_and(|current| current.key == cached.blob);
         // If the round swapped this blob in, its pointer is recorded already. Otherwise the round
@@ -237,91 +211,152 @@ impl Follower {
         result
     }
 
-    /// Resolves, loads and swaps; tries the pointers of older days while no filter is loaded.
-    async fn follow(
+    /// Follows the store. If it does not answer soon, lookups use the cached copy until it does.
+    async fn follow_or_use_copy(
         &mut self,
         loader: &Loader,
         flags: ReloadFlags,
-        poll_status: &mut PollStatus,
+        cached: &Followed,
     ) -> RoundResult {
+        let (served, readiness) = (self.served.clone(), self.readiness.clone());
+        let copy = async {
+            tokio::time::sleep(CACHE_FALLBACK_DELAY).await;
+            loader.load_cached(cached, &mut None).await
+        };
+        match select(pin!(self.follow(loader, flags)), pin!(copy)).await {
+            Either::Left((result, _)) => result,
+            Either::Right((copy, following)) => {
+                if let Some(copy) = copy.filter(|_| !served.is_loaded()) {
+                    swap_in_copy(&served, copy);
+                    readiness.update();
+                }
+                following.await
+            }
+        }
+    }
+
+    /// Resolves, loads and swaps; tries the pointers of older days while no filter is loaded.
+    async fn follow(&mut self, loader: &Loader, flags: ReloadFlags) -> RoundResult {
         let today = Day::of(loader.clock.now());
         let mut days = days_to_follow(today, self.state.last_followed(), self.max_age_days);
         let mut rejected_newer: Option<String> = None;
         loop {
-            let followed = match self.resolve(loader, &days, poll_status).await {
-                Ok(followed) => followed,
-                Err(error) => {
-                    let (why, is_read) = match error {
-                        ResolveError::Unreachable(why) => (why, false),
-                        ResolveError::NoTarget(why) => (why, true),
-                        ResolveError::NoPointer(why) => {
-                            self.set_has_no_day(rejected_newer.is_none());
-                            (why, true)
-                        }
-                    };
-                    if is_read && self.is_hold_over() {
-                        self.guard.drop_held(poll_status);
-                    }
-                    // If a newer day was rejected, that is the error that an operator needs.
-                    return RoundResult::failed(rejected_newer.unwrap_or(why));
-                }
-            };
-            self.set_has_no_day(false);
-            // A pin has no older day.
-            let older = |day| days.iter().copied().filter(|d| *d < day).collect::<Vec<Day>>();
-            let fallback = followed.pointer_day().map(older).unwrap_or_default();
-            // An operator's reload retries rejected blobs of older days, too: they are used while
-            // no filter is loaded.
-            match self.state.next(&followed, flags.requested) {
-                Next::Stay => {
-                    self.guard.release(poll_status);
-                    return match rejected_newer {
-                        Some(why) => RoundResult::failed(why),
-                        None => RoundResult::ok(ReloadOutcome::Unchanged, followed),
-                    };
-                }
-                Next::KeepCurrent(why) => {
-                    self.guard.drop_held(poll_status);
-                    return RoundResult::failed(why);
-                }
-                Next::TryOlder(why) => {
+            match self.try_days(loader, flags, &days, rejected_newer.as_deref()).await {
+                Attempt::Done(result) => return result,
+                Attempt::TryOlder { days: older, why } => {
                     rejected_newer.get_or_insert(why);
-                    days = fallback;
-                    continue;
-                }
-                Next::Load => {}
-            }
-            match self.load(loader, &followed, poll_status).await {
-                Ok(generation) if rejected_newer.is_some() => {
-                    poll_status.last_error.clone_from(&rejected_newer);
-                    self.swap(loader, generation, &followed, poll_status).await;
-                    self.state.loaded_fallback(&followed);
-                    let outcome = ReloadOutcome::Swapped;
-                    let followed = Some(followed);
-                    return RoundResult { outcome, followed, error: rejected_newer, held: None };
-                }
-                Ok(generation) => {
-                    return self.judge(loader, generation, followed, flags, poll_status).await;
-                }
-                Err(LoadError::Permanent(why)) => {
-                    self.state.rejected(&followed, &why);
-                    if self.served.is_loaded() || fallback.is_empty() {
-                        return RoundResult::failed(rejected_newer.unwrap_or(why));
-                    }
-                    rejected_newer.get_or_insert(why);
-                    days = fallback;
-                }
-                // Not rejected: it may come back, and each poll asks for it again.
-                Err(LoadError::Missing(why))
-                    if !self.served.is_loaded() && !fallback.is_empty() =>
-                {
-                    rejected_newer.get_or_insert(why);
-                    days = fallback;
-                }
-                Err(LoadError::Transient(why) | LoadError::Missing(why)) => {
-                    return RoundResult::failed(rejected_newer.unwrap_or(why));
+                    days = older;
                 }
             }
+        }
+    }
+
+    /// Tries the pointers of these days. `rejected_newer` is why a newer day was not loaded: if there is
+    /// such a reason, it is the one that an operator needs.
+    async fn try_days(
+        &mut self,
+        loader: &Loader,
+        flags: ReloadFlags,
+        days: &[Day],
+        rejected_newer: Option<&str>,
+    ) -> Attempt {
+        let failed = |why: String| RoundResult::failed(rejected_newer.map_or(why, str::to_owned));
+        let followed = match self.resolve(loader, days).await {
+            Ok(followed) => followed,
+            Err(error) => {
+                let why = self.why_unresolved(error, rejected_newer.is_none());
+                return Attempt::Done(failed(why));
+            }
+        };
+        self.set_has_no_day(false);
+        // An operator's reload retries rejected blobs of older days, too: they are used while
+        // no filter is loaded.
+        match self.state.next(&followed, flags.requested) {
+            Next::Stay => {
+                self.guard.release();
+                Attempt::Done(match rejected_newer {
+                    Some(why) => RoundResult::failed(why.to_owned()),
+                    None => RoundResult::ok(ReloadOutcome::Unchanged, followed),
+                })
+            }
+            Next::KeepCurrent(why) => {
+                self.guard.drop_held();
+                Attempt::Done(RoundResult::failed(why))
+            }
+            Next::TryOlder(why) => Attempt::TryOlder { days: older_than(&followed, days), why },
+            Next::Load => {
+                let older = older_than(&followed, days);
+                self.load_or_try_older(loader, flags, followed, older, rejected_newer).await
+            }
+        }
+    }
+
+    /// Why pin and pointers name no blob. A hold that is over ends if the store itself says so.
+    fn why_unresolved(&mut self, error: ResolveError, is_newest: bool) -> String {
+        let (why, is_read) = match error {
+            ResolveError::Unreachable(why) => (why, false),
+            ResolveError::NoTarget(why) => (why, true),
+            ResolveError::NoPointer(why) => {
+                self.set_has_no_day(is_newest);
+                (why, true)
+            }
+        };
+        if is_read && self.is_hold_over() {
+            self.guard.drop_held();
+        }
+        why
+    }
+
+    /// Loads the blob that is named, and swaps. `older` are the days before it.
+    async fn load_or_try_older(
+        &mut self,
+        loader: &Loader,
+        flags: ReloadFlags,
+        followed: Followed,
+        older: Vec<Day>,
+        rejected_newer: Option<&str>,
+    ) -> Attempt {
+        let error = match self.load(loader, &followed).await {
+            Ok(generation) => {
+                return Attempt::Done(match rejected_newer {
+                    Some(why) => self.swap_older(loader, generation, followed, why).await,
+                    None => self.judge(loader, generation, followed, flags).await,
+                });
+            }
+            Err(error) => error,
+        };
+        if let LoadError::Permanent(why) = &error {
+            self.state.rejected(&followed, why);
+        }
+        let may_try_older = !self.served.is_loaded() && !older.is_empty();
+        match error {
+            // A missing blob is not rejected: it may come back, and each poll asks for it again.
+            LoadError::Permanent(why) | LoadError::Missing(why) if may_try_older => {
+                Attempt::TryOlder { days: older, why }
+            }
+            LoadError::Permanent(why) | LoadError::Missing(why) | LoadError::Transient(why) => {
+                let why = rejected_newer.map_or(why, str::to_owned);
+                Attempt::Done(RoundResult::failed(why))
+            }
+        }
+    }
+
+    /// Swaps in the filter of an older day, since that of a newer one was rejected.
+    async fn swap_older(
+        &mut self,
+        loader: &Loader,
+        generation: Arc<Generation>,
+        followed: Followed,
+        rejected_newer: &str,
+    ) -> RoundResult {
+        self.status.last_error = Some(rejected_newer.to_owned());
+        self.swap(loader, generation, &followed).await;
+        self.state.loaded_fallback(&followed);
+        RoundResult {
+            outcome: ReloadOutcome::Swapped,
+            followed: Some(followed),
+            error: self.status.last_error.clone(),
+            held: None,
         }
     }
 
@@ -332,7 +367,6 @@ impl Follower {
         generation: Arc<Generation>,
         followed: Followed,
         flags: ReloadFlags,
-        poll_status: &mut PollStatus,
     ) -> RoundResult {
         let now = loader.clock.now();
         if let Some(old) = self.served.swapped_in()
@@ -340,14 +374,14 @@ impl Follower {
         {
             let force = flags.force;
             let sides = (&*old, &generation);
-            match self.guard.judge(&self.served, sides, &followed, force, now, poll_status) {
+            match self.guard.judge(&self.served, sides, &followed, force, now) {
                 Decision::Swap => {}
                 Decision::Hold(why) => return RoundResult::held(why),
             }
         }
-        self.guard.release(poll_status);
-        poll_status.last_error = None;
-        self.swap(loader, generation, &followed, poll_status).await;
+        self.guard.release();
+        self.status.last_error = None;
+        self.swap(loader, generation, &followed).await;
         self.state.loaded(&followed);
         RoundResult::ok(ReloadOutcome::Swapped, followed)
     }
@@ -368,35 +402,29 @@ impl Follower {
     /// Swaps in the filter that was held back, since its hold has ended. This does not need the
     /// store, which may be away for long. A store that is there and names no blob drops the hold
     /// instead.
-    async fn end_hold(&mut self, loader: &Loader, poll_status: &mut PollStatus) {
+    async fn end_hold(&mut self, loader: &Loader) {
         let Some((generation, followed)) = self.guard.take_held() else { return };
         if let Some(old) = self.served.swapped_in() {
             let (sides, now) = ((&*old, &generation), loader.clock.now());
-            if let Decision::Hold(_) =
-                self.guard.judge(&self.served, sides, &followed, false, now, poll_status)
-            {
+            let decision = self.guard.judge(&self.served, sides, &followed, false, now);
+            if let Decision::Hold(_) = decision {
                 return;
             }
         }
-        self.guard.release(poll_status);
-        self.swap(loader, generation, &followed, poll_status).await;
+        self.guard.release();
+        self.swap(loader, generation, &followed).await;
         self.state.loaded(&followed);
     }
 
     /// Reads pin and pointers. A hold that ends during the read is ended.
-    async fn resolve(
-        &mut self,
-        loader: &Loader,
-        days: &[Day],
-        poll_status: &mut PollStatus,
-    ) -> Result<Followed, ResolveError> {
+    async fn resolve(&mut self, loader: &Loader, days: &[Day]) -> Result<Followed, ResolveError> {
         let served = self.served.clone();
         let mut resolving = pin!(resolve(served.name(), loader, days));
         if let Some(end) = self.guard.ends_at() {
             let end = end.max(Instant::now() + HOLD_GRACE);
             match select(resolving.as_mut(), pin!(sleep_until(end))).await {
                 Either::Left((resolved, _)) => return resolved,
-                Either::Right(_) => self.end_hold(loader, poll_status).await,
+                Either::Right(_) => self.end_hold(loader).await,
             }
         }
         resolving.await
@@ -420,17 +448,16 @@ impl Follower {
         &mut self,
         loader: &Loader,
         followed: &Followed,
-        poll_status: &mut PollStatus,
     ) -> Result<Arc<Generation>, LoadError> {
         // Before the load, so that there are never three filters where two are enough.
         match self.guard.take_held() {
             Some((held, _)) if held.key == followed.blob => return Ok(held),
-            _ => self.guard.drop_held(poll_status),
+            _ => self.guard.drop_held(),
         }
         self.reclaim();
         let alive = self.retired.len() + usize::from(self.served.is_loaded());
         if alive >= self.max_generations {
-            poll_status.counts.loads_failed += 1;
+            self.status.counts.loads_failed += 1;
             let idle = self.served.idle_readers().join(", ");
             return Err(LoadError::Transient(format!(
                 "{alive} filters are still kept by readers without lookups (threads: {idle}); the \
@@ -440,39 +467,33 @@ impl Follower {
         let clock = Instant::now();
         let current = self.served.swapped_in();
         let loaded = loader.load(followed, current, &mut self.deltas, &mut self.spare_buffer).await;
-        poll_status.counts.deltas_failed = self.deltas.failures;
+        self.status.counts.deltas_failed = self.deltas.failures;
         match &loaded {
             Ok(generation) => {
                 self.deltas.loaded();
-                poll_status.counts.loaded(generation);
-                poll_status.counts.load_seconds = clock.elapsed().as_secs_f64();
+                self.status.counts.loaded(generation);
+                self.status.counts.load_seconds = clock.elapsed().as_secs_f64();
             }
-            Err(LoadError::Permanent(_)) => poll_status.counts.loads_rejected += 1,
+            Err(LoadError::Permanent(_)) => self.status.counts.loads_rejected += 1,
             Err(LoadError::Transient(_) | LoadError::Missing(_)) => {
-                poll_status.counts.loads_failed += 1
+                self.status.counts.loads_failed += 1
             }
         }
         loaded.map(Arc::new)
     }
 
-    /// Makes `generation` the current one and publishes `poll_status`.
+    /// Makes `generation` the current one and publishes the status.
     ///
     /// The status of a first filter is published before the swap, while the state is still
     /// `loading`: so a fallback is never reported as well. Any other status is published after the
     /// swap: a caller that waits for a state then finds the filter that belongs to it.
-    async fn swap(
-        &mut self,
-        loader: &Loader,
-        generation: Arc<Generation>,
-        followed: &Followed,
-        poll_status: &mut PollStatus,
-    ) {
-        poll_status.followed = Some(followed.clone());
-        poll_status.held = self.guard.is_holding();
+    async fn swap(&mut self, loader: &Loader, generation: Arc<Generation>, followed: &Followed) {
+        self.status.followed = Some(followed.clone());
         if !self.served.is_loaded() {
-            self.served.set_poll_status(poll_status.clone());
+            self.publish_status();
         }
-        let (filter, day, digest) = (self.served.name(), generation.key.day, generation.key.digest);
+        let (filter, key) = (self.served.name().clone(), &generation.key);
+        let (day, digest) = (key.day, key.digest);
         tracing::info!(%filter, %day, digest = digest.short(), "swapped");
         if self.served.has_live_ids() && generation.filter.shape().layout() != Layout::Blocked {
             tracing::warn!(%filter, "no live IDs are taken over this filter: its layout is not `blocked`");
@@ -483,7 +504,7 @@ impl Follower {
         #[cfg(feature = "live")]
         self.bring_back(&generation).await;
         let before = self.served.swap(generation);
-        self.served.set_poll_status(poll_status.clone());
+        self.publish_status();
         self.readiness.update();
         crash_point("swapped");
         if before.is_none()
@@ -533,16 +554,20 @@ impl Follower {
     }
 }
 
-impl RoundResult {
-    fn ok(outcome: ReloadOutcome, followed: Followed) -> RoundResult {
-        RoundResult { outcome, followed: Some(followed), error: None, held: None }
-    }
+/// The days before the one whose pointer names this blob. A pin has none.
+fn older_than(followed: &Followed, days: &[Day]) -> Vec<Day> {
+    let older = |day| days.iter().copied().filter(|other| *other < day).collect();
+    followed.pointer_day().map(older).unwrap_or_default()
+}
 
-    fn failed(why: String) -> RoundResult {
-        RoundResult { outcome: ReloadOutcome::Failed, followed: None, error: Some(why), held: None }
-    }
-
-    fn held(why: String) -> RoundResult {
-        RoundResult { outcome: ReloadOutcome::Held, followed: None, error: None, held: Some(why) }
-    }
+/// Makes the cached copy the current filter, for as long as the store has not answered.
+fn swap_in_copy(served: &ServedFilter, copy: Generation) {
+    let why = "the store has not answered yet: lookups use the cached copy";
+    tracing::warn!(filter = %served.name(), "{why}");
+    let mut status = PollStatus::clone(&served.poll_status());
+    status.last_error = Some(why.to_owned());
+    // Before the swap: no status may say that all is well.
+    served.set_poll_status(status);
+    // There was no filter before, so none is retired.
+    served.swap(Arc::new(copy));
 }

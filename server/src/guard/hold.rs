@@ -1,5 +1,5 @@
 //! [`GuardHold`]: the guard of one filter between rounds. It remembers the filter that is held back
-//! and since when, and writes its verdicts to status and log.
+//! and since when, and writes its verdicts to the log.
 //!
 //! A filter on hold stays in memory. To fetch it again at each poll would cost the store a blob
 //! every ten minutes, and could fail at the end of the hold. Its load needed memory for two filters
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::protocol::Followed;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Guard, Verdict, compare, decide};
+use super::{Comparison, Guard, Verdict, compare, verdict};
 use crate::generation::Generation;
 use crate::handle::ServedFilter;
-use crate::status::{Judged, PollStatus};
+use crate::status::Judged;
 
 /// The guard of one filter.
 pub(crate) struct GuardHold {
@@ -28,6 +28,10 @@ pub(crate) struct GuardHold {
     /// When the hold began. A second blob that is held, too, does not start a new hold: otherwise a
     /// build each hour could keep the old filter current without end.
     since: Option<(Instant, Timestamp)>,
+    /// The last verdict. That of a filter on hold ends with it.
+    judged: Option<Judged>,
+    /// How often each verdict was given.
+    verdicts: [u64; Verdict::ALL.len()],
 }
 
 /// What to do with a newer day's filter.
@@ -38,11 +42,28 @@ pub(crate) enum Decision {
 
 impl GuardHold {
     pub(crate) fn new(mode: Guard, max_hold: Duration) -> GuardHold {
-        GuardHold { mode, max_hold, held: None, since: None }
+        GuardHold {
+            mode,
+            max_hold,
+            held: None,
+            since: None,
+            judged: None,
+            verdicts: [0; Verdict::ALL.len()],
+        }
     }
 
     pub(crate) fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// The last verdict.
+    pub(crate) fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
+    }
+
+    /// How often each verdict was given, by its number.
+    pub(crate) fn verdicts(&self) -> [u64; Verdict::ALL.len()] {
+        self.verdicts
     }
 
     /// When the hold ends at the latest.
@@ -57,17 +78,15 @@ impl GuardHold {
     }
 
     /// Ends the hold: the right filter is current.
-    pub(crate) fn release(&mut self, poll_status: &mut PollStatus) {
+    pub(crate) fn release(&mut self) {
         self.since = None;
-        self.drop_held(poll_status);
+        self.drop_held();
     }
 
     /// Drops the filter on hold, since no record names it any more.
-    pub(crate) fn drop_held(&mut self, poll_status: &mut PollStatus) {
+    pub(crate) fn drop_held(&mut self) {
         self.held = None;
-        if poll_status.judged.as_ref().is_some_and(|judged| judged.verdict == Verdict::Held) {
-            poll_status.judged = None;
-        }
+        self.judged.take_if(|judged| judged.verdict == Verdict::Held);
     }
 
     /// Judges a newer day's filter, and keeps it if the verdict is to hold it back.
@@ -78,7 +97,6 @@ impl GuardHold {
         followed: &Followed,
         force: bool,
         now: Timestamp,
-        poll_status: &mut PollStatus,
     ) -> Decision {
         if force && self.since.is_none() {
             return Decision::Swap;
@@ -89,48 +107,58 @@ impl GuardHold {
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
         let verdict = match force {
             true => Verdict::Forced,
-            false => decide(self.mode, comparison.as_ref(), since, self.max_hold, clock),
+            false => verdict(self.mode, comparison.as_ref(), since, self.max_hold, clock),
         };
-        if verdict == Verdict::Held {
-            self.since.get_or_insert((clock, now));
-            self.held = Some((new.clone(), followed.clone()));
+        self.verdicts[verdict as usize] += 1;
+        let rates = comparison.as_ref().map_or_else(
+            || format!("recent lookups have only {} distinct IDs", ids.len()),
+            Comparison::describe,
+        );
+        if verdict != Verdict::Held {
+            self.judged = Some(self.report(verdict, &new.key, ids.len(), comparison, now));
+            log_swap(verdict, served.name(), new.key.day, &rates);
+            return Decision::Swap;
         }
+        self.since.get_or_insert((clock, now));
+        self.held = Some((new.clone(), followed.clone()));
+        let report = self.report(verdict, &new.key, ids.len(), comparison, now);
+        let until = report.held_until.map_or(String::new(), |at| format!("{at:.0}"));
+        self.judged = Some(report);
+        let why = format!(
+            "the guard holds {} back until {until} at most: {rates}; if the day is good, reload with \
+             force=true, else repoint",
+            new.key
+        );
+        tracing::warn!(filter = %served.name(), "{why}");
+        Decision::Hold(why)
+    }
+
+    /// A verdict as the status has it.
+    fn report(
+        &self,
+        verdict: Verdict,
+        key: &BlobKey,
+        lookups: usize,
+        comparison: Option<Comparison>,
+        at: Timestamp,
+    ) -> Judged {
         let held_since = self.since.map(|(_, at)| at);
         let max_hold = SignedDuration::try_from(self.max_hold).unwrap_or(SignedDuration::MAX);
-        // After the hold, its end has no meaning.
-        let holding_since = held_since.filter(|_| verdict == Verdict::Held);
-        let held_until =
-            holding_since.map(|at| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX));
-        poll_status.counts.verdicts[verdict as usize] += 1;
-        poll_status.judged = Some(Judged {
+        let end_of = |at: Timestamp| at.saturating_add(max_hold).unwrap_or(Timestamp::MAX);
+        Judged {
             verdict,
-            day: new.key.day,
-            digest: new.key.digest,
-            lookups: ids.len() as u64,
+            day: key.day,
+            digest: key.digest,
+            lookups: lookups as u64,
             hit_ratio_old: comparison.map(|comparison| comparison.old),
             hit_ratio_new: comparison.map(|comparison| comparison.new),
             difference: comparison.map(|comparison| comparison.difference),
             allowed: comparison.map(|comparison| comparison.allowed),
-            at: now,
+            at,
             held_since,
-            held_until,
-        });
-        let rates = comparison.map_or_else(
-            || format!("recent lookups have only {} distinct IDs", ids.len()),
-            |comparison| comparison.describe(),
-        );
-        if verdict == Verdict::Held {
-            let until = held_until.map_or(String::new(), |at| format!("{at:.0}"));
-            let why = format!(
-                "the guard holds {} back until {until} at most: {rates}; if the day is good, \
-                 reload with force=true, else repoint",
-                new.key
-            );
-            tracing::warn!(filter = %served.name(), "{why}");
-            return Decision::Hold(why);
+            // After the hold, its end has no meaning.
+            held_until: held_since.filter(|_| verdict == Verdict::Held).map(end_of),
         }
-        log_swap(verdict, served.name(), new.key.day, &rates);
-        Decision::Swap
     }
 }
 
