@@ -14,7 +14,7 @@ use bloomsday_common::filter::Layout;
 use bloomsday_common::hash::IdHash;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::{ChangeOrder, Frames, Op, set_number};
+use bloomsday_common::live::segment::{ChangeOrder, Frames, Op};
 use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -188,7 +188,6 @@ fn silent_logs(
 
 /// What the segments say, while they are read.
 struct SegmentReader {
-    set: u64,
     /// What was added: for each frame its place in the order, the number of its hashes, and these.
     added: BufWriter<File>,
     frames: u64,
@@ -207,7 +206,6 @@ impl SegmentReader {
             Error::spill(io::Error::new(e.kind(), format!("no temporary file in {folder}: {e}")))
         })?;
         Ok(SegmentReader {
-            set: set_number(0, job.filter.as_str().as_bytes()),
             added: BufWriter::with_capacity(1 << 20, file),
             frames: 0,
             rows: 0,
@@ -220,11 +218,8 @@ impl SegmentReader {
     /// Reads one segment.
     fn take(&mut self, key: &SegmentKey, bytes: &Bytes) -> Result<(), Error> {
         let corrupt = |why: String| Error::Segment { key: key.to_string(), why };
-        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| corrupt(bad.to_string()))?;
-        let named = (header.node, header.epoch, header.first_seq);
-        if header.set != self.set || named != (key.node, key.epoch, key.first_seq) {
-            return Err(corrupt("its header does not say what its name says".into()));
-        }
+        let frames = Frames::of_named(key, bytes);
+        let (header, frames) = frames.map_err(|bad| corrupt(bad.to_string()))?;
         for frame in frames.map_while(Result::ok) {
             if Day::at_unix_ms(frame.ms) != key.day {
                 return Err(corrupt("it has a change of another day".into()));

@@ -54,6 +54,13 @@ impl Day {
         Day(self.0.saturating_add(span(days)))
     }
 
+    /// This day and those after it, up to `last`.
+    pub fn through(self, last: Day) -> impl Iterator<Item = Day> + use<> {
+        let first = Some(self).filter(|first| *first <= last);
+        // Not beyond `last`, which may be the calendar's last day.
+        std::iter::successors(first, move |day| (*day < last).then(|| day.plus(1)))
+    }
+
     /// Replaces every `{day}` by `2026-11-19` and every `{day:FORMAT}` by the day in that strftime
     /// format (`{day:%Y%m%d}` is `20261119`).
     ///
@@ -140,6 +147,17 @@ mod tests {
 
     fn day(text: &str) -> Day {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn days_are_counted_up_to_the_last_one() {
+        let all = |first: Day, last| first.through(last).collect::<Vec<_>>();
+        let (first, last) = (day("2026-12-30"), day("2027-01-01"));
+        assert_eq!(all(first, last), [first, day("2026-12-31"), last]);
+        assert_eq!(all(last, last), [last]);
+        assert_eq!(all(last, first), []);
+        let end = day("9999-12-31");
+        assert_eq!(all(end, end.plus(1)), [end]);
     }
 
     #[test]

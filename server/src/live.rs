@@ -15,10 +15,12 @@
 //! | `replication` | logs in the store, those of other servers, and the lease of the one that decides |
 //! | `stream` | the engine between servers, in Redis; and feeds, from Redis or Kafka |
 //! | `status` | what is known of a set, for people and metrics |
+//! | `lock` | a mutex whose holder may have panicked |
 
 mod ack;
 mod below;
 mod disk;
+mod lock;
 mod log;
 mod memory;
 mod options;

@@ -38,6 +38,7 @@
 use std::fmt;
 
 use crate::hash::{IdHash, XXH3_SEED, Xxh3};
+use crate::key::SegmentKey;
 
 /// The first bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"bloomlog";
@@ -167,6 +168,8 @@ pub enum SegmentError {
     },
     /// The digest at the end is not that of what is before.
     Digest,
+    /// The header says that it is another segment than its name says.
+    Name,
 }
 
 impl fmt::Display for SegmentError {
@@ -181,6 +184,7 @@ impl fmt::Display for SegmentError {
                 write!(f, "the frame at byte {at} is damaged or incomplete")
             }
             SegmentError::Digest => f.write_str("its digest is not that of its bytes"),
+            SegmentError::Name => f.write_str("its header does not say what its name says"),
         }
     }
 }
@@ -319,6 +323,23 @@ impl<'a> Frames<'a> {
             Some(bad) => Err(bad),
             None => Ok((header, frames)),
         }
+    }
+
+    /// As [`Frames::of_closed`], for the segment that a store has under this name.
+    ///
+    /// # Errors
+    /// Also [`SegmentError::Name`].
+    pub fn of_named(
+        key: &SegmentKey,
+        bytes: &'a [u8],
+    ) -> Result<(Header, Frames<'a>), SegmentError> {
+        let (header, frames) = Frames::of_closed(bytes)?;
+        let set = set_number(0, key.filter.as_str().as_bytes());
+        let stated = (header.set, header.node, header.epoch, header.first_seq);
+        if stated != (set, key.node, key.epoch, key.first_seq) {
+            return Err(SegmentError::Name);
+        }
+        Ok((header, frames))
     }
 
     /// Where the next frame begins: what is before is good.

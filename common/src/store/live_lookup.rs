@@ -60,7 +60,7 @@ impl Store {
 
 /// The newest change of a hash in a segment, and whether it is a deletion.
 fn newest(key: &SegmentKey, bytes: &[u8], hash: u64) -> Result<Option<(ChangeOrder, bool)>, Error> {
-    let (header, frames) = Frames::of_closed(bytes)
+    let (header, frames) = Frames::of_named(key, bytes)
         .map_err(|bad| Error::Malformed { key: key.to_string(), why: bad.to_string() })?;
     let changes = frames.map_while(Result::ok).filter_map(|frame| {
         let deleted = match frame.op {

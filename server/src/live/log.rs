@@ -28,7 +28,8 @@ use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::live::segment::{self, Header, MAX_FRAME_HASHES, Op};
 use tokio::sync::watch;
 
-use self::syncer::{Queued, Syncer, lock};
+use self::syncer::{Queued, Syncer};
+use super::lock::lock;
 
 /// A segment that is longer is closed, and another begun.
 const SEGMENT_BYTES: u64 = 8 << 20;

@@ -5,30 +5,31 @@
 //! acknowledged for an ID whose only record was lost.
 
 mod absorb;
+mod changes;
 mod counts;
 mod follow;
 mod near;
 mod over;
 mod own_log;
+mod state;
 mod union;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use bloomsday_common::day::Day;
-use bloomsday_common::digest::Digest;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::live::segment::Op;
 
 pub(crate) use self::absorb::DayFilter;
-pub(crate) use self::follow::{Deletions, LateDeletions, OtherLogs, See, drop_if_later};
-use super::below::{Below, DayAnswers, NoAnswer};
+pub(crate) use self::follow::{AddVisitor, Deletions, LateDeletions, OtherLogs, drop_if_later};
+use self::state::{AbsorbState, AddCounts};
+use super::below::{Below, NoAnswer};
+use super::lock::lock;
 use super::log::Log;
-use super::log::syncer::lock;
 use super::memory::domains::Domains;
 use super::memory::near::{Full, Near};
-use super::memory::table::{LiveState, Table};
-use super::memory::writer::{AddError, Added, Writer};
+use super::memory::table::Table;
+use super::memory::writer::{AddError, Writer};
 use super::options::{Key, Options};
 use super::replication::access::WriteAccess;
 use super::replication::ship_status::ShipStatus;
@@ -99,12 +100,12 @@ pub(crate) struct LiveSet {
     key: Key,
     options: Options,
     table: Arc<Table>,
-    /// Of a set of fingerprints that was not dropped; its table is empty. Locked after `state`, or
-    /// alone.
+    /// The fingerprints, if this is a set of fingerprints; `None` after it was dropped. Such a set has an
+    /// empty `table`. Locked after `state`, or alone.
     near: RwLock<Option<Near>>,
     below: OnceLock<Weak<dyn Below>>,
     state: Mutex<SetState>,
-    /// In milliseconds since 1970.
+    /// Milliseconds since 1970.
     expires_at: AtomicU64,
     /// Whether this process may change it; a set that is not shared has none.
     access: OnceLock<Arc<WriteAccess>>,
@@ -112,18 +113,8 @@ pub(crate) struct LiveSet {
     others: OnceLock<Arc<dyn OtherLogs>>,
     /// Whether and how its log is shipped.
     shipping: OnceLock<Arc<ShipStatus>>,
-    /// The day's filter that this set was compared with last.
-    absorbed: Mutex<Option<(Day, Digest)>>,
-    /// How many live IDs the filter in `absorbed` lacks and should have.
-    unconfirmed: AtomicU64,
-    /// Whatever here was changed before this time (milliseconds since 1970) can be read again from a log or the
-    /// store: a swap drops nothing newer.
-    stored_before: AtomicU64,
-    /// How many live IDs the filter in `absorbed` has.
-    confirmed: AtomicU64,
-    /// How many adds were answered "new", how many "seen" because of a live ID, and how many because of
-    /// the day's filter.
-    added: [AtomicU64; 3],
+    absorb: AbsorbState,
+    added: AddCounts,
     /// The domains of what was added, if IDs are URLs.
     domains: Option<Mutex<Domains>>,
 }
@@ -176,11 +167,8 @@ impl LiveSet {
             access: OnceLock::new(),
             others: OnceLock::new(),
             shipping: OnceLock::new(),
-            absorbed: Mutex::new(None),
-            unconfirmed: AtomicU64::new(0),
-            stored_before: AtomicU64::new(u64::MAX),
-            confirmed: AtomicU64::new(0),
-            added: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+            absorb: AbsorbState::default(),
+            added: AddCounts::default(),
             domains,
         }
     }
@@ -203,174 +191,6 @@ impl LiveSet {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
-    }
-
-    /// Adds hashes in order, with what each add did, and at the first refusal stops.
-    pub(crate) fn add_each(
-        &self,
-        now: u64,
-        hashes: &[u64],
-        mut answer: impl FnMut(usize, Added),
-    ) -> (Ticket, Result<(), SetError>) {
-        let day = match self.look_up_day_to_change(hashes) {
-            Ok(day) => day,
-            Err(refusal) => return (Ticket::NONE, Err(refusal)),
-        };
-        let (mut all, mut new, mut by_day) = (0, 0, 0);
-        let answer = |i, added| {
-            all += 1;
-            new += u64::from(added == Added::New);
-            answer(i, added);
-        };
-        let changed = self.add_all(now, hashes, day, &mut by_day, answer);
-        for (count, more) in self.added.iter().zip([new, all - new - by_day, by_day]) {
-            count.fetch_add(more, Ordering::Relaxed);
-        }
-        changed
-    }
-
-    fn add_all(
-        &self,
-        now: u64,
-        hashes: &[u64],
-        day: Option<DayAnswers>,
-        by_day: &mut u64,
-        mut answer: impl FnMut(usize, Added),
-    ) -> (Ticket, Result<(), SetError>) {
-        self.change(now, |state| {
-            let SetState { writer, changed, late, .. } = state;
-            if let Some(mut day) = day {
-                // The IDs that a day takes over are dropped under the lock that this call has.
-                if let Err(refusal) = day.refresh_after_swap(hashes) {
-                    return (Op::Add, Err(refusal.into()));
-                }
-                for (i, hash) in hashes.iter().enumerate() {
-                    writer.prefetch_ahead(hashes, i);
-                    let before = self.table.seen(*hash);
-                    // Also what the day's filter has: that may be a false positive of today's only.
-                    let added = match writer.add(*hash) {
-                        Ok(added) => added,
-                        Err(refused) => return (Op::Add, Err(refused.into())),
-                    };
-                    // Others have the deletion, too: they must read that this add is newer.
-                    let was_deleted = !late.is_empty() && late.remove(hash).is_some();
-                    if added != Added::Unchanged || was_deleted {
-                        changed.push(*hash);
-                    }
-                    let was_below = day.hits[i] && before == LiveState::Unknown;
-                    *by_day += u64::from(was_below);
-                    answer(i, if was_below { Added::Unchanged } else { added });
-                }
-                return (Op::Add, Ok(()));
-            }
-            if self.options.expansion == 0 {
-                return (Op::Add, self.add_within_capacity(writer, hashes, changed, answer));
-            }
-            let added = writer.add_each(hashes, |i, added| {
-                if added != Added::Unchanged {
-                    changed.push(hashes[i]);
-                }
-                answer(i, added);
-            });
-            (Op::Add, added.map_err(|(_, refused)| refused.into()))
-        })
-    }
-
-    /// Counts the domains of URLs that are about to be added.
-    pub(crate) fn count_domains<'a>(&self, ids: impl IntoIterator<Item = &'a [u8]>) {
-        if let Some(domains) = &self.domains {
-            let mut domains = lock(domains);
-            ids.into_iter().for_each(|id| domains.add(id));
-        }
-    }
-
-    fn add_within_capacity(
-        &self,
-        writer: &mut Writer,
-        hashes: &[u64],
-        changed: &mut Vec<u64>,
-        mut answer: impl FnMut(usize, Added),
-    ) -> Result<(), SetError> {
-        for (i, hash) in hashes.iter().enumerate() {
-            let is_full = writer.len() >= self.options.capacity;
-            if is_full && self.table.seen(*hash) != LiveState::Alive {
-                return Err(SetError::Full);
-            }
-            let added = writer.add(*hash)?;
-            if added != Added::Unchanged {
-                changed.push(*hash);
-            }
-            answer(i, added);
-        }
-        Ok(())
-    }
-
-    /// Adds one more copy of a hash.
-    pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), SetError>) {
-        self.change(now, |state| (Op::Add, self.add_copy_within_capacity(state, hash)))
-    }
-
-    fn add_copy_within_capacity(&self, state: &mut SetState, hash: u64) -> Result<(), SetError> {
-        let SetState { writer, changed, .. } = state;
-        if self.options.expansion == 0 && writer.len() >= self.options.capacity {
-            return Err(SetError::Full);
-        }
-        writer.add_copy(hash)?;
-        changed.push(hash);
-        Ok(())
-    }
-
-    /// Deletes hashes, or one copy of each; returns how many were alive.
-    pub(crate) fn forget(&self, now: u64, hashes: &[u64]) -> (Ticket, Result<usize, SetError>) {
-        self.forget_each(now, hashes, |_, _| ())
-    }
-
-    /// As [`LiveSet::forget`], with whether each was there.
-    pub(crate) fn forget_each(
-        &self,
-        now: u64,
-        hashes: &[u64],
-        mut answer: impl FnMut(usize, bool),
-    ) -> (Ticket, Result<usize, SetError>) {
-        let day = match self.look_up_day_to_change(hashes) {
-            Ok(day) => day,
-            Err(refusal) => return (Ticket::NONE, Err(refusal)),
-        };
-        self.change(now, |SetState { writer, changed, deleted, .. }| {
-            if let Some(mut day) = day {
-                // As for an add.
-                if let Err(refusal) = day.refresh_after_swap(hashes) {
-                    return (Op::Delete, Err(refusal.into()));
-                }
-                let mut gone = 0;
-                for (i, hash) in hashes.iter().enumerate() {
-                    let before = self.table.seen(*hash);
-                    if before != LiveState::Hidden {
-                        if let Err(refused) = writer.forget(*hash, true) {
-                            return (Op::Delete, Err(refused.into()));
-                        }
-                        changed.push(*hash);
-                    }
-                    let was =
-                        before == LiveState::Alive || (before == LiveState::Unknown && day.hits[i]);
-                    gone += usize::from(was);
-                    answer(i, was);
-                }
-                *deleted += gone as u64;
-                return (Op::Delete, Ok(gone));
-            }
-            for (i, hash) in hashes.iter().enumerate() {
-                match writer.forget(*hash, false) {
-                    Ok(was) => {
-                        answer(i, was);
-                        changed.extend(was.then_some(*hash));
-                    }
-                    Err(refused) => return (Op::Delete, Err(refused.into())),
-                }
-            }
-            *deleted += changed.len() as u64;
-            (Op::Delete, Ok(changed.len()))
-        })
     }
 
     /// Makes a change if one can be made, and logs the hashes that it changed.
@@ -496,7 +316,7 @@ impl LiveSet {
         state.is_dropped
     }
 
-    /// Goes on after all with a set that has ended.
+    /// Reopens a set that was dropped.
     pub(super) fn resume(&self) {
         lock(&self.state).is_dropped = false;
     }
@@ -504,16 +324,5 @@ impl LiveSet {
     /// The log, of a set that has ended.
     pub(super) fn take_log(&self) -> Option<Arc<Log>> {
         lock(&self.state).log.take()
-    }
-
-    /// Adds a hash unless it is there; returns whether it was added.
-    pub(crate) fn add_copy_if_new(&self, now: u64, hash: u64) -> (Ticket, Result<bool, SetError>) {
-        let mut is_there = false;
-        let (ticket, added) = self.change(now, |state| {
-            is_there = self.table.count(hash) > 0;
-            let added = if is_there { Ok(()) } else { self.add_copy_within_capacity(state, hash) };
-            (Op::Add, added)
-        });
-        (ticket, added.map(|()| !is_there))
     }
 }

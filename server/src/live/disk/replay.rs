@@ -280,7 +280,7 @@ impl Replaying {
             set.deletions.note(frame.op, frame.ms, frame.hashes());
         }
         match frame.op {
-            Op::Add => set.see(frame)?,
+            Op::Add => set.add(frame)?,
             Op::Delete => {
                 set.writer.tick(frame.ms);
                 for hash in frame.hashes() {
@@ -342,8 +342,8 @@ impl Replaying {
 }
 
 impl Replayed {
-    /// Adds what a frame says was seen.
-    fn see(&mut self, frame: &Frame<'_>) -> Result<(), ReplayError> {
+    /// Adds the hashes of a frame.
+    fn add(&mut self, frame: &Frame<'_>) -> Result<(), ReplayError> {
         let Replayed { options, writer, near, .. } = self;
         let step = options.window.step_at(frame.ms);
         writer.tick(frame.ms);
@@ -358,7 +358,7 @@ impl Replayed {
                 writer.add_copy(hash).or_else(|refused| refused.or_memory())?;
             }
         } else if step < writer.table().step() {
-            // What another set had seen before, and this one was united with.
+            // These hashes came from a set that this one was united with; they keep their step.
             for hash in frame.hashes() {
                 writer.add_at(hash, step).map_err(|_| ReplayError::Memory)?;
             }

@@ -1,7 +1,9 @@
 //! [`Syncer`]: the thread that syncs all logs of a process.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
+
+use crate::live::lock::lock;
 
 /// How often logs are synced whose changes are acknowledged before, and how long a failed write
 /// waits until it is tried again.
@@ -62,9 +64,4 @@ fn run(syncer: &Weak<Syncer>, is_prompt: bool) {
         let all: Vec<_> = again.drain(..).chain(logs).collect();
         again.extend(all.into_iter().filter(|log| !log.sync()));
     }
-}
-
-/// A lock whose holder panicked protects data that is complete: each change is one step.
-pub(in crate::live) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -66,7 +66,7 @@ impl Table {
     /// Looks one hash up.
     ///
     /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost less: [`Table::each`].
-    pub(crate) fn seen(&self, hash: u64) -> LiveState {
+    pub(crate) fn state_of(&self, hash: u64) -> LiveState {
         let shards = self.shards.load();
         if !shards.of(hash).may_have(hash) {
             return LiveState::Unknown;
@@ -161,7 +161,7 @@ impl View<'_> {
 
     /// What it tells of a hash.
     #[inline(never)]
-    pub(crate) fn seen(&self, hash: u64) -> LiveState {
+    pub(crate) fn state_of(&self, hash: u64) -> LiveState {
         self.table.find(&self.shards, hash, self.now)
     }
 }

@@ -11,7 +11,7 @@ use bloomsday_common::live::lease::Lease;
 use tokio::sync::Notify;
 
 use super::role::LiveRole;
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::stream::feed_status::{FeedState, FeedStatus};
 
 /// The epoch of a lease that this process has; `None` while it has none.

@@ -4,11 +4,14 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod fetch;
 mod late;
 mod receive;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,6 +27,8 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use self::fetch::fetch;
+pub(super) use self::fetch::{damaged, fetch_all};
 use super::access::WriteAccess;
 use super::role::LiveRole;
 use super::store_call::{CallError, in_time};
@@ -39,8 +44,6 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 const LIST_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest pause after failures; it doubles from [`FOLLOW_INTERVAL`].
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How many segments are fetched at the same time: at most 16 MiB each.
-const MAX_CONCURRENT_FETCHES: usize = 8;
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
 /// How many late deletions are collected before they are settled: at the end of a round, if there are fewer.
@@ -104,6 +107,17 @@ struct RemoteLog {
     gaps: Vec<Gap>,
 }
 
+impl RemoteLog {
+    /// The frames between the last segment and this one, which are not in the store.
+    fn gap_before(&self, key: &SegmentKey) -> Option<Gap> {
+        let first = self.next.filter(|next| !self.is_end_unknown && *next < key.first_seq)?;
+        let last = key.first_seq - 1;
+        let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
+        let why = FollowError::Missing(key.node, first, last).to_string();
+        Some(Gap { first, last, days, why })
+    }
+}
+
 /// Frames that could not be read.
 struct Gap {
     /// The first number, and the last one if it is known.
@@ -116,7 +130,7 @@ struct Gap {
 
 /// Why something was not read.
 #[derive(Debug, thiserror::Error)]
-enum FollowError {
+pub(super) enum FollowError {
     #[error("{0}")]
     Store(#[from] CallError),
     #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
@@ -250,46 +264,14 @@ impl LogFollower {
 
     /// Reads what is new of one log.
     async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
-        let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
-        let known = log.tag.as_deref();
-        match in_time(self.store.head_now(&self.filter, node, known)).await? {
-            HeadNow::Found(head, tag) => {
-                let through = ms_of(head.through);
-                if let MapEntry::Occupied(mut ahead) = self.ahead.entry(node) {
-                    if head.seq >= ahead.get().last {
-                        ahead.remove();
-                    } else {
-                        let ahead = ahead.get_mut();
-                        ahead.from_ms = ahead.from_ms.max(through);
-                        ahead.moved = Instant::now();
-                    }
-                }
-                (log.head, log.tag) = (Some(head), tag);
-                self.note_what_is_stored();
-            }
-            HeadNow::Unreadable(why) => return Err(FollowError::Incomplete(why)),
-            HeadNow::Same | HeadNow::Absent => {}
-        }
+        self.read_head(node).await?;
         loop {
-            let log = &self.logs[&node];
+            let Some(log) = self.logs.get(&node) else { return Ok(()) };
             let Some(seq) = log.head.as_ref().map(|head| head.seq) else { return Ok(()) };
-            let next = log.next;
-            if next.is_some_and(|next| next > seq) {
+            if log.next.is_some_and(|next| next > seq) {
                 return Ok(());
             }
-            // Mostly the next segment is of the same day and process: its name is known.
-            if let (Some(next), Some(last), false) = (next, &log.last, log.is_end_unknown) {
-                let key = SegmentKey { first_seq: next, ..last.clone() };
-                match fetch(&self.store, &key).await {
-                    Ok(bytes) => {
-                        self.take(key, Ok(bytes)).await?;
-                        continue;
-                    }
-                    Err(FollowError::Store(CallError::Store(StoreError::NotFound { .. }))) => {}
-                    Err(other) => return Err(other),
-                }
-            }
-            if self.follow_listed(node).await? > 0 {
+            if self.follow_named(node).await? || self.follow_listed(node).await? > 0 {
                 continue;
             }
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
@@ -305,39 +287,67 @@ impl LogFollower {
         }
     }
 
+    /// Reads how far a log is in the store.
+    async fn read_head(&mut self, node: u64) -> Result<(), FollowError> {
+        let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
+        let known = log.tag.as_deref();
+        let (head, tag) = match in_time(self.store.head_now(&self.filter, node, known)).await? {
+            HeadNow::Found(head, tag) => (head, tag),
+            HeadNow::Unreadable(why) => return Err(FollowError::Incomplete(why)),
+            HeadNow::Same | HeadNow::Absent => return Ok(()),
+        };
+        if let MapEntry::Occupied(mut ahead) = self.ahead.entry(node) {
+            if head.seq >= ahead.get().last {
+                ahead.remove();
+            } else {
+                let ahead = ahead.get_mut();
+                ahead.from_ms = ahead.from_ms.max(ms_of(head.through));
+                ahead.moved = Instant::now();
+            }
+        }
+        (log.head, log.tag) = (Some(head), tag);
+        self.note_what_is_stored();
+        Ok(())
+    }
+
+    /// Reads the next segment by its name, which is known if it is of the same day and process as the last one:
+    /// mostly it is. Returns whether there is such a segment.
+    async fn follow_named(&mut self, node: u64) -> Result<bool, FollowError> {
+        let log = &self.logs[&node];
+        let (Some(next), Some(last), false) = (log.next, &log.last, log.is_end_unknown) else {
+            return Ok(false);
+        };
+        let key = SegmentKey { first_seq: next, ..last.clone() };
+        match fetch(&self.store, &key).await {
+            Ok(bytes) => self.take(key, Ok(bytes)).await.map(|()| true),
+            Err(FollowError::Store(CallError::Store(StoreError::NotFound { .. }))) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Reads the segments of a log that a listing has after the last one. Returns their number.
     async fn follow_listed(&mut self, node: u64) -> Result<usize, FollowError> {
         let last = self.logs[&node].last.clone();
-        let (first, today) = self.days();
-        let mut day = last.as_ref().map_or(first, |last| last.day.max(first));
+        let days = self.days();
+        let first = last.as_ref().map_or(*days.start(), |last| last.day.max(*days.start()));
         let mut many = 0;
-        // The clock of another server may be ahead.
-        while day <= today.plus(1) {
+        for day in first.through(*days.end()) {
             let after = last.as_ref();
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
             let keys = from_next(keys, self.logs[&node].next.unwrap_or(0));
             many += keys.len();
-            let store = &self.store;
-            let fetches: Vec<_> = keys
-                .into_iter()
-                .map(|(key, _)| {
-                    let store = store.clone();
-                    async move { (fetch(&store, &key).await, key) }
-                })
-                .collect();
-            let mut fetched = futures::stream::iter(fetches).buffered(MAX_CONCURRENT_FETCHES);
-            while let Some((bytes, key)) = fetched.next().await {
+            let mut fetched = pin!(fetch_all(&self.store, keys));
+            while let Some((key, bytes)) = fetched.next().await {
                 self.take(key, bytes).await?;
             }
-            day = day.plus(1);
         }
         Ok(many)
     }
 
-    /// The first day whose segments are read, and today.
-    fn days(&self) -> (Day, Day) {
+    /// The days whose segments are read: the clock of another server may be ahead.
+    fn days(&self) -> RangeInclusive<Day> {
         let today = Day::of(self.clock.now());
-        (today.minus(self.days), today)
+        today.minus(self.days)..=today.plus(1)
     }
 
     /// Applies the next segment of a log, or notes that it cannot be used.
@@ -346,18 +356,10 @@ impl LogFollower {
         key: SegmentKey,
         bytes: Result<Bytes, FollowError>,
     ) -> Result<(), FollowError> {
-        let gaps: usize = self.logs.values().map(|log| log.gaps.len()).sum();
-        let log = &self.logs[&key.node];
-        let begins = log.next.filter(|_| !log.is_end_unknown);
-        let mut new = Vec::new();
         self.end_gap(&key);
         let log = &self.logs[&key.node];
-        if let Some(next) = begins.filter(|next| *next < key.first_seq) {
-            let (first, last) = (next, key.first_seq - 1);
-            let days = (log.last.as_ref().map_or(key.day, |last| last.day), key.day);
-            let why = FollowError::Missing(key.node, first, last).to_string();
-            new.push(Gap { first, last, days, why });
-        }
+        let begins = log.next.filter(|_| !log.is_end_unknown);
+        let mut gaps: Vec<Gap> = log.gap_before(&key).into_iter().collect();
         let read = match bytes {
             Ok(bytes) => self.apply(&key, &bytes, begins.unwrap_or(0), false).await,
             Err(error) => Err(error),
@@ -369,19 +371,20 @@ impl LogFollower {
                 | FollowError::Store(CallError::Store(StoreError::NotFound { .. }))),
             ) => {
                 let (first, last, days) = (key.first_seq, key.first_seq, (key.day, key.day));
-                new.push(Gap { first, last, days, why: why.to_string() });
+                gaps.push(Gap { first, last, days, why: why.to_string() });
                 (key.first_seq + 1, true, 0)
             }
             Err(other) => return Err(other),
         };
-        if gaps + new.len() > MAX_GAPS {
+        let known: usize = self.logs.values().map(|log| log.gaps.len()).sum();
+        if known + gaps.len() > MAX_GAPS {
             return Err(FollowError::Incomplete(format!(
-                "{gaps} segments cannot be used: see the log"
+                "{known} segments cannot be used: see the log"
             )));
         }
-        new.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
+        gaps.iter().for_each(|gap| tracing::warn!(filter = %self.filter, "{}", gap.why));
         if let Some(log) = self.logs.get_mut(&key.node) {
-            log.gaps.extend(new);
+            log.gaps.extend(gaps);
             log.newest_ms = log.newest_ms.max(newest_ms);
             log.next = Some(log.next.unwrap_or(0).max(next));
             (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
@@ -402,12 +405,12 @@ impl LogFollower {
 
     /// Looks again for what could not be read.
     async fn fill_gaps(&mut self) -> Result<(), FollowError> {
-        let (first_day, _) = self.days();
+        let first_day = *self.days().start();
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
         for node in nodes {
             let Some(log) = self.logs.get_mut(&node) else { continue };
             for gap in std::mem::take(&mut log.gaps) {
-                // What nothing needs any more may be pruned.
+                // Old segments may be pruned.
                 if gap.days.1 < first_day {
                     continue;
                 }
@@ -432,8 +435,8 @@ impl LogFollower {
         let is_last = |log: &RemoteLog, key: &SegmentKey| {
             log.is_end_unknown && log.last.as_ref() == Some(key)
         };
-        let (mut day, mut next) = (gap.days.0, gap.first);
-        while day <= gap.days.1 {
+        let mut next = gap.first;
+        for day in gap.days.0.through(gap.days.1) {
             let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
             let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
             for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
@@ -446,7 +449,6 @@ impl LogFollower {
                     (log.next, log.is_end_unknown) = (Some(last + 1), false);
                 }
             }
-            day = day.plus(1);
         }
         Ok(next)
     }
@@ -459,12 +461,8 @@ impl LogFollower {
         from: u64,
         is_late: bool,
     ) -> Result<(u64, u64), FollowError> {
-        let damaged = |why: String| FollowError::Damaged(key.to_string(), why);
-        let (header, frames) = Frames::of_closed(bytes).map_err(|bad| damaged(bad.to_string()))?;
-        let stated = (header.set, header.node, header.epoch, header.first_seq);
-        if stated != (self.set.number(), key.node, key.epoch, key.first_seq) {
-            return Err(damaged("its header does not say what its name says".into()));
-        }
+        let frames = Frames::of_named(key, bytes);
+        let (header, frames) = frames.map_err(|bad| damaged(key, &bad))?;
         let others = self.logs.iter().filter(|(node, _)| **node != key.node);
         let newest = others.map(|(_, log)| log.newest_ms).max().unwrap_or(0);
         let now = self.clock.now_ms();
@@ -503,14 +501,5 @@ fn refused(refusal: SetError) -> FollowError {
     match refusal {
         SetError::Memory => FollowError::Memory,
         other => FollowError::Incomplete(format!("{other:?}")),
-    }
-}
-
-async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
-    match in_time(store.segment(key)).await {
-        Err(CallError::Store(error @ StoreError::TooManyBytes { .. })) => {
-            Err(FollowError::Damaged(key.to_string(), error.to_string()))
-        }
-        other => Ok(other?),
     }
 }

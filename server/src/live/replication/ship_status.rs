@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bloomsday_common::key::FilterName;
 
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 
 /// What is known of the shipping of a set.
 pub(in crate::live) struct ShipStatus {

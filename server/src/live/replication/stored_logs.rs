@@ -1,24 +1,25 @@
 //! [`StoredLogs`]: the segments of other servers, read once more. After a rollback a set needs again what it dropped
 //! because a later day's filter has it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::segment::{Frames, Op};
 use bloomsday_common::store::Store;
+use bytes::Bytes;
 use futures::StreamExt;
 
+use super::follow::{FollowError, damaged, fetch_all};
 use crate::clock::Clock;
-use crate::live::set::{OtherLogs, See};
+use crate::live::set::{AddVisitor, OtherLogs};
 
 /// The most time for it: the swap waits for it.
 const MAX_TIME: Duration = Duration::from_secs(120);
-/// How many segments are fetched at the same time: at most 16 MiB each.
-const MAX_CONCURRENT_FETCHES: usize = 8;
 
 /// The segments of one filter in the store.
 pub(in crate::live) struct StoredLogs {
@@ -34,10 +35,11 @@ pub(in crate::live) struct StoredLogs {
 }
 
 impl OtherLogs for StoredLogs {
-    fn read_again(&self, see: See<'_>) -> Result<(), String> {
+    fn for_each_add(&self, visit: AddVisitor<'_>) -> Result<(), String> {
         // In the poller's runtime, which runs in the poller's thread and drives the connections to the store.
         let runtime = tokio::runtime::Handle::current();
-        let read = runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(see)).await });
+        let read =
+            runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(visit)).await });
         let too_long = |_| Err(format!("it takes longer than {} s", MAX_TIME.as_secs()));
         let read = read.unwrap_or_else(too_long);
         self.is_incomplete.fetch_or(read.is_err(), Ordering::Relaxed);
@@ -46,48 +48,46 @@ impl OtherLogs for StoredLogs {
 }
 
 impl StoredLogs {
-    async fn read(&self, see: See<'_>) -> Result<(), String> {
-        let (store, clock) = (&self.store, &self.clock);
+    async fn read(&self, visit: AddVisitor<'_>) -> Result<(), String> {
+        let (store, today) = (&self.store, Day::of(self.clock.now()));
         let text = |error: StoreError| error.to_string();
-        let (today, mut not_read) = (Day::of(clock.now()), None);
-        let since = today.minus(u32::from(self.days) + 1);
-        let nodes = store.head_nodes(&self.filter, Some(since)).await.map_err(text)?;
+        let first = today.minus(u32::from(self.days));
+        let nodes = store.head_nodes(&self.filter, Some(first.minus(1))).await.map_err(text)?;
+        // What follows a segment that cannot be read is needed, too.
+        let mut not_read = None;
         for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
-            let mut day = today.minus(u32::from(self.days));
-            while day <= today.plus(1) {
+            // The clock of another server may be ahead.
+            for day in first.through(today.plus(1)) {
                 let keys = store.segments_of(&self.filter, day, node, None).await.map_err(text)?;
-                let fetches: Vec<_> = keys
-                    .into_iter()
-                    .map(|(key, _)| {
-                        let store = store.clone();
-                        async move { (store.segment(&key).await, key) }
-                    })
-                    .collect();
-                let mut fetched = futures::stream::iter(fetches).buffered(MAX_CONCURRENT_FETCHES);
-                while let Some((bytes, key)) = fetched.next().await {
-                    let bytes = match bytes {
-                        Ok(bytes) => bytes,
-                        // What follows it is needed, too.
-                        Err(error) => {
-                            not_read.get_or_insert(error.to_string());
-                            continue;
-                        }
-                    };
-                    let frames = match Frames::of_closed(&bytes) {
-                        Ok((_, frames)) => frames,
-                        Err(bad) => {
-                            not_read.get_or_insert(format!("{key} cannot be used: {bad}"));
-                            continue;
-                        }
-                    };
-                    for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add) {
-                        let hashes: Vec<u64> = frame.hashes().collect();
-                        see(frame.ms, &hashes)?;
+                let mut fetched = pin!(fetch_all(store, keys));
+                while let Some((key, bytes)) = fetched.next().await {
+                    if let Err(why) = visit_adds(&key, bytes, visit)? {
+                        not_read.get_or_insert(why.to_string());
                     }
                 }
-                day = day.plus(1);
             }
         }
         not_read.map_or(Ok(()), Err)
     }
+}
+
+/// Visits what a segment adds. The inner error is of a segment that cannot be read, the outer one the visitor's.
+fn visit_adds(
+    key: &SegmentKey,
+    bytes: Result<Bytes, FollowError>,
+    visit: AddVisitor<'_>,
+) -> Result<Result<(), FollowError>, String> {
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(Err(error)),
+    };
+    let frames = match Frames::of_named(key, &bytes) {
+        Ok((_, frames)) => frames,
+        Err(why) => return Ok(Err(damaged(key, &why))),
+    };
+    for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add) {
+        let hashes: Vec<u64> = frame.hashes().collect();
+        visit(frame.ms, &hashes)?;
+    }
+    Ok(Ok(()))
 }

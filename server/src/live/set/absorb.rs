@@ -1,6 +1,8 @@
 //! What a set of live IDs does at a swap. IDs that the new filter has are dropped from memory; the others stay.
 //! Before a swap to a filter of an earlier day, the IDs that it lacks come back from the log.
 
+use std::sync::atomic::Ordering;
+
 use bloomsday_common::blob::Header;
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -11,9 +13,9 @@ use bloomsday_common::live::entry::SHARDS;
 use bloomsday_common::live::segment::Op;
 
 use super::LiveSet;
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::memory::table::LiveState;
-use std::sync::atomic::Ordering;
+use crate::live::memory::writer::Added;
 
 /// A day's filter.
 #[derive(Clone, Copy)]
@@ -44,7 +46,7 @@ impl LiveSet {
     ///
     /// Cost: one pass over the log, and a lookup in the filter for each ID in it. Lookups go on.
     pub(crate) fn bring_back(&self, now: u64, next: DayFilter<'_>) {
-        let before = *lock(&self.absorbed);
+        let before = *lock(&self.absorb.filter);
         let is_back = comes_back(before, (next.day(), next.digest));
         if !is_back || !next.can_absorb() {
             return;
@@ -54,18 +56,18 @@ impl LiveSet {
             tracing::error!(%filter, "not all live IDs came back for an earlier day's filter: {why}");
         };
         if let Some(others) = self.others() {
-            let mut see = |ms: u64, hashes: &[u64]| {
-                let seen = self.see_again(now, ms, hashes.iter().copied(), next);
-                seen.map(drop).map_err(str::to_owned)
+            let mut visit = |ms: u64, hashes: &[u64]| {
+                let added = self.add_again(now, ms, hashes.iter().copied(), next);
+                added.map(drop).map_err(str::to_owned)
             };
-            if let Err(why) = others.read_again(&mut see) {
+            if let Err(why) = others.for_each_add(&mut visit) {
                 failed(&why);
             }
         }
         let mut count = 0;
         let read = self.read_own_log(|frame| {
             if frame.op == Op::Add {
-                count += self.see_again(now, frame.ms, frame.hashes(), next)?;
+                count += self.add_again(now, frame.ms, frame.hashes(), next)?;
             }
             Ok(())
         });
@@ -78,7 +80,7 @@ impl LiveSet {
 
     /// Adds hashes that were seen at `ms`, unless their window has ended, they were deleted, or the filter has
     /// them. Returns how many are new.
-    fn see_again(
+    fn add_again(
         &self,
         now: u64,
         ms: u64,
@@ -91,14 +93,14 @@ impl LiveSet {
         let (step, mut new) = (self.table.window().step_at(ms), 0);
         for hash in hashes {
             // What was deleted stays so: a deletion is the newest change of an ID that is hidden.
-            if self.table.seen(hash) == LiveState::Hidden
+            if self.table.state_of(hash) == LiveState::Hidden
                 || next.absorbs(hash, step) == Absorbed::Dropped
             {
                 continue;
             }
             let added = state.writer.add_at(hash, step);
             let added = added.map_err(|_| "the limit on the memory of live filters is reached")?;
-            new += u64::from(added == super::Added::New);
+            new += u64::from(added == Added::New);
         }
         Ok(new)
     }
@@ -121,7 +123,7 @@ impl LiveSet {
                 state.writer.entries_of(shard)
             };
             // What could not be read again stays: it came by an engine, and the store lacks it yet.
-            let stored_before = self.stored_before.load(Ordering::Relaxed);
+            let stored_before = self.absorb.stored_before.load(Ordering::Relaxed);
             let mut dropped = Vec::new();
             for (hash, seen) in entries {
                 match live.absorbs(hash, seen) {
@@ -139,12 +141,12 @@ impl LiveSet {
             // One that was seen again meanwhile stays.
             dropped.iter().for_each(|(hash, seen)| state.writer.release(*hash, *seen));
         }
-        *lock(&self.absorbed) = Some((live.day(), live.digest));
+        *lock(&self.absorb.filter) = Some((live.day(), live.digest));
         // Some that the input lost are false positives of the filter.
         let found = f64::from(unconfirmed);
         let unconfirmed = (found / (1.0 - live.header.fpp_measured()).max(0.5)).round() as u64;
-        self.unconfirmed.store(unconfirmed, Ordering::Relaxed);
-        self.confirmed.store(confirmed, Ordering::Relaxed);
+        self.absorb.unconfirmed.store(unconfirmed, Ordering::Relaxed);
+        self.absorb.confirmed.store(confirmed, Ordering::Relaxed);
         let (filter, day) = (String::from_utf8_lossy(&self.key.name), live.day());
         tracing::info!(%filter, %day, confirmed, unconfirmed, "live IDs were compared with the day");
     }

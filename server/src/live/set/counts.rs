@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{LiveSet, SetState};
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::status::{LiveStatus, ShareStatus};
 
 /// What a set takes.
@@ -41,14 +41,14 @@ impl LiveSet {
         LiveStatus {
             entries,
             memory_bytes: bytes,
-            added_new: count(&self.added[0]),
-            added_seen: count(&self.added[1]) + count(&self.added[2]),
-            seen_by_day: count(&self.added[2]),
+            added_new: count(&self.added.new),
+            added_seen: count(&self.added.seen_live) + count(&self.added.seen_by_day),
+            seen_by_day: count(&self.added.seen_by_day),
             domains: self.domains.as_ref().map_or_else(Vec::new, |domains| lock(domains).top()),
             deleted,
-            confirmed: count(&self.confirmed),
-            unconfirmed: count(&self.unconfirmed),
-            absorbed_day: lock(&self.absorbed).map(|(day, _)| day),
+            confirmed: count(&self.absorb.confirmed),
+            unconfirmed: count(&self.absorb.unconfirmed),
+            absorbed_day: self.absorb.day(),
             lag_seconds: lag,
             share: access.map(ShareStatus::of),
             segments: shipping.map_or(0, |shipping| shipping.segments()),

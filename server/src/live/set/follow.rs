@@ -3,12 +3,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bloomsday_common::live::segment::{Frame, Op};
 
 use super::{LiveSet, SetError, SetState};
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::replication::access::WriteAccess;
 use crate::live::replication::role::LiveRole;
 
@@ -53,12 +52,12 @@ pub(crate) type LateDeletions = HashMap<u64, u64>;
 /// Who can read again what other servers added.
 pub(crate) trait OtherLogs: Send + Sync {
     /// Visits all sightings that may still count, with their times. Waits for the store, so it may be called in
-    /// tokio's threads for blocking work only. An error of `see` ends it.
-    fn read_again(&self, see: See<'_>) -> Result<(), String>;
+    /// tokio's threads for blocking work only. An error of `visit` ends it.
+    fn for_each_add(&self, visit: AddVisitor<'_>) -> Result<(), String>;
 }
 
-/// What is done with sightings of one time.
-pub(crate) type See<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
+/// Called with the hashes that were added at one time.
+pub(crate) type AddVisitor<'a> = &'a mut (dyn FnMut(u64, &[u64]) -> Result<(), String> + Send);
 
 impl LiveSet {
     /// Changes are taken only while `access` is granted; `others` has what is not in its own log.
@@ -154,7 +153,7 @@ impl LiveSet {
 
     /// Notes that the changes of other servers from before this time are in the store, as far as they are here.
     pub(in crate::live) fn set_stored_before(&self, ms: u64) {
-        self.stored_before.store(ms, Ordering::Relaxed);
+        self.absorb.set_stored_before(ms);
     }
 
     /// Whether all of its IDs are those of other servers.
@@ -229,7 +228,7 @@ mod tests {
         assert!(set.log().unwrap().last_seq() > logged, "other servers would not read this add");
         set.drop_added_later(&mut late).unwrap();
         set.hide_late(&late).unwrap();
-        let seen = [before, since, never].map(|hash| set.table.seen(hash));
+        let seen = [before, since, never].map(|hash| set.table.state_of(hash));
         assert_eq!(seen, [LiveState::Alive, LiveState::Alive, LiveState::Hidden]);
     }
 
@@ -245,7 +244,7 @@ mod tests {
         lock(&set.state).late = late.clone();
         assert!(matches!(set.hide_late(&late), Err(SetError::Memory)));
         let left = set.late_deletions();
-        let hidden = |hash: &u64| set.table.seen(*hash) == LiveState::Hidden;
+        let hidden = |hash: &u64| set.table.state_of(*hash) == LiveState::Hidden;
         assert!(!left.is_empty() && left.len() < late.len(), "{} are left", left.len());
         assert!(hashes.iter().all(|hash| hidden(hash) != left.contains_key(hash)));
     }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use bloomsday_common::live::segment::Op;
 
 use super::{LiveSet, SetError, SetState};
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::memory::near::{Near, Neighbour};
 use crate::live::ticket::Ticket;
 

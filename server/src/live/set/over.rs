@@ -62,9 +62,10 @@ impl LiveSet {
     }
 
     /// What this set itself says of an ID, whatever lies below.
+    #[cfg(feature = "http")]
     pub(crate) fn state_of(&self, now: u64, id: &[u8]) -> LiveState {
         self.tick(now);
-        self.table.seen(hash_of(self.options.ids, id))
+        self.table.state_of(hash_of(self.options.ids, id))
     }
 
     /// Counts lookups that [`LiveSet::each`] answered, if this set lies over a day's filter.
@@ -77,7 +78,7 @@ impl LiveSet {
     /// Changes the answer of the day's filter for an ID as this set says.
     pub(crate) fn answer(&self, id: &[u8], hit: bool) -> bool {
         // What is no valid ID was never added, whatever its hash.
-        is_valid_len(id) && answer_of(self.table.seen(hash_of(self.options.ids, id)), hit)
+        is_valid_len(id) && answer_of(self.table.state_of(hash_of(self.options.ids, id)), hit)
     }
 
     /// As [`LiveSet::answer`], for many IDs. Returns the number of hits.
@@ -142,7 +143,7 @@ impl Overlay for Over<'_> {
 
     #[inline(always)]
     fn answer(&self, hash: u64, hit: bool) -> bool {
-        answer_of(self.0.seen(hash), hit)
+        answer_of(self.0.state_of(hash), hit)
     }
 }
 

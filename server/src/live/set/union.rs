@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bloomsday_common::live::segment::Op;
 
 use super::{LiveSet, SetError, SetState};
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::memory::writer::Added;
 use crate::live::ticket::Ticket;
 

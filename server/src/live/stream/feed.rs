@@ -18,7 +18,7 @@ use super::address::FeedUrl;
 use crate::clock::Clock;
 #[cfg(feature = "redis-streams")]
 use crate::live::LiveRole;
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::options::hash_of;
 use crate::live::replication::access::WriteAccess;
 use crate::live::set::{LiveSet, SetError};

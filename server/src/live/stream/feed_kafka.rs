@@ -18,7 +18,7 @@ use super::kafka_client::{At, Client, Queue, Topic};
 use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{IdSource, KafkaUrl, Start};
 use crate::backoff::Backoff;
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 use crate::live::replication::access::StreamTask;
 
 /// How often new partitions, and leaders of those without one, are looked for.

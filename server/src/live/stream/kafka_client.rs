@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::feed::FeedError;
 use super::kafka_url::{KafkaUrl, Login, TlsFiles};
-use crate::live::log::syncer::lock;
+use crate::live::lock::lock;
 
 /// How long an answer may take, with the connection that it needs: a stop waits for it.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -72,7 +72,7 @@ impl Model {
         if alive { Added::Renewed } else { Added::New }
     }
 
-    fn seen(&self, hash: u64) -> LiveState {
+    fn state_of(&self, hash: u64) -> LiveState {
         match self.entries.get(&hash) {
             Some(None) => LiveState::Hidden,
             _ if self.alive(hash) => LiveState::Alive,
@@ -95,7 +95,7 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
             Act::Forget(hash) => {
                 let alive = model.alive(hash);
                 assert_eq!(writer.forget(hash, false), Ok(alive));
-                if model.seen(hash) != LiveState::Hidden {
+                if model.state_of(hash) != LiveState::Hidden {
                     model.entries.remove(&hash);
                 }
             }
@@ -113,12 +113,12 @@ fn agree(writer: &mut Writer, model: &mut Model, acts: &[Act]) {
     }
     let looked_up: Vec<u64> = (0..10_600).map(hash).chain(model.entries.keys().copied()).collect();
     writer.table().clone().each(&looked_up, |i, seen| {
-        assert_eq!(seen, model.seen(looked_up[i]), "{:x}", looked_up[i]);
-        assert_eq!(seen, writer.table().seen(looked_up[i]));
+        assert_eq!(seen, model.state_of(looked_up[i]), "{:x}", looked_up[i]);
+        assert_eq!(seen, writer.table().state_of(looked_up[i]));
     });
     let mut listed: Vec<_> = writer.entries().collect();
     listed.sort_unstable();
-    let is_listed = |hash: &u64| model.seen(*hash) != LiveState::Unknown;
+    let is_listed = |hash: &u64| model.state_of(*hash) != LiveState::Unknown;
     let none = model.window.steps.is_none();
     let expected = model.entries.iter().filter(|(hash, _)| is_listed(hash));
     // Without a window an entry has no step of its own.
@@ -144,7 +144,7 @@ fn an_entry_that_is_renewed_in_the_middle_of_a_lookup_is_alive() {
             writer.add(hash(1)).unwrap();
         });
         assert_eq!(looked_up, [LiveState::Unknown, LiveState::Alive], "a window of {steps} steps");
-        assert_eq!(view.seen(hash(1)), LiveState::Alive);
+        assert_eq!(view.state_of(hash(1)), LiveState::Alive);
     }
 }
 
@@ -198,10 +198,10 @@ proptest! {
             let (Change::Add(hash) | Change::Copy(hash) | Change::Forget(hash)) = *change;
             prop_assert_eq!(table.count(hash) as u64, oracle.count_fingerprint(hash));
             let is_there = oracle.contains_fingerprint(hash);
-            prop_assert_eq!(table.seen(hash) == LiveState::Alive, is_there);
+            prop_assert_eq!(table.state_of(hash) == LiveState::Alive, is_there);
             let view = table.view();
-            prop_assert_eq!(view.seen(hash), table.seen(hash));
-            prop_assert!(view.prefetch(hash).may_have(hash) || table.seen(hash) == LiveState::Unknown);
+            prop_assert_eq!(view.state_of(hash), table.state_of(hash));
+            prop_assert!(view.prefetch(hash).may_have(hash) || table.state_of(hash) == LiveState::Unknown);
         }
         let mut all: Vec<u64> = writer.entries().map(|(hash, _)| hash).collect();
         all.sort_unstable();
@@ -287,7 +287,7 @@ fn without_memory_adds_are_refused_and_lookups_go_on() {
     assert_eq!(why, AddError::Memory);
     assert!(added > 2_000 && budget.taken() <= budget.limit(), "{added}");
     writer.table().each(&hashes[..added], |_, seen| assert_eq!(seen, LiveState::Alive));
-    assert_eq!(writer.table().seen(hashes[added]), LiveState::Unknown);
+    assert_eq!(writer.table().state_of(hashes[added]), LiveState::Unknown);
     // What is deleted makes place.
     assert_eq!(writer.forget(hashes[0], false), Ok(true));
     assert_eq!(writer.add(hashes[0]), Ok(Added::New));

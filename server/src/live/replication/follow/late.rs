@@ -1,10 +1,14 @@
 //! Deletions that are read after newer changes of other logs: whether their IDs were seen again is looked up for all
 //! of them at once.
 
+use std::pin::pin;
+
 use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
+use futures::StreamExt;
 
-use super::{FollowError, LogFollower, fetch, refused};
+use super::fetch::fetch_all;
+use super::{FollowError, LogFollower, refused};
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
 
@@ -27,17 +31,19 @@ impl LogFollower {
     /// Drops the deletions after which another server saw the ID again, as far as the store knows.
     async fn drop_seen_later(
         &self,
-        mut day: Day,
+        oldest: Day,
         deleted: &mut LateDeletions,
     ) -> Result<(), FollowError> {
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        while day <= self.days().1.plus(1) {
+        for day in oldest.through(*self.days().end()) {
             for node in &nodes {
-                let listed = self.store.segments_of(&self.filter, day, *node, None);
-                for (other, _) in in_time(listed).await? {
-                    let bytes = fetch(&self.store, &other).await?;
+                let listed =
+                    in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
+                let mut fetched = pin!(fetch_all(&self.store, listed));
+                while let Some((key, bytes)) = fetched.next().await {
+                    let bytes = bytes?;
                     // One that is damaged is named where it is read in its order.
-                    let Ok((_, frames)) = Frames::of_closed(&bytes) else { continue };
+                    let Ok((_, frames)) = Frames::of_named(&key, &bytes) else { continue };
                     let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add);
                     for frame in seen {
                         for hash in frame.hashes() {
@@ -46,7 +52,6 @@ impl LogFollower {
                     }
                 }
             }
-            day = day.plus(1);
         }
         Ok(())
     }

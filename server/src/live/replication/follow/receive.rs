@@ -1,5 +1,6 @@
 //! What comes by an engine: entries with the segments of other servers, sooner than they are in the store.
 
+use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 use bloomsday_common::live::segment::{Frames, Header};
 use tokio::time::Instant;
@@ -42,7 +43,7 @@ impl LogFollower {
                 if rounds < MAX_ROUNDS_OUT_OF_ORDER && !log.is_broken_in_engine {
                     self.out_of_order.push((entry, rounds));
                 } else {
-                    // What follows it is not waited for, either.
+                    // Do not wait for later segments of this log either.
                     log.is_broken_in_engine = true;
                 }
             }
@@ -73,7 +74,7 @@ impl LogFollower {
             return Ok(Received::OutOfOrder(header.node));
         };
         log.is_broken_in_engine = false;
-        let day = self.days().1;
+        let day = Day::of(self.clock.now());
         let Header { node, epoch, first_seq, .. } = header;
         let key = SegmentKey { filter: self.filter.clone(), day, node, epoch, first_seq };
         if let Some(first) = frames.map_while(Result::ok).find(|frame| frame.seq >= next) {

@@ -167,7 +167,7 @@ proptest! {
                     let next = Arc::new(Made::new(today - back, ids));
                     let before = lock(&current.made).clone();
                     let was_alive: Vec<u64> =
-                        (0..IDS).filter(|id| set.table.seen(hash(*id)) == LiveState::Alive).collect();
+                        (0..IDS).filter(|id| set.table.state_of(hash(*id)) == LiveState::Alive).collect();
                     set.bring_back(now, next.view());
                     current.swap(next.clone());
                     set.absorb(now, next.view());
@@ -176,7 +176,7 @@ proptest! {
                     });
                     let mut unconfirmed = 0;
                     for (id, day) in seen.iter().filter(|(_, day)| *day + 3 >= today) {
-                        let there = set.table.seen(hash(*id));
+                        let there = set.table.state_of(hash(*id));
                         let has = *day <= next.day && next.has(*id);
                         let must = is_back || was_alive.contains(id);
                         prop_assert!(!has || there == LiveState::Unknown, "{id} is not dropped");
@@ -231,7 +231,7 @@ fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss()
     set.add_each(now, &[hash(1)], again).1.unwrap();
     swap_after_next_answer(2);
     assert_eq!(set.forget(now, &[hash(2)]).1, Ok(1), "a deletion did not find it");
-    assert_eq!(set.table.seen(hash(0)), LiveState::Unknown, "the day did not take it over");
+    assert_eq!(set.table.state_of(hash(0)), LiveState::Unknown, "the day did not take it over");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn what_the_store_lacks_is_not_dropped() {
     for (stored_before, then) in [(now, LiveState::Alive), (now + DAY_MS, LiveState::Unknown)] {
         set.set_stored_before(stored_before);
         set.absorb(now, day.view());
-        assert!(set.table.seen(hash(1)) == then);
+        assert!(set.table.state_of(hash(1)) == then);
         assert_eq!(set.status(now).unconfirmed, 0);
     }
 }
