@@ -7,7 +7,6 @@ use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::Outcome;
 use clap::{Args, ValueEnum};
 
 use crate::config::{BuildOverrides, Settings, WindowMissing};
@@ -98,12 +97,7 @@ impl Build {
         if let Some(reason) = &report.reason {
             complain(report.outcome.name(), reason);
         }
-        Ok(match report.outcome {
-            Outcome::Published | Outcome::Unchanged | Outcome::Pending => ExitCode::SUCCESS,
-            Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),
-            Outcome::Refused => ExitCode::from(exit::REFUSED),
-            Outcome::Failed => ExitCode::from(exit::FAILED),
-        })
+        Ok(ExitCode::from(exit::of(report.outcome)))
     }
 
     fn job(self, settings: &Settings) -> Result<Job, Error> {

@@ -228,7 +228,7 @@ impl Settings {
             layout,
             deltas: Deltas { bases, shape: overrides.shape.unwrap_or(shape) },
             memory: overrides.resources.memory(configured.memory),
-            spill_folder: overrides.resources.spill_folder(),
+            spill_folder: overrides.resources.spill_folder(configured.spill),
             threads: overrides.resources.threads(),
             by: who(),
             gates: configured.gates,

@@ -3,6 +3,7 @@
 
 mod folders;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -124,8 +125,8 @@ fn values(settings: &Settings) -> Result<Vec<Value>, Error> {
     }
     folders::check_store(settings)?;
     add_server(&mut rows, settings)?;
-    for (name, filter) in &settings.file().filters {
-        add_filter(&mut rows, settings, name, filter)?;
+    for (name, file) in &settings.file().filters {
+        FilterRows { settings, name, file, rows: &mut rows }.add()?;
     }
     Ok(rows.0)
 }
@@ -197,67 +198,112 @@ fn add_resp(rows: &mut Rows, file: &RespFile, env: &ServeEnvironment, has_admin_
     rows.add("resp.allow_flush", file.allow_flush, false);
 }
 
-fn add_filter(
-    rows: &mut Rows,
-    settings: &Settings,
-    name: &FilterName,
-    filter: &FilterFile,
-) -> Result<(), Error> {
-    let wrong = |why: String| Error::Usage(format!("filters.{name}.{why}"));
-    let key = |field: &str| format!("filters.{name}.{field}");
-    let input = (!filter.input.is_empty())
-        .then(|| filter.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
-    rows.add(&key("input"), input, "none (--input)");
-    rows.add(&key("column"), filter.column.as_ref(), "none (--column)");
-    rows.add(&key("id"), filter.id, IdForm::default());
-    rows.add(&key("fpp"), filter.fpp, defaults::FPP);
-    rows.add(&key("layout"), filter.layout, Layout::Blocked);
-    let window = config::window(filter, None, None);
-    rows.add(&key("window_days"), filter.window_days, window.days);
-    let missing = filter.window_missing.map(WindowMissing::name);
-    rows.add(&key("window_missing"), missing, WindowMissing::default().name());
-    window.check(&filter.input).map_err(|error| wrong(format!("window_days: {error}")))?;
-    let today = Day::of(Timestamp::now());
-    let layout = filter.layout.unwrap_or(Layout::Blocked);
-    config::check_source(name, &filter.input, filter.column.as_deref(), (layout, window), today)?;
-    rows.add(&key("deltas"), filter.deltas, defaults::DELTAS);
-    let carried = filter.deltas.unwrap_or(defaults::DELTAS) > 0;
-    rows.add(&key("stable_shape"), filter.stable_shape, carried);
-    rows.add(&key("memory"), filter.memory, "3/4 of what is left");
-    rows.add(&key("max_age_days"), filter.max_age_days, defaults::MAX_AGE_DAYS);
-    rows.add(&key("keep_days"), filter.keep_days, Retention::default().keep_days);
-    filter.gates.check().map_err(wrong)?;
-    add_gates(rows, &key("gates"), &filter.gates);
-    rows.add(&key("schedule"), filter.schedule.as_ref(), "none");
-    if filter.schedule.is_some() {
-        settings.build_job(name.clone(), today, BuildOverrides::default())?;
-        warn_of_the_same_input_each_day(name, &filter.input);
-        rows.add(&key("day_offset"), filter.day_offset, defaults::DAY_OFFSET);
-        rows.add(&key("catch_up_days"), filter.catch_up_days, defaults::CATCH_UP_DAYS);
-        rows.add(&key("deadline"), filter.deadline.map(time), time(defaults::DEADLINE));
-        rows.add(&key("settle"), filter.settle.map(time), time(defaults::SETTLE));
-        let marker = "_SUCCESS, or files that stay unchanged";
-        rows.add(&key("marker"), filter.marker.as_ref(), marker);
-        let rules = settings.rules(name)?;
-        let next = rules.upcoming(Timestamp::now()).take(MAX_LISTED_RUNS);
-        let next: Vec<String> = next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
-        rows.add(&key("next runs"), None::<String>, next.join(", "));
+/// The keys of one filter. `name` and the reason are in the error.
+struct FilterRows<'a> {
+    settings: &'a Settings,
+    name: &'a FilterName,
+    file: &'a FilterFile,
+    rows: &'a mut Rows,
+}
+
+impl FilterRows<'_> {
+    fn add(mut self) -> Result<(), Error> {
+        self.add_input()?;
+        self.add_size()?;
+        self.row("max_age_days", self.file.max_age_days, defaults::MAX_AGE_DAYS);
+        self.row("keep_days", self.file.keep_days, Retention::default().keep_days);
+        self.file.gates.check().map_err(|why| self.wrong(why))?;
+        add_gates(self.rows, &format!("filters.{}.gates", self.name), &self.file.gates);
+        self.add_schedule()?;
+        self.add_serving();
+        Ok(())
     }
-    let default = FilterConfig::new(name.clone());
-    let guard = |guard| format!("{guard:?}").to_lowercase();
-    rows.add(&key("guard"), filter.guard.map(guard), guard(default.guard));
-    rows.add(&key("guard_max_hold"), filter.guard_max_hold.map(time), time(default.guard_max_hold));
-    rows.add(&key("live"), filter.live.map(LiveRole::name), LiveRole::Off.name());
-    let days = |days: u32| format!("{days}days");
-    rows.add(&key("live_for"), filter.live_for.map(days), days(defaults::LIVE_DAYS));
-    let lease = filter.live_lease.map(time);
-    rows.add(&key("live_engine"), filter.live_engine.as_ref().map(EngineUrl::name), "store");
-    rows.add(&key("live_from"), filter.live_from.as_ref().map(FeedUrl::name), "none");
-    rows.add(&key("live_lease"), lease, time(default.live_lease));
-    // Some layouts cannot reach some rates, whatever the number of IDs.
-    let fpp = filter.fpp.unwrap_or(defaults::FPP);
-    Shape::for_ids(layout, 1_000_000, fpp).map_err(|error| wrong(format!("fpp: {error}")))?;
-    Ok(())
+
+    fn row(&mut self, key: &str, value: Option<impl ToString>, default: impl ToString) {
+        self.rows.add(&format!("filters.{}.{key}", self.name), value, default);
+    }
+
+    fn wrong(&self, why: impl Display) -> Error {
+        Error::Usage(format!("filters.{}.{why}", self.name))
+    }
+
+    fn layout(&self) -> Layout {
+        self.file.layout.unwrap_or(Layout::Blocked)
+    }
+
+    /// What a build reads.
+    fn add_input(&mut self) -> Result<(), Error> {
+        let file = self.file;
+        let input = (!file.input.is_empty())
+            .then(|| file.input.iter().map(|i| redact_url(i)).collect::<Vec<_>>().join(", "));
+        self.row("input", input, "none (--input)");
+        self.row("column", file.column.as_ref(), "none (--column)");
+        self.row("id", file.id, IdForm::default());
+        let window = config::window(file, None, None);
+        self.row("window_days", file.window_days, window.days);
+        let missing = file.window_missing.map(WindowMissing::name);
+        self.row("window_missing", missing, WindowMissing::default().name());
+        let wrong = |error| self.wrong(format!("window_days: {error}"));
+        window.check(&file.input).map_err(wrong)?;
+        let (column, today) = (file.column.as_deref(), Day::of(Timestamp::now()));
+        config::check_source(self.name, &file.input, column, (self.layout(), window), today)
+    }
+
+    /// What a build makes, and with what.
+    fn add_size(&mut self) -> Result<(), Error> {
+        let file = self.file;
+        let fpp = file.fpp.unwrap_or(defaults::FPP);
+        self.row("fpp", file.fpp, defaults::FPP);
+        self.row("layout", file.layout, Layout::Blocked);
+        // Some layouts cannot reach some rates, whatever the number of IDs.
+        let wrong = |error| self.wrong(format!("fpp: {error}"));
+        Shape::for_ids(self.layout(), 1_000_000, fpp).map_err(wrong)?;
+        self.row("deltas", file.deltas, defaults::DELTAS);
+        let is_carried = file.deltas.unwrap_or(defaults::DELTAS) > 0;
+        self.row("stable_shape", file.stable_shape, is_carried);
+        self.row("memory", file.memory, "3/4 of what is left");
+        if let Some(spill) = file.spill.as_ref().filter(|spill| !spill.is_dir()) {
+            return Err(self.wrong(format!("spill: there is no folder {}", spill.display())));
+        }
+        self.row("spill", path(&file.spill), std::env::temp_dir().display());
+        Ok(())
+    }
+
+    fn add_schedule(&mut self) -> Result<(), Error> {
+        let (file, now) = (self.file, Timestamp::now());
+        self.row("schedule", file.schedule.as_ref(), "none");
+        if file.schedule.is_none() {
+            return Ok(());
+        }
+        let name = self.name.clone();
+        self.settings.build_job(name, Day::of(now), BuildOverrides::default())?;
+        warn_of_the_same_input_each_day(self.name, &file.input);
+        self.row("day_offset", file.day_offset, defaults::DAY_OFFSET);
+        self.row("catch_up_days", file.catch_up_days, defaults::CATCH_UP_DAYS);
+        self.row("deadline", file.deadline.map(time), time(defaults::DEADLINE));
+        self.row("settle", file.settle.map(time), time(defaults::SETTLE));
+        let marker = "_SUCCESS, or files that stay unchanged";
+        self.row("marker", file.marker.as_ref(), marker);
+        let rules = self.settings.rules(self.name)?;
+        let next = rules.upcoming(now).take(MAX_LISTED_RUNS);
+        let next: Vec<String> = next.map(|(run, day)| format!("{day} at {run:.0}")).collect();
+        self.row("next runs", None::<String>, next.join(", "));
+        Ok(())
+    }
+
+    /// What a server does with the filter.
+    fn add_serving(&mut self) {
+        let (file, default) = (self.file, FilterConfig::new(self.name.clone()));
+        let guard = |guard| format!("{guard:?}").to_lowercase();
+        self.row("guard", file.guard.map(guard), guard(default.guard));
+        self.row("guard_max_hold", file.guard_max_hold.map(time), time(default.guard_max_hold));
+        self.row("live", file.live.map(LiveRole::name), LiveRole::Off.name());
+        let days = |days: u32| format!("{days}days");
+        self.row("live_for", file.live_for.map(days), days(defaults::LIVE_DAYS));
+        self.row("live_engine", file.live_engine.as_ref().map(EngineUrl::name), "store");
+        self.row("live_from", file.live_from.as_ref().map(FeedUrl::name), "none");
+        self.row("live_lease", file.live_lease.map(time), time(default.live_lease));
+    }
 }
 
 /// Only warns: a folder that is written anew each night has no day in its path.

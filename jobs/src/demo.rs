@@ -228,7 +228,7 @@ impl Demonstration<'_> {
             fpp: FPP,
             layout: Layout::Blocked,
             memory: 1 << 30,
-            spill_folder: resources.spill_folder(),
+            spill_folder: resources.spill_folder(None),
             threads: resources.threads(),
             by: who(),
             gates: Gates::default(),

@@ -8,6 +8,8 @@ use crate::remedy::explain;
 
 /// The exit statuses that scripts rely on.
 pub(crate) mod exit {
+    use bloomsday_common::pointer::Outcome;
+
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const USAGE: u8 = 2;
     pub(crate) const MISS: u8 = 3;
@@ -16,6 +18,37 @@ pub(crate) mod exit {
     pub(crate) const REFUSED: u8 = 6;
     pub(crate) const CORRUPT: u8 = 7;
     pub(crate) const TRY_AGAIN: u8 = 75;
+
+    /// The status of a build or an import that has ended.
+    pub(crate) fn of(outcome: Outcome) -> u8 {
+        match outcome {
+            Outcome::Published | Outcome::Unchanged | Outcome::Pending => 0,
+            Outcome::Superseded => SUPERSEDED,
+            Outcome::Refused => REFUSED,
+            Outcome::Failed => FAILED,
+        }
+    }
+
+    /// The status of two that ended. A failure hides what is only to be tried again: systemd can be
+    /// told that the latter is no failure.
+    pub(crate) fn worse(one: u8, other: u8) -> u8 {
+        let rank = |status: u8| (status != 0, status != TRY_AGAIN, status);
+        if rank(one) > rank(other) { one } else { other }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::{NOT_FOUND, REFUSED, TRY_AGAIN, worse};
+
+        #[test]
+        fn a_failure_hides_what_is_to_be_tried_again() {
+            assert_eq!(worse(0, TRY_AGAIN), TRY_AGAIN);
+            assert_eq!(worse(TRY_AGAIN, REFUSED), REFUSED);
+            assert_eq!(worse(REFUSED, TRY_AGAIN), REFUSED);
+            assert_eq!(worse(NOT_FOUND, REFUSED), REFUSED);
+            assert_eq!(worse(0, 0), 0);
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,6 @@ use bloomsday_common::atomic_file;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
-use bloomsday_common::pointer::Outcome;
 use clap::{Args, ValueEnum};
 
 use crate::config::Settings;
@@ -134,9 +133,6 @@ impl Import {
         if let Some(reason) = &report.reason {
             complain(report.outcome.name(), reason);
         }
-        Ok(match report.outcome {
-            Outcome::Superseded => ExitCode::from(exit::SUPERSEDED),
-            _ => ExitCode::SUCCESS,
-        })
+        Ok(ExitCode::from(exit::of(report.outcome)))
     }
 }

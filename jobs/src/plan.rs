@@ -147,7 +147,7 @@ impl Plan {
             fpp: self.fpp,
             memory: self.resources.memory(None),
             threads: self.resources.threads(),
-            spill_folder: self.resources.spill_folder(),
+            spill_folder: self.resources.spill_folder(None),
         }
     }
 }

@@ -30,8 +30,9 @@ impl Resources {
         self.memory.or(configured).map_or_else(default_memory, |memory| memory.as_u64())
     }
 
-    pub(crate) fn spill_folder(&self) -> PathBuf {
-        self.spill.clone().unwrap_or_else(std::env::temp_dir)
+    /// Where a build spills: the flag, else the configuration, else the system's folder.
+    pub(crate) fn spill_folder(&self, configured: Option<PathBuf>) -> PathBuf {
+        self.spill.clone().or(configured).unwrap_or_else(std::env::temp_dir)
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -7,6 +7,7 @@
 
 mod input;
 mod metrics;
+mod show;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +24,6 @@ use bloomsday_common::protocol::RecordState;
 use bloomsday_common::store::Store;
 use clap::Args;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -32,12 +32,14 @@ use self::input::{Reason, Waits};
 use self::metrics::Metrics;
 use crate::config::{BuildOverrides, MAX_CATCH_UP_DAYS, Settings};
 use crate::error::{Error, exit};
-use crate::output::{Output, complain, table};
+use crate::output::{Output, complain};
 use crate::remedy::explain;
 use crate::report::describe;
 use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
 use crate::signals::EndSignals;
 
+/// The shortest sleep: an action may be due within less than the clock can tell.
+const MIN_SLEEP: Duration = Duration::from_millis(10);
 /// The longest sleep. A change of the clock, or a machine that was suspended, is noticed after it.
 const MAX_SLEEP: Duration = Duration::from_secs(600);
 /// How long to wait after a failed read of the store.
@@ -114,7 +116,7 @@ impl Schedule {
         });
         let runners = runners.collect::<Result<Vec<Runner>, Error>>()?;
         if self.dry_run {
-            return show(runners, output).await;
+            return show::show(runners, output).await;
         }
         if let Some(address) = self.metrics {
             let address = metrics.serve(address).await?;
@@ -136,7 +138,7 @@ async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
         tokio::select! {
             ended = tasks.join_next() => match ended {
                 None => return Ok(ExitCode::from(worst)),
-                Some(Ok(ended)) => worst = worst.max(ended),
+                Some(Ok(ended)) => worst = exit::worse(worst, ended),
                 Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
             },
             () = end.recv() => break,
@@ -146,6 +148,14 @@ async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
     // blob.
     tracing::info!("stopping");
     std::process::exit(0);
+}
+
+/// What a runner did.
+enum Step {
+    /// It ended a check or a build, with this exit status. There may be more to do.
+    Ended(u8),
+    /// There is nothing to do for so long.
+    Sleep(Duration),
 }
 
 /// Runs one filter's schedule.
@@ -172,12 +182,16 @@ impl Runner {
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
         loop {
-            let pause = match self.step(&mut worst).await {
-                Ok(pause) => pause,
+            let pause = match self.step().await {
+                Ok(Step::Ended(status)) => {
+                    worst = exit::worse(worst, status);
+                    None
+                }
+                Ok(Step::Sleep(pause)) => Some(pause),
                 // The other filters are built all the same.
                 Err(error) if once => {
                     complain("error", &format!("{}: {error}", self.filter));
-                    return worst.max(error.exit_status());
+                    return exit::worse(worst, error.exit_status());
                 }
                 Err(error) => {
                     tracing::warn!(filter = %self.filter, "{error}");
@@ -185,7 +199,7 @@ impl Runner {
                     Some(STORE_RETRY_PAUSE)
                 }
             };
-            self.report();
+            self.update_metrics();
             let Some(pause) = pause else { continue };
             if once && !self.is_settling() {
                 let now = Timestamp::now();
@@ -196,7 +210,7 @@ impl Runner {
                     let why =
                         self.waits_for(day).map_or("its input was not checked".into(), |w| w.why);
                     tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
-                    worst = worst.max(exit::TRY_AGAIN);
+                    worst = exit::worse(worst, exit::TRY_AGAIN);
                 }
                 return worst;
             }
@@ -204,27 +218,28 @@ impl Runner {
         }
     }
 
-    /// Does the next action. Returns how long to sleep after it, if at all.
-    async fn step(&mut self, worst: &mut u8) -> Result<Option<Duration>, Error> {
+    /// Does the next action.
+    async fn step(&mut self) -> Result<Step, Error> {
         let now = Timestamp::now();
         self.read_pointers(now).await?;
         self.gauge(&self.metrics.up, 1.0);
         match self.rules.next(now, &self.observed) {
             Action::Wait(until) => {
                 let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-                return Ok(Some(pause.max(Duration::from_millis(10))));
+                Ok(Step::Sleep(pause.max(MIN_SLEEP)))
             }
-            Action::CheckInput(day) => self.check_input(day, now).await?,
+            Action::CheckInput(day) => {
+                self.check_input(day, now).await?;
+                Ok(Step::Ended(0))
+            }
             Action::Build(day) => {
                 // A person or another scheduler may have built it since the last read.
                 self.read_history().await?;
                 self.read_pointers(now).await?;
-                if self.rules.next(now, &self.observed) == Action::Build(day) {
-                    *worst = (*worst).max(self.build(day).await);
-                }
+                let is_due = self.rules.next(now, &self.observed) == Action::Build(day);
+                Ok(Step::Ended(if is_due { self.build(day).await } else { 0 }))
             }
         }
-        Ok(None)
     }
 
     /// Checks a day's input, and logs once what it waits for.
@@ -320,75 +335,76 @@ impl Runner {
         })
     }
 
-    /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the exit status
-    /// of this run alone.
+    /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the exit
+    /// status of this run alone.
     async fn build(&mut self, day: Day) -> u8 {
         let began = Timestamp::now();
         let built = {
             let alone = self.one_build.clone().acquire_owned().await;
             let _alone = alone.expect("the semaphore is never closed");
             self.gauge(&self.metrics.running, 1.0);
-            self.report();
+            self.update_metrics();
             on_a_thread(Job { day, ..self.job.clone() }, self.store.clone()).await
         };
         self.gauge(&self.metrics.running, 0.0);
         let seconds = Timestamp::now().duration_since(began).as_secs_f64();
+        self.gauge(&self.metrics.duration, seconds);
         let mut event = HistoryEvent {
             day: Some(day),
             seconds: Some(seconds),
             ..HistoryEvent::new(EventKind::Build, Outcome::Failed, began, &self.job.by)
         };
-        let filter = self.filter.as_str();
-        let mut ended = None;
-        let status = match built {
+        match &built {
             Ok(report) => {
                 event.outcome = report.outcome;
                 event.blob.clone_from(&report.blob);
                 event.ids = Some(report.ids);
+                self.gauge(&self.metrics.ids, report.ids as f64);
+            }
+            Err(why) => event.reason = Some(why.clone()),
+        }
+        self.log(day, seconds, &built);
+        self.record(event).await;
+        // Last, so that history and metrics agree with the report that a reader sees.
+        self.update_metrics();
+        // The rules decide later whether a failure is retried; its reason is logged again then.
+        let Ok(report) = built else { return 0 };
+        self.output.show(&report, || format!("{}\n", describe(&report)));
+        exit::of(report.outcome)
+    }
+
+    fn log(&self, day: Day, seconds: f64, built: &Result<Report, String>) {
+        let filter = self.filter.as_str();
+        match built {
+            Ok(report) => {
                 let (ids, rows, overlap) = (report.ids, report.rows, report.overlap);
                 let (outcome, reason) = (report.outcome.name(), report.reason.as_deref());
-                tracing::info!(
-                    filter, %day, outcome, ids, rows, overlap, seconds, reason, "run"
-                );
-                self.gauge(&self.metrics.ids, ids as f64);
-                let status = match report.outcome {
-                    Outcome::Superseded => exit::SUPERSEDED,
-                    Outcome::Refused => exit::REFUSED,
-                    _ => 0,
-                };
-                ended = Some(report);
-                status
+                tracing::info!(filter, %day, outcome, ids, rows, overlap, seconds, reason, "run");
             }
             Err(why) => {
                 tracing::error!(filter, %day, outcome = "failed", seconds, reason = why, "run");
-                event.reason = Some(why);
-                // The rules decide later whether to retry; the reason is logged again then.
-                0
             }
-        };
-        self.gauge(&self.metrics.duration, seconds);
+        }
+    }
+
+    /// Counts a build that ended, and keeps its event. The builder writes every other outcome to the history
+    /// itself.
+    async fn record(&mut self, event: HistoryEvent) {
+        let filter = self.filter.as_str();
         self.metrics.runs.with_label_values(&[filter, event.outcome.name()]).inc();
-        // The builder records every other outcome itself.
-        let unrecorded = matches!(event.outcome, Outcome::Unchanged | Outcome::Failed);
-        if unrecorded && let Err(error) = self.store.append_event(&self.filter, &event).await {
+        let is_unrecorded = matches!(event.outcome, Outcome::Unchanged | Outcome::Failed);
+        if is_unrecorded && let Err(error) = self.store.append_event(&self.filter, &event).await {
             tracing::warn!(filter, "the history lacks this run: {error}");
         }
         self.own_events.push(event.clone());
         self.observed.events.push(event);
-        // Last, so that history and metrics agree with the report that a reader sees.
-        self.report();
-        if let Some(report) = ended {
-            self.output.show(&report, || format!("{}\n", describe(&report)));
-        }
-        status
     }
 
     fn gauge(&self, gauge: &prometheus::GaugeVec, value: f64) {
         gauge.with_label_values(&[self.filter.as_str()]).set(value);
     }
 
-    /// Updates the metrics.
-    fn report(&self) {
+    fn update_metrics(&self) {
         let now = Timestamp::now();
         let open = self.rules.open(now, &self.observed);
         let count = |of: &dyn Fn(&(Day, Standing, bool)) -> bool| {
@@ -440,92 +456,4 @@ async fn on_a_thread(job: Job, store: Store) -> Result<Report, String> {
         Err(error) => Err(format!("no thread can be started: {error}")),
         Ok(_) => receive.await.unwrap_or_else(|_| Err("the build panicked; see the log".into())),
     }
-}
-
-#[derive(Serialize)]
-struct ScheduleReport {
-    filter: FilterName,
-    schedule: String,
-    /// Due days that are not done.
-    open: Vec<OpenDay>,
-    /// The next three runs.
-    next: Vec<Upcoming>,
-}
-
-#[derive(Serialize)]
-struct OpenDay {
-    day: Day,
-    standing: &'static str,
-    late: bool,
-    /// What the day waits for, if it is to be built.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    because: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Upcoming {
-    at: Timestamp,
-    day: Day,
-}
-
-/// Prints what is due and the next runs of every filter.
-async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> {
-    let now = Timestamp::now();
-    let (mut rows, mut worst) = (Vec::new(), 0);
-    for mut runner in runners {
-        let read = async {
-            runner.read_history().await?;
-            runner.read_pointers(now).await
-        };
-        // The other filters are shown all the same.
-        if let Err(error) = read.await {
-            complain("error", &format!("{}: {error}", runner.filter));
-            worst = worst.max(error.exit_status());
-            continue;
-        }
-        for (day, standing, _) in runner.rules.open(now, &runner.observed) {
-            // A failed check is reported as what the day waits for.
-            if matches!(standing, Standing::Pending(_))
-                && let Err(error) = runner.check_input(day, now).await
-            {
-                tracing::debug!("{error}");
-            }
-        }
-        let open = runner.rules.open(now, &runner.observed).into_iter();
-        let open = open.map(|(day, standing, late)| {
-            let is_pending = matches!(standing, Standing::Pending(_));
-            let because = runner.waits_for(day).filter(|_| is_pending).map(|waits| waits.why);
-            let standing = match standing {
-                Standing::Done => "done",
-                Standing::Pending(_) => "to be built",
-                Standing::Refused => "refused",
-                Standing::GaveUp => "given up",
-            };
-            OpenDay { day, standing, late, because }
-        });
-        let next = runner.rules.upcoming(now).take(3).map(|(at, day)| Upcoming { at, day });
-        let report = ScheduleReport {
-            filter: runner.filter.clone(),
-            schedule: runner.rules.expression.to_string(),
-            open: open.collect(),
-            next: next.collect(),
-        };
-        output.show(&report, String::new);
-        let name = report.filter.to_string();
-        for open in &report.open {
-            let late = if open.late { ", late" } else { "" };
-            let what = format!("{}{late}", open.standing);
-            let because = open.because.clone().unwrap_or_default();
-            rows.push(vec![name.clone(), "due".into(), open.day.to_string(), what, because]);
-        }
-        for next in &report.next {
-            let at = format!("{:.0}", next.at);
-            let (day, empty) = (next.day.to_string(), String::new());
-            rows.push(vec![name.clone(), at, day, empty.clone(), empty]);
-        }
-    }
-    if !output.is_json() {
-        crate::output::print(&table(&["filter", "when", "day", "standing", "because"], &rows));
-    }
-    Ok(ExitCode::from(worst))
 }

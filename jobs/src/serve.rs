@@ -1,5 +1,6 @@
 //! `bloomsday serve`: the daemon around the library.
 
+mod daemon;
 mod live;
 
 use std::collections::BTreeSet;
@@ -12,18 +13,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_common::key::FilterName;
-use bloomsday_server::http::{self, Server};
-use bloomsday_server::live::LiveRole;
-use bloomsday_server::resp::Resp;
-use bloomsday_server::{Config, Tls, Token, open_store, start_on};
+use bloomsday_server::http;
+use bloomsday_server::{Config, FilterConfig, Tls, Token, open_store, start_on};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use serde_json::json;
 
+use self::daemon::{Daemon, Heartbeats, announce};
 use self::live::LiveSettings;
 use crate::config::{self, Settings, poll_interval};
 use crate::defaults;
 use crate::error::Error;
-use crate::output::{Output, host};
+use crate::output::Output;
 use crate::remedy;
 use crate::signals::Signals;
 
@@ -94,7 +93,7 @@ impl ServeEnvironment {
         serve.addresses(file, access.admin_token.is_some())?;
         live.check_address(access.admin_token.is_some())?;
         for filter in serve.names(file) {
-            live.check_engine(&settings.follow(filter))?;
+            settings.follow(filter).check_engine(live.has_log())?;
         }
         Ok(())
     }
@@ -142,10 +141,7 @@ impl Serve {
             let takes_ids = takes_ids(&config) || live.has_clients();
             config.live = Some(live.open(access.live_token, takes_ids).await?);
         }
-
-        let sets = config.live.clone();
-        let tls = access.tls;
-        let signals = Signals::new()?;
+        let (sets, tls, signals) = (config.live.clone(), access.tls, Signals::new()?);
         // Not `start`: the daemon returns 503 until a filter is loaded, which says more than no
         // listener.
         let bloomsday = start_on(settings.with_pointers(open_store(&config)?)?, config, false)?;
@@ -156,34 +152,13 @@ impl Serve {
             None => None,
         };
         announce(&server, resp.as_ref(), tls.as_ref(), output);
-        let heartbeats = file.heartbeats.unwrap_or(true).then(|| {
-            let name = format!("{}-{}", host(), server.public.port());
-            let (beating, as_server) = (bloomsday.clone(), name.clone());
-            (name, tokio::spawn(async move { beating.heartbeats(as_server).await }))
-        });
-        // Without the poller the filters would stay as they are until a restart: end, with the reason.
-        let ended = tokio::select! {
-            () = signals.until_stopped(&bloomsday, tls.as_ref()) => Ok(ExitCode::SUCCESS),
-            () = bloomsday.stopped() => Err(bloomsday_server::error::Error::Stopped.into()),
-            wrong = bloomsday.other_pointers() => Err(wrong.into()),
-        };
+        let heartbeats = file.heartbeats.unwrap_or(defaults::HEARTBEATS);
+        let heartbeats = heartbeats.then(|| Heartbeats::start(&bloomsday, server.public.port()));
+        let daemon = Daemon { bloomsday, server, resp, sets, heartbeats };
+        let ended = daemon.until_stopped(signals, tls.as_ref()).await;
         tracing::info!("stopping: no new requests; the running ones are finished");
-        // While this server still has its port: another one of the same name may begin as soon as that is free.
-        if let Some((name, beating)) = heartbeats {
-            beating.abort();
-            // It has ended, or was aborted. A write that is under way may still come after the deletion, and expires.
-            let _ = beating.await;
-            bloomsday.end_heartbeats(&name).await;
-        }
-        server.stop().await;
-        if let Some(resp) = resp {
-            resp.stop().await;
-        }
-        if let Some(sets) = sets {
-            sets.sync().await;
-        }
-        bloomsday.finish_shipping().await;
-        ended
+        daemon.stop().await;
+        ended.map(|()| ExitCode::SUCCESS)
     }
 
     /// The filters to serve: those of the flags, else all of the file. A name that is given twice is served once.
@@ -282,30 +257,13 @@ impl Access {
     }
 }
 
-fn has_live_ids(config: &Config) -> bool {
-    config.filters.iter().any(|filter| filter.live_days.is_some())
-}
-
 /// Whether this process adds live IDs to a filter of the configuration, and does not only follow others.
 fn takes_ids(config: &Config) -> bool {
-    let mut filters = config.filters.iter();
-    filters.any(|filter| filter.live_days.is_some() && filter.live_role != LiveRole::Follow)
+    config.filters.iter().any(FilterConfig::takes_ids)
 }
 
-/// Prints where the daemon listens.
-fn announce(server: &Server, resp: Option<&Resp>, tls: Option<&Tls>, output: &Output) {
-    let (public, admin) = (server.public, server.admin);
-    let mut at = json!({ "listen": public.to_string(), "admin": admin.to_string() });
-    if let Some(resp) = resp {
-        at["resp"] = resp.address.to_string().into();
-    }
-    output.show(&at, || {
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let resp = resp.map_or(String::new(), |resp| {
-            format!(", Redis clients at {}://{}", live::scheme(tls), resp.address)
-        });
-        format!("lookups at {scheme}://{public}, admin at {scheme}://{admin}{resp}\n")
-    });
+fn has_live_ids(config: &Config) -> bool {
+    config.filters.iter().any(|filter| filter.live_days.is_some())
 }
 
 /// The most bytes of a file with a token or a password.

@@ -90,6 +90,8 @@ pub(crate) struct FilterFile {
     /// Whether the filter keeps the shape of the blob before while it fits; by default with `deltas`.
     pub(crate) stable_shape: Option<bool>,
     pub(crate) memory: Option<bytesize::ByteSize>,
+    /// Where a build keeps what exceeds its memory.
+    pub(crate) spill: Option<PathBuf>,
     #[serde(default, deserialize_with = "days::<0, MAX_MAX_AGE_DAYS, _>")]
     pub(crate) max_age_days: Option<u32>,
     #[serde(default, deserialize_with = "days::<1, MAX_KEEP_DAYS, _>")]

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bloomsday_server::live::{Ack, Live, LiveConfig, LiveRole};
+use bloomsday_server::live::{Ack, Live, LiveConfig};
 use bloomsday_server::resp::{self, Resp, RespConfig};
-use bloomsday_server::{FilterConfig, Tls, Token};
+use bloomsday_server::{Tls, Token};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
@@ -99,15 +99,9 @@ impl LiveSettings {
         }
     }
 
-    /// Refuses an engine of a filter that has no log to send there.
-    pub(super) fn check_engine(&self, filter: &FilterConfig) -> Result<(), Error> {
-        let decides = filter.live_days.is_some() && filter.live_role != LiveRole::Follow;
-        let has_log = self.data_dir.is_some() && self.ack != Some(Ack::Memory);
-        if decides && filter.live_engine.is_some() && !has_log {
-            let filter = filter.name.to_string();
-            return Err(bloomsday_server::error::Error::EngineWithoutLog { filter }.into());
-        }
-        Ok(())
+    /// Whether what is added is written to a log.
+    pub(super) fn has_log(&self) -> bool {
+        self.data_dir.is_some() && self.ack != Some(Ack::Memory)
     }
 
     /// Reads what was added before. Warns if IDs are taken that end with the process.
