@@ -23,9 +23,10 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-echo "== Prometheus rules, and their tests"
+echo "== Prometheus rules, their tests, and what is scraped"
 promtool check rules prometheus/rules.yml
 promtool test rules prometheus/rules_test.yml
+promtool check config prometheus/scrape.yml
 
 echo "== Grafana: every query, read by promtool"
 python3 - grafana/bloomsday.json > "$scratch/queries.yml" <<'PY'

@@ -186,6 +186,9 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
         assert!(daemon.contains(&user(1)));
         assert_eq!(daemon.reload("").0, 200);
         backend.bloomsday(&["query", "rt", &user(1)]).run().expect(0);
+        // It deletes its heartbeat.
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(), 0);
     });
     check("operator", &|backend| {
         for words in [
@@ -195,10 +198,15 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
             &["status", "rt"],
             &["status"],
             &["history", "rt"],
+            &["trace", "rt", &user(1)],
             &["config", "check"],
         ] {
             backend.bloomsday(words).run().expect(0);
         }
+    });
+    // Nothing is old enough to be deleted: this records what it reads.
+    check("pruner", &|backend| {
+        backend.bloomsday(&["prune", "rt"]).run().expect(0);
     });
 
     // And the bounds: what only one role may do, and what nobody may.
@@ -218,7 +226,7 @@ fn each_role_may_do_what_its_commands_send_and_no_other_roles_work() {
         ("s3:DeleteObject", "prod/filters/rt/pointers/x", &["pruner"]),
         ("s3:DeleteObject", "prod/filters/rt/history/x", &[]),
         ("s3:PutObject", "prod/filters/rt/servers/x", &["reader"]),
-        ("s3:DeleteObject", "prod/filters/rt/servers/x", &["pruner"]),
+        ("s3:DeleteObject", "prod/filters/rt/servers/x", &["reader", "pruner"]),
         ("s3:PutObject", "prod/filters/opted-out/pointers/x", &[]),
         ("s3:GetObject", "prod/filters/opted-out/blobs/x", &[]),
         ("s3:PutObject", "dmp/x", &[]),
