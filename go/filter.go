@@ -81,8 +81,8 @@ func (f *Filter) ContainsString(id string) bool {
 // How many IDs of a batch have their cache lines fetched before the first is tested.
 const ahead = 64
 
-// ContainsBatch looks up many IDs, which is faster than one at a time. ID i has the bytes from offsets[i] to
-// offsets[i+1], as in an Arrow column of strings; answers[i] is what Contains returns for it.
+// ContainsBatch looks up many IDs: faster than one at a time in a filter that is larger than the cache. ID i has the
+// bytes from offsets[i] to offsets[i+1], as in an Arrow column of strings; answers[i] is what Contains returns for it.
 //
 // It returns an error, and no answers, when there are not len(answers)+1 offsets in order within the bytes.
 func (f *Filter) ContainsBatch(bytes []byte, offsets []int32, answers []bool) error {
@@ -104,23 +104,62 @@ func (f *Filter) ContainsBatch(bytes []byte, offsets []int32, answers []bool) er
 		return nil
 	}
 	var hashes [ahead]uint64
-	touched := byte(0)
 	for start := 0; start < len(answers); start += ahead {
-		chunk := answers[start:]
-		if len(chunk) > ahead {
-			chunk = chunk[:ahead]
-		}
+		chunk := first(ahead, answers[start:])
 		for i := range chunk {
-			hashes[i] = xxh3.HashSeed(id(start+i), xxh3Seed)
-			touched ^= f.body[f.block(hashes[i])]
+			id := id(start + i)
+			hashes[i] = xxh3.HashSeed(id, xxh3Seed)
+			chunk[i] = len(id) > 0 && len(id) <= MaxIDBytes
 		}
+		f.testBlocks(hashes[:len(chunk)], chunk)
+	}
+	return nil
+}
+
+// ContainsStrings is ContainsBatch for strings, without a copy: answers[i] is what ContainsString returns for ids[i].
+//
+// It returns an error, and no answers, when there are not as many answers as IDs.
+func (f *Filter) ContainsStrings(ids []string, answers []bool) error {
+	if len(ids) != len(answers) {
+		return fmt.Errorf("%d IDs need as many answers, not %d", len(ids), len(answers))
+	}
+	if f.header.layout == guava {
+		for i, id := range ids {
+			answers[i] = f.ContainsString(id)
+		}
+		return nil
+	}
+	var hashes [ahead]uint64
+	for start := 0; start < len(answers); start += ahead {
+		chunk := first(ahead, answers[start:])
 		for i := range chunk {
-			length := offsets[start+i+1] - offsets[start+i]
-			chunk[i] = length > 0 && length <= MaxIDBytes && f.inBlock(hashes[i])
+			id := ids[start+i]
+			hashes[i] = xxh3.HashStringSeed(id, xxh3Seed)
+			chunk[i] = len(id) > 0 && len(id) <= MaxIDBytes
 		}
+		f.testBlocks(hashes[:len(chunk)], chunk)
+	}
+	return nil
+}
+
+// The first n of some answers, or all if there are fewer.
+func first(n int, answers []bool) []bool {
+	if len(answers) > n {
+		return answers[:n]
+	}
+	return answers
+}
+
+// Turns answers to false where a bit of the ID's block is not set. Fetches all blocks before it tests the first.
+func (f *Filter) testBlocks(hashes []uint64, answers []bool) {
+	touched := byte(0)
+	for _, hash := range hashes {
+		touched ^= f.body[f.block(hash)]
+	}
+	for i, hash := range hashes {
+		answers[i] = answers[i] && f.inBlock(hash)
 	}
 	sink(touched)
-	return nil
 }
 
 // Keeps the compiler from dropping the loads that fetch cache lines.

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/zeebo/blake3"
 )
 
 // The blobs that the repository keeps for every later version.
@@ -83,9 +86,17 @@ func TestAnswersAreThoseOfTheProgram(t *testing.T) {
 		if err := filter.ContainsBatch(bytes.Join(ids, nil), offsets, batch); err != nil {
 			t.Fatal(err)
 		}
+		texts, ofTexts := make([]string, len(ids)), make([]bool, len(ids))
+		for i, id := range ids {
+			texts[i] = string(id)
+		}
+		if err := filter.ContainsStrings(texts, ofTexts); err != nil {
+			t.Fatal(err)
+		}
 		for i, id := range ids {
 			expected := want[i] == "1"
-			if filter.Contains(id) != expected || filter.ContainsString(string(id)) != expected || batch[i] != expected {
+			single := filter.Contains(id) == expected && filter.ContainsString(texts[i]) == expected
+			if !single || batch[i] != expected || ofTexts[i] != expected {
 				t.Errorf("%s: %q is not %s", at, id, want[i])
 			}
 		}
@@ -152,21 +163,165 @@ func TestABatchThatCannotBeIsAnError(t *testing.T) {
 	}
 }
 
+func TestStringsAnswerAsOneAtATime(t *testing.T) {
+	for _, path := range golden(t) {
+		filter := open(t, path)
+		for _, n := range []int{0, 1, 63, 64, 65, 1000} {
+			ids, answers := make([]string, n), make([]bool, n)
+			for i := range ids {
+				ids[i] = fmt.Sprintf("0123456789abcdef%016x", i)
+				// What was in the answers before does not matter.
+				answers[i] = i%2 == 0
+			}
+			if err := filter.ContainsStrings(ids, answers); err != nil {
+				t.Fatal(err)
+			}
+			for i, id := range ids {
+				if answers[i] != filter.ContainsString(id) {
+					t.Errorf("%s: ID %d of %d", path, i, n)
+				}
+			}
+		}
+		// Where every bit is set, only what is no ID is a miss.
+		full := Filter{filter.header, bytes.Repeat([]byte{0xff}, len(filter.body))}
+		long := strings.Repeat("x", MaxIDBytes+1)
+		ids, answers := []string{"", "a", long, long[1:]}, make([]bool, 4)
+		if err := full.ContainsStrings(ids, answers); err != nil || fmt.Sprint(answers) != "[false true false true]" {
+			t.Error(path, err, answers)
+		}
+		offsets := []int32{0, 0, 1, MaxIDBytes + 2, 2*MaxIDBytes + 2}
+		err := full.ContainsBatch([]byte(strings.Join(ids, "")), offsets, answers)
+		if err != nil || fmt.Sprint(answers) != "[false true false true]" {
+			t.Error(path, err, answers)
+		}
+		for _, answers := range []int{0, 1, 3} {
+			err := filter.ContainsStrings([]string{"a", "b"}, make([]bool, answers))
+			if err == nil || !strings.Contains(err.Error(), "2 IDs") {
+				t.Error(answers, err)
+			}
+		}
+	}
+}
+
+// As `bloomsday follow` replaces a file.
+func replace(t testing.TB, path string, blob []byte) {
+	if err := os.WriteFile(path+".next", blob, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".next", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var _ io.Closer = (*Watched)(nil)
+
+func TestADamagedFileIsReadAgainOnlyWhenItChangedOrByReload(t *testing.T) {
+	good := read(t, golden(t)[0])
+	damaged := append([]byte(nil), good...)
+	damaged[len(damaged)-100] ^= 1
+	path := filepath.Join(t.TempDir(), "rt.bloom")
+	replace(t, path, good)
+	watched, err := Watch(path, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Close()
+	first := watched.Filter()
+	var unsound *UnsoundError
+	stays := func(swapped bool, err error) {
+		t.Helper()
+		isSame := !swapped && watched.Filter() == first
+		if !isSame || !errors.As(err, &unsound) || !errors.As(watched.LastError(), &unsound) {
+			t.Fatal(swapped, err, watched.LastError())
+		}
+	}
+	replace(t, path, damaged)
+	stays(watched.check(false))
+	// Sound bytes in what seems to be the same file: whoever reads them has a new filter.
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	stays(watched.check(false))
+	// Another error meanwhile is not the one that is reported afterwards.
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watched.check(false); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	stays(watched.check(false))
+	if swapped, err := watched.Reload(); !swapped || err != nil || watched.LastError() != nil {
+		t.Fatal("Reload did not read it again", err)
+	}
+	if swapped, err := watched.check(false); swapped || err != nil {
+		t.Fatal("nothing has changed", err)
+	}
+	replace(t, path, damaged)
+	if _, err := watched.check(false); !errors.As(err, &unsound) {
+		t.Fatal(err)
+	}
+	replace(t, path, good)
+	if swapped, err := watched.check(false); !swapped || err != nil {
+		t.Fatal("another file is not read", err)
+	}
+}
+
+func TestAFileOfAnotherFilterIsRefusedWhenANameIsExpected(t *testing.T) {
+	rt := read(t, golden(t)[0])
+	other := append([]byte(nil), rt...)
+	other[14+8] = 'x'
+	digest := blake3.Sum256(other[:len(other)-digestBytes])
+	copy(other[len(other)-digestBytes:], digest[:])
+	path := filepath.Join(t.TempDir(), "rt.bloom")
+	refused := func(_ any, err error) {
+		t.Helper()
+		var unsound *UnsoundError
+		says := `expected the filter "rt", but it is "xt"`
+		if !errors.As(err, &unsound) || unsound.Path != path || unsound.Why != says {
+			t.Fatal(err)
+		}
+	}
+	replace(t, path, other)
+	refused(WatchFilter(path, "rt", time.Hour))
+	replace(t, path, rt)
+	watched, err := WatchFilter(path, "rt", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Close()
+	first := watched.Filter()
+	replace(t, path, other)
+	refused(watched.Reload())
+	if watched.Filter() != first {
+		t.Fatal("it was swapped in")
+	}
+	if any, err := Watch(path, time.Hour); err != nil || any.Close() != nil {
+		t.Fatal("without a name, any filter will do", err)
+	}
+	for _, name := range []string{"", "RT"} {
+		if _, err := WatchFilter(path, name, time.Hour); err == nil {
+			t.Errorf("%q is taken for a name", name)
+		}
+	}
+}
+
 func TestAWatchedFileIsSwappedAndDamageChangesNothing(t *testing.T) {
 	files := golden(t)
 	path := filepath.Join(t.TempDir(), "rt.bloom")
-	replace := func(blob []byte) {
-		if err := os.WriteFile(path+".next", blob, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".next", path); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if _, err := Watch(path, time.Hour); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
-	replace(read(t, files[0]))
+	replace(t, path, read(t, files[0]))
 	if _, err := Watch(path, 0); err == nil {
 		t.Fatal("an interval of 0")
 	}
@@ -194,15 +349,20 @@ func TestAWatchedFileIsSwappedAndDamageChangesNothing(t *testing.T) {
 	}
 	for round := 0; round < 20; round++ {
 		blob := read(t, files[round%len(files)])
-		replace(blob)
+		replace(t, path, blob)
 		if swapped, err := watched.Reload(); !swapped || err != nil {
 			t.Fatal(round, swapped, err)
 		}
 		now := watched.Filter()
+		answers := make([]bool, 1)
+		id := "0123456789abcdef0000000000000000"
+		if err := watched.ContainsStrings([]string{id}, answers); err != nil || answers[0] != now.ContainsString(id) {
+			t.Fatal(err, answers)
+		}
 		if now.Header().Bytes != uint64(len(blob)) {
 			t.Fatal(now.Header())
 		}
-		replace(blob[:len(blob)-1])
+		replace(t, path, blob[:len(blob)-1])
 		if _, err := watched.Reload(); err == nil || watched.LastError() == nil || watched.Filter() != now {
 			t.Fatal("damage is not an error, or was swapped in", err)
 		}
@@ -215,7 +375,11 @@ func TestAWatchedFileIsSwappedAndDamageChangesNothing(t *testing.T) {
 	}
 	close(stop)
 	lookups.Wait()
-	watched.Close()
+	for i := 0; i < 2; i++ {
+		if err := watched.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func ExampleOpen() {
@@ -249,6 +413,22 @@ func BenchmarkContainsBatch(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += n {
 		if err := filter.ContainsBatch(data, offsets, answers); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkContainsStrings(b *testing.B) {
+	filter := open(b, "../tests/golden/v1-blocked.bloom")
+	const n = 1024
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("0123456789abcdef%016x", i)
+	}
+	answers := make([]bool, n)
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += n {
+		if err := filter.ContainsStrings(ids, answers); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -118,121 +118,165 @@ func (r *record) list() []uint64 {
 	return numbers
 }
 
+func unsound(format string, values ...any) error {
+	return &UnsoundError{Why: fmt.Sprintf(format, values...)}
+}
+
+// What a record says that is compared with the blob, and then not needed any more.
+type statement struct {
+	bodyBytes            uint64
+	hash                 uint8
+	hashBits             uint16
+	seed                 uint64
+	testHashes, testBits []uint64
+}
+
 // Returns the header of a sound blob, and the bits.
 func parse(blob []byte) (Header, []byte, error) {
-	var h Header
-	unsound := func(format string, values ...any) (Header, []byte, error) {
-		return Header{}, nil, &UnsoundError{Why: fmt.Sprintf(format, values...)}
+	h := Header{Bytes: uint64(len(blob))}
+	fields, body, err := h.parseEnvelope(blob)
+	if err != nil {
+		return Header{}, nil, err
 	}
+	stated, err := h.parseRecord(fields)
+	if err != nil {
+		return Header{}, nil, err
+	}
+	bits, err := h.checkShape(stated, body)
+	if err != nil {
+		return Header{}, nil, err
+	}
+	if err := h.checkBits(stated, bits); err != nil {
+		return Header{}, nil, err
+	}
+	return h, bits, nil
+}
+
+// Checks what surrounds the record and the body, and the digest; returns both.
+func (h *Header) parseEnvelope(blob []byte) (fields, body []byte, err error) {
 	if len(blob) < 14+digestBytes {
-		return unsound("expected at least %d bytes, but it has %d", 14+digestBytes, len(blob))
+		return nil, nil, unsound("expected at least %d bytes, but it has %d", 14+digestBytes, len(blob))
 	}
 	if string(blob[:8]) != magic {
-		return unsound("expected %s at its beginning, but there is %q", magic, blob[:8])
+		return nil, nil, unsound("expected %s at its beginning, but there is %q", magic, blob[:8])
 	}
 	h.Format = binary.LittleEndian.Uint16(blob[8:])
 	if h.Format > 1 {
-		return unsound("expected format version 0 or 1, but it is %d: a newer reader may know it", h.Format)
+		return nil, nil, unsound("expected format version 0 or 1, but it is %d: a newer reader may know it", h.Format)
 	}
 	length := uint64(binary.LittleEndian.Uint32(blob[10:]))
 	end := 14 + length
 	start := (end + bodyAlignment - 1) / bodyAlignment * bodyAlignment
 	if length > maxRecordBytes || start+digestBytes > uint64(len(blob)) {
-		return unsound("a record of %d bytes cannot be in a blob of %d", length, len(blob))
+		return nil, nil, unsound("a record of %d bytes cannot be in a blob of %d", length, len(blob))
 	}
 	content, stated := blob[:len(blob)-digestBytes], blob[len(blob)-digestBytes:]
 	digest := blake3.Sum256(content)
 	if !bytes.Equal(digest[:], stated) {
-		return unsound("it states the digest %x, but its bytes have %x", stated, digest)
+		return nil, nil, unsound("it states the digest %x, but its bytes have %x", stated, digest)
 	}
 	h.Digest = hex.EncodeToString(stated)
 	for _, zero := range blob[end:start] {
 		if zero != 0 {
-			return unsound("expected zeros before its body")
+			return nil, nil, unsound("expected zeros before its body")
 		}
 	}
-	r := record{data: blob[14:end]}
+	return blob[14:end], content[start:], nil
+}
+
+// Reads the fields, and checks those that say enough by themselves.
+func (h *Header) parseRecord(fields []byte) (stated statement, err error) {
+	r := record{data: fields}
 	h.Filter, h.Day = r.text(), r.text()
 	h.layout, h.units, h.Probes = r.u8(), r.u64(), r.u32()
-	bodyBytes := r.u64()
-	hash, hashBits, seed := r.u8(), r.u16(), r.u64()
+	stated.bodyBytes = r.u64()
+	stated.hash, stated.hashBits, stated.seed = r.u8(), r.u16(), r.u64()
 	key, encoding, origin := r.u64(), r.u8(), r.u8()
 	h.IDs, h.FPPTarget = r.u64(), r.f64()
 	hits, lookups := r.u64(), r.u64()
 	h.OnesSet = r.u64()
-	testHashes, testBits := r.list(), r.list()
+	stated.testHashes, stated.testBits = r.list(), r.list()
 	switch {
 	case r.err != nil:
-		return unsound("%s", r.err)
+		return stated, unsound("%s", r.err)
 	case len(r.data) > 0:
-		return unsound("its record has %d bytes after its last field", len(r.data))
+		return stated, unsound("its record has %d bytes after its last field", len(r.data))
 	case !filterName.MatchString(h.Filter):
-		return unsound("expected the name of a filter, but it is %q", h.Filter)
+		return stated, unsound("expected the name of a filter, but it is %q", h.Filter)
 	case h.layout == spark1 || h.layout == spark2:
-		return unsound("its layout is `spark%d`, and this package reads `blocked` and `guava`", h.layout-1)
+		return stated, unsound("its layout is `spark%d`, and this package reads `blocked` and `guava`", h.layout-1)
 	case h.layout > guava:
-		return unsound("expected layout 0 or 1, but it is %d", h.layout)
+		return stated, unsound("expected layout 0 or 1, but it is %d", h.layout)
 	case encoding == urls:
-		return unsound("its IDs are URLs, which this package does not normalise: look them up by the daemon, or in Python or C")
+		return stated, unsound("its IDs are URLs, which this package does not normalise: look them up by the daemon, or in Python or C")
 	case key != 0 || encoding != 0:
-		return unsound("a reserved field is used: key id %d, encoding of IDs %d", key, encoding)
+		return stated, unsound("a reserved field is used: key id %d, encoding of IDs %d", key, encoding)
 	case origin > 1:
-		return unsound("expected origin 0 or 1, but it is %d", origin)
+		return stated, unsound("expected origin 0 or 1, but it is %d", origin)
 	case !(h.FPPTarget > 0 && h.FPPTarget < 1):
-		return unsound("expected an fpp target between 0 and 1, but it is %v", h.FPPTarget)
+		return stated, unsound("expected an fpp target between 0 and 1, but it is %v", h.FPPTarget)
 	case hits > lookups:
-		return unsound("expected at most as many hits as lookups, but it says %d of %d", hits, lookups)
+		return stated, unsound("expected at most as many hits as lookups, but it says %d of %d", hits, lookups)
 	}
 	if _, err := time.Parse("2006-01-02", h.Day); err != nil {
-		return unsound("expected a day as YYYY-MM-DD, but it is %q", h.Day)
+		return stated, unsound("expected a day as YYYY-MM-DD, but it is %q", h.Day)
 	}
-
-	body := content[start:]
-	h.Bytes, h.IDsEstimated = uint64(len(blob)), origin == 1
+	h.IDsEstimated = origin == 1
 	h.FPPMeasured = float64(hits) / math.Max(float64(lookups), 1)
+	return stated, nil
+}
+
+// Checks that sizes and hash are those of the layout; returns the bits, which are the body without Guava's head.
+func (h *Header) checkShape(stated statement, body []byte) ([]byte, error) {
 	unitBytes, headBytes := uint64(64), uint64(0)
-	wantHash, wantBits, wantSeed := uint8(0), uint16(64), uint64(xxh3Seed)
+	hash, hashBits, seed := uint8(0), uint16(64), uint64(xxh3Seed)
 	maxProbes := uint32(len(salts))
 	h.Layout = "blocked"
 	if h.layout == guava {
 		unitBytes, headBytes = 8, guavaHeadBytes
-		wantHash, wantBits, wantSeed = 1, 128, 0
+		hash, hashBits, seed = 1, 128, 0
 		maxProbes = 255
 		h.Layout = "guava"
 	}
 	switch {
 	case h.units == 0 || h.units > math.MaxInt64/512:
-		return unsound("it cannot have %d units", h.units)
+		return nil, unsound("it cannot have %d units", h.units)
 	case h.Probes == 0 || h.Probes > maxProbes:
-		return unsound("expected 1 to %d probes, but it says %d", maxProbes, h.Probes)
-	case bodyBytes != headBytes+unitBytes*h.units || bodyBytes != uint64(len(body)):
-		return unsound("expected a body of %d bytes, but it says %d and has %d",
-			headBytes+unitBytes*h.units, bodyBytes, len(body))
-	case hash != wantHash || hashBits != wantBits || seed != wantSeed:
-		return unsound("hash %d with %d bits and seed %x is not that of its layout", hash, hashBits, seed)
+		return nil, unsound("expected 1 to %d probes, but it says %d", maxProbes, h.Probes)
+	case stated.bodyBytes != headBytes+unitBytes*h.units || stated.bodyBytes != uint64(len(body)):
+		return nil, unsound("expected a body of %d bytes, but it says %d and has %d",
+			headBytes+unitBytes*h.units, stated.bodyBytes, len(body))
+	case stated.hash != hash || stated.hashBits != hashBits || stated.seed != seed:
+		return nil, unsound("hash %d with %d bits and seed %x is not that of its layout",
+			stated.hash, stated.hashBits, stated.seed)
 	}
 	h.Bits = 8 * unitBytes * h.units
 	if h.IDs == 0 || h.IDs > h.Bits {
-		return unsound("expected 1 to %d IDs, but it says %d", h.Bits, h.IDs)
+		return nil, unsound("expected 1 to %d IDs, but it says %d", h.Bits, h.IDs)
 	}
+	head, bits := body[:headBytes], body[headBytes:]
 	if h.layout == guava {
 		want := binary.BigEndian.AppendUint32([]byte{1, byte(h.Probes)}, uint32(h.units))
-		if !bytes.Equal(body[:guavaHeadBytes], want) {
-			return unsound("expected a body that begins with %x, but it begins with %x", want, body[:guavaHeadBytes])
+		if !bytes.Equal(head, want) {
+			return nil, unsound("expected a body that begins with %x, but it begins with %x", want, head)
 		}
-		body = body[guavaHeadBytes:]
 	}
-	if ones := countOnes(body); ones != h.OnesSet {
+	return bits, nil
+}
+
+// Checks that as many bits are set as the record says and the IDs set, and that this reader tests the writer's bits.
+func (h *Header) checkBits(stated statement, bits []byte) error {
+	if ones := countOnes(bits); ones != h.OnesSet {
 		return unsound("expected that %d bits are set, but %d are", h.OnesSet, ones)
 	}
 	fill := float64(h.OnesSet) / float64(h.Bits)
 	if expected, tolerance := h.expectedFill(); math.Abs(fill-expected) > tolerance {
 		return unsound("expected that %d IDs set %.4f of its bits, but %.4f are set", h.IDs, expected, fill)
 	}
-	if why := h.checkTestIDs(testHashes, testBits); why != "" {
+	if why := h.checkTestIDs(stated.testHashes, stated.testBits); why != "" {
 		return unsound("%s", why)
 	}
-	return h, body, nil
+	return nil
 }
 
 func countOnes(body []byte) uint64 {

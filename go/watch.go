@@ -1,6 +1,7 @@
 package bloomsday
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,25 +12,45 @@ import (
 // A Watched follows a file that is replaced, as `bloomsday follow` does it: by a rename. Any number of goroutines may
 // use it.
 type Watched struct {
-	path    string
-	filter  atomic.Pointer[Filter]
-	failure atomic.Pointer[error]
+	path string
+	// The name of the filter, or none if any will do.
+	expected string
+	filter   atomic.Pointer[Filter]
+	failure  atomic.Pointer[error]
 	// One poll at a time.
 	polling sync.Mutex
+	// The file that was read last, and what was wrong with it if it was unsound.
 	seen    os.FileInfo
+	unsound error
 	stop    chan struct{}
 	stopped sync.Once
 }
 
-// Watch opens a blob file, and checks every interval whether there is another one. Lookups never wait for that.
+// Watch opens a blob file, and checks every interval whether there is another one. Lookups never wait for that. A file
+// of any filter will do: WatchFilter expects one.
 //
 // A file that is absent, damaged or not complete changes nothing: the old filter goes on answering, LastError says
-// why, and the next poll tries again. While a filter is swapped there are two in memory.
+// why, and the next check tries again; a file that was read and is unsound is read again when it has changed. While a
+// filter is swapped there are two in memory.
+//
+// The error is that of Open, or says that the interval is not positive.
 func Watch(path string, interval time.Duration) (*Watched, error) {
+	return watch(&Watched{path: path}, interval)
+}
+
+// WatchFilter is Watch for the filter of this name: a file of another filter is an *UnsoundError.
+func WatchFilter(path, name string, interval time.Duration) (*Watched, error) {
+	if !filterName.MatchString(name) {
+		return nil, fmt.Errorf("%q is not the name of a filter", name)
+	}
+	return watch(&Watched{path: path, expected: name}, interval)
+}
+
+func watch(w *Watched, interval time.Duration) (*Watched, error) {
 	if interval <= 0 {
 		return nil, fmt.Errorf("the interval %v is not positive: give one such as 30 * time.Second", interval)
 	}
-	w := &Watched{path: path, stop: make(chan struct{})}
+	w.stop = make(chan struct{})
 	if _, err := w.Reload(); err != nil {
 		return nil, err
 	}
@@ -41,7 +62,7 @@ func Watch(path string, interval time.Duration) (*Watched, error) {
 			case <-w.stop:
 				return
 			case <-ticker.C:
-				_, _ = w.Reload()
+				_, _ = w.check(false)
 			}
 		}
 	}()
@@ -51,11 +72,18 @@ func Watch(path string, interval time.Duration) (*Watched, error) {
 // Filter returns the filter that answers now. Take it once for IDs that must be looked up in the same day.
 func (w *Watched) Filter() *Filter { return w.filter.Load() }
 
-// Reload polls at once, and returns whether there was another file.
-func (w *Watched) Reload() (bool, error) {
+// ContainsStrings looks up many IDs in the filter that answers now: see Filter.ContainsStrings.
+func (w *Watched) ContainsStrings(ids []string, answers []bool) error {
+	return w.Filter().ContainsStrings(ids, answers)
+}
+
+// Reload checks at once, and returns whether there was another file. It also reads a file again that was unsound.
+func (w *Watched) Reload() (bool, error) { return w.check(true) }
+
+func (w *Watched) check(rereadUnsound bool) (bool, error) {
 	w.polling.Lock()
 	defer w.polling.Unlock()
-	swapped, err := w.poll()
+	swapped, err := w.poll(rereadUnsound)
 	if err != nil {
 		w.failure.Store(&err)
 	} else {
@@ -64,28 +92,35 @@ func (w *Watched) Reload() (bool, error) {
 	return swapped, err
 }
 
-func (w *Watched) poll() (bool, error) {
-	before, err := os.Stat(w.path)
+func (w *Watched) poll(rereadUnsound bool) (bool, error) {
+	// Before the file is opened: what replaces it meanwhile is another one for the next poll.
+	now, err := os.Stat(w.path)
 	if err != nil {
 		return false, err
 	}
-	if w.seen != nil && same(w.seen, before) {
-		return false, nil
+	if w.seen != nil && same(w.seen, now) && !(rereadUnsound && w.unsound != nil) {
+		return false, w.unsound
 	}
-	filter, err := Open(w.path)
-	if err != nil {
+	filter, err := w.open()
+	var unsound *UnsoundError
+	if err != nil && !errors.As(err, &unsound) {
 		return false, err
 	}
-	after, err := os.Stat(w.path)
+	w.seen, w.unsound = now, err
 	if err != nil {
 		return false, err
 	}
 	w.filter.Store(filter)
-	// Replaced while it was read: the next poll reads it again.
-	if same(before, after) {
-		w.seen = after
-	}
 	return true, nil
+}
+
+func (w *Watched) open() (*Filter, error) {
+	filter, err := Open(w.path)
+	if err != nil || w.expected == "" || filter.header.Filter == w.expected {
+		return filter, err
+	}
+	why := fmt.Sprintf("expected the filter %q, but it is %q", w.expected, filter.header.Filter)
+	return nil, &UnsoundError{Path: w.path, Why: why}
 }
 
 func same(a, b os.FileInfo) bool {
@@ -100,5 +135,8 @@ func (w *Watched) LastError() error {
 	return nil
 }
 
-// Close ends the polls. The filter goes on answering.
-func (w *Watched) Close() { w.stopped.Do(func() { close(w.stop) }) }
+// Close ends the checks. The filter goes on answering. The error is always nil: a Watched is an io.Closer.
+func (w *Watched) Close() error {
+	w.stopped.Do(func() { close(w.stop) })
+	return nil
+}

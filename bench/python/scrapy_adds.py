@@ -1,7 +1,8 @@
 """How many new requests one spider can look up in a second: bloomsday-scrapy against the filters of
 scrapy-redis-bloomfilter and scrapy-redis, each with its own server on this machine, in turns.
 
-    target/test-tools/scrapy-2.12/bin/python bench/python/scrapy_adds.py target/debug/bloomsday
+    cargo build --release --bin bloomsday
+    target/test-tools/scrapy-2.12/bin/python bench/python/scrapy_adds.py target/release/bloomsday
 """
 
 import os

@@ -42,6 +42,10 @@ extern "C" {
 // when none failed. It stays until another call of this thread fails; do not free it.
 const char *bloomsday_last_error(void);
 
+// The code of the last call of this thread that failed: for a function that returned NULL or -1. BLOOMSDAY_OK when
+// none failed. It stays until another call of this thread fails, so ask only after an error.
+int bloomsday_last_code(void);
+
 // The version of the library, such as "0.1.0". Do not free it.
 const char *bloomsday_version(void);
 
@@ -55,6 +59,8 @@ int bloomsday_open(const char *path,
 
 // Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
 // -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
+//
+// C takes -1 for true: write `if (bloomsday_contains(filter, id, bytes) == 1)`.
 //
 // The caller promises:
 // `filter` is open, and `id` has `bytes` bytes.
@@ -89,7 +95,7 @@ int bloomsday_contains_batch64(const bloomsday_filter_t *filter,
                                uint8_t *answers);
 
 // What is known about a filter, as a JSON object: of a file its header, of a server's filter its status. To be freed
-// by `bloomsday_free`; NULL after an error.
+// by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has the code.
 //
 // The caller promises:
 // `filter` is open.
@@ -122,7 +128,7 @@ int bloomsday_filter(const bloomsday_server_t *server,
 
 // Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
 // What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
-// "held" or "failed". NULL after an error.
+// "held" or "failed". NULL after an error, of which `bloomsday_last_code` has the code.
 //
 // The caller promises:
 // `server` is started, and `filter` is NULL or text that ends with a zero.
@@ -130,7 +136,8 @@ char *bloomsday_reload(const bloomsday_server_t *server,
                        const char *filter,
                        int force);
 
-// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error.
+// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error, of
+// which `bloomsday_last_code` has the code.
 //
 // The caller promises:
 // `server` is started.

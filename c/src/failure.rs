@@ -1,4 +1,4 @@
-//! Return codes, the message of a thread's last error, and [`guarded`]: no panic goes on into C.
+//! Return codes, the code and the message of a thread's last error, and [`guarded`]: no panic goes on into C.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -23,7 +23,7 @@ pub const BLOOMSDAY_BUG: c_int = 70;
 pub const BLOOMSDAY_TRY_AGAIN: c_int = 75;
 
 thread_local! {
-    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static LAST: RefCell<(c_int, Option<CString>)> = const { RefCell::new((BLOOMSDAY_OK, None)) };
 }
 
 /// Why a call did not do what it is for.
@@ -76,7 +76,7 @@ pub(crate) fn guarded_value<T>(call: impl FnOnce() -> Result<T, Failure>) -> Res
         // A zero would end the text too early.
         let text = CString::new(failure.message.replace('\0', "\\0")).ok();
         // While a thread ends, its last error may be gone already.
-        let _ = LAST.try_with(|last| *last.borrow_mut() = text);
+        let _ = LAST.try_with(|last| *last.borrow_mut() = (failure.code, text));
         failure.code
     })
 }
@@ -85,8 +85,15 @@ pub(crate) fn guarded_value<T>(call: impl FnOnce() -> Result<T, Failure>) -> Res
 /// when none failed. It stays until another call of this thread fails; do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn bloomsday_last_error() -> *const c_char {
-    let text = LAST.try_with(|last| last.borrow().as_ref().map(|text| text.as_ptr()));
+    let text = LAST.try_with(|last| last.borrow().1.as_ref().map(|text| text.as_ptr()));
     text.ok().flatten().unwrap_or(ptr::null())
+}
+
+/// The code of the last call of this thread that failed: for a function that returned NULL or -1. BLOOMSDAY_OK when
+/// none failed. It stays until another call of this thread fails, so ask only after an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn bloomsday_last_code() -> c_int {
+    LAST.try_with(|last| last.borrow().0).unwrap_or(BLOOMSDAY_OK)
 }
 
 /// The version of the library, such as "0.1.0". Do not free it.

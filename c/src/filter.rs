@@ -72,6 +72,8 @@ pub unsafe extern "C" fn bloomsday_open(
 /// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
 /// -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
 ///
+/// C takes -1 for true: write `if (bloomsday_contains(filter, id, bytes) == 1)`.
+///
 /// # Safety
 /// `filter` is open, and `id` has `bytes` bytes.
 #[unsafe(no_mangle)]
@@ -172,7 +174,7 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
 }
 
 /// What is known about a filter, as a JSON object: of a file its header, of a server's filter its status. To be freed
-/// by `bloomsday_free`; NULL after an error.
+/// by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has the code.
 ///
 /// # Safety
 /// `filter` is open.

@@ -111,7 +111,7 @@ pub unsafe extern "C" fn bloomsday_filter(
 
 /// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
 /// What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
-/// "held" or "failed". NULL after an error.
+/// "held" or "failed". NULL after an error, of which `bloomsday_last_code` has the code.
 ///
 /// # Safety
 /// `server` is started, and `filter` is NULL or text that ends with a zero.
@@ -145,7 +145,8 @@ pub unsafe extern "C" fn bloomsday_reload(
     reloaded.unwrap_or(std::ptr::null_mut())
 }
 
-/// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error.
+/// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error, of
+/// which `bloomsday_last_code` has the code.
 ///
 /// # Safety
 /// `server` is started.

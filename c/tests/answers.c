@@ -126,6 +126,7 @@ static void file(const char *path) {
 // The call was refused for its argument `name`.
 static void refused(int code, const char *name) {
     assert(code == BLOOMSDAY_USAGE || code == -1);
+    assert(bloomsday_last_code() == BLOOMSDAY_USAGE);
     const char *error = bloomsday_last_error();
     if (strstr(error, name) == NULL) {
         fprintf(stderr, "expected %s in: %s\n", name, error);
@@ -133,16 +134,23 @@ static void refused(int code, const char *name) {
     }
 }
 
+static void *last_code(void *code) {
+    *(int *)code = bloomsday_last_code();
+    return NULL;
+}
+
 static void misuse(const char *path) {
-    assert(bloomsday_last_error() == NULL);
+    assert(bloomsday_last_error() == NULL && bloomsday_last_code() == BLOOMSDAY_OK);
     bloomsday_filter_t *filter = NULL;
     refused(bloomsday_open(NULL, &filter), "path is NULL");
     refused(bloomsday_open(path, NULL), "filter is NULL");
     refused(bloomsday_open("\xff\xfe", &filter), "path has bytes that are no UTF-8");
     assert(bloomsday_open("no-such-file", &filter) == BLOOMSDAY_NOT_FOUND && filter == NULL);
+    assert(bloomsday_last_code() == BLOOMSDAY_NOT_FOUND);
     assert(bloomsday_open("/", &filter) != BLOOMSDAY_OK && filter == NULL);
     filter = opened(path);
 
+    bloomsday_filter_t *none;
     uint8_t id[2000] = {0}, answers[3];
     int32_t offsets[] = {0, 3, 5, 9}, backwards[] = {0, 5, 3, 9}, negative[] = {-1, 3, 5, 9};
     int64_t huge[] = {0, 3, 5, INT64_MAX};
@@ -163,7 +171,13 @@ static void misuse(const char *path) {
     refused(bloomsday_contains_batch(filter, id, 9, (int32_t *)(id + 1), 3, answers), "not aligned");
     assert(bloomsday_contains_batch(filter, id, 9, offsets, 3, answers) == BLOOMSDAY_OK);
     assert(bloomsday_contains_batch(filter, NULL, 0, offsets, 0, NULL) == BLOOMSDAY_OK);
-    assert(bloomsday_describe(NULL) == NULL);
+    assert(bloomsday_open("no-such-file", &none) == BLOOMSDAY_NOT_FOUND);
+    assert(bloomsday_describe(NULL) == NULL && bloomsday_last_code() == BLOOMSDAY_USAGE);
+    // Another thread has its own.
+    int of_thread = -1;
+    pthread_t thread;
+    assert(pthread_create(&thread, NULL, last_code, &of_thread) == 0);
+    assert(pthread_join(thread, NULL) == 0 && of_thread == BLOOMSDAY_OK);
 
     bloomsday_server_t *server;
     refused(bloomsday_start(NULL, &server), "config is NULL");
@@ -201,7 +215,9 @@ static void serve(const char *store) {
         exit(1);
     }
     bloomsday_filter_t *other;
-    assert(bloomsday_filter(server, "other", &other) != BLOOMSDAY_OK && other == NULL);
+    assert(bloomsday_filter(server, "other", &other) == BLOOMSDAY_NOT_FOUND && other == NULL);
+    assert(bloomsday_status(NULL) == NULL && bloomsday_last_code() == BLOOMSDAY_USAGE);
+    assert(bloomsday_reload(server, "other", 0) == NULL && bloomsday_last_code() == BLOOMSDAY_NOT_FOUND);
     char line[2048];
     while (fgets(line, sizeof line, stdin) != NULL) {
         line[strcspn(line, "\n")] = 0;

@@ -47,8 +47,8 @@ MAX_BIT = 43
 MAX_HASH_NUMBER = 64
 # The longest text of an error that is read.
 MAX_LINE_BYTES = 64 * 1024
-# The pause between two attempts to connect.
-CONNECT_PAUSE = 0.05
+# The pause between two attempts to connect, and between two requests to a server that loads.
+RETRY_PAUSE = 0.05
 # How long BLOOMSDAY_ON_ERROR = "unseen" leaves a server alone that failed: doubled each time.
 MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
 # The reason with which a spider is closed.
@@ -75,6 +75,10 @@ class Refused(BloomsdayError):
     """The server answered with an error."""
 
 
+class Loading(Refused):
+    """The server does not know yet what is new: the same request is answered later."""
+
+
 class Connection:
     """One connection to a server, opened when it is needed and again when it was lost.
 
@@ -82,8 +86,9 @@ class Connection:
     """
 
     def __init__(self, url, timeout, patience, reservation):
-        """`patience`: for how many seconds connecting is tried again. `reservation`: the request
-        that makes the filter, on each connection: a server that was restarted may have lost it.
+        """`patience`: for how many seconds connecting is tried again, and so is a request to a
+        server that loads. `reservation`: the request that makes the filter, on each connection: a
+        server that was restarted may have lost it.
         """
         self.host, self.port, self.database, self._login = parse_url(url)
         self._reservation = reservation
@@ -92,25 +97,33 @@ class Connection:
         self._socket = self._file = self._selector = None
 
     def call(self, *words):
-        """Sends one request, and a second time when the connection breaks. Returns the reply, and
-        whether the server may have run the request twice."""
+        """Sends one request, a second time when the connection breaks, and again while the server
+        loads. Returns the reply, and whether the server may have run the request twice."""
         request = encode(words)
-        may_have_run = False
+        may_have_run = is_logged = False
+        deadline = time.monotonic() + self.patience
         if self._socket is not None and self._selector.select(0):
             # It was closed while nothing was sent, as a restarted server does.
             self.close()
             self.reconnects += 1
-        for is_last in (False, True):
+        while True:
             self.connect()
             try:
                 self._socket.sendall(request)
                 return self._reply(), may_have_run
             except OSError as error:
                 self.close()
-                if is_last:
+                if may_have_run:
                     raise self._unavailable(error) from error
                 self.reconnects += 1
                 may_have_run = True
+            except Loading as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if not is_logged:
+                    self._log_wait(error)
+                    is_logged = True
+                time.sleep(RETRY_PAUSE)
 
     def close(self):
         for part in (self._selector, self._file, self._socket):
@@ -143,13 +156,9 @@ class Connection:
                 if time.monotonic() >= deadline:
                     raise self._unavailable(error) from error
                 if not is_logged:
-                    logger.warning(
-                        "%s. The crawl waits for up to %g s",
-                        self._unavailable(error),
-                        self.patience,
-                    )
+                    self._log_wait(self._unavailable(error))
                     is_logged = True
-                time.sleep(CONNECT_PAUSE)
+                time.sleep(RETRY_PAUSE)
             except Refused:
                 self.close()
                 raise
@@ -160,6 +169,9 @@ class Connection:
         except Refused as error:
             if "item exists" not in str(error):
                 raise
+
+    def _log_wait(self, why):
+        logger.warning("%s. The crawl waits for up to %g s", why, self.patience)
 
     def _unavailable(self, error):
         return Unavailable(
@@ -178,7 +190,8 @@ class Connection:
         if kind == b"+":
             return text
         if kind == b"-":
-            raise Refused(refusal(text.decode("utf-8", "replace")))
+            kind = Loading if text.startswith(b"LOADING") else Refused
+            raise kind(refusal(text.decode("utf-8", "replace")))
         raise ConnectionError(
             f"it answered {line[:40]!r}, which Bloomsday does not: which server is that?"
         )
@@ -198,6 +211,9 @@ REMEDIES = {
     "OOM": "raise --live-memory of the server, or delete a filter",
     "ERR Insufficient memory": "raise --live-memory of the server, or delete a filter",
     "ERR there are": "delete a filter",
+    "ERR there is no filter of this name": "name the filter in the server's bloomsday.toml",
+    "LOADING": "`last_error` in the server's /status says what it waits for",
+    "READONLY": "another server decides: name it in BLOOMSDAY_URL",
     "MISCONF": "free or replace the server's disk",
     "NOAUTH": "put the password into BLOOMSDAY_URL: redis://:PASSWORD@HOST:PORT",
     "WRONGPASS": "correct the password in BLOOMSDAY_URL",
@@ -284,7 +300,12 @@ class Recent:
 
 def dupefilter_of(crawler):
     """The filter that this crawler uses."""
-    return _filters[crawler]
+    try:
+        return _filters[crawler]
+    except KeyError:
+        raise BloomsdayError(
+            "this crawler has no duplicate filter of bloomsday_scrapy: set DUPEFILTER_CLASS"
+        ) from None
 
 
 class DupeFilter(BaseDupeFilter):
@@ -474,7 +495,8 @@ class DupeFilter(BaseDupeFilter):
 class RedisDupeFilter(DupeFilter):
     """A duplicate filter for the schedulers of scrapy-redis and scrapy-redis-bloomfilter.
 
-    They make it by `from_spider`, and clear it at the end unless SCHEDULER_PERSIST is set.
+    They make it by `from_spider`, and clear it at the end unless SCHEDULER_PERSIST is set. Scrapy's
+    own scheduler makes it by `from_crawler`, and then it is a `DupeFilter`.
     """
 
     @classmethod

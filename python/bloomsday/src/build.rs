@@ -39,8 +39,9 @@ impl Publication {
     }
 }
 
-/// As the program has it.
+/// As the program has them.
 const MAX_THREADS: usize = 1024;
+const MAX_REASON_BYTES: usize = 60_000;
 
 /// What a build reads, and how large it may be.
 #[derive(FromPyObject)]
@@ -93,6 +94,7 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     if let Some(threads) = input.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
         return Err(wrong(format!("threads is a number from 1 to {MAX_THREADS}, not {threads}")));
     }
+    let accept_change = input.accept_change.as_deref().map(reason).transpose().map_err(wrong)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let job = Job {
         filter: input.filter.parse().map_err(common)?,
@@ -109,13 +111,28 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         threads: input.threads.unwrap_or_else(cores),
         by: publication.by.clone(),
         gates: Gates::default(),
-        accept_change: input.accept_change,
+        accept_change,
         retention: publication.retention(),
         remedy_words: errors::words,
         dry_run: publication.dry_run,
     };
     job.window.check(&job.inputs).map_err(|error| builder_error(py, &error))?;
     Ok(job)
+}
+
+/// Why a change is accepted: without words there is no reason, and the gates hold.
+fn reason(text: &str) -> Result<String, String> {
+    let reason = text.trim();
+    if reason.is_empty() {
+        return Err("accept_change is empty: say why, or leave it out".to_owned());
+    }
+    let bytes = serde_json::to_string(reason).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_REASON_BYTES {
+        return Err(format!(
+            "accept_change has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}: say it in fewer words"
+        ));
+    }
+    Ok(reason.to_owned())
 }
 
 /// Publishes a blob that was opened from a file. Returns the report as JSON.

@@ -34,6 +34,14 @@ pub(crate) fn of_common(py: Python<'_>, error: &CommonError) -> PyErr {
     of_kind(py, error.kind(), error, error.remedy())
 }
 
+/// An error of a file that was opened by its path: one that is not there is also Python's own error for it.
+pub(crate) fn of_file(py: Python<'_>, error: &CommonError) -> PyErr {
+    match error.kind() {
+        Kind::NotFound => raise(py, "MissingFileError", &error.to_string()),
+        _ => of_common(py, error),
+    }
+}
+
 /// An error of any library, by its kind.
 pub(crate) fn of_kind(
     py: Python<'_>,
@@ -45,7 +53,7 @@ pub(crate) fn of_kind(
         Kind::Usage => "UsageError",
         Kind::NotFound => "NotFoundError",
         Kind::Superseded => "SupersededError",
-        Kind::Corrupt => "UnsoundBlob",
+        Kind::Corrupt => "UnsoundBlobError",
         Kind::Transient | Kind::Failed => "StoreError",
     };
     raise_with(py, class, &error.to_string(), remedy, kind == Kind::Transient)

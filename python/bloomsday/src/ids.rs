@@ -2,7 +2,7 @@
 //!
 //! | module | takes | returns |
 //! |---|---|---|
-//! | `single` | `str`, `bytes`, `int` | `bool` |
+//! | `single` | `str`, `bytes`, integers, UUIDs | `bool` |
 //! | `list` | lists, tuples, any iterable | a list |
 //! | `numpy` | numpy arrays; pandas columns | a numpy array |
 //! | `arrow` | whatever has `__arrow_c_array__` or `__arrow_c_stream__` | the same library's Boolean column |

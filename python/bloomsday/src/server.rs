@@ -11,7 +11,7 @@ use bloomsday_server::{
     Bloomsday, Config, FilterConfig, FilterHandle, Guard, Reloaded, start, start_unloaded,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyMapping, PyString};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::errors;
@@ -273,47 +273,53 @@ impl ServedFilter {
     }
 }
 
-/// Names, or a dictionary of names with the settings of each.
+/// Names, or a mapping of names to the settings of each.
 fn filter_configs(filters: &Bound<'_, PyAny>) -> PyResult<Vec<FilterConfig>> {
-    let py = filters.py();
-    let named = |name: &str| {
-        let name = name.parse().map_err(|error| errors::of_common(py, &error))?;
-        PyResult::Ok(FilterConfig::new(name))
-    };
     if let Ok(name) = filters.cast::<PyString>() {
-        return Ok(vec![named(name.to_str()?)?]);
+        return Ok(vec![named(filters.py(), name.to_str()?)?]);
     }
-    let Ok(settings) = filters.cast::<PyDict>() else {
-        return filters.try_iter()?.map(|name| named(&name?.extract::<String>()?)).collect();
+    let Ok(settings) = filters.cast::<PyMapping>() else {
+        let names = filters.try_iter()?;
+        return names.map(|name| named(filters.py(), &name?.extract::<String>()?)).collect();
     };
     let mut configs = Vec::new();
-    for (name, settings) in settings {
-        let name: String = name.extract()?;
-        let mut config = named(&name)?;
-        for (key, value) in settings.cast::<PyDict>()? {
-            let key: String = key.extract()?;
-            match key.as_str() {
-                "max_age_days" => config.max_age_days = value.extract()?,
-                "id" => {
-                    let form = value.extract::<String>()?.parse();
-                    config.id_form =
-                        form.map_err(|why: String| errors::raise(py, "UsageError", &why))?;
-                }
-                "guard" => config.guard = guard(&name, &value)?,
-                "guard_max_hold" => {
-                    config.guard_max_hold = seconds_of(py, &key, value.extract()?)?;
-                }
-                _ => {
-                    let message = format!(
-                        "filters.{name} has no setting {key}: there are id, max_age_days, guard and guard_max_hold"
-                    );
-                    return Err(errors::raise(py, "UsageError", &message));
-                }
-            }
-        }
-        configs.push(config);
+    for item in settings.items()? {
+        let (name, settings): (String, Bound<'_, PyAny>) = item.extract()?;
+        configs.push(filter_config(&name, settings.cast::<PyMapping>()?)?);
     }
     Ok(configs)
+}
+
+fn named(py: Python<'_>, name: &str) -> PyResult<FilterConfig> {
+    let name = name.parse().map_err(|error| errors::of_common(py, &error))?;
+    Ok(FilterConfig::new(name))
+}
+
+fn filter_config(name: &str, settings: &Bound<'_, PyMapping>) -> PyResult<FilterConfig> {
+    let py = settings.py();
+    let mut config = named(py, name)?;
+    for item in settings.items()? {
+        let (key, value): (String, Bound<'_, PyAny>) = item.extract()?;
+        match key.as_str() {
+            "max_age_days" => config.max_age_days = value.extract()?,
+            "id" => {
+                let form = value.extract::<String>()?.parse();
+                config.id_form =
+                    form.map_err(|why: String| errors::raise(py, "UsageError", &why))?;
+            }
+            "guard" => config.guard = guard(name, &value)?,
+            "guard_max_hold" => {
+                config.guard_max_hold = seconds_of(py, &key, value.extract()?)?;
+            }
+            _ => {
+                let message = format!(
+                    "filters.{name} has no setting {key}: there are id, max_age_days, guard and guard_max_hold"
+                );
+                return Err(errors::raise(py, "UsageError", &message));
+            }
+        }
+    }
+    Ok(config)
 }
 
 fn guard(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Guard> {

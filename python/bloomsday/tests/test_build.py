@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import subprocess
+import uuid
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +68,19 @@ def test_urls_are_normalised_as_the_program_does(tmp_path):
     assert all(page in seen for page in spellings) and all(seen.contains_batch(spellings))
 
 
+def test_uuids_and_integers_that_a_build_read_are_found(tmp_path):
+    uuids = [uuid.uuid5(uuid.NAMESPACE_URL, str(number)) for number in range(500)]
+    numbers = np.arange(-250, 250)
+    columns = {"uuid": pa.array([one.bytes for one in uuids], pa.uuid()), "number": numbers}
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    for column, ids in (("uuid", uuids), ("number", list(numbers))):
+        store = tmp_path / column
+        built = bloomsday.build(store, "rt", TODAY, tmp_path / "in.parquet", column, fpp=1e-6)
+        seen = bloomsday.Filter.open(store / built["blob"])
+        assert built["ids"] == 500 and all(id in seen for id in ids), column
+        assert all(seen.contains_batch(ids)) and uuid.uuid4() not in seen
+
+
 def test_a_dry_run_writes_nothing(users, tmp_path):
     report = bloomsday.build(tmp_path / "s", "rt", TODAY, users(0, 100), "id", dry_run=True)
     assert report["dry_run"] and report["ids"] == 100
@@ -105,6 +120,10 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
     build(bloomsday.UsageError, "window_missing", window_missing="maybe")
     build(bloomsday.UsageError, "(?i)window", window_days=0)
     build(bloomsday.UsageError, "day", day=TODAY + datetime.timedelta(days=40))
+    for empty in ("", " \n\t"):
+        says = "accept_change is empty: say why, or leave it out"
+        build(bloomsday.UsageError, says, accept_change=empty)
+    build(bloomsday.UsageError, "accept_change has 60002 bytes", accept_change="x" * 60_000)
     build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
     build(TypeError, "threads", threads="many")
     assert not list((tmp_path / "s").glob("rt/pointers/*"))
@@ -147,5 +166,7 @@ def test_a_blob_file_is_published_like_a_build(users, tmp_path):
     assert superseded.value.report["outcome"] == "superseded"
     damaged = tmp_path / "damaged"
     damaged.write_bytes(blob.read_bytes()[:-1] + b"x")
-    with pytest.raises(bloomsday.UnsoundBlob):
+    with pytest.raises(bloomsday.UnsoundBlobError):
         bloomsday.publish(damaged, tmp_path / "b")
+    with pytest.raises(FileNotFoundError, match="no-such"):
+        bloomsday.publish(tmp_path / "no-such", tmp_path / "b")

@@ -1,9 +1,12 @@
 """A filter answers what the program answers, and refuses what it must refuse."""
 
+import errno
 import pathlib
 import pickle
 import random
+import uuid
 
+import numpy as np
 import pytest
 
 import bloomsday
@@ -33,9 +36,54 @@ def test_an_integer_is_looked_up_as_decimal_text(seen):
     assert 10**100_000 not in seen
 
 
-@pytest.mark.parametrize("id", [None, True, 1.5, [1], bytearray(b"x"), object()])
-def test_what_is_no_id_is_a_named_error(seen, id):
-    with pytest.raises(bloomsday.IdTypeError, match=f"not {type(id).__name__}"):
+def test_what_is_an_integer_and_no_int_is_looked_up_as_one(seen):
+    class Index:
+        def __init__(self, number):
+            self.number = number
+
+        def __index__(self):
+            return self.number
+
+    numbers = range(1_000)
+    expected = [str(number) in seen for number in numbers]
+    assert {True, False} == set(expected)
+    for kind in (np.int64, np.uint16, Index):
+        ids = [kind(number) for number in numbers]
+        assert [id in seen for id in ids] == expected == seen.contains_batch(ids)
+    assert seen.contains_batch(np.array(ids, dtype=object)).tolist() == expected
+    assert (Index(2**70) in seen) == (str(2**70) in seen)
+
+
+def test_a_uuid_is_looked_up_as_36_lower_case_characters(seen):
+    uuids = [uuid.uuid5(uuid.NAMESPACE_URL, str(number)) for number in range(1_000)]
+    expected = [str(one) in seen for one in uuids]
+    assert {True, False} == set(expected)
+    assert [one in seen for one in uuids] == expected == seen.contains_batch(uuids)
+
+
+class BadIndex:
+    def __index__(self):
+        raise TypeError("it is none")
+
+
+NO_IDS = [
+    (None, ""),
+    (True, ""),
+    (np.True_, ": write int.id., str.id. or bytes.id."),
+    (1.5, ": write int.id., str.id. or bytes.id."),
+    ([1], ": write int.id., str.id. or bytes.id."),
+    (np.array([1, 2]), ": write int.id., str.id. or bytes.id."),
+    (BadIndex(), ": write int.id., str.id. or bytes.id."),
+    (object(), ": write int.id., str.id. or bytes.id."),
+    (bytearray(b"x"), ": write bytes.id."),
+    (memoryview(b"x"), ": write bytes.id."),
+]
+
+
+@pytest.mark.parametrize(("id", "remedy"), NO_IDS, ids=lambda value: type(value).__name__)
+def test_what_is_no_id_is_a_named_error(seen, id, remedy):
+    end = "$" if remedy == "" else remedy
+    with pytest.raises(bloomsday.IdTypeError, match=f"not {type(id).__name__}{end}"):
         id in seen
     assert issubclass(bloomsday.IdTypeError, TypeError)
 
@@ -60,7 +108,7 @@ def test_every_damaged_copy_is_refused(published, tmp_path):
 
     def refused(damaged: bytes):
         copy.write_bytes(damaged)
-        with pytest.raises(bloomsday.UnsoundBlob) as error:
+        with pytest.raises(bloomsday.UnsoundBlobError) as error:
             Filter.open(copy)
         # The flipped bit may be in the filter's name.
         assert "copy" in str(error.value) or "/blobs/" in str(error.value)
@@ -75,8 +123,11 @@ def test_every_damaged_copy_is_refused(published, tmp_path):
 
 
 def test_a_file_that_is_not_there_or_cannot_be_read_is_a_named_error(tmp_path):
-    with pytest.raises(bloomsday.NotFoundError, match="no-such"):
+    with pytest.raises(bloomsday.NotFoundError, match="no-such") as error:
         Filter.open(tmp_path / "no-such")
+    for raised in (error.value, pickle.loads(pickle.dumps(error.value))):
+        assert isinstance(raised, FileNotFoundError) and raised.errno == errno.ENOENT
+        assert "no-such" in str(raised) and type(raised) is bloomsday.MissingFileError
     assert issubclass(bloomsday.NotFoundError, LookupError)
     with pytest.raises(bloomsday.StoreError, match="directory"):
         Filter.open(tmp_path)
@@ -87,7 +138,7 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_a_named_error(tmp_path):
 def test_another_digest_than_the_expected_one_is_refused(published):
     digest = published.header["digest"]
     assert Filter.open(published.path, digest).header.digest == digest
-    with pytest.raises(bloomsday.UnsoundBlob, match="0000"):
+    with pytest.raises(bloomsday.UnsoundBlobError, match="0000"):
         Filter.open(published.path, digest="0" * 64)
     with pytest.raises(bloomsday.UsageError, match="64"):
         Filter.open(published.path, digest="12")
@@ -108,8 +159,13 @@ def test_a_pickle_has_path_and_digest_and_no_bits(published, tmp_path, monkeypat
 
     other = next(folder for folder in FOLDERS if folder.name == "blocked-0.5")
     copy.write_bytes((other / "rt.bloom").read_bytes())
-    with pytest.raises(bloomsday.UnsoundBlob):
+    with pytest.raises(bloomsday.UnsoundBlobError):
         pickle.loads(pickled)
+
+
+def test_the_version_is_that_of_the_crates():
+    manifest = pathlib.Path(__file__).parent.parent / "Cargo.toml"
+    assert f'\nversion = "{bloomsday.__version__}"\n' in manifest.read_text()
 
 
 def test_an_error_survives_a_process_boundary():

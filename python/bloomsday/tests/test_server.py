@@ -1,9 +1,11 @@
 """A server in Python follows the store that the program writes."""
 
+import collections
 import gc
 import os
 import signal
 import threading
+import types
 
 import pyarrow as pa
 import pytest
@@ -116,10 +118,16 @@ def test_a_bad_setting_is_a_named_error(store, config, says):
         bloomsday.Server(f"{store}/no-such", "rt").start()
 
 
-def test_settings_of_a_filter_reach_the_server(store):
-    filters = {"rt": {"guard": "hold", "guard_max_hold": 60, "max_age_days": 7}}
+@pytest.mark.parametrize("mapping", [dict, types.MappingProxyType, collections.UserDict])
+def test_settings_of_a_filter_reach_the_server(store, mapping):
+    settings = {"guard": "hold", "guard_max_hold": 60, "max_age_days": 7}
+    filters = mapping({"rt": mapping(settings)})
     with bloomsday.Server(store, filters) as server:
         assert server.status()["rt"]["guard"] == "hold"
+    with pytest.raises(bloomsday.UsageError, match="max_age_days"):
+        bloomsday.Server(store, mapping({"rt": mapping({"max_age": 7})}))
+    with pytest.raises(TypeError, match="Mapping"):
+        bloomsday.Server(store, mapping({"rt": 7}))
 
 
 def test_a_forked_child_looks_up_and_has_a_named_error_for_the_rest(store):

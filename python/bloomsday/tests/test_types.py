@@ -8,11 +8,14 @@ import bloomsday
 
 PROGRAM = """
 import datetime
+import uuid
 
 import bloomsday
 
 seen = bloomsday.Filter.open("rt.bloom")
-one: bool = "id" in seen
+one: bool = "id" in seen and 7 in seen and uuid.uuid4() in seen
+numbers: list[bool] = seen.contains_batch([1, 2])
+version: str = bloomsday.__version__
 many: list[bool] = seen.contains_batch(["id-1", "id-2"])
 day: datetime.date = seen.header.day
 with bloomsday.Server("store", {"rt": {"guard": "hold"}}, cache_dir="cache") as server:

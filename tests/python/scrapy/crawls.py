@@ -12,7 +12,7 @@ import zipfile
 from collections import Counter
 from contextlib import ExitStack
 
-from servers import Bloomsday, Crawl, LosingRelay, Redis
+from servers import Bloomsday, Crawl, Redis, Relay
 from website import Site
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../python/scrapy")
@@ -231,11 +231,78 @@ def unseen_uses_the_server_again_when_it_is_back(case):
 
 def a_lost_reply_loses_no_page(case):
     # The first reply is that to BLOOM.RESERVE.
-    relay = case.close_later(LosingRelay(case.bloomsday.port, lost=51))
+    relay = case.close_later(Relay(case.bloomsday.port, lost=51))
     stats = case.crawl(case.own({"BLOOMSDAY_URL": relay.url})).stats()
     check(filtered_and_downloaded(stats), (10, 100), "filtered, downloaded")
     check(case.site.visits(), PAGES, "visits")
     check(stats["bloomsday/unseen_by_error"], 1, "bloomsday/unseen_by_error")
+
+
+def a_crawl_waits_for_a_server_that_loads(case):
+    relay = case.close_later(Relay(case.bloomsday.port, loading=(51, 52, 53)))
+    crawl = case.crawl(case.own({"BLOOMSDAY_URL": relay.url, "BLOOMSDAY_TIMEOUT": 60}))
+    stats = crawl.stats()
+    check(filtered_and_downloaded(stats), (10, 100), "filtered, downloaded")
+    check(case.site.visits(), PAGES, "visits")
+    check(stats.get("bloomsday/unseen_by_error"), None, "bloomsday/unseen_by_error")
+    check(crawl.log().count("The crawl waits for up to 60 s"), 1, "lines about the wait")
+
+
+def a_server_that_goes_on_loading_ends_the_crawl_with_the_reason(case):
+    relay = case.close_later(Relay(case.bloomsday.port, loading=range(51, 10_000)))
+    own = case.own({"BLOOMSDAY_URL": relay.url, "BLOOMSDAY_TIMEOUT": 0.2})
+    crawl = case.crawl(own)
+    check_ended_by_error(crawl.stats())
+    assert "LOADING" in crawl.log() and "`last_error` in the server's /status" in crawl.log()
+    assert relay.replies > 52, f"asked {relay.replies} times"
+
+
+def while_a_server_loads_unseen_downloads_all(case):
+    relay = case.close_later(Relay(case.bloomsday.port, loading=range(51, 10_000)))
+    own = case.own({"BLOOMSDAY_URL": relay.url, "BLOOMSDAY_ON_ERROR": "unseen"})
+    stats = case.crawl(own).stats()
+    check(filtered_and_downloaded(stats), (10, 100), "filtered, downloaded")
+    assert stats["bloomsday/unseen_by_error"] > 0, stats
+
+
+def a_lost_reply_is_remembered_while_the_server_loads(case):
+    # 1 makes the filter, 2 adds, 3 makes it on the next connection, 4 and 5 add.
+    relay = case.close_later(Relay(case.bloomsday.port, lost=2, loading=(4,)))
+    connection = bloomsday_scrapy.Connection(relay.url, 60, 60, ["BLOOM.RESERVE", "r"])
+    check(connection.call("BF.ADD", "r", "x"), (0, True), "not new, but it may have run")
+    check((relay.replies, connection.reconnects), (5, 1), "requests, reconnects")
+    connection.close()
+
+
+def a_server_that_refuses_is_named_with_a_remedy(case):
+    for text, remedy in (
+        ("READONLY You can't write against a read only replica.", "another server decides"),
+        ("LOADING the day's filter", "`last_error`"),
+    ):
+        assert f"(remedy: {remedy}" in bloomsday_scrapy.refusal(text), text
+    config = os.path.join(case.folder(), "bloomsday.toml")
+    with open(config, "w") as file:
+        file.write("[resp]\ncreate = false\n")
+    server = case.close_later(Bloomsday(PROGRAM, ["--config", config]))
+    crawl = case.crawl(case.own({"BLOOMSDAY_URL": server.url}))
+    crawl.stats()
+    assert "(remedy: name the filter in the server's bloomsday.toml)" in crawl.log(), crawl.log()
+    check(case.site.visits(), Counter(), "visits")
+
+
+def a_crawler_with_another_filter_is_told_what_to_set(_):
+    crawler = Crawler(type("Pages", (Spider,), {"name": "test"}), {})
+    try:
+        bloomsday_scrapy.dupefilter_of(crawler)
+        raise AssertionError("there is a filter")
+    except bloomsday_scrapy.BloomsdayError as error:
+        assert "set DUPEFILTER_CLASS" in str(error) and error.__suppress_context__, error
+
+
+def the_filter_for_scrapy_redis_serves_the_own_scheduler(case):
+    own = case.own({"DUPEFILTER_CLASS": "bloomsday_scrapy.RedisDupeFilter"})
+    check(filtered_and_downloaded(case.crawl(own).stats()), (10, 100), "filtered, downloaded")
+    check(filtered_and_downloaded(case.crawl(own).stats()), (110, 0), "filtered, downloaded")
 
 
 def a_page_that_failed_and_was_forgotten_is_requested_again(case):
@@ -252,7 +319,7 @@ def a_page_that_failed_and_was_forgotten_is_requested_again(case):
 def repeats_cost_a_round_trip_only_when_they_are_not_remembered(case):
     # Each relay counts one crawl: one request makes the filter.
     for recent, requests in ((0, 111), (1_000, 101)):
-        relay = case.close_later(LosingRelay(case.bloomsday.port, lost=None))
+        relay = case.close_later(Relay(case.bloomsday.port))
         own = {
             "BLOOMSDAY_URL": relay.url,
             "BLOOMSDAY_RECENT": recent,

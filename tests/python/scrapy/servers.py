@@ -1,4 +1,4 @@
-"""What crawls need, each started for one test: Bloomsday, Redis, a relay that loses replies."""
+"""What crawls need, each started for one test: Bloomsday, Redis, a relay that is no help."""
 
 import json
 import os
@@ -100,11 +100,16 @@ class Redis:
         shutil.rmtree(self._folder)
 
 
-class LosingRelay:
-    """Passes requests on to a server, and closes the connection in place of the n-th reply."""
+# What a server says before the day's filter is loaded.
+LOADING = b"-LOADING the day's filter and its live IDs are not loaded yet\r\n"
 
-    def __init__(self, port, lost):
-        self._to, self._lost, self.replies = port, lost, 0
+
+class Relay:
+    """Passes requests on to a server. Closes the connection in place of the reply number `lost`,
+    and answers `LOADING` by itself to the requests whose numbers are in `loading`."""
+
+    def __init__(self, port, lost=None, loading=()):
+        self._to, self._lost, self._loading, self.replies = port, lost, loading, 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -124,9 +129,12 @@ class LosingRelay:
         # One request of this client has one reply, and both come in one piece.
         with client, socket.create_connection(("127.0.0.1", self._to)) as server:
             while request := client.recv(65_536):
+                self.replies += 1
+                if self.replies in self._loading:
+                    client.sendall(LOADING)
+                    continue
                 server.sendall(request)
                 reply = server.recv(65_536)
-                self.replies += 1
                 if self.replies == self._lost:
                     return
                 client.sendall(reply)

@@ -1,5 +1,7 @@
 """Bloom filters of users, rebuilt every day: lookups in nanoseconds. The manual is docs/python.md."""
 
+from importlib.metadata import version
+
 from bloomsday._build import build, publish
 from bloomsday._header import Header
 from bloomsday._native import Answers, Filter, ServedFilter, Server
@@ -7,6 +9,7 @@ from bloomsday.errors import (
     BloomsdayError,
     BuildError,
     IdTypeError,
+    MissingFileError,
     MissingIdError,
     NotFoundError,
     NotReadyError,
@@ -14,9 +17,11 @@ from bloomsday.errors import (
     ServerError,
     StoreError,
     SupersededError,
-    UnsoundBlob,
+    UnsoundBlobError,
     UsageError,
 )
+
+__version__ = version("bloomsday")
 
 __all__ = [
     "Answers",
@@ -25,6 +30,7 @@ __all__ = [
     "Filter",
     "Header",
     "IdTypeError",
+    "MissingFileError",
     "MissingIdError",
     "NotFoundError",
     "NotReadyError",
@@ -34,8 +40,9 @@ __all__ = [
     "ServerError",
     "StoreError",
     "SupersededError",
-    "UnsoundBlob",
+    "UnsoundBlobError",
     "UsageError",
+    "__version__",
     "build",
     "publish",
 ]

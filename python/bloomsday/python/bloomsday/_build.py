@@ -43,6 +43,7 @@ def build(
     """Builds one day from Parquet: read, count, fill, verify, publish the blob, write the pointer.
 
     `id` is what is hashed of an ID: its `"bytes"`, or the normalised form of a `"url"`.
+    `accept_change` says why a day may pass that is not like those before.
     `deltas` is for how many of the last days deltas are published, so that servers fetch only what changed.
     Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was.
 

@@ -2,9 +2,10 @@
 
 import os
 import pathlib
+import uuid
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypedDict, final, overload
+from typing import Any, Literal, Protocol, SupportsIndex, TypedDict, final, overload
 
 from bloomsday._header import Header
 
@@ -22,7 +23,8 @@ __all__ = [
     "publish",
 ]
 
-_Id = str | bytes | int
+_Id = str | bytes | SupportsIndex | uuid.UUID
+_Ids = list[_Id] | list[str] | list[bytes] | list[int] | list[uuid.UUID] | tuple[_Id, ...]
 
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
@@ -55,7 +57,7 @@ class Filter:
 
     def __contains__(self, id: _Id, /) -> bool: ...
     @overload
-    def contains_batch(self, ids: list[_Id] | list[str] | list[bytes] | tuple[_Id, ...]) -> list[bool]: ...
+    def contains_batch(self, ids: _Ids) -> list[bool]: ...
     @overload
     def contains_batch(self, ids: Iterable[_Id] | _ArrowArray | _ArrowStream) -> Any:
         """Looks up many IDs. The answers have the kind of `ids`: a numpy array for numpy and pandas, a
@@ -72,7 +74,7 @@ class ServedFilter:
 
     def __contains__(self, id: _Id, /) -> bool: ...
     @overload
-    def contains_batch(self, ids: list[_Id] | list[str] | list[bytes] | tuple[_Id, ...]) -> list[bool]: ...
+    def contains_batch(self, ids: _Ids) -> list[bool]: ...
     @overload
     def contains_batch(self, ids: Iterable[_Id] | _ArrowArray | _ArrowStream) -> Any: ...
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import ENOENT
 from typing import Any
 
 
@@ -28,7 +29,7 @@ class BloomsdayError(Exception):
         return type(self), (str(self), self.remedy, self.is_transient, self.report)
 
 
-class UnsoundBlob(BloomsdayError):
+class UnsoundBlobError(BloomsdayError):
     """A file is damaged, is not a blob, or is of a newer version. It gives no answer."""
 
 
@@ -38,6 +39,16 @@ class StoreError(BloomsdayError):
 
 class NotFoundError(BloomsdayError, LookupError):
     """There is no such file, object, filter or input."""
+
+
+class MissingFileError(NotFoundError, FileNotFoundError):
+    """A blob file that was named is not there."""
+
+    errno = ENOENT
+
+    def __str__(self) -> str:
+        # That of an OSError is made of `errno` and `filename`.
+        return str(self.args[0])
 
 
 class UsageError(BloomsdayError, ValueError):

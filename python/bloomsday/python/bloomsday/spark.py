@@ -70,12 +70,7 @@ def build(
 
     Returns the report that `bloomsday build --json` prints; raises as `bloomsday.build`.
     """
-    if (df is None) == (input is None):
-        raise UsageError("a build reads a DataFrame or an input: pass `df` and `column`, or `input` and `column`")
-    if column is None:
-        raise UsageError("a build needs the name of the column with the IDs: pass `column`")
-    if input is None and window_days != 1:
-        raise UsageError("the window of a DataFrame is what it selects: leave `window_days` out")
+    column = _check_arguments(df, column, input, window_days)
     session = df.sparkSession if df is not None else _session(spark)
     _check_version(session)
     description = _description(
@@ -90,28 +85,14 @@ def build(
         accept_change=accept_change,
     )
     publication = _publication(store, by, dry_run, keep_days, max_age_days)
-    build = _native.Coordinator(description, publication)
-    if input is None:
-        assert df is not None
-        ids = df.select(df[column].alias("id") if column in df.columns else column)
-        rows = rows or build.expected_rows() or max(ids.count(), 1)
-        n_ranges = build.set_ranges(rows, ranges or _least_ranges(rows))
-        gather = functools.partial(parts.gather, ranges=n_ranges, rows=rows)
-        gathered = ids.mapInArrow(gather, parts.GATHERED)
+    coordinator = _native.Coordinator(description, publication)
+    if df is not None:
+        gathered, n_ranges = _gather_frame(coordinator, df, column, rows, ranges)
     else:
-        files = build.files()
-        # Some 16 bytes a row, of one column among a few.
-        rows = rows or build.expected_rows() or max(sum(bytes for _, bytes in files) // 16, 1)
-        n_ranges = build.set_ranges(rows, ranges or _least_ranges(rows))
-        gather = functools.partial(parts.gather_files, column=column, ranges=n_ranges, rows=rows)
-        numbered = [(n, file, bytes) for n, (file, bytes) in enumerate(files)]
-        listed = session.createDataFrame(numbered, "range int, file string, bytes bigint")
-        # A task for each file, up to a limit.
-        spread = _by_range(listed, min(len(files), MAX_FILE_TASKS)).select("file", "bytes")
-        gathered = spread.mapInArrow(gather, parts.GATHERED)
+        gathered, n_ranges = _gather_files(coordinator, session, column, rows, ranges)
     with _batches_of(session, BATCH_BYTES), _Stages(session, staging, filter, str(day)) as stages:
         try:
-            report = _run(build, stages, gathered, n_ranges)
+            report = _run(coordinator, stages, gathered, n_ranges)
         except BloomsdayError:
             raise
         except Exception as error:
@@ -119,7 +100,45 @@ def build(
     return _judged(report)
 
 
-def _run(build: _native.Coordinator, stages: _Stages, gathered: DataFrame, ranges: int) -> str:
+def _check_arguments(df: DataFrame | None, column: str | None, input: Any, window_days: int) -> str:
+    """The name of the column, if the arguments fit together."""
+    if (df is None) == (input is None):
+        raise UsageError("a build reads a DataFrame or an input: pass `df` and `column`, or `input` and `column`")
+    if column is None:
+        raise UsageError("a build needs the name of the column with the IDs: pass `column`")
+    if input is None and window_days != 1:
+        raise UsageError("the window of a DataFrame is what it selects: leave `window_days` out")
+    return column
+
+
+def _gather_frame(
+    coordinator: _native.Coordinator, df: DataFrame, column: str, rows: int | None, ranges: int | None
+) -> tuple[DataFrame, int]:
+    """The hashes of a column, and in how many ranges they are."""
+    ids = df.select(df[column].alias("id") if column in df.columns else column)
+    rows = rows or coordinator.expected_rows() or max(ids.count(), 1)
+    n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
+    gather = functools.partial(parts.gather, ranges=n_ranges, rows=rows)
+    return ids.mapInArrow(gather, parts.GATHERED), n_ranges
+
+
+def _gather_files(
+    coordinator: _native.Coordinator, session: SparkSession, column: str, rows: int | None, ranges: int | None
+) -> tuple[DataFrame, int]:
+    """The same from the input's files, which the executors read."""
+    files = coordinator.files()
+    # Some 16 bytes a row, of one column among a few.
+    rows = rows or coordinator.expected_rows() or max(sum(bytes for _, bytes in files) // 16, 1)
+    n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
+    gather = functools.partial(parts.gather_files, column=column, ranges=n_ranges, rows=rows)
+    numbered = [(n, file, bytes) for n, (file, bytes) in enumerate(files)]
+    listed = session.createDataFrame(numbered, "range int, file string, bytes bigint")
+    # A task for each file, up to a limit.
+    spread = _by_range(listed, min(len(files), MAX_FILE_TASKS)).select("file", "bytes")
+    return spread.mapInArrow(gather, parts.GATHERED), n_ranges
+
+
+def _run(coordinator: _native.Coordinator, stages: _Stages, gathered: DataFrame, ranges: int) -> str:
     from pyspark.sql import functions as F
 
     count = functools.partial(parts.count, ranges=ranges)
@@ -127,13 +146,13 @@ def _run(build: _native.Coordinator, stages: _Stages, gathered: DataFrame, range
     counted = stages.keep(counted, "counted")
     numbers = counted.where(F.col("ids").isNotNull()).drop("hashes", "samples")
     for batch in _collected(numbers):
-        build.counted(batch)
-    plan = build.shape()
+        coordinator.counted(batch)
+    plan = coordinator.shape()
     if plan is None:
-        return build.finish()
-    last, packages = build.sample()
+        return coordinator.finish()
+    last, packages = coordinator.sample()
     sample = counted.where((F.col("range") <= last) & (F.col("seq") < packages)).select("hashes")
-    build.compare(_collected(sample))
+    coordinator.compare(_collected(sample))
 
     fill = functools.partial(parts.fill, plan=plan)
     # Where a stage is persisted, each range is in one partition already.
@@ -143,21 +162,21 @@ def _run(build: _native.Coordinator, stages: _Stages, gathered: DataFrame, range
     groups = [(first, first + per_group - 1) for first in range(0, ranges, per_group)]
     for first, last in groups:
         for batch in _in_order(filled.where(F.col("range").between(first, last)).drop("bytes")):
-            build.filled(batch)
-    build.seal()
+            coordinator.filled(batch)
+    coordinator.seal()
     # At most twice: what reads back damaged a second time is an error.
-    while not build.is_uploaded():
-        build.begin_upload()
+    while not coordinator.is_uploaded():
+        coordinator.begin_upload()
         try:
             for first, last in groups:
                 pieces = filled.where(F.col("range").between(first, last))
                 for batch in _in_order(pieces.select("range", "part", "offset", "edge", "bytes")):
-                    build.upload(batch)
+                    coordinator.upload(batch)
         except BaseException:
-            build.abort_upload()
+            coordinator.abort_upload()
             raise
-        build.end_upload()
-    return build.finish()
+        coordinator.end_upload()
+    return coordinator.finish()
 
 
 class _Stages:

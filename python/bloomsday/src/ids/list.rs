@@ -1,4 +1,4 @@
-//! Lists, tuples and other sequences of `str`, `bytes` and `int`.
+//! Lists, tuples and other sequences of single IDs.
 
 use bloomsday_common::hash::is_valid_len;
 use pyo3::prelude::*;
@@ -28,7 +28,7 @@ impl Piece {
         } else if is_missing(id) {
             return Err(missing(id.py(), place));
         } else {
-            self.add_bytes(single::decimal(id, Some(place))?.as_bytes());
+            self.add_bytes(single::text_of(id, Some(place))?.as_bytes());
         }
         Ok(())
     }

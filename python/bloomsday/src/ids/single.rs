@@ -1,10 +1,12 @@
-//! One ID: `str`, `bytes` or `int`.
+//! One ID: `str`, `bytes`, an integer or a `uuid.UUID`.
 
 use std::fmt::Write;
 
 use bloomsday_common::hash::ID_BYTES;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView, PyString, PyType};
 
 use super::Lookup;
 use crate::errors;
@@ -18,25 +20,54 @@ pub(crate) fn contains(lookup: &impl Lookup, id: &Bound<'_, PyAny>) -> PyResult<
     if let Ok(bytes) = id.cast::<PyBytes>() {
         return Ok(lookup.one(bytes.as_bytes()));
     }
-    Ok(lookup.one(decimal(id, None)?.as_bytes()))
+    Ok(lookup.one(text_of(id, None)?.as_bytes()))
 }
 
-/// An integer as decimal text, which is what a build makes of a column of integers.
-pub(super) fn decimal(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<String> {
-    let is_integer = id.is_instance_of::<PyInt>() && !id.is_instance_of::<PyBool>();
-    if is_integer {
-        if let Ok(number) = id.extract::<i64>() {
-            return Ok(number.to_string());
-        }
-        // Python refuses to write very long integers, and such an ID cannot be in a filter.
-        if id.call_method0("bit_length")?.extract::<usize>()? < *ID_BYTES.end() {
-            return id.str()?.extract();
-        }
-        return Ok(String::new());
+/// An integer as decimal text, and a UUID as 36 lower-case characters: what a build makes of columns of these.
+pub(super) fn text_of(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<String> {
+    if let Some(integer) = integer(id) {
+        return decimal(&integer);
     }
-    let mut message = format!("an ID is str, bytes or int, not {}", id.get_type().name()?);
+    static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    if id.is_instance(UUID.import(id.py(), "uuid", "UUID")?)? {
+        return id.str()?.extract();
+    }
+    Err(no_id(id, place)?)
+}
+
+/// What is an integer: also those of numpy, which are no `int`.
+fn integer<'py>(id: &Bound<'py, PyAny>) -> Option<Bound<'py, PyInt>> {
+    if id.is_instance_of::<PyBool>() {
+        return None;
+    }
+    if let Ok(integer) = id.cast::<PyInt>() {
+        return Some(integer.clone());
+    }
+    id.call_method0(intern!(id.py(), "__index__")).ok()?.cast_into().ok()
+}
+
+fn decimal(integer: &Bound<'_, PyInt>) -> PyResult<String> {
+    if let Ok(number) = integer.extract::<i64>() {
+        return Ok(number.to_string());
+    }
+    // Python refuses to write very long integers, and such an ID cannot be in a filter.
+    if integer.call_method0("bit_length")?.extract::<usize>()? < *ID_BYTES.end() {
+        return integer.str()?.extract();
+    }
+    Ok(String::new())
+}
+
+/// The exception for what is no ID.
+fn no_id(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<PyErr> {
+    let mut message =
+        format!("an ID is str, bytes, an integer or a uuid.UUID, not {}", id.get_type().name()?);
     if let Some(place) = place {
         let _ = write!(message, " (at position {place})");
     }
-    Err(errors::raise(id.py(), "IdTypeError", &message))
+    if id.is_instance_of::<PyByteArray>() || id.is_instance_of::<PyMemoryView>() {
+        message.push_str(": write bytes(id)");
+    } else if !id.is_none() && !id.is_instance_of::<PyBool>() {
+        message.push_str(": write int(id), str(id) or bytes(id), as the build read it");
+    }
+    Ok(errors::raise(id.py(), "IdTypeError", &message))
 }

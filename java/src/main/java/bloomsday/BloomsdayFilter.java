@@ -400,12 +400,15 @@ public final class BloomsdayFilter {
         0x3f84d5b5, 0xb5470917,
     };
 
-    /** A file is not a blob, is damaged, or is of a kind or a version that this reader does not know. */
+    /**
+     * A file is not a blob, is damaged, is of a kind or a version that this reader does not know, or
+     * is of another filter than the expected one.
+     */
     public static final class UnsoundException extends IOException {
         private static final long serialVersionUID = 1L;
 
-        private UnsoundException(Path file, String why) {
-            super(file + " is no blob that this class can look up in: " + why);
+        private UnsoundException(String message) {
+            super(message);
         }
     }
 
@@ -608,61 +611,104 @@ public final class BloomsdayFilter {
      *
      * <p>A thread of its own checks the file in an interval. When another file was renamed to its
      * name, the thread reads and checks that one and then puts the new filter in the old one's
-     * place; lookups go on and wait for nothing. A file that is damaged, absent or
-     * unreadable changes nothing but {@link #lastFailure()}.
+     * place; lookups go on and wait for nothing. A file that is damaged, absent, unreadable or of
+     * another filter changes nothing but {@link #lastFailure()}. A damaged one is read once, and
+     * again when it has changed.
      *
      * <p>Memory: two filters while a new one is read, and until the garbage collector has found
      * that nobody uses the old one.
      *
      * <pre>{@code
-     * try (Watched seen = Watched.open(Path.of("/var/lib/bloomsday/rt.bloom"), interval)) {
+     * try (Watched seen = Watched.open(Path.of("/var/lib/bloomsday/rt.bloom"), "rt", interval)) {
      *     if (seen.filter().contains(deviceId)) { ... }
      * }
      * }</pre>
      */
     public static final class Watched implements AutoCloseable {
+        private static final Duration SHORTEST = Duration.ofMillis(1);
+        private static final Duration LONGEST = Duration.ofMillis(Long.MAX_VALUE);
+
         private final Path file;
         private final boolean map;
+        /** The name of the filter; null if any will do. */
+        private final String expected;
         private final CountDownLatch closed = new CountDownLatch(1);
         private volatile BloomsdayFilter filter;
         private volatile Throwable lastFailure;
+        /** Of the file that was read last; and what was wrong with it, or null. */
         private String stamp = "";
+        private UnsoundException unsound;
 
-        private Watched(Path file, boolean map) {
+        private Watched(Path file, boolean map, String expected) {
             this.file = file;
             this.map = map;
+            this.expected = expected;
         }
 
         /**
          * Opens the file as {@link BloomsdayFilter#open(Path)} does, and again after each change.
+         * A file of any filter will do.
          *
          * @param file the file
          * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#open(Path)}
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond
          */
         public static Watched open(Path file, Duration interval) throws IOException {
-            return start(new Watched(file, false), interval);
+            return start(new Watched(file, false, null), interval);
+        }
+
+        /**
+         * As {@link #open(Path, Duration)}, but a file of another filter counts as damaged.
+         *
+         * @param file the file
+         * @param filter the name of the filter, such as {@code rt}
+         * @param interval how often to check; at least a millisecond
+         * @return the file, watched until it is closed
+         * @throws IOException as {@link BloomsdayFilter#open(Path)}
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond
+         */
+        public static Watched open(Path file, String filter, Duration interval)
+                throws IOException {
+            return start(new Watched(file, false, Objects.requireNonNull(filter)), interval);
         }
 
         /**
          * Opens the file as {@link BloomsdayFilter#map(Path)} does, and again after each change.
+         * A file of any filter will do.
          *
          * @param file the file
          * @param interval how often to check; at least a millisecond
          * @return the file, watched until it is closed
          * @throws IOException as {@link BloomsdayFilter#map(Path)}
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond
          */
         public static Watched map(Path file, Duration interval) throws IOException {
-            return start(new Watched(file, true), interval);
+            return start(new Watched(file, true, null), interval);
+        }
+
+        /**
+         * As {@link #map(Path, Duration)}, but a file of another filter counts as damaged.
+         *
+         * @param file the file
+         * @param filter the name of the filter, such as {@code rt}
+         * @param interval how often to check; at least a millisecond
+         * @return the file, watched until it is closed
+         * @throws IOException as {@link BloomsdayFilter#map(Path)}
+         * @throws IllegalArgumentException if the interval is shorter than a millisecond
+         */
+        public static Watched map(Path file, String filter, Duration interval) throws IOException {
+            return start(new Watched(file, true, Objects.requireNonNull(filter)), interval);
         }
 
         private static Watched start(Watched watched, Duration interval) throws IOException {
-            long millis = interval.toMillis();
-            if (millis < 1) {
+            if (interval.compareTo(SHORTEST) < 0) {
                 throw new IllegalArgumentException(
                         "the interval is " + interval + "; it must be at least a millisecond");
             }
+            // A longer one has no number of milliseconds, and does not end either.
+            long millis = interval.compareTo(LONGEST) < 0 ? interval.toMillis() : Long.MAX_VALUE;
             watched.reload();
             Thread thread = new Thread(() -> watched.watch(millis), "bloomsday-" + watched.file);
             thread.setDaemon(true);
@@ -690,25 +736,54 @@ public final class BloomsdayFilter {
         }
 
         /**
-         * Looks at the file now, and opens it if it has changed. Waits until that is done. A file
-         * that could not be opened is tried again at each check.
+         * Looks at the file now, and opens it if it has changed or was unsound. Waits until that is
+         * done.
          *
          * @return whether there is a new filter
          * @throws IOException as {@link BloomsdayFilter#open(Path)}; the old filter stays
          */
-        public synchronized boolean reload() throws IOException {
+        public boolean reload() throws IOException {
+            return poll(true);
+        }
+
+        /** As the thread does it: what was unsound is not read again until the file has changed. */
+        boolean check() throws IOException {
+            return poll(false);
+        }
+
+        private synchronized boolean poll(boolean rereadUnsound) throws IOException {
             try {
                 // Before the file is opened: what replaces it meanwhile has another stamp.
                 String now = stampOf(file);
-                boolean changed = !now.equals(stamp);
-                if (changed) {
-                    filter = BloomsdayFilter.open(file, map, CHUNK_BITS);
-                    stamp = now;
+                if (now.equals(stamp) && !(rereadUnsound && unsound != null)) {
+                    lastFailure = unsound;
+                    return false;
                 }
+                filter = openExpected(now);
                 lastFailure = null;
-                return changed;
+                return true;
             } catch (IOException | RuntimeException | Error e) {
                 lastFailure = e;
+                throw e;
+            }
+        }
+
+        /** Opens the file, and notes by its stamp whether it was sound. */
+        private BloomsdayFilter openExpected(String now) throws IOException {
+            try {
+                BloomsdayFilter opened = BloomsdayFilter.open(file, map, CHUNK_BITS);
+                String found = opened.header.filter;
+                if (expected != null && !expected.equals(found)) {
+                    throw new UnsoundException(
+                            file + " is a blob of the filter `" + found + "`: expected `" + expected
+                                    + "`");
+                }
+                stamp = now;
+                unsound = null;
+                return opened;
+            } catch (UnsoundException e) {
+                stamp = now;
+                unsound = e;
                 throw e;
             }
         }
@@ -723,7 +798,7 @@ public final class BloomsdayFilter {
             try {
                 while (!closed.await(millis, TimeUnit.MILLISECONDS)) {
                     try {
-                        reload();
+                        check();
                     } catch (IOException | RuntimeException | Error e) {
                         // It is in lastFailure; the next check tries again.
                     }
@@ -769,6 +844,23 @@ public final class BloomsdayFilter {
         }
 
         BloomsdayFilter read() throws IOException {
+            byte[] head = readHead(readFixed());
+            Blake3 hasher = new Blake3();
+            hasher.update(head, 0, head.length);
+            long bitsAt = head.length;
+            if (header.layout == Header.GUAVA) {
+                hashGuavaHead(bitsAt, hasher);
+                bitsAt += GUAVA_HEADER_BYTES;
+            }
+            LongBuffer[] chunks = readBits(bitsAt, hasher);
+            checkDigest(hasher);
+            checkTestVector();
+            checkFill();
+            return new BloomsdayFilter(header, chunks, chunkBits);
+        }
+
+        /** The bytes in front of the record, which say how long it is. */
+        private int readFixed() throws IOException {
             long size = channel.size();
             require(size >= FIXED_BYTES + DIGEST_BYTES,
                     "expected at least %d bytes, but it has %d", FIXED_BYTES + DIGEST_BYTES, size);
@@ -785,10 +877,15 @@ public final class BloomsdayFilter {
             require(recordBytes >= 0 && recordBytes <= MAX_RECORD_BYTES,
                     "expected a record of at most %d bytes, but it says %d", MAX_RECORD_BYTES,
                     recordBytes & 0xffffffffL);
+            return recordBytes;
+        }
+
+        /** All that lies in front of the body: with it the file's size is known. */
+        private byte[] readHead(int recordBytes) throws IOException {
             int recordEnd = FIXED_BYTES + recordBytes;
             int bodyAt = (recordEnd + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-            require(size >= bodyAt + DIGEST_BYTES,
-                    "expected a header of %d bytes, but it ends after %d", bodyAt, size);
+            require(header.bytes >= bodyAt + DIGEST_BYTES,
+                    "expected a header of %d bytes, but it ends after %d", bodyAt, header.bytes);
             byte[] head = bytesAt(0, bodyAt);
             readRecord(new Record(Arrays.copyOfRange(head, FIXED_BYTES, recordEnd)));
             for (int i = recordEnd; i < bodyAt; i++) {
@@ -796,42 +893,36 @@ public final class BloomsdayFilter {
                         head[i]);
             }
             // No sum overflows: a body has less than 2^39 bytes.
-            require(size == bodyAt + header.bodyBytes + DIGEST_BYTES,
-                    "expected %d bytes, but it has %d",
-                    bodyAt + header.bodyBytes + DIGEST_BYTES, size);
-
-            Blake3 hasher = new Blake3();
-            hasher.update(head, 0, head.length);
-            long bitsAt = bodyAt;
-            if (header.layout == Header.GUAVA) {
-                byte[] shape = bytesAt(bodyAt, GUAVA_HEADER_BYTES);
-                byte[] expected = ByteBuffer.allocate(GUAVA_HEADER_BYTES)
-                        .put((byte) 1).put((byte) header.probes).putInt((int) header.units).array();
-                require(Arrays.equals(shape, expected),
-                        "expected a body that begins with %s, but it begins with %s",
-                        hex(expected), hex(shape));
-                hasher.update(shape, 0, shape.length);
-                bitsAt += GUAVA_HEADER_BYTES;
-            }
-            LongBuffer[] chunks = readBits(bitsAt, hasher);
-            header.digest = hex(hasher.finish());
-            String stated = hex(bytesAt(size - DIGEST_BYTES, DIGEST_BYTES));
-            require(header.digest.equals(stated),
-                    "expected the digest %s, which it states, but its bytes have %s", stated,
-                    header.digest);
-
-            BloomsdayFilter filter = new BloomsdayFilter(header, chunks, chunkBits);
-            checkTestVector();
-            double[] expected = header.expectedFill();
-            require(Math.abs(header.fill() - expected[0]) <= expected[1],
-                    "expected that %d IDs set %.4f of its bits, but %.4f are set", header.ids,
-                    expected[0], header.fill());
-            return filter;
+            long expected = bodyAt + header.bodyBytes + DIGEST_BYTES;
+            require(header.bytes == expected, "expected %d bytes, but it has %d", expected,
+                    header.bytes);
+            return head;
         }
 
         private void readRecord(Record record) throws UnsoundException {
             String name = record.text(64);
             String day = record.text(10);
+            readShape(record);
+            readHash(record);
+            readCounts(record);
+            testHashes = record.list(TEST_IDS * (header.layout == Header.BLOCKED ? 1 : 2));
+            testPositions = record.list(TEST_IDS * header.probes);
+            record.end();
+
+            require(name.matches("[a-z0-9][a-z0-9_-]{0,63}"),
+                    "expected the name of a filter, but it is `%s`", printable(name));
+            header.filter = name;
+            require(day.matches("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+                    "expected a day as YYYY-MM-DD, but it is `%s`", printable(day));
+            try {
+                header.day = LocalDate.parse(day);
+            } catch (DateTimeException e) {
+                throw unsound("expected a day of the calendar, but it is `%s`", day);
+            }
+        }
+
+        /** The layout, and how many units, probes and bytes it has. */
+        private void readShape(Record record) throws UnsoundException {
             header.layout = record.number(1, "the layout", 0, 3);
             require(header.layout <= 1,
                     "its layout is `spark%d`, and this class reads `blocked` and `guava`",
@@ -847,6 +938,11 @@ public final class BloomsdayFilter {
                     blocked ? 64 * header.units : GUAVA_HEADER_BYTES + 8 * header.units;
             require(header.bodyBytes == expected, "expected a body of %d bytes, but it says %s",
                     expected, unsigned(header.bodyBytes));
+        }
+
+        /** How an ID becomes a hash: as the layout says, without a key. */
+        private void readHash(Record record) throws UnsoundException {
+            boolean blocked = header.layout == Header.BLOCKED;
             record.number(1, "the hash", blocked ? 0 : 1, blocked ? 0 : 1);
             record.number(2, "the hash's bits", blocked ? 64 : 128, blocked ? 64 : 128);
             long seed = record.integer();
@@ -859,6 +955,10 @@ public final class BloomsdayFilter {
                     "its IDs are URLs, which this class does not normalise: look them up by the"
                             + " daemon, or in Python or C");
             require(encoding == 0, "expected that the encoding of IDs is 0, but it is %d", encoding);
+        }
+
+        /** What was counted and measured at the build. */
+        private void readCounts(Record record) throws UnsoundException {
             header.idsEstimated = record.number(1, "the origin", 0, 1) == 1;
             header.ids = record.integer();
             require(header.ids >= 1 && header.ids <= header.bits(),
@@ -873,20 +973,17 @@ public final class BloomsdayFilter {
                     "expected at most as many hits as lookups, but it says %s of %s",
                     unsigned(header.fppHits), unsigned(header.fppLookups));
             header.ones = record.integer();
-            testHashes = record.list(TEST_IDS * (blocked ? 1 : 2));
-            testPositions = record.list(TEST_IDS * header.probes);
-            record.end();
+        }
 
-            require(name.matches("[a-z0-9][a-z0-9_-]{0,63}"),
-                    "expected the name of a filter, but it is `%s`", printable(name));
-            header.filter = name;
-            try {
-                require(day.matches("[0-9]{4}-[0-9]{2}-[0-9]{2}"),
-                        "expected a day as YYYY-MM-DD, but it is `%s`", printable(day));
-                header.day = LocalDate.parse(day);
-            } catch (DateTimeException e) {
-                throw unsound("expected a day of the calendar, but it is `%s`", day);
-            }
+        /** The head that Guava's own files have, too: its kind, the probes and the words. */
+        private void hashGuavaHead(long at, Blake3 hasher) throws IOException {
+            byte[] head = bytesAt(at, GUAVA_HEADER_BYTES);
+            byte[] expected = ByteBuffer.allocate(GUAVA_HEADER_BYTES)
+                    .put((byte) 1).put((byte) header.probes).putInt((int) header.units).array();
+            require(Arrays.equals(head, expected),
+                    "expected a body that begins with %s, but it begins with %s", hex(expected),
+                    hex(head));
+            hasher.update(head, 0, head.length);
         }
 
         /** The bits, in chunks. They are hashed where they lie: what is checked is what answers. */
@@ -926,6 +1023,21 @@ public final class BloomsdayFilter {
             require(ones == header.ones, "expected that %s bits are set, but %d are",
                     unsigned(header.ones), ones);
             return chunks;
+        }
+
+        private void checkDigest(Blake3 hasher) throws IOException {
+            header.digest = hex(hasher.finish());
+            String stated = hex(bytesAt(header.bytes - DIGEST_BYTES, DIGEST_BYTES));
+            require(header.digest.equals(stated),
+                    "expected the digest %s, which it states, but its bytes have %s", stated,
+                    header.digest);
+        }
+
+        private void checkFill() throws UnsoundException {
+            double[] expected = header.expectedFill();
+            require(Math.abs(header.fill() - expected[0]) <= expected[1],
+                    "expected that %d IDs set %.4f of its bits, but %.4f are set", header.ids,
+                    expected[0], header.fill());
         }
 
         /** Proves that this reader hashes and addresses as the writer of the file did. */
@@ -995,7 +1107,8 @@ public final class BloomsdayFilter {
         }
 
         private UnsoundException unsound(String format, Object... arguments) {
-            return new UnsoundException(file, String.format(Locale.ROOT, format, arguments));
+            return new UnsoundException(file + " is no blob that this class can look up in: "
+                    + String.format(Locale.ROOT, format, arguments));
         }
 
         private static String unsigned(long number) {

@@ -13,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.FileTime;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -208,8 +209,22 @@ public final class BloomsdayFilterTest {
         throwing(IndexOutOfBoundsException.class,
                 () -> filter.containsBatch(ten, new int[] {0, 1, 11}, answers), "");
         holds(!answers[0] && !answers[1], "an exception left an answer");
-        throwing(IllegalArgumentException.class, () -> BloomsdayFilter.Watched.open(
-                GOLDEN.resolve(GOLDENS[0]), Duration.ZERO), "millisecond");
+    }
+
+    public void testAnIntervalHasAMillisecondOrMoreAndNoEnd() throws IOException {
+        Path file = GOLDEN.resolve(GOLDENS[0]);
+        for (Duration interval : new Duration[] {
+            Duration.ZERO, Duration.ofNanos(999_999), Duration.ofSeconds(Long.MIN_VALUE),
+        }) {
+            throwing(IllegalArgumentException.class,
+                    () -> BloomsdayFilter.Watched.open(file, interval), "millisecond");
+        }
+        for (Duration interval : new Duration[] {
+            Duration.ofMillis(1), Duration.ofMillis(Long.MAX_VALUE),
+            Duration.ofSeconds(Long.MAX_VALUE),
+        }) {
+            BloomsdayFilter.Watched.open(file, interval).close();
+        }
     }
 
     public void testDamageOfAnyKindIsRefused() throws Exception {
@@ -303,6 +318,75 @@ public final class BloomsdayFilterTest {
             }
             throwing(BloomsdayFilter.UnsoundException.class, () -> BloomsdayFilter.Watched.open(
                     replace(file, new byte[100]), Duration.ofDays(1)), "rt.bloom");
+        } finally {
+            delete(folder);
+        }
+    }
+
+    public void testADamagedFileIsReadAgainOnlyWhenItChangedOrByReload() throws Exception {
+        Path folder = Files.createTempDirectory("bloomsday");
+        Path file = folder.resolve("rt.bloom");
+        byte[] good = Files.readAllBytes(GOLDEN.resolve("v1-blocked.bloom"));
+        byte[] damaged = good.clone();
+        damaged[damaged.length - 100] ^= 1;
+        Class<?> unsound = BloomsdayFilter.UnsoundException.class;
+        try {
+            replace(file, good);
+            try (BloomsdayFilter.Watched watched =
+                    BloomsdayFilter.Watched.open(file, Duration.ofDays(1))) {
+                BloomsdayFilter first = watched.filter();
+                replace(file, damaged);
+                throwing(unsound, watched::check, "rt.bloom");
+                // Sound bytes with the same stamp: whoever reads them has a new filter.
+                FileTime modified = Files.getLastModifiedTime(file);
+                Files.write(file, good);
+                Files.setLastModifiedTime(file, modified);
+                holds(!watched.check() && watched.filter() == first, "it was read again");
+                holds(unsound.isInstance(watched.lastFailure()), "the failure stays");
+                // Another failure meanwhile is not the one that is reported afterwards.
+                Path away = Files.move(file, folder.resolve("away"));
+                throwing(NoSuchFileException.class, watched::check, "rt.bloom");
+                Files.move(away, file);
+                holds(!watched.check(), "it was read again");
+                holds(unsound.isInstance(watched.lastFailure()), "which failure");
+                holds(watched.reload() && watched.filter() != first, "it was not read again");
+                holds(watched.lastFailure() == null && !watched.check(), "mended");
+
+                replace(file, damaged);
+                throwing(unsound, watched::check, "rt.bloom");
+                replace(file, good);
+                holds(watched.check() && watched.lastFailure() == null, "another file is read");
+            }
+        } finally {
+            delete(folder);
+        }
+    }
+
+    public void testAFileOfAnotherFilterIsRefusedWhenANameIsExpected() throws Exception {
+        Path folder = Files.createTempDirectory("bloomsday");
+        Path file = folder.resolve("rt.bloom");
+        byte[] rt = Files.readAllBytes(GOLDEN.resolve("v1-blocked.bloom"));
+        byte[] other = rt.clone();
+        other[14 + 8] = 'x';
+        seal(other);
+        String says = "rt.bloom is a blob of the filter `xt`: expected `rt`";
+        Class<?> unsound = BloomsdayFilter.UnsoundException.class;
+        try {
+            replace(file, other);
+            Duration day = Duration.ofDays(1);
+            throwing(unsound, () -> BloomsdayFilter.Watched.open(file, "rt", day), says);
+            throwing(unsound, () -> BloomsdayFilter.Watched.map(file, "rt", day), says);
+            BloomsdayFilter.Watched.open(file, "xt", day).close();
+            replace(file, rt);
+            try (BloomsdayFilter.Watched expecting = BloomsdayFilter.Watched.map(file, "rt", day);
+                    BloomsdayFilter.Watched any = BloomsdayFilter.Watched.map(file, day)) {
+                BloomsdayFilter first = expecting.filter();
+                replace(file, other);
+                throwing(unsound, expecting::reload, says);
+                holds(expecting.filter() == first, "the old filter stays");
+                holds(any.reload(), "without a name, any filter will do");
+                same("xt", any.filter().header().filter(), "its name");
+            }
         } finally {
             delete(folder);
         }
