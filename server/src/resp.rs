@@ -9,7 +9,7 @@
 //! | `listen` | connections: reading, writing, limits, a graceful stop |
 //! | `request` | bytes to requests |
 //! | `dispatch` | runs requests in order; transactions |
-//! | `hot` | many adds or lookups of one filter at once |
+//! | `pipeline` | many adds or lookups of one filter at once |
 //! | `commands`, `command` | what each command does; one entry of their table |
 //! | `session` | the state of one connection |
 //! | `shared` | what all connections share |
@@ -18,8 +18,8 @@
 mod command;
 mod commands;
 mod dispatch;
-mod hot;
 mod listen;
+mod pipeline;
 mod reply;
 mod request;
 mod session;

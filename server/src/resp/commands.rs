@@ -8,6 +8,7 @@
 //! | `keys`, `glob` | names, and their patterns |
 //! | `connection`, `client` | the connection, and what is known of it |
 //! | `info` | what the server says of itself |
+//! | `items` | what the families share |
 
 mod bloom;
 mod client;
@@ -15,6 +16,7 @@ mod connection;
 mod cuckoo;
 pub(super) mod glob;
 mod info;
+mod items;
 mod keys;
 mod near;
 mod set;

@@ -3,9 +3,9 @@
 
 use super::command::{Command, MAX_QUOTED_BYTES, help, is, quote, unknown_subcommand};
 use super::commands::{TABLES, glob};
-use super::hot;
+use super::pipeline;
 use super::reply::{Fault, Reply, error};
-use super::session::{SYNTAX, Session, Transaction, wrong_number};
+use super::session::{ReplySpan, SYNTAX, Session, Transaction, wrong_number};
 
 /// When a batch has as many bytes of replies, they are sent before it goes on.
 const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
@@ -17,11 +17,11 @@ const WORD_BYTES: usize = size_of::<Vec<u8>>() + 32;
 /// The longest reply of one request or transaction.
 const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// What follows a batch.
+/// What the connection does after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The next one.
-    Go,
+pub(crate) enum AfterBatch {
+    /// It reads the next one.
+    Continue,
     /// Its replies are sent, and then the rest of it, from this request on.
     Flush(usize),
     /// The connection is closed.
@@ -73,7 +73,7 @@ pub(super) fn run(
     ends: &[usize],
     from: usize,
     out: &mut Vec<u8>,
-) -> Next {
+) -> AfterBatch {
     session.now = session.live().now();
     let mut next = from;
     while next < ends.len() {
@@ -82,29 +82,29 @@ pub(super) fn run(
             &arguments[begin..ends[number]]
         };
         if session.is_authenticated && session.transaction.is_none() {
-            let done = hot::run(session, request, next, ends.len(), out);
+            let done = pipeline::run(session, request, next, ends.len(), out);
             if done > 0 {
                 next += done;
                 if out.len() > MAX_BATCH_REPLY_BYTES {
-                    return Next::Flush(next);
+                    return AfterBatch::Flush(next);
                 }
                 continue;
             }
         }
-        one(session, request(next), out);
+        run_one(session, request(next), out);
         next += 1;
         if session.is_closing {
-            return Next::Close;
+            return AfterBatch::Close;
         }
         if session.awaited.is_some() || out.len() > MAX_BATCH_REPLY_BYTES {
-            return Next::Flush(next);
+            return AfterBatch::Flush(next);
         }
     }
-    Next::Go
+    AfterBatch::Continue
 }
 
 /// Runs one request.
-fn one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
+fn run_one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
     if request.is_empty() {
         return;
     }
@@ -156,7 +156,7 @@ fn perform(
             out.truncate(begin);
             error(out, fault);
         }
-        session.spans.push((begin, out.len(), 1));
+        session.spans.push(ReplySpan { begin, end: out.len(), replies: 1 });
         return Ok(());
     }
     result

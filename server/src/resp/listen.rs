@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use super::dispatch::{self, Next};
+use super::dispatch::{self, AfterBatch};
 use super::reply::{Fault, error};
 use super::request::{MAX_REQUEST_BYTES, Request, Scanner};
 use super::session::{Awaited, Session};
@@ -269,7 +269,7 @@ async fn run(
         for ticket in std::mem::take(&mut session.tickets) {
             if let Err(why) = ticket.wait().await {
                 // All replies to changes are errors now: the other tickets change none.
-                session.disavow(out, &why);
+                session.replace_change_replies(out, &why);
                 break;
             }
         }
@@ -279,9 +279,9 @@ async fn run(
         }
         send(stream, out).await?;
         match next {
-            Next::Flush(number) => from = number,
-            Next::Go => return Ok(true),
-            Next::Close => return Ok(false),
+            AfterBatch::Flush(number) => from = number,
+            AfterBatch::Continue => return Ok(true),
+            AfterBatch::Close => return Ok(false),
         }
     }
 }

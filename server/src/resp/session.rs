@@ -44,13 +44,22 @@ pub(crate) struct Session {
     pub(crate) now: u64,
     /// What the replies of this batch wait for.
     pub(crate) tickets: Vec<Ticket>,
-    /// Where replies to changes are: begin, end and number.
-    pub(crate) spans: Vec<(usize, usize, usize)>,
+    /// Where replies to changes are.
+    pub(crate) spans: Vec<ReplySpan>,
     /// The sets that this connection changed, for WAITAOF.
     pub(crate) changed: Vec<Arc<LiveSet>>,
     /// The last set that was used, and the state of all names then.
     last: Option<(u64, Arc<LiveSet>)>,
     pub(crate) hashes: Vec<u64>,
+}
+
+/// Replies to changes that follow each other.
+pub(crate) struct ReplySpan {
+    /// The first byte of them in what is sent, and the byte after the last one.
+    pub(crate) begin: usize,
+    pub(crate) end: usize,
+    /// The number of replies.
+    pub(crate) replies: usize,
 }
 
 /// What WAITAOF waits for.
@@ -126,7 +135,7 @@ impl Session {
     }
 
     /// The set of a name, if there is one.
-    pub(crate) fn set(&mut self, name: &[u8]) -> Result<Option<Arc<LiveSet>>, Fault> {
+    pub(crate) fn find_set(&mut self, name: &[u8]) -> Result<Option<Arc<LiveSet>>, Fault> {
         let changes = self.live().changes();
         if let Some((seen, set)) = &self.last
             && *seen == changes
@@ -146,7 +155,7 @@ impl Session {
     /// change, that change adds the other hash. This is accepted: nobody adds to a name while it is
     /// made anew.
     pub(crate) fn ids_of(&mut self, name: &[u8]) -> Result<IdForm, Fault> {
-        Ok(self.set(name)?.map_or(IdForm::Bytes, |set| set.options().ids))
+        Ok(self.find_set(name)?.map_or(IdForm::Bytes, |set| set.options().ids))
     }
 
     /// Counts the domains of URLs that are about to be added.
@@ -155,18 +164,18 @@ impl Session {
         name: &[u8],
         ids: impl IntoIterator<Item = &'a [u8]>,
     ) {
-        if let Ok(Some(set)) = self.set(name) {
+        if let Ok(Some(set)) = self.find_set(name) {
             set.count_domains(ids);
         }
     }
 
     /// The set of a name, for commands of this kind.
-    pub(crate) fn set_of(
+    pub(crate) fn find_set_of(
         &mut self,
         name: &[u8],
         kind: Kind,
     ) -> Result<Option<Arc<LiveSet>>, Fault> {
-        let set = self.set(name)?;
+        let set = self.find_set(name)?;
         match &set {
             Some(found) if !takes(found.options().kind, kind) => Err(WRONGTYPE),
             _ => Ok(set),
@@ -174,40 +183,40 @@ impl Session {
     }
 
     /// As [`Session::set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another kind.
-    pub(crate) fn set_to_look_in(
+    pub(crate) fn find_set_for_lookup(
         &mut self,
         name: &[u8],
         kind: Kind,
     ) -> Result<Option<Arc<LiveSet>>, Fault> {
         match kind {
             Kind::Bloom | Kind::Cuckoo => {
-                Ok(self.set(name)?.filter(|set| takes(set.options().kind, kind)))
+                Ok(self.find_set(name)?.filter(|set| takes(set.options().kind, kind)))
             }
-            _ => self.set_of(name, kind),
+            _ => self.find_set_of(name, kind),
         }
     }
 
     /// The set of a name, made if there is none.
-    pub(crate) fn made(
+    pub(crate) fn find_or_make(
         &mut self,
         name: &[u8],
         kind: Kind,
         options: impl FnOnce() -> Options,
     ) -> Result<Arc<LiveSet>, Fault> {
-        if let Some(set) = self.set_of(name, kind)? {
+        if let Some(set) = self.find_set_of(name, kind)? {
             return Ok(set);
         }
         let key = self.key(name)?;
         match self.live().make(&key, options(), self.now) {
             Ok(set) => Ok(set),
             // Another connection made it meanwhile.
-            Err(CreateError::Exists) => self.set_of(name, kind)?.ok_or(DROPPED_AGAIN),
-            Err(other) => Err(self.not_made(&other)),
+            Err(CreateError::Exists) => self.find_set_of(name, kind)?.ok_or(DROPPED_AGAIN),
+            Err(other) => Err(self.why_not_made(&other)),
         }
     }
 
     /// Why a set was not made, as the protocol has it.
-    pub(crate) fn not_made(&self, why: &CreateError) -> Fault {
+    pub(crate) fn why_not_made(&self, why: &CreateError) -> Fault {
         match why {
             CreateError::Exists => "ERR item exists".into(),
             CreateError::Memory => "ERR Insufficient memory to create filter".into(),
@@ -286,13 +295,13 @@ impl Session {
     }
 
     /// Replaces the replies to changes, because these could not be made safe.
-    pub(crate) fn disavow(&mut self, out: &mut Vec<u8>, why: &str) {
+    pub(crate) fn replace_change_replies(&mut self, out: &mut Vec<u8>, why: &str) {
         let fault = Fault::from(format!("MISCONF {why}"));
         let (mut replies, mut at) = (Vec::with_capacity(out.len()), 0);
-        for (begin, end, many) in self.spans.drain(..) {
-            replies.extend_from_slice(&out[at..begin]);
-            (0..many).for_each(|_| error(&mut replies, &fault));
-            at = end;
+        for span in self.spans.drain(..) {
+            replies.extend_from_slice(&out[at..span.begin]);
+            (0..span.replies).for_each(|_| error(&mut replies, &fault));
+            at = span.end;
         }
         replies.extend_from_slice(&out[at..]);
         *out = replies;

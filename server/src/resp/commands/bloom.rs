@@ -1,13 +1,11 @@
 //! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is kept
 //! for `BF.INFO`, and the real rate is lower.
 
-use bloomsday_common::hash::{ID_BYTES, is_valid_len};
-use bloomsday_common::id_form::IdForm;
-
 use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use crate::live::{Added, Kind, Options, SetError, hash_of};
+use super::items::{MAX_CAPACITY, MAX_EXPANSION, hash, hashes, look_up, make};
+use crate::live::{Added, Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::write("bf.reserve", -4, reserve),
@@ -19,30 +17,6 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::read("bf.card", 2, card),
     Command::read("bf.info", -2, info),
 ];
-
-/// The largest capacity that can be named: 2^30.
-const MAX_CAPACITY: u64 = 1 << 30;
-/// The largest expansion.
-const MAX_EXPANSION: u32 = 32_768;
-
-/// The hash of an ID of a set.
-pub(super) fn hash(session: &mut Session, key: &[u8], id: &[u8]) -> Result<u64, Fault> {
-    hash_in(session.ids_of(key)?, id)
-}
-
-fn hash_in(form: IdForm, id: &[u8]) -> Result<u64, Fault> {
-    if is_valid_len(id) {
-        return Ok(hash_of(form, id));
-    }
-    let (least, most) = (ID_BYTES.start(), ID_BYTES.end());
-    Err(format!("ERR an item has {least} to {most} bytes, this one {}", id.len()).into())
-}
-
-/// The hashes of IDs of a set.
-pub(super) fn hashes(session: &mut Session, key: &[u8], ids: &[&[u8]]) -> Result<Vec<u64>, Fault> {
-    let form = session.ids_of(key)?;
-    ids.iter().map(|id| hash_in(form, id)).collect()
-}
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     if request.len() > 7 {
@@ -86,24 +60,13 @@ fn capacity(word: &[u8]) -> Result<u64, Fault> {
     }
 }
 
-/// Makes a set; an error if there is one.
-pub(super) fn make(session: &mut Session, key: &[u8], options: Options) -> Result<(), Fault> {
-    session.set_of(key, options.kind)?;
-    let key = session.key(key)?;
-    let set = session.live().make(&key, options, session.now);
-    let set = set.map_err(|why| session.not_made(&why))?;
-    session.await_later(set.ticket());
-    session.changed.push(set);
-    Ok(())
-}
-
 fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hash = hash(session, request[1], request[2])?;
     session.count_domains(request[1], [request[2]]);
     let mut new = false;
     session
         .change(
-            |session| session.made(request[1], Kind::Bloom, || Options::of(Kind::Bloom)),
+            |session| session.find_or_make(request[1], Kind::Bloom, || Options::of(Kind::Bloom)),
             |set, now| set.add_each(now, &[hash], |_, added| new = added == Added::New),
         )?
         .map_err(refused)?;
@@ -129,8 +92,8 @@ fn add_all(
     let mut answers = Vec::with_capacity(hashes.len());
     let result = session.change(
         |session| match create {
-            true => session.made(key, Kind::Bloom, &options),
-            false => session.set_of(key, Kind::Bloom)?.ok_or_else(|| "ERR not found".into()),
+            true => session.find_or_make(key, Kind::Bloom, &options),
+            false => session.find_set_of(key, Kind::Bloom)?.ok_or_else(|| "ERR not found".into()),
         },
         |set, now| {
             answers.clear();
@@ -203,30 +166,9 @@ fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
     Ok(())
 }
 
-/// Looks items up. In a set that does not exist there are none.
-pub(super) fn look_up(
-    session: &mut Session,
-    key: &[u8],
-    ids: &[&[u8]],
-    kind: Kind,
-) -> Result<Vec<bool>, Fault> {
-    let mut answers = vec![false; ids.len()];
-    if let Some(set) = session.set_to_look_in(key, kind)? {
-        // An item that cannot be added is not there.
-        let hashes: Vec<u64> = ids.iter().map(|id| hash_of(set.options().ids, id)).collect();
-        let looked = set.each(session.now, &hashes, |i, hit| {
-            answers[i] = hit && is_valid_len(ids[i]);
-        });
-        looked.map_err(refused)?;
-        let hits = answers.iter().filter(|hit| **hit).count() as u64;
-        set.count_lookups(ids.iter().copied(), hits);
-    }
-    Ok(answers)
-}
-
 fn card(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Bloom)?;
+    let set = session.find_set_of(request[1], Kind::Bloom)?;
     reply.integer(set.map_or(0, |set| set.size(now).entries as i64));
     Ok(())
 }
@@ -236,7 +178,7 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
         return Err(wrong_number("bf.info"));
     }
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Bloom)?.ok_or("ERR not found")?;
+    let set = session.find_set_of(request[1], Kind::Bloom)?.ok_or("ERR not found")?;
     let (options, size) = (set.options(), set.size(now));
     let (capacity, filters) = scaled(options, size.entries);
     let fields = [

@@ -25,7 +25,7 @@ const ACL: &[Command] = &[Command::plain("acl|whoami", 2, |_, _, reply| {
 })];
 
 /// How many databases there are: a database is a part of each key.
-const DATABASES: i64 = 16;
+pub(super) const DATABASES: u8 = 16;
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -33,32 +33,48 @@ fn no_cluster(_: &mut Session, _: &[&[u8]], _: &mut Reply<'_>) -> Result<(), Fau
     Err("ERR This instance has cluster support disabled".into())
 }
 
-fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let mut is_v3 = session.is_v3;
-    if let Some(version) = request.get(1) {
-        let version = number::<i64>(version);
-        is_v3 = match version.ok_or("ERR Protocol version is not an integer or out of range")? {
-            2 => false,
-            3 => true,
-            _ => return Err("NOPROTO unsupported protocol version".into()),
-        };
-    }
-    let (mut words, mut name, mut is_authenticated) =
-        (request.iter().skip(2), None, session.is_authenticated);
-    while let Some(word) = words.next() {
-        if is(word, "AUTH") {
-            let (Some(user), Some(password)) = (words.next(), words.next()) else {
-                return Err(syntax_of_hello(word));
+/// What HELLO asks for.
+struct Hello {
+    is_v3: bool,
+    name: Option<Vec<u8>>,
+    is_authenticated: bool,
+}
+
+impl Hello {
+    fn parse(session: &Session, request: &[&[u8]]) -> Result<Hello, Fault> {
+        let (is_v3, is_authenticated) = (session.is_v3, session.is_authenticated);
+        let mut hello = Hello { is_v3, name: None, is_authenticated };
+        if let Some(version) = request.get(1) {
+            let version = number::<i64>(version);
+            let version =
+                version.ok_or("ERR Protocol version is not an integer or out of range")?;
+            hello.is_v3 = match version {
+                2 => false,
+                3 => true,
+                _ => return Err("NOPROTO unsupported protocol version".into()),
             };
-            check(session, user, password)?;
-            is_authenticated = true;
-        } else if is(word, "SETNAME") {
-            let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
-            name = Some(super::client::check_name(given)?);
-        } else {
-            return Err(syntax_of_hello(word));
         }
+        let mut words = request.iter().skip(2);
+        while let Some(word) = words.next() {
+            if is(word, "AUTH") {
+                let (Some(user), Some(password)) = (words.next(), words.next()) else {
+                    return Err(syntax_of_hello(word));
+                };
+                check(session, user, password)?;
+                hello.is_authenticated = true;
+            } else if is(word, "SETNAME") {
+                let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
+                hello.name = Some(super::client::check_name(given)?);
+            } else {
+                return Err(syntax_of_hello(word));
+            }
+        }
+        Ok(hello)
     }
+}
+
+fn hello(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let Hello { is_v3, name, is_authenticated } = Hello::parse(session, request)?;
     if !is_authenticated {
         return Err(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise \
@@ -140,7 +156,7 @@ fn select(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Re
             format!("ERR value is out of range, value must between {least} and {most}").into()
         );
     }
-    if !(0..DATABASES).contains(&database) {
+    if !(0..i64::from(DATABASES)).contains(&database) {
         return Err("ERR DB index is out of range".into());
     }
     session.database = database as u8;

@@ -4,7 +4,7 @@
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused, wrong_number};
-use super::bloom::{hash, hashes, look_up, make};
+use super::items::{MAX_CAPACITY, MAX_EXPANSION, hash, hashes, look_up, make};
 use crate::live::{Kind, Options, SetError};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -23,10 +23,8 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// The largest values of the options, as RedisBloom has them.
-const MAX_CAPACITY: u64 = 1 << 30;
 const MAX_BUCKET: u32 = 255;
 const MAX_ITERATIONS: u32 = 65_535;
-const MAX_EXPANSION: u32 = 32_768;
 
 fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     // Each option has a value.
@@ -75,7 +73,7 @@ fn add_one(
     options: &dyn Fn() -> Options,
 ) -> Result<Result<bool, SetError>, Fault> {
     session.change(
-        |session| session.made(key, Kind::Cuckoo, options),
+        |session| session.find_or_make(key, Kind::Cuckoo, options),
         |set, now| {
             if if_new {
                 return set.add_copy_if_new(now, hash);
@@ -144,7 +142,7 @@ fn insert_all(
         return Err(wrong_number(name));
     }
     let hashes = hashes(session, request[1], items)?;
-    if !create && session.set_of(request[1], Kind::Cuckoo)?.is_none() {
+    if !create && session.find_set_of(request[1], Kind::Cuckoo)?.is_none() {
         return Err("ERR not found".into());
     }
     let make = || options.clone();
@@ -184,7 +182,7 @@ fn mexists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 
 fn count(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
+    let set = session.find_set_for_lookup(request[1], Kind::Cuckoo)?;
     let hash = hash(session, request[1], request[2]);
     let count = set.zip(hash.ok()).map_or(0, |(set, hash)| set.count(now, hash));
     reply.integer(count as i64);
@@ -196,7 +194,7 @@ fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let deleted = session
         .change(
             |session| {
-                let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
+                let set = session.find_set_for_lookup(request[1], Kind::Cuckoo)?;
                 set.ok_or_else(|| "Not found".into())
             },
             |set, now| set.forget(now, &[hash]),
@@ -208,7 +206,7 @@ fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
 
 fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
+    let set = session.find_set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
     let (options, size) = (set.options(), set.size(now));
     let (buckets, filters) = scaled(options, size.entries);
     let fields = [
@@ -230,7 +228,7 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 }
 
 fn compact(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let set = session.set_to_look_in(request[1], Kind::Cuckoo)?;
+    let set = session.find_set_for_lookup(request[1], Kind::Cuckoo)?;
     set.ok_or("Cuckoo filter was not found")?;
     reply.ok();
     Ok(())
@@ -238,7 +236,7 @@ fn compact(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 
 fn debug(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
+    let set = session.find_set_of(request[1], Kind::Cuckoo)?.ok_or("ERR not found")?;
     let (options, size) = (set.options(), set.size(now));
     let (buckets, filters) = scaled(options, size.entries);
     reply.text(&format!(

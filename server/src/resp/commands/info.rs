@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::super::command::{Command, help, is, number, quote};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
+use super::connection::DATABASES;
 use super::glob;
 use crate::connections::MAX_CONNECTIONS;
 use crate::live::{Ack, Kind, Options};
@@ -78,6 +79,20 @@ fn usage_of_module(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     Ok(())
 }
 
+/// The sections of INFO: each one's name, and its lines.
+type Section = (&'static str, fn(&Session) -> String);
+const SECTIONS: &[Section] = &[
+    ("Server", server_section),
+    ("Clients", clients_section),
+    ("Memory", memory_section),
+    ("Persistence", persistence_section),
+    ("Stats", stats_section),
+    ("Replication", |_| "role:master\nconnected_slaves:0\n".into()),
+    ("Modules", |_| format!("module:name=bf,ver={MODULE_VERSION},api=1,filters=0\n")),
+    ("Cluster", |_| "cluster_enabled:0\n".into()),
+    ("Keyspace", keyspace_section),
+];
+
 fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let words = &request[1..];
     let wants = |name: &str| {
@@ -85,68 +100,62 @@ fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
         words.is_empty()
             || words.iter().any(|word| is(word, name) || everything.iter().any(|all| is(word, all)))
     };
-    let shared = &session.shared;
-    let live = session.live();
-    let (used, most) = live.memory();
-    let uptime = shared.started.elapsed().as_secs();
-    let version = env!("CARGO_PKG_VERSION");
-    let (ack, address) = (live.ack().name(), shared.address);
-    let port = address.port();
-    let (clients, accepted, commands) = (
-        shared.clients().len(),
-        shared.accepted.load(Ordering::Relaxed) - shared.accepted_before.load(Ordering::Relaxed),
-        shared.commands.load(Ordering::Relaxed),
-    );
-    let on_disk = i32::from(live.ack() != Ack::Memory);
-    let mut text = String::new();
-    let mut section = |name: &str, lines: String| {
-        if wants(name) {
-            let gap = if text.is_empty() { "" } else { "\r\n" };
-            text += &format!("{gap}# {name}\r\n{}", lines.replace('\n', "\r\n"));
-        }
-    };
-    section(
-        "Server",
-        format!(
-            "redis_version:{REDIS_VERSION}\nbloomsday_version:{version}\nredis_mode:standalone\n\
+    let sections = SECTIONS.iter().filter(|(name, _)| wants(name));
+    let texts: Vec<String> =
+        sections.map(|(name, lines)| format!("# {name}\n{}", lines(session))).collect();
+    reply.verbatim(&texts.join("\n").replace('\n', "\r\n"));
+    Ok(())
+}
+
+fn server_section(session: &Session) -> String {
+    let uptime = session.shared.started.elapsed().as_secs();
+    format!(
+        "redis_version:{REDIS_VERSION}\nbloomsday_version:{version}\nredis_mode:standalone\n\
          os:{os}\narch_bits:64\nprocess_id:{pid}\ntcp_port:{port}\nuptime_in_seconds:{uptime}\n\
          uptime_in_days:{days}\n",
-            os = std::env::consts::OS,
-            pid = std::process::id(),
-            days = uptime / 86_400,
-        ),
-    );
-    section("Clients", format!("connected_clients:{clients}\nblocked_clients:0\n"));
-    section(
-        "Memory",
-        format!("used_memory:{used}\nmaxmemory:{most}\nmaxmemory_policy:noeviction\n"),
-    );
-    section(
-        "Persistence",
-        format!(
-            "loading:0\nasync_loading:0\naof_enabled:{on_disk}\nacknowledged:{ack}\n\
+        version = env!("CARGO_PKG_VERSION"),
+        os = std::env::consts::OS,
+        pid = std::process::id(),
+        port = session.shared.address.port(),
+        days = uptime / 86_400,
+    )
+}
+
+fn clients_section(session: &Session) -> String {
+    let clients = session.shared.clients().len();
+    format!("connected_clients:{clients}\nblocked_clients:0\n")
+}
+
+fn memory_section(session: &Session) -> String {
+    let (used, most) = session.live().memory();
+    format!("used_memory:{used}\nmaxmemory:{most}\nmaxmemory_policy:noeviction\n")
+}
+
+fn persistence_section(session: &Session) -> String {
+    let ack = session.live().ack();
+    let (is_on_disk, ack) = (i32::from(ack != Ack::Memory), ack.name());
+    format!(
+        "loading:0\nasync_loading:0\naof_enabled:{is_on_disk}\nacknowledged:{ack}\n\
          rdb_bgsave_in_progress:0\naof_rewrite_in_progress:0\n"
-        ),
-    );
-    section(
-        "Stats",
-        format!("total_connections_received:{accepted}\ntotal_commands_processed:{commands}\n"),
-    );
-    section("Replication", "role:master\nconnected_slaves:0\n".into());
-    section("Modules", format!("module:name=bf,ver={MODULE_VERSION},api=1,filters=0\n"));
-    section("Cluster", "cluster_enabled:0\n".into());
-    let mut keyspace = String::new();
-    for database in 0..16 {
-        let sets = live.list(database, session.now);
-        if !sets.is_empty() {
-            let expiring = sets.iter().filter(|set| set.expires_at().is_some()).count();
-            let keys = sets.len();
-            keyspace += &format!("db{database}:keys={keys},expires={expiring},avg_ttl=0\n");
-        }
-    }
-    section("Keyspace", keyspace);
-    reply.verbatim(&text);
-    Ok(())
+    )
+}
+
+fn stats_section(session: &Session) -> String {
+    let shared = &session.shared;
+    let before = shared.accepted_before.load(Ordering::Relaxed);
+    let accepted = shared.accepted.load(Ordering::Relaxed) - before;
+    let commands = shared.commands.load(Ordering::Relaxed);
+    format!("total_connections_received:{accepted}\ntotal_commands_processed:{commands}\n")
+}
+
+fn keyspace_section(session: &Session) -> String {
+    let databases = (0..DATABASES).filter_map(|database| {
+        let sets = session.live().list(database, session.now);
+        let expiring = sets.iter().filter(|set| set.expires_at().is_some()).count();
+        let keys = sets.len();
+        (keys > 0).then(|| format!("db{database}:keys={keys},expires={expiring},avg_ttl=0\n"))
+    });
+    databases.collect()
 }
 
 /// The settings that clients ask for.
@@ -161,7 +170,7 @@ fn settings(session: &Session) -> [(&'static str, String); 14] {
         ("save", String::new()),
         ("appendonly", append.into()),
         ("appendfsync", sync.into()),
-        ("databases", "16".into()),
+        ("databases", DATABASES.to_string()),
         ("maxclients", MAX_CONNECTIONS.to_string()),
         ("bf-error-rate", bloom.error.to_string()),
         ("bf-initial-size", bloom.capacity.to_string()),
@@ -238,7 +247,7 @@ fn memory_usage(
         }
     }
     let now = session.now;
-    match session.set(request[2])? {
+    match session.find_set(request[2])? {
         Some(set) => reply.integer(set.size(now).bytes as i64),
         None => reply.null(),
     }

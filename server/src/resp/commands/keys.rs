@@ -45,7 +45,7 @@ fn type_of(set: &LiveSet) -> &'static str {
 
 fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     for name in &request[1..] {
-        if session.set(name)?.is_some_and(|set| set.is_declared()) {
+        if session.find_set(name)?.is_some_and(|set| set.is_declared()) {
             return Err("ERR a filter of the configuration cannot be deleted".into());
         }
     }
@@ -61,14 +61,14 @@ fn del(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
 fn exists(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let mut found = 0;
     for name in &request[1..] {
-        found += i64::from(session.set(name)?.is_some());
+        found += i64::from(session.find_set(name)?.is_some());
     }
     reply.integer(found);
     Ok(())
 }
 
 fn kind(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let set = session.set(request[1])?;
+    let set = session.find_set(request[1])?;
     reply.simple(set.as_deref().map_or("none", type_of));
     Ok(())
 }
@@ -96,7 +96,7 @@ fn expire(
     };
     let done = session.change_if(
         |session| {
-            let set = session.set(request[1])?;
+            let set = session.find_set(request[1])?;
             Ok(set.filter(|set| conditions.iter().all(|c| holds(set.expires_at(), c))))
         },
         |session, set| match at <= now && !set.is_declared() {
@@ -163,7 +163,7 @@ fn left(
     is_relative: bool,
 ) -> Result<(), Fault> {
     let now = session.now;
-    let Some(set) = session.set(request[1])? else {
+    let Some(set) = session.find_set(request[1])? else {
         reply.integer(-2);
         return Ok(());
     };
@@ -179,7 +179,7 @@ fn left(
 
 fn persist(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let done = session.change_if(
-        |session| Ok(session.set(request[1])?.filter(|set| set.expires_at().is_some())),
+        |session| Ok(session.find_set(request[1])?.filter(|set| set.expires_at().is_some())),
         |session, set| end_at(session, set, None),
     )?;
     reply.integer(i64::from(done.is_some()));

@@ -7,7 +7,7 @@ use bloomsday_common::live::entry::Repeat;
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, refused};
-use super::bloom::make;
+use super::items::{MAX_CAPACITY, make};
 use super::window::WindowWords;
 use crate::live::{Kind, MAX_DISTANCE, Neighbour, Options};
 
@@ -19,8 +19,6 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::read("sim.info", 2, info),
 ];
 
-/// The largest capacity that can be named: 2^30.
-const MAX_CAPACITY: u64 = 1 << 30;
 /// How many neighbours one reply has if nothing else is said, and at most.
 const DEFAULT_COUNT: usize = 100;
 const MAX_COUNT: usize = 1_000;
@@ -49,7 +47,7 @@ fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
     let wanted = Wanted::parse(request, false)?;
     let found = session
         .change(
-            |session| session.made(request[1], Kind::Near, || Options::of(Kind::Near)),
+            |session| session.find_or_make(request[1], Kind::Near, || Options::of(Kind::Near)),
             |set, now| set.add_near(now, wanted.fingerprint, wanted.max),
         )?
         .map_err(refused)?;
@@ -63,7 +61,7 @@ fn add(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resul
 fn query(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let wanted = Wanted::parse(request, true)?;
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Near)?;
+    let set = session.find_set_of(request[1], Kind::Near)?;
     let all = set.map(|set| set.neighbours(now, wanted.fingerprint, wanted.max));
     let all = all.unwrap_or_default();
     let some = &all[..all.len().min(wanted.count)];
@@ -116,14 +114,14 @@ fn fingerprint(word: &[u8]) -> Result<u64, Fault> {
 
 fn card(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Near)?;
+    let set = session.find_set_of(request[1], Kind::Near)?;
     reply.integer(set.map_or(0, |set| set.size(now).entries as i64));
     Ok(())
 }
 
 fn info(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Near)?.ok_or("ERR not found")?;
+    let set = session.find_set_of(request[1], Kind::Near)?.ok_or("ERR not found")?;
     let (options, size) = (set.options(), set.size(now));
     let window = options.window;
     let step = window.step_ms.get() / 1_000;

@@ -4,7 +4,7 @@
 use super::super::command::Command;
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Session, refused};
-use super::bloom::{hashes, look_up};
+use super::items::{hashes, look_up};
 use crate::live::{Added, Kind, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -21,7 +21,7 @@ fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     let mut new = 0;
     session
         .change(
-            |session| session.made(request[1], Kind::Set, || Options::of(Kind::Set)),
+            |session| session.find_or_make(request[1], Kind::Set, || Options::of(Kind::Set)),
             |set, now| {
                 new = 0;
                 set.add_each(now, &hashes, |_, added| new += i64::from(added == Added::New))
@@ -35,7 +35,7 @@ fn sadd(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
 fn srem(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let hashes = hashes(session, request[1], &request[2..])?;
     let deleted = session.change_if(
-        |session| session.set_of(request[1], Kind::Set),
+        |session| session.find_set_of(request[1], Kind::Set),
         |session, set| {
             let (ticket, result) = set.forget(session.now, &hashes);
             session.await_later(ticket);
@@ -43,7 +43,7 @@ fn srem(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
         },
     )?;
     // A set of Redis without members does not exist.
-    if let Some(set) = session.set_of(request[1], Kind::Set)?
+    if let Some(set) = session.find_set_of(request[1], Kind::Set)?
         && set.options().kind == Kind::Set
         && set.size(session.now).entries == 0
     {
@@ -72,7 +72,7 @@ fn smismember(
 
 fn scard(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Set)?;
+    let set = session.find_set_of(request[1], Kind::Set)?;
     reply.integer(set.map_or(0, |set| set.size(now).entries as i64));
     Ok(())
 }

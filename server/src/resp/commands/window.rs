@@ -9,7 +9,7 @@ use bloomsday_common::live::entry::{MAX_WINDOW_STEPS, Repeat, Window};
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{SYNTAX, Session, WRONGTYPE, refused};
-use super::bloom::{hash, make};
+use super::items::{hash, make};
 use crate::live::{Kind, LiveSet, Options};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -105,7 +105,7 @@ fn of_seconds(window: Option<u64>, step: Option<u64>, repeat: Repeat) -> Result<
 
 fn why(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     let now = session.now;
-    let set = session.set_of(request[1], Kind::Any)?.ok_or("ERR not found")?;
+    let set = session.find_set_of(request[1], Kind::Any)?.ok_or("ERR not found")?;
     let hash = hash(session, request[1], request[2])?;
     let count = set.count(now, hash);
     let window = set.options().window;
@@ -153,7 +153,7 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     // Each once, whatever its names in the request are.
     let mut sources: Vec<Arc<LiveSet>> = Vec::new();
     for name in &request[2..] {
-        let Some(set) = session.set_of(name, Kind::Any)? else { continue };
+        let Some(set) = session.find_set_of(name, Kind::Any)? else { continue };
         if set.options().kind == Kind::Cuckoo {
             return Err(WRONGTYPE);
         }
@@ -168,7 +168,7 @@ fn union(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
         sources.first().map_or_else(|| Options::of(Kind::Any), |set| set.options().clone());
     let mut add = |entries: &BTreeMap<u64, Vec<u64>>| {
         let made = |session: &mut Session| {
-            let set = session.made(request[1], Kind::Any, || options.clone())?;
+            let set = session.find_or_make(request[1], Kind::Any, || options.clone())?;
             match set.options() {
                 found if found.kind == Kind::Cuckoo => Err(WRONGTYPE),
                 found if found.ids != options.ids => Err(OTHER_IDS),

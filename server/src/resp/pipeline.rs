@@ -4,7 +4,7 @@
 use bloomsday_common::hash::is_valid_len;
 
 use super::reply::{Fault, Reply, error};
-use super::session::{Session, refused};
+use super::session::{ReplySpan, Session, refused};
 use crate::live::{Added, Kind, Options, SetError, hash_of};
 
 /// The most requests in one call of a set.
@@ -12,20 +12,21 @@ const MAX_RUN: usize = 16 << 10;
 
 /// A command of one key and one ID.
 #[derive(Clone, Copy)]
-struct Hot {
+struct PipelinedCommand {
     kind: Kind,
     adds: bool,
     /// Whether version 3 has a boolean for it.
     is_boolean: bool,
 }
 
-fn hot(name: &[u8]) -> Option<Hot> {
+fn command(name: &[u8]) -> Option<PipelinedCommand> {
     let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
+    let of = |kind, adds, is_boolean| PipelinedCommand { kind, adds, is_boolean };
     match name.len() {
-        6 if is("BF.ADD") => Some(Hot { kind: Kind::Bloom, adds: true, is_boolean: true }),
-        4 if is("SADD") => Some(Hot { kind: Kind::Set, adds: true, is_boolean: false }),
-        9 if is("BF.EXISTS") => Some(Hot { kind: Kind::Bloom, adds: false, is_boolean: true }),
-        9 if is("SISMEMBER") => Some(Hot { kind: Kind::Set, adds: false, is_boolean: false }),
+        6 if is("BF.ADD") => Some(of(Kind::Bloom, true, true)),
+        4 if is("SADD") => Some(of(Kind::Set, true, false)),
+        9 if is("BF.EXISTS") => Some(of(Kind::Bloom, false, true)),
+        9 if is("SISMEMBER") => Some(of(Kind::Set, false, false)),
         _ => None,
     }
 }
@@ -40,7 +41,7 @@ pub(super) fn run<'a>(
     out: &mut Vec<u8>,
 ) -> usize {
     let [name, key, _] = request(from) else { return 0 };
-    let Some(hot) = hot(name) else { return 0 };
+    let Some(command) = command(name) else { return 0 };
     // An error in the name is found again where it is answered.
     let Ok(form) = session.ids_of(key) else { return 0 };
     let mut hashes = std::mem::take(&mut session.hashes);
@@ -55,23 +56,29 @@ pub(super) fn run<'a>(
     let many = hashes.len();
     if many > 0 {
         let ids = (from..from + many).map(|number| request(number)[2]);
-        if hot.adds {
+        if command.adds {
             session.count_domains(key, ids);
-            add(session, hot, key, &hashes, out);
+            add(session, command, key, &hashes, out);
         } else {
-            look_up(session, hot, key, ids, &hashes, out);
+            look_up(session, command, key, ids, &hashes, out);
         }
     }
     session.hashes = hashes;
     many
 }
 
-fn add(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mut Vec<u8>) {
+fn add(
+    session: &mut Session,
+    command: PipelinedCommand,
+    key: &[u8],
+    hashes: &[u64],
+    out: &mut Vec<u8>,
+) {
     let begin = out.len();
-    let is_v3 = session.is_v3 && hot.is_boolean;
+    let is_v3 = session.is_v3 && command.is_boolean;
     let mut answered = 0;
     let added = session.change(
-        |session| session.made(key, hot.kind, || Options::of(hot.kind)),
+        |session| session.find_or_make(key, command.kind, || Options::of(command.kind)),
         |set, now| {
             let mut reply = Reply { out: &mut *out, is_v3 };
             set.add_each(now, hashes, |_, added| {
@@ -85,26 +92,26 @@ fn add(session: &mut Session, hot: Hot, key: &[u8], hashes: &[u64], out: &mut Ve
         Ok(Err(refusal)) => Some(refused(refusal)),
         Err(fault) => Some(fault),
     };
-    session.spans.push((begin, out.len(), answered));
+    session.spans.push(ReplySpan { begin, end: out.len(), replies: answered });
     if let Some(fault) = fault {
-        rest(session, hot, key, &hashes[answered..], &fault, out);
+        add_one_by_one(session, command, key, &hashes[answered..], &fault, out);
     }
 }
 
 /// Answers what was refused: one by one, because an ID that is there is not refused.
-fn rest(
+fn add_one_by_one(
     session: &mut Session,
-    hot: Hot,
+    command: PipelinedCommand,
     key: &[u8],
     hashes: &[u64],
     fault: &Fault,
     out: &mut Vec<u8>,
 ) {
-    let is_v3 = session.is_v3 && hot.is_boolean;
+    let is_v3 = session.is_v3 && command.is_boolean;
     let begin = out.len();
     for hash in hashes {
         let added = session.change(
-            |session| session.made(key, hot.kind, || Options::of(hot.kind)),
+            |session| session.find_or_make(key, command.kind, || Options::of(command.kind)),
             |set, now| {
                 let mut new = false;
                 let (ticket, added) = set.add_each(now, &[*hash], |_, a| new = a == Added::New);
@@ -118,21 +125,21 @@ fn rest(
             Err(fault) => error(out, &fault),
         }
     }
-    session.spans.push((begin, out.len(), hashes.len()));
+    session.spans.push(ReplySpan { begin, end: out.len(), replies: hashes.len() });
 }
 
 fn look_up<'a>(
     session: &mut Session,
-    hot: Hot,
+    command: PipelinedCommand,
     key: &[u8],
     ids: impl Iterator<Item = &'a [u8]>,
     hashes: &[u64],
     out: &mut Vec<u8>,
 ) {
-    let is_v3 = session.is_v3 && hot.is_boolean;
+    let is_v3 = session.is_v3 && command.is_boolean;
     let now = session.now;
     let mut reply = Reply { out, is_v3 };
-    match session.set_to_look_in(key, hot.kind) {
+    match session.find_set_for_lookup(key, command.kind) {
         Ok(Some(set)) => {
             let mut hits = 0;
             let answered = set.each(now, hashes, |_, hit| {
