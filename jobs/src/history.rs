@@ -33,7 +33,7 @@ impl History {
         } else {
             let rows: Vec<Vec<String>> = events.iter().map(line).collect();
             print(&table(
-                &["when", "act", "outcome", "day", "digest", "IDs", "files", "by", "why"],
+                &["when", "event", "outcome", "day", "digest", "IDs", "files", "by", "why"],
                 &rows,
             ));
         }

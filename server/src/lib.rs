@@ -67,8 +67,10 @@ mod heartbeat;
 pub mod http;
 pub mod limits;
 #[cfg(feature = "live")]
-#[cfg_attr(not(feature = "resp"), allow(dead_code, unused_imports))]
-// some of it is called by `resp` alone
+#[cfg_attr(
+    not(feature = "resp"),
+    allow(dead_code, unused_imports, reason = "only `resp` calls some of it")
+)]
 pub mod live;
 mod loader;
 mod memory_check;
@@ -83,7 +85,10 @@ pub mod status;
 #[cfg(any(feature = "http", feature = "resp"))]
 mod tls;
 #[cfg(any(feature = "http", feature = "live"))]
-#[cfg_attr(not(any(feature = "http", feature = "resp")), allow(dead_code))] // clients present it
+#[cfg_attr(
+    not(any(feature = "http", feature = "resp")),
+    allow(dead_code, reason = "only `http` and `resp` check tokens")
+)]
 mod token;
 
 pub use bloomsday::{Bloomsday, open_store, start, start_on, start_unloaded};

@@ -68,6 +68,42 @@ enum AttemptError {
     Memory(String),
 }
 
+/// What follows a failed attempt.
+#[derive(Debug)]
+enum Next {
+    /// Another attempt at once, past caches on the way.
+    TryPastCaches,
+    /// Another attempt after a pause.
+    TryLater,
+    /// The load has failed, with this error.
+    Fail(fn(String) -> LoadError),
+}
+
+fn after(error: &AttemptError, attempts_left: u32, past_caches: bool) -> Next {
+    let (error, has_arrived) = match error {
+        AttemptError::Memory(_) => return Next::Fail(LoadError::Transient),
+        AttemptError::Open(error) => (error, true),
+        AttemptError::Fetch(error) => (error, false),
+    };
+    // Bytes can change on their way, and a relay may keep such bytes. A blob that arrives damaged twice is
+    // damaged.
+    if error.may_be_of_a_cache() && !past_caches && attempts_left > 0 {
+        return Next::TryPastCaches;
+    }
+    if has_arrived {
+        return Next::Fail(LoadError::Permanent);
+    }
+    // The store reports one size and sent another: the body was cut, and the blob may be sound.
+    let is_cut = matches!(error, Error::Length { .. });
+    match error.kind() {
+        kind if (kind == Kind::Transient || is_cut) && attempts_left > 0 => Next::TryLater,
+        _ if is_cut => Next::Fail(LoadError::Transient),
+        Kind::NotFound => Next::Fail(LoadError::Missing),
+        Kind::Corrupt | Kind::Usage => Next::Fail(LoadError::Permanent),
+        _ => Next::Fail(LoadError::Transient),
+    }
+}
+
 impl Loader {
     /// The text of an error, with its remedy in the program's words.
     pub(crate) fn describe(&self, error: &Error) -> String {
@@ -121,37 +157,24 @@ impl Loader {
         let mut backoff = Backoff::new(FIRST_PAUSE, MAX_PAUSE);
         let mut past_caches = false;
         for attempts_left in (0..MAX_ATTEMPTS).rev() {
-            match self.load_once(followed, spare_buffer, past_caches).await {
+            let error = match self.load_once(followed, spare_buffer, past_caches).await {
                 Ok(generation) => return Ok(generation),
-                Err(AttemptError::Memory(why)) => return Err(LoadError::Transient(why)),
-                // Bytes can change on their way, and a relay may keep such bytes: from now on past caches. A
-                // blob that arrives damaged twice is damaged.
-                Err(AttemptError::Open(error) | AttemptError::Fetch(error))
-                    if error.may_be_of_a_cache() && !past_caches && attempts_left > 0 =>
-                {
-                    past_caches = true;
-                    continue;
-                }
-                Err(AttemptError::Open(error)) => {
-                    return Err(LoadError::Permanent(self.describe(&error)));
-                }
-                // The store reports one size and sent another: the body was cut, and the blob may
-                // be sound.
-                Err(AttemptError::Fetch(error)) => match (error.kind(), &error) {
-                    (Kind::Transient, _) | (_, Error::Length { .. }) if attempts_left > 0 => {}
-                    (_, Error::Length { .. }) => {
-                        return Err(LoadError::Transient(self.describe(&error)));
-                    }
-                    (Kind::NotFound, _) => return Err(LoadError::Missing(self.describe(&error))),
-                    (Kind::Corrupt | Kind::Usage, _) => {
-                        return Err(LoadError::Permanent(self.describe(&error)));
-                    }
-                    _ => return Err(LoadError::Transient(self.describe(&error))),
-                },
+                Err(error) => error,
+            };
+            match after(&error, attempts_left, past_caches) {
+                Next::TryPastCaches => past_caches = true,
+                Next::TryLater => tokio::time::sleep(backoff.after_failure()).await,
+                Next::Fail(as_error) => return Err(as_error(self.describe_attempt(error))),
             }
-            tokio::time::sleep(backoff.after_failure()).await;
         }
         unreachable!("the last attempt returns")
+    }
+
+    fn describe_attempt(&self, error: AttemptError) -> String {
+        match error {
+            AttemptError::Fetch(error) | AttemptError::Open(error) => self.describe(&error),
+            AttemptError::Memory(why) => why,
+        }
     }
 
     /// The cached copy, if there is one, it is sound, and there is memory for it.
@@ -280,6 +303,34 @@ mod tests {
     use crate::handle::tests::with_id;
     use crate::simulation::flaky_store::FlakyStore;
     use bloomsday_common::protocol::FollowedBy;
+
+    #[test]
+    fn a_failed_attempt_is_repeated_only_where_that_can_help() {
+        let key = || "rt/blobs/a.bloom".to_owned();
+        let [expected, got] = [1, 2].map(|byte| bloomsday_common::digest::Digest::new([byte; 32]));
+        let damaged = || AttemptError::Open(Error::Digest { key: key(), expected, got });
+        let malformed = || AttemptError::Open(Error::Malformed { key: key(), why: "no".into() });
+        let cut = || AttemptError::Fetch(Error::Length { key: key(), expected: 2, got: 1 });
+        let missing = || AttemptError::Fetch(Error::NotFound { key: key(), store: "store".into() });
+        let described =
+            |error, attempts_left, past_caches| match after(&error, attempts_left, past_caches) {
+                Next::TryPastCaches => "past caches",
+                Next::TryLater => "later",
+                Next::Fail(as_error) => match as_error(String::new()) {
+                    LoadError::Permanent(_) => "permanent",
+                    LoadError::Transient(_) => "transient",
+                    LoadError::Missing(_) => "missing",
+                },
+            };
+        assert_eq!(described(damaged(), 3, false), "past caches");
+        assert_eq!(described(damaged(), 3, true), "permanent", "it arrived damaged twice");
+        assert_eq!(described(damaged(), 0, false), "permanent");
+        assert_eq!(described(malformed(), 3, false), "permanent");
+        assert_eq!(described(cut(), 1, false), "later");
+        assert_eq!(described(cut(), 0, false), "transient");
+        assert_eq!(described(missing(), 3, false), "missing");
+        assert_eq!(described(AttemptError::Memory(key()), 3, false), "transient");
+    }
 
     /// Most stores have no deltas: each load asks for one first.
     #[tokio::test]

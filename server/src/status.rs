@@ -301,14 +301,20 @@ impl FilterStatus {
         let header = generation.map(|generation| &generation.header);
         let day = header.map(|header| header.day);
         let oldest_fresh = Day::of(now).minus(FRESH_DAYS);
-        let state = match () {
-            () if generation.is_none() => State::Loading,
-            () if polls.last_error.is_some() => State::Failing,
-            () if polls.held => State::Held,
-            () if pinned => State::Pinned,
-            () if rolled_back => State::RolledBack,
-            () if day.is_some_and(|day| day < oldest_fresh) => State::Stale,
-            () => State::Ok,
+        let state = if generation.is_none() {
+            State::Loading
+        } else if polls.last_error.is_some() {
+            State::Failing
+        } else if polls.held {
+            State::Held
+        } else if pinned {
+            State::Pinned
+        } else if rolled_back {
+            State::RolledBack
+        } else if day.is_some_and(|day| day < oldest_fresh) {
+            State::Stale
+        } else {
+            State::Ok
         };
         FilterStatus {
             filter: name.clone(),

@@ -81,7 +81,7 @@ impl Page {
             page["lookups"] = json!(self.traffic_history.last_hour(&totals(&status)));
             page["days"] = json!(days(&history.events));
             if admin {
-                page["acts"] = json!(history.events.iter().take(MAX_LISTED).collect::<Vec<_>>());
+                page["events"] = json!(history.events.iter().take(MAX_LISTED).collect::<Vec<_>>());
                 page["servers"] = fleet::summary(&history.servers, status.digest);
                 page["history_error"] = json!(history.error);
             }

@@ -7,6 +7,7 @@
 //! | `access` | whether this process may change a set, and why not |
 //! | `ship`, `ship_status` | the log of a set → segments in the store |
 //! | `follow`, `stored_logs` | the segments of other servers in the store → a set, and once more after a rollback |
+//! | `segment_fetch` | fetches the segments of other servers |
 //! | `sharing` | the thread that follows and keeps leases |
 //! | `store_call` | a call of the store that may take only so long |
 //! | `task_context` | what the tasks of one shared set work with |
@@ -16,6 +17,7 @@ pub(super) mod access;
 pub(super) mod follow;
 pub(super) mod lease;
 pub(super) mod role;
+mod segment_fetch;
 pub(super) mod sharing;
 pub(super) mod ship;
 pub(super) mod ship_status;

@@ -60,7 +60,10 @@ struct AccessState {
 
 /// What a process does with the streams of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
+#[cfg_attr(
+    not(all(feature = "redis-streams", feature = "kafka")),
+    allow(dead_code, reason = "parts of streams that are compiled out")
+)]
 pub(in crate::live) enum StreamTask {
     /// Adds IDs from a stream of others.
     Feed,
@@ -325,7 +328,10 @@ impl WriteAccess {
     }
 }
 
-#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
+#[cfg_attr(
+    not(all(feature = "redis-streams", feature = "kafka")),
+    allow(dead_code, reason = "parts of streams that are compiled out")
+)]
 impl WriteAccess {
     /// Sets the error of an engine or a feed; `None` when it works.
     pub(in crate::live) fn set_stream_error(&self, task: StreamTask, why: Option<String>) {

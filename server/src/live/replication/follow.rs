@@ -4,7 +4,6 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
 //! all the same, because adds are a union. The lag grows until nothing is missing.
 
-mod fetch;
 mod late;
 mod receive;
 
@@ -27,10 +26,9 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::fetch::fetch;
-pub(super) use self::fetch::{damaged, fetch_all};
 use super::access::WriteAccess;
 use super::role::LiveRole;
+use super::segment_fetch::{FollowError, damaged, fetch, fetch_all};
 use super::store_call::{CallError, in_time};
 use super::task_context::TaskContext;
 use crate::backoff::Backoff;
@@ -126,23 +124,6 @@ struct Gap {
     /// The days in whose folders they may be.
     days: (Day, Day),
     why: String,
-}
-
-/// Why something was not read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FollowError {
-    #[error("{0}")]
-    Store(#[from] CallError),
-    #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
-    Damaged(String, String),
-    #[error("{0}")]
-    Incomplete(String),
-    #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
-    Missing(u64, u64, u64),
-    #[error("the limit on the memory of live filters is reached: raise it")]
-    Memory,
-    #[error("cannot read the log of this server: {0}")]
-    OwnLog(String),
 }
 
 impl LogFollower {

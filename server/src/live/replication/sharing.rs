@@ -59,17 +59,23 @@ pub(crate) struct SharedSet {
 pub(crate) struct Sharing(TaskThread);
 
 /// The streams of one set.
-#[cfg_attr(not(all(feature = "redis-streams", feature = "kafka")), allow(dead_code))] // of what is left out
+#[cfg_attr(
+    not(all(feature = "redis-streams", feature = "kafka")),
+    allow(dead_code, reason = "parts of streams that are compiled out")
+)]
 struct Streams {
     engine: Option<EngineUrl>,
     from: Option<FeedUrl>,
     entries: mpsc::Sender<Entry>,
 }
 
-// No address of what is left out can be made.
 #[cfg_attr(
     not(all(feature = "redis-streams", feature = "kafka")),
-    allow(unused_variables, unused_mut)
+    allow(
+        unused_variables,
+        unused_mut,
+        reason = "without a feature nobody can make an address of its streams"
+    )
 )]
 impl Streams {
     fn tasks(self, context: &TaskContext, live: &Live, stopping: &watch::Receiver<bool>) -> Tasks {

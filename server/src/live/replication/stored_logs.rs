@@ -14,7 +14,7 @@ use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use super::follow::{FollowError, damaged, fetch_all};
+use super::segment_fetch::{FollowError, damaged, fetch_all};
 use crate::clock::Clock;
 use crate::live::set::{AddVisitor, OtherLogs};
 

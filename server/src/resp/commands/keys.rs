@@ -118,19 +118,20 @@ enum Condition {
 }
 
 fn conditions(words: &[&[u8]]) -> Result<Vec<Condition>, Fault> {
-    let mut found = Vec::new();
-    for word in words {
-        found.push(match () {
-            () if is(word, "NX") => Condition::Nx,
-            () if is(word, "XX") => Condition::Xx,
-            () if is(word, "GT") => Condition::Gt,
-            () if is(word, "LT") => Condition::Lt,
-            () => {
-                let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
-                return Err(format!("ERR Unsupported option {word}").into());
-            }
-        });
-    }
+    let known = [
+        ("NX", Condition::Nx),
+        ("XX", Condition::Xx),
+        ("GT", Condition::Gt),
+        ("LT", Condition::Lt),
+    ];
+    let condition = |word: &&[u8]| {
+        let found = known.iter().find(|(name, _)| is(word, name));
+        found.map(|(_, condition)| *condition).ok_or_else(|| {
+            let word = String::from_utf8_lossy(&word[..word.len().min(64)]);
+            Fault::from(format!("ERR Unsupported option {word}"))
+        })
+    };
+    let found = words.iter().map(condition).collect::<Result<Vec<_>, _>>()?;
     let has = |condition| found.contains(&condition);
     if has(Condition::Nx) && found.iter().any(|other| *other != Condition::Nx) {
         let why = "ERR NX and XX, GT or LT options at the same time are not compatible";

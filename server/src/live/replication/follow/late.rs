@@ -7,8 +7,8 @@ use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
 use futures::StreamExt;
 
-use super::fetch::fetch_all;
-use super::{FollowError, LogFollower, refused};
+use super::{LogFollower, refused};
+use crate::live::replication::segment_fetch::{FollowError, fetch_all};
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
 

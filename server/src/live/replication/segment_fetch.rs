@@ -1,4 +1,4 @@
-//! Fetches segments of other logs from the store.
+//! Segments of other logs: fetched from the store, and why one cannot be used.
 
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::SegmentKey;
@@ -7,11 +7,27 @@ use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 
-use super::FollowError;
-use crate::live::replication::store_call::{CallError, in_time};
+use super::store_call::{CallError, in_time};
 
 /// How many segments are fetched at the same time: at most 16 MiB each.
 const MAX_CONCURRENT_FETCHES: usize = 8;
+
+/// Why something was not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FollowError {
+    #[error("{0}")]
+    Store(#[from] CallError),
+    #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
+    Damaged(String, String),
+    #[error("{0}")]
+    Incomplete(String),
+    #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
+    Missing(u64, u64, u64),
+    #[error("the limit on the memory of live filters is reached: raise it")]
+    Memory,
+    #[error("cannot read the log of this server: {0}")]
+    OwnLog(String),
+}
 
 pub(super) async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
     match in_time(store.segment(key)).await {
@@ -23,7 +39,7 @@ pub(super) async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, Foll
 }
 
 /// Fetches segments of a listing, in its order.
-pub(in crate::live::replication) fn fetch_all(
+pub(super) fn fetch_all(
     store: &Store,
     keys: Vec<(SegmentKey, u64)>,
 ) -> impl Stream<Item = (SegmentKey, Result<Bytes, FollowError>)> + use<> {
@@ -39,6 +55,6 @@ pub(in crate::live::replication) fn fetch_all(
 }
 
 /// The error of a segment that cannot be used.
-pub(in crate::live::replication) fn damaged(key: &SegmentKey, why: &SegmentError) -> FollowError {
+pub(super) fn damaged(key: &SegmentKey, why: &SegmentError) -> FollowError {
     FollowError::Damaged(key.to_string(), why.to_string())
 }
