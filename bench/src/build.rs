@@ -12,7 +12,6 @@ use bloomsday_builder::partition::{PartitionWriter, Partitions};
 use bloomsday_builder::{Job, Report, Seconds, build, scan, source};
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
-use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -230,25 +229,13 @@ async fn filled(input: &Path) -> u64 {
 }
 
 async fn whole(input: &Path, store: &Store) -> Report {
+    let filter = "rt".parse().expect("a good name");
     let job = Job {
-        filter: "rt".parse().expect("a good name"),
-        day: fixtures::day(),
-        inputs: inputs(input),
-        window: Default::default(),
-        column: COLUMN.to_owned(),
-        id_form: Default::default(),
         fpp: FPP,
-        layout: Layout::Blocked,
         memory: u64::MAX,
-        spill_folder: std::env::temp_dir(),
         threads: threads(),
         by: "bench".to_owned(),
-        gates: Default::default(),
-        retention: Default::default(),
-        deltas: Default::default(),
-        remedy_words: Remedy::to_string,
-        accept_change: None,
-        dry_run: false,
+        ..Job::new(filter, fixtures::day(), inputs(input), COLUMN.to_owned())
     };
     build(&job, store, &|_| ()).await.expect("it is built")
 }

@@ -41,12 +41,8 @@ use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stabl
 /// use std::sync::Arc;
 ///
 /// use arrow_array::{ArrayRef, RecordBatch, StringArray};
-/// use bloomsday_builder::gates::Gates;
-/// use bloomsday_builder::{Deltas, Job, Window, build};
-/// use bloomsday_common::filter::Layout;
+/// use bloomsday_builder::{Job, build};
 /// use bloomsday_common::pointer::Outcome;
-/// use bloomsday_common::protocol::Retention;
-/// use bloomsday_common::remedy::Remedy;
 /// use bloomsday_common::store::Store;
 /// use parquet::arrow::ArrowWriter;
 ///
@@ -60,25 +56,11 @@ use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stabl
 /// writer.write(&batch)?;
 /// writer.close()?;
 ///
+/// let inputs = vec![format!("{}/{{day}}.parquet", folder.path().display())];
 /// let job = Job {
-///     filter: "retargeting".parse()?,
-///     day: "2026-11-19".parse()?,
-///     inputs: vec![format!("{}/{{day}}.parquet", folder.path().display())],
-///     window: Window::default(),
-///     column: "user_id".into(),
-///     id_form: Default::default(),
-///     fpp: 0.03,
-///     layout: Layout::Blocked,
 ///     memory: 512 << 20,
 ///     spill_folder: folder.path().into(),
-///     threads: 2,
-///     by: "example".into(),
-///     gates: Gates::default(),
-///     accept_change: None,
-///     retention: Retention::default(),
-///     deltas: Deltas::default(),
-///     remedy_words: Remedy::to_string,
-///     dry_run: false,
+///     ..Job::new("retargeting".parse()?, "2026-11-19".parse()?, inputs, "user_id".into())
 /// };
 /// let store = folder.path().join("store");
 /// std::fs::create_dir(&store)?;

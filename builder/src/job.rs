@@ -9,6 +9,7 @@ use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::remedy::Remedy;
 
+use crate::budget::default_memory;
 use crate::gates::Gates;
 use crate::scan;
 use crate::source::Window;
@@ -16,32 +17,14 @@ use crate::source::Window;
 /// One build: its input, the filter's size, and the limits that apply.
 ///
 /// ```
-/// use bloomsday_builder::{Deltas, Job, Window};
-/// use bloomsday_builder::gates::Gates;
-/// use bloomsday_common::filter::Layout;
-/// use bloomsday_common::protocol::Retention;
-/// use bloomsday_common::remedy::Remedy;
+/// use bloomsday_builder::Job;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let inputs = vec!["s3://ads/ids/dt={day}/*.parquet".into()];
 /// let job = Job {
-///     filter: "retargeting".parse()?,
-///     day: "2026-11-19".parse()?,
-///     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
-///     window: Window::default(),
-///     column: "user_id".into(),
-///     id_form: Default::default(),
-///     fpp: 0.03,
-///     layout: Layout::Blocked,
-///     memory: 4 << 30,
-///     spill_folder: std::env::temp_dir(),
-///     threads: 4,
+///     fpp: 0.01,
 ///     by: "nightly@batch-1".into(),
-///     gates: Gates::default(),
-///     accept_change: None,
-///     retention: Retention::default(),
-///     deltas: Deltas::default(),
-///     remedy_words: Remedy::to_string,
-///     dry_run: false,
+///     ..Job::new("retargeting".parse()?, "2026-11-19".parse()?, inputs, "user_id".into())
 /// };
 /// job.window.check(&job.inputs)?;
 /// # Ok(())
@@ -87,6 +70,33 @@ pub struct Job {
     pub remedy_words: fn(&Remedy) -> String,
     /// Build and check the filter, but write nothing to the store.
     pub dry_run: bool,
+}
+
+impl Job {
+    /// A build with the usual settings: one day of input, an fpp of 3 %, the memory and the cores of
+    /// this machine, the default gates, and no deltas.
+    pub fn new(filter: FilterName, day: Day, inputs: Vec<String>, column: String) -> Job {
+        Job {
+            filter,
+            day,
+            inputs,
+            window: Window::default(),
+            column,
+            id_form: IdForm::default(),
+            fpp: 0.03,
+            layout: Layout::Blocked,
+            memory: default_memory(),
+            spill_folder: std::env::temp_dir(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            by: env!("CARGO_PKG_NAME").to_owned(),
+            gates: Gates::default(),
+            accept_change: None,
+            retention: Retention::default(),
+            deltas: Deltas::default(),
+            remedy_words: Remedy::to_string,
+            dry_run: false,
+        }
+    }
 }
 
 /// The most earlier days from whose blobs a build makes deltas. The day's own blob before comes on top.

@@ -4,35 +4,13 @@
 //! module that does not know the next one. [`build()`] connects them:
 //!
 //! ```no_run
-//! use bloomsday_builder::{Deltas, Job, Window, build};
-//! use bloomsday_builder::gates::Gates;
-//! use bloomsday_common::filter::Layout;
-//! use bloomsday_common::protocol::Retention;
-//! use bloomsday_common::remedy::Remedy;
+//! use bloomsday_builder::{Job, build};
 //! use bloomsday_common::store::Store;
 //!
 //! # async fn nightly() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = Store::open("s3://ads/bloomsday")?;
-//! let job = Job {
-//!     filter: "retargeting".parse()?,
-//!     day: "2026-11-19".parse()?,
-//!     inputs: vec!["s3://ads/ids/dt={day}/*.parquet".into()],
-//!     window: Window::default(),
-//!     column: "user_id".into(),
-//!     id_form: Default::default(),
-//!     fpp: 0.03,
-//!     layout: Layout::Blocked,
-//!     memory: 4 << 30,
-//!     spill_folder: std::env::temp_dir(),
-//!     threads: 4,
-//!     by: "nightly@batch-1".into(),
-//!     gates: Gates::default(),
-//!     accept_change: None,
-//!     retention: Retention::default(),
-//!     deltas: Deltas::default(),
-//!     remedy_words: Remedy::to_string,
-//!     dry_run: false,
-//! };
+//! let inputs = vec!["s3://ads/ids/dt={day}/*.parquet".into()];
+//! let job = Job::new("retargeting".parse()?, "2026-11-19".parse()?, inputs, "user_id".into());
 //! let report = build(&job, &store, &|_| ()).await?;
 //! println!("{:?}: {} IDs", report.outcome, report.ids);
 //! # Ok(())

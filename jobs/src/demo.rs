@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::day::Day;
-use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::protocol::Retention;
 use bloomsday_common::store::Store;
@@ -218,25 +216,15 @@ impl Demonstration<'_> {
 
     async fn build(&self, day: Day) -> Result<Report, Error> {
         let resources = Resources::default();
+        let inputs = vec![self.input.join("dt={day}").display().to_string()];
         let job = Job {
-            filter: self.filter.clone(),
-            day,
-            inputs: vec![self.input.join("dt={day}").display().to_string()],
-            window: Default::default(),
-            column: COLUMN.into(),
-            id_form: Default::default(),
             fpp: FPP,
-            layout: Layout::Blocked,
             memory: 1 << 30,
             spill_folder: resources.spill_folder(None),
             threads: resources.threads(),
             by: who(),
-            gates: Gates::default(),
-            accept_change: None,
-            retention: Retention::default(),
-            deltas: Default::default(),
             remedy_words: remedy::words,
-            dry_run: false,
+            ..Job::new(self.filter.clone(), day, inputs, COLUMN.into())
         };
         let report = build(&job, &self.store, &self.output.build_progress()).await?;
         let overlap = report.overlap.map_or(String::new(), |share| {

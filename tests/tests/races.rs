@@ -7,14 +7,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Progress, Report, build};
 use bloomsday_common::blob;
-use bloomsday_common::filter::Layout;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::Retention;
-use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::{DEFAULT_TEMPLATE, Store};
 use bloomsday_tests::azure::Azure;
 use bloomsday_tests::backend::Backend;
@@ -140,25 +136,12 @@ fn the_races() {
                             ready.wait();
                         }
                     };
+                    let inputs = vec![file.display().to_string()];
                     let job = Job {
-                        filter: filter.clone(),
-                        day: today(),
-                        inputs: vec![file.display().to_string()],
-                        window: Default::default(),
-                        column: "device_id".into(),
-                        id_form: Default::default(),
-                        fpp: 0.03,
-                        layout: Layout::Blocked,
                         memory: 1 << 30,
-                        spill_folder: std::env::temp_dir(),
                         threads: 1,
                         by: format!("builder {n}"),
-                        gates: Gates::default(),
-                        accept_change: None,
-                        retention: Retention::default(),
-                        deltas: Default::default(),
-                        remedy_words: Remedy::to_string,
-                        dry_run: false,
+                        ..Job::new(filter.clone(), today(), inputs, "device_id".into())
                     };
                     runtime.block_on(build(&job, store, &meet)).unwrap()
                 })

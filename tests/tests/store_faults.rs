@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Job, Report, build};
 use bloomsday_common::blob::{self, RawBlob};
 use bloomsday_common::day::Day;
@@ -12,7 +11,7 @@ use bloomsday_common::error::{Error, Kind};
 use bloomsday_common::filter::Layout;
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, Outcome, Pin, Pointer};
-use bloomsday_common::protocol::{RecordState, Retention};
+use bloomsday_common::protocol::RecordState;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use bloomsday_tests::blobs::{TestBlob, buffer};
@@ -44,25 +43,12 @@ fn rt() -> FilterName {
 }
 
 fn job(input: &Path, day: Day) -> Job {
+    let inputs = vec![input.display().to_string()];
     Job {
-        filter: rt(),
-        day,
-        inputs: vec![input.display().to_string()],
-        window: Default::default(),
-        column: "device_id".into(),
-        id_form: Default::default(),
-        fpp: 0.03,
-        layout: Layout::Blocked,
         memory: 1 << 30,
-        spill_folder: std::env::temp_dir(),
         threads: 1,
         by: "test".into(),
-        gates: Gates::default(),
-        accept_change: None,
-        retention: Retention::default(),
-        deltas: Default::default(),
-        remedy_words: Remedy::to_string,
-        dry_run: false,
+        ..Job::new(rt(), day, inputs, "device_id".into())
     }
 }
 

@@ -6,38 +6,22 @@ use bloomsday_common::filter::{FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, SplitMix64, Xxh3};
 use bloomsday_common::id_form::IdForm;
 use bloomsday_common::pointer::Outcome;
-use bloomsday_common::protocol::Retention;
-use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 
 use super::*;
 use crate::error::Error;
-use crate::gates::Gates;
-use crate::job::{Deltas, Job};
-use crate::source::Window;
+use crate::job::Job;
 use crate::verify::{ABSENT_LOOKUPS, count_false_positives};
 use crate::{Report, ids};
 
 fn job(fpp: f64) -> Job {
+    let (filter, day) = ("rt".parse().unwrap(), "2026-11-19".parse().unwrap());
     Job {
-        id_form: IdForm::Bytes,
-        filter: "rt".parse().unwrap(),
-        day: "2026-11-19".parse().unwrap(),
-        inputs: Vec::new(),
-        window: Window::default(),
-        column: "id".into(),
         fpp,
-        layout: Layout::Blocked,
         memory: 1 << 30,
-        spill_folder: std::env::temp_dir(),
         threads: 1,
         by: "test".into(),
-        gates: Gates::default(),
-        accept_change: None,
-        retention: Retention::default(),
-        deltas: Deltas::default(),
-        remedy_words: Remedy::to_string,
-        dry_run: false,
+        ..Job::new(filter, day, Vec::new(), "id".into())
     }
 }
 

@@ -89,25 +89,17 @@ impl Workload {
         let input = folder.path().join("input.parquet");
         sample_data::write(&input, (0..ids).map(user))?;
         let store = Store::create(&folder.path().join("store").display().to_string())?;
+        let (filter, day) = ("trial".parse()?, Day::of(Timestamp::now()));
+        let inputs = vec![input.display().to_string()];
         let job = Job {
-            filter: "trial".parse()?,
-            day: Day::of(Timestamp::now()),
-            inputs: vec![input.display().to_string()],
-            window: Default::default(),
-            column: COLUMN.to_owned(),
-            id_form: Default::default(),
             fpp: self.fpp,
             layout: self.shape.layout(),
             memory,
             spill_folder: self.spill_folder.clone(),
             threads: self.threads,
             by: "bloomsday plan".to_owned(),
-            gates: Default::default(),
-            accept_change: None,
-            retention: Default::default(),
-            deltas: Default::default(),
             remedy_words: remedy::words,
-            dry_run: false,
+            ..Job::new(filter, day, inputs, COLUMN.to_owned())
         };
         Ok(build(&job, &store, &|_| ()).await?.seconds)
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use bloomsday_builder::budget::default_memory;
 use bloomsday_builder::error::Error;
-use bloomsday_builder::gates::Gates;
 use bloomsday_builder::{Deltas, Job, MAX_DELTA_DAYS, Report, Republish, Window, republish};
 use bloomsday_common::error::Error as CommonError;
 use bloomsday_common::filter::layout::UnknownLayout;
@@ -96,13 +95,10 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
     }
     let accept_change = input.accept_change.as_deref().map(reason).transpose().map_err(wrong)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let (name, day) = (input.filter.parse().map_err(common)?, input.day.parse().map_err(common)?);
     let job = Job {
-        filter: input.filter.parse().map_err(common)?,
-        day: input.day.parse().map_err(common)?,
-        inputs: input.inputs,
         window: Window { days: input.window_days, may_lack_days: input.window_may_lack_days },
         deltas: Deltas::of(input.deltas),
-        column: input.column,
         id_form,
         fpp: input.fpp,
         layout,
@@ -110,11 +106,11 @@ pub(crate) fn job(py: Python<'_>, input: Input, publication: &Publication) -> Py
         spill_folder: input.spill_folder.unwrap_or_else(std::env::temp_dir),
         threads: input.threads.unwrap_or_else(cores),
         by: publication.by.clone(),
-        gates: Gates::default(),
         accept_change,
         retention: publication.retention(),
         remedy_words: errors::words,
         dry_run: publication.dry_run,
+        ..Job::new(name, day, input.inputs, input.column)
     };
     job.window.check(&job.inputs).map_err(|error| builder_error(py, &error))?;
     Ok(job)
