@@ -208,9 +208,9 @@ pub(crate) async fn conclude(
     let earlier = compared.filter.take();
     compared.warnings.into_iter().for_each(|warning| report.warn(warning));
     report.overlap = compared.overlap.map(|(share, _)| share);
-    let decision = publish::decide(store, &start, blob.key(), job.retention).await?;
-    if let Publish::Advance { .. } = decision.publish {
-        let mut baseline = Baseline::of(job.day, &decision.history);
+    let plan = publish::plan(store, &start, blob.key(), job.retention).await?;
+    if let Publish::Advance { .. } = plan.publish {
+        let mut baseline = Baseline::of(job.day, &plan.history);
         if baseline.lacks_ids()
             && let Some((blob, ids)) = &compared.ids
         {
@@ -233,7 +233,7 @@ pub(crate) async fn conclude(
             }
         }
     }
-    let advances = matches!(decision.publish, Publish::Advance { .. });
+    let advances = matches!(plan.publish, Publish::Advance { .. });
     if let Uploaded::InMemory(encoded) = blob
         && advances
         && job.deltas.bases > 0
@@ -247,10 +247,8 @@ pub(crate) async fn conclude(
     }
     let event = report.to_event(event);
     let update = match job.dry_run {
-        true => decision.preview(&start, blob.key())?,
-        false => {
-            publish::advance(store, &start, decision, header, blob, job.retention, &event).await?
-        }
+        true => plan.preview(&start, blob.key())?,
+        false => publish::advance(store, &start, plan, header, blob, job.retention, &event).await?,
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
     let event = HistoryEvent { previous: update.previous, ..event };
@@ -421,10 +419,9 @@ pub(crate) async fn finish(
         }
     };
     let event = report.to_event(event);
-    // An unchanged day is no event. A failed record must not turn a published day into an error.
-    let is_event = !report.dry_run && report.outcome != Outcome::Unchanged;
-    if is_event && let Err(error) = store.append_event(&report.filter, &event).await {
-        tracing::warn!("the history lacks this build: {error}");
+    // An unchanged day is no event.
+    if !report.dry_run && report.outcome != Outcome::Unchanged {
+        publish::record(store, &report.filter, &event).await;
     }
     crash_point("recorded");
     Ok(report)

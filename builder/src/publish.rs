@@ -143,8 +143,8 @@ impl PointerSnapshot {
 
 /// What a build may do with a day's pointer, and the facts behind it.
 #[derive(Debug)]
-pub struct Decision {
-    /// The decision.
+pub struct PublishPlan {
+    /// What it may do.
     pub publish: Publish,
     /// The newest records of the filter's history.
     pub history: Vec<HistoryEvent>,
@@ -152,28 +152,27 @@ pub struct Decision {
     now: Versioned<Pointer>,
 }
 
-/// Reads the pointer again and the history, and lets the protocol decide what a build may do with
-/// `blob`.
+/// Reads the pointer again and the history, and asks the protocol what a build may do with `blob`.
 ///
 /// # Errors
 /// The store's.
-pub async fn decide(
+pub async fn plan(
     store: &Store,
     start: &PointerSnapshot,
     blob: &BlobKey,
     retention: Retention,
-) -> Result<Decision, Error> {
+) -> Result<PublishPlan, Error> {
     let now = store.pointer(&start.filter, start.day).await?;
     let unchanged_since_start = now.version == start.read.version;
     let history = store.history(&start.filter).await?;
     let today = Day::of(Timestamp::now());
     let past = Past::of(start.day, &history, &now.state, today, retention);
     let publish = protocol::publish(blob, &now.state, unchanged_since_start, &past);
-    Ok(Decision { publish, history, now })
+    Ok(PublishPlan { publish, history, now })
 }
 
-impl Decision {
-    /// The result of this decision if nobody else moves the pointer at the same time.
+impl PublishPlan {
+    /// The result of this plan if nobody else moves the pointer at the same time.
     ///
     /// # Errors
     /// [`StoreError::Record`] for an unreadable pointer: a build does not overwrite it.
@@ -207,7 +206,7 @@ impl Decision {
     }
 }
 
-/// Moves the day's pointer to a verified blob, if `decision` says so.
+/// Moves the day's pointer to a verified blob, if `plan` says so.
 ///
 /// `event` is the history record of the build. It is written before the pointer moves, so a crash in
 /// between cannot hide a blob of the day. The caller writes it again with the outcome.
@@ -218,18 +217,18 @@ impl Decision {
 pub async fn advance(
     store: &Store,
     start: &PointerSnapshot,
-    decision: Decision,
+    plan: PublishPlan,
     header: &Header,
     blob: Uploaded<'_>,
     retention: Retention,
     event: &HistoryEvent,
 ) -> Result<PointerUpdate, Error> {
-    let preview = decision.preview(start, blob.key())?;
+    let preview = plan.preview(start, blob.key())?;
     let (filter, day) = (&start.filter, start.day);
     if let Some(why) = store.mark_pointers(filter).await? {
         tracing::warn!("{why}");
     }
-    let previous = match decision.publish {
+    let previous = match plan.publish {
         Publish::Advance { previous } => previous,
         Publish::Unchanged { unrecorded: true } => {
             // An earlier build ended right after it had moved the pointer: record its outcome now.
@@ -257,7 +256,7 @@ pub async fn advance(
         reason: event.reason.clone(),
         ..Pointer::to(blob.key().clone())
     };
-    match store.put_pointer(filter, day, &pointer, &decision.now.version).await {
+    match store.put_pointer(filter, day, &pointer, &plan.now.version).await {
         Ok(()) => {
             crash_point("pointed");
             Ok(preview)
@@ -271,8 +270,8 @@ pub async fn advance(
     }
 }
 
-/// What a build that has lost says instead, if the pointer names its blob after all: another build of the same IDs makes
-/// the same blob.
+/// The result for a build that lost the race, if the pointer names its blob: another build of the
+/// same IDs made the same blob.
 async fn unchanged_after_all(
     store: &Store,
     start: &PointerSnapshot,
@@ -289,7 +288,12 @@ async fn unchanged_after_all(
 /// Records that the pointer names this build's blob, in place of a record that is pending or missing.
 async fn record_unchanged(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
-    if let Err(error) = store.append_event(filter, &event).await {
+    record(store, filter, &event).await;
+}
+
+/// Appends a build to the history. What the build did is done, so a failure is only a warning.
+pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEvent) {
+    if let Err(error) = store.append_event(filter, event).await {
         tracing::warn!("the history lacks this build: {error}");
     }
 }

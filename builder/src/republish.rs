@@ -82,13 +82,13 @@ pub(crate) async fn publish_whole(
         publish::upload(store, &encoded, &|_| {}).await?;
     }
     event = report.to_event(event);
-    let decision = publish::decide(store, &start, encoded.key(), job.retention).await?;
+    let plan = publish::plan(store, &start, encoded.key(), job.retention).await?;
     let update = match job.dry_run {
-        true => decision.preview(&start, encoded.key())?,
+        true => plan.preview(&start, encoded.key())?,
         false => {
             let retention = job.retention;
             let blob = Uploaded::InMemory(&encoded);
-            publish::advance(store, &start, decision, header, blob, retention, &event).await?
+            publish::advance(store, &start, plan, header, blob, retention, &event).await?
         }
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
