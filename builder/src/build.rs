@@ -3,17 +3,17 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bloomsday_common::blob::{self, Header, Origin};
+use bloomsday_common::blob::{self, EncodedBlob, Header, Origin};
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Spark, Xxh3};
 use bloomsday_common::id_form::IdForm;
+use bloomsday_common::key::BlobKey;
 use bloomsday_common::memory::available;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
-use bloomsday_common::protocol::{self, Publish, Step};
+use bloomsday_common::protocol::{self, Publish, Retention, Step};
 use bloomsday_common::redact::single_line;
 use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
@@ -25,11 +25,12 @@ use crate::error::Error;
 use crate::gates::Baseline;
 use crate::job::{Job, Progress};
 use crate::partition::{Distinct, PartitionWriter, Partitions};
-use crate::publish::{PointerSnapshot, Uploaded};
+use crate::publish::{PointerSnapshot, PublishPlan, Uploaded};
 use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, ScanTotals, Sink};
 use crate::segments::HASH_COLUMN;
+use crate::timer::Timer;
 use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stable_shape, verify};
 
 /// Builds the filter of one day, publishes its blob and moves the day's pointer to it.
@@ -94,69 +95,93 @@ async fn run<H: IdHash>(
     store: &Store,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, Error> {
-    let mut begun = begin(job, store).await?;
-    let report = &mut begun.report;
-    let gathered = gather::<H>(job, store, report, progress).await?;
-    let Some((distinct, samples)) = gathered else { return refuse_empty(job, store, begun).await };
-
-    let clock = Instant::now();
+    let mut state = begin(job, store).await?;
+    let gathered = gather::<H>(job, store, &mut state.report, progress).await?;
+    let Some(gathered) = gathered else { return refuse_empty(job, store, state).await };
+    let distinct = &gathered.distinct;
     progress(Progress::Fill);
+    let (header, filter) = fill_and_measure(job, store, &mut state.report, distinct).await?;
+
+    let mut timer = Timer::start();
+    let encoded = blob::encode(&header, &filter);
+    state.report.blob = Some(encoded.key().clone());
+    state.report.digest = Some(encoded.key().digest);
+    state.report.bytes = encoded.len();
+    state.event.blob.clone_from(&state.report.blob);
+    if !job.dry_run {
+        let report = &mut state.report;
+        upload_and_verify(job, store, report, &encoded, &gathered, &mut timer, progress).await?;
+    }
+
+    timer.lap();
+    let compared = earlier_day::compare(job, store, distinct, encoded.len()).await;
+    state.report.seconds.verify += timer.lap();
+    conclude(job, store, state, &header, Uploaded::InMemory(&encoded), compared).await
+}
+
+/// Fills a filter with the distinct hashes, and measures its rate of false positives.
+async fn fill_and_measure<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    report: &mut Report,
+    distinct: &Distinct<H>,
+) -> Result<(Header, Filter), Error> {
+    let mut timer = Timer::start();
     let (shape, source, carried_from) = stable_shape::choose(job, store, distinct.n_ids()).await?;
     (report.shape, report.shape_from) = (source, carried_from);
     budget::refuse_too_large(shape, available())?;
-    let filter = fill::fill(&distinct, shape, job.threads)?;
+    let filter = fill::fill(distinct, shape, job.threads)?;
     crash_point("filled");
-    let header = measure::<H>(job, &distinct, &filter);
+    let header = measure::<H>(job, distinct, &filter);
     if let Some(warning) = quality::check_quality(&header, &filter)? {
         report.warn(warning);
     }
     report.bits_per_id = shape.bits() as f64 / distinct.n_ids() as f64;
     report.fpp_measured = header.fpp_measured();
-    report.seconds.fill = clock.elapsed().as_secs_f64();
-
-    let clock = Instant::now();
-    let encoded = blob::encode(&header, &filter);
-    report.blob = Some(encoded.key().clone());
-    report.digest = Some(encoded.key().digest);
-    report.bytes = encoded.len();
-    begun.event.blob.clone_from(&report.blob);
-    if !job.dry_run {
-        let uploading = |bytes| progress(Progress::Upload(bytes, encoded.len()));
-        let uploaded = publish::upload(store, &encoded, &uploading).await?;
-        report.seconds.publish = clock.elapsed().as_secs_f64();
-        let clock = Instant::now();
-        progress(Progress::Verify);
-        let (header_read, filter_read) = uploaded;
-        verify::check_complete(&filter_read, &distinct, &samples, job.threads)?;
-        // Its warning is in the report already: these are the same bits.
-        quality::check_quality(&header_read, &filter_read)?;
-        crash_point("verified");
-        report.seconds.verify = clock.elapsed().as_secs_f64();
-    }
-
-    let clock = Instant::now();
-    let compared = earlier_day::compare(job, store, &distinct, encoded.len()).await;
-    report.seconds.verify += clock.elapsed().as_secs_f64();
-    conclude(job, store, begun, &header, Uploaded::InMemory(&encoded), compared).await
+    report.seconds.fill = timer.lap();
+    Ok((header, filter))
 }
 
-/// A build that has begun: what it has found out so far.
+/// Uploads the blob, reads it back, and looks up every ID in what was read.
+async fn upload_and_verify<H: IdHash>(
+    job: &Job,
+    store: &Store,
+    report: &mut Report,
+    encoded: &EncodedBlob<'_>,
+    gathered: &Gathered<H>,
+    timer: &mut Timer,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(), Error> {
+    let uploading = |bytes| progress(Progress::Upload(bytes, encoded.len()));
+    let (header_read, filter_read) = publish::upload(store, encoded, &uploading).await?;
+    report.seconds.publish = timer.lap();
+    progress(Progress::Verify);
+    verify::check_complete(&filter_read, &gathered.distinct, &gathered.samples, job.threads)?;
+    // Its warning is in the report already: these are the same bits.
+    quality::check_quality(&header_read, &filter_read)?;
+    crash_point("verified");
+    report.seconds.verify = timer.lap();
+    Ok(())
+}
+
+/// What a build has found out so far.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    /// The pointer as it was then.
-    start: PointerSnapshot,
+pub(crate) struct BuildState {
+    /// The pointer as it was at the beginning.
+    pub(crate) start: PointerSnapshot,
     /// What the history will say.
     pub(crate) event: HistoryEvent,
     pub(crate) report: Report,
-    began: Instant,
+    /// Runs from the beginning to the end of the build.
+    pub(crate) total: Timer,
 }
 
 /// Checks that a job is possible, and reads the pointer.
 ///
 /// # Errors
 /// [`Error::FutureDay`], an impossible rate, or the store's.
-pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
-    let began = Instant::now();
+pub(crate) async fn begin(job: &Job, store: &Store) -> Result<BuildState, Error> {
+    let total = Timer::start();
     let event = HistoryEvent {
         day: Some(job.day),
         reason: job.accept_change.clone(),
@@ -172,15 +197,19 @@ pub(crate) async fn begin(job: &Job, store: &Store) -> Result<Begun, Error> {
     let mut report = Report::empty(&job.filter, job.day, job.layout, job.fpp);
     report.dry_run = job.dry_run;
     report.window_days = job.window.days;
-    Ok(Begun { start, event, report, began })
+    Ok(BuildState { start, event, report, total })
 }
 
 /// Ends a build that found no ID.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn refuse_empty(job: &Job, store: &Store, begun: Begun) -> Result<Report, Error> {
-    let Begun { event, mut report, began, .. } = begun;
+pub(crate) async fn refuse_empty(
+    job: &Job,
+    store: &Store,
+    mut state: BuildState,
+) -> Result<Report, Error> {
+    let report = &mut state.report;
     report.outcome = Outcome::Refused;
     let (rows, nulls, invalid) = (report.rows, report.nulls, report.invalid);
     report.reason = Some(format!(
@@ -188,71 +217,111 @@ pub(crate) async fn refuse_empty(job: &Job, store: &Store, begun: Begun) -> Resu
          nothing was published and the pointer is unchanged",
         job.filter, job.day
     ));
-    finish(store, report, event, began, job.remedy_words).await
+    finish(store, state, job.remedy_words).await
 }
 
-/// Evaluates the gates, makes deltas, moves the pointer and records the build, whose blob is uploaded and
-/// verified.
+/// Evaluates the gates, makes deltas, moves the pointer and records the build, whose blob is
+/// uploaded and verified.
 ///
 /// # Errors
 /// The store's. The pointer is then unchanged.
 pub(crate) async fn conclude(
     job: &Job,
     store: &Store,
-    begun: Begun,
+    mut state: BuildState,
     header: &Header,
     blob: Uploaded<'_>,
     mut compared: Comparison,
 ) -> Result<Report, Error> {
-    let Begun { start, mut event, mut report, began } = begun;
     let earlier = compared.filter.take();
-    compared.warnings.into_iter().for_each(|warning| report.warn(warning));
-    report.overlap = compared.overlap.map(|(share, _)| share);
-    let plan = publish::plan(store, &start, blob.key(), job.retention).await?;
+    compared.warnings.drain(..).for_each(|warning| state.report.warn(warning));
+    state.report.overlap = compared.overlap.map(|(share, _)| share);
+    let plan = publish::plan(store, &state.start, blob.key(), job.retention).await?;
     if let Publish::Advance { .. } = plan.publish {
-        let mut baseline = Baseline::of(job.day, &plan.history);
-        if baseline.lacks_ids()
-            && let Some((blob, ids)) = &compared.ids
-        {
-            report.warn(format!(
-                "the history has no accepted build of an earlier day, but a pointer leads to {blob}: \
-                 the gate `ids` uses its {ids} IDs only; was the history deleted?"
-            ));
-            baseline = baseline.or_ids(*ids);
+        if !passes_gates(job, &mut state, &plan.history, &compared, blob.key()) {
+            return finish(store, state, job.remedy_words).await;
         }
-        if report.files > 0 {
-            baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
-        }
-        let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
-        match &job.accept_change {
-            _ if failed.is_empty() => {}
-            Some(why) => event.reason = Some(format!("{why} (accepted although {failed})")),
-            None => {
-                report.refuse(&failed, blob.key());
-                return finish(store, report, event, began, job.remedy_words).await;
-            }
-        }
-    }
-    let advances = matches!(plan.publish, Publish::Advance { .. });
-    if let Uploaded::InMemory(encoded) = blob
-        && advances
-        && job.deltas.bases > 0
-        && !job.dry_run
-    {
         // Before the pointer moves, so that every server that sees it finds them.
-        let clock = Instant::now();
-        let warn = |warning| report.warnings.push(warning);
-        let made = deltas::publish(job, store, encoded, earlier, warn).await;
-        (report.deltas, report.seconds.deltas) = (made, clock.elapsed().as_secs_f64());
+        make_deltas(job, store, &mut state.report, blob, earlier).await;
     }
-    let event = report.to_event(event);
-    let update = match job.dry_run {
-        true => plan.preview(&start, blob.key())?,
-        false => publish::advance(store, &start, plan, header, blob, job.retention, &event).await?,
+    advance_or_preview(store, &mut state, plan, header, blob, job.retention).await?;
+    finish(store, state, job.remedy_words).await
+}
+
+/// Evaluates the gates. If the day is refused, the report says why; if its change is accepted, the
+/// history will say why.
+fn passes_gates(
+    job: &Job,
+    state: &mut BuildState,
+    history: &[HistoryEvent],
+    compared: &Comparison,
+    blob: &BlobKey,
+) -> bool {
+    let BuildState { event, report, .. } = state;
+    let mut baseline = Baseline::of(job.day, history);
+    if baseline.lacks_ids()
+        && let Some((earlier, ids)) = &compared.ids
+    {
+        report.warn(format!(
+            "the history has no accepted build of an earlier day, but a pointer leads to {earlier}: \
+             the gate `ids` uses its {ids} IDs only; was the history deleted?"
+        ));
+        baseline = baseline.or_ids(*ids);
+    }
+    if report.files > 0 {
+        baseline.fewer_files(report.files).into_iter().for_each(|warning| report.warn(warning));
+    }
+    let failed = report.evaluate(compared.overlap, &baseline, &job.gates);
+    if failed.is_empty() {
+        return true;
+    }
+    let Some(why) = &job.accept_change else {
+        report.refuse(&failed, blob);
+        return false;
+    };
+    event.reason = Some(format!("{why} (accepted although {failed})"));
+    true
+}
+
+/// Makes the deltas that the job wants, if the blob is in memory.
+async fn make_deltas(
+    job: &Job,
+    store: &Store,
+    report: &mut Report,
+    blob: Uploaded<'_>,
+    earlier: Option<(BlobKey, Filter)>,
+) {
+    let Uploaded::InMemory(encoded) = blob else { return };
+    if job.deltas.bases == 0 || job.dry_run {
+        return;
+    }
+    let mut timer = Timer::start();
+    let warn = |warning| report.warnings.push(warning);
+    report.deltas = deltas::publish(job, store, encoded, earlier, warn).await;
+    report.seconds.deltas = timer.lap();
+}
+
+/// Moves the pointer as planned; a dry run only says what would happen.
+///
+/// # Errors
+/// The store's. The pointer is then unchanged.
+pub(crate) async fn advance_or_preview(
+    store: &Store,
+    state: &mut BuildState,
+    plan: PublishPlan,
+    header: &Header,
+    blob: Uploaded<'_>,
+    retention: Retention,
+) -> Result<(), Error> {
+    let BuildState { start, event, report, .. } = state;
+    *event = report.to_event(event.clone());
+    let update = match report.dry_run {
+        true => plan.preview(start, blob.key())?,
+        false => publish::advance(store, start, plan, header, blob, retention, event).await?,
     };
     (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
-    let event = HistoryEvent { previous: update.previous, ..event };
-    finish(store, report, event, began, job.remedy_words).await
+    event.previous = update.previous;
+    Ok(())
 }
 
 /// Refuses a day that cannot have ended yet.
@@ -264,15 +333,21 @@ pub(crate) fn check_not_future(day: Day, now: Timestamp) -> Result<(), Error> {
     if day > newest { Err(Error::FutureDay { day, newest }) } else { Ok(()) }
 }
 
-/// Reads the input. Returns the distinct hashes and samples of raw IDs, or `None` if there is no
-/// ID.
+/// The IDs of the input.
+struct Gathered<H: IdHash> {
+    distinct: Distinct<H>,
+    /// Some of the IDs as they are in the input.
+    samples: Vec<Sample>,
+}
+
+/// Reads the input. `None` if there is no ID.
 async fn gather<H: IdHash>(
     job: &Job,
     store: &Store,
     report: &mut Report,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Option<(Distinct<H>, Vec<Sample>)>, Error> {
-    let clock = Instant::now();
+) -> Result<Option<Gathered<H>>, Error> {
+    let mut timer = Timer::start();
     let threads = job.threads.max(1);
     let budget = Budget::of(job.memory, job.layout, job.fpp, threads)?;
     let partitions = Arc::new(Partitions::<H>::new(budget.hashes, &job.spill_folder));
@@ -283,17 +358,16 @@ async fn gather<H: IdHash>(
         scan_files(job, &partitions, budget, report, progress).await?
     };
     report.sampled_ids = samples.iter().map(|sample| sample.ids().count() as u64).sum();
-    report.seconds.scan = clock.elapsed().as_secs_f64();
+    report.seconds.scan = timer.lap();
     crash_point("scanned");
 
-    let clock = Instant::now();
     progress(Progress::Count);
     let partitions = Arc::into_inner(partitions).expect("all writers are finished");
     let distinct = partitions.distinct(job.threads)?;
     report.ids = distinct.n_ids();
-    report.seconds.count = clock.elapsed().as_secs_f64();
+    report.seconds.count = timer.lap();
     crash_point("counted");
-    Ok((distinct.n_ids() > 0).then_some((distinct, samples)))
+    Ok((distinct.n_ids() > 0).then_some(Gathered { distinct, samples }))
 }
 
 /// Reads files: writes the hashes of their IDs to `partitions`, and returns samples of the IDs.
@@ -401,15 +475,14 @@ fn measure<H: IdHash>(job: &Job, distinct: &Distinct<H>, filter: &Filter) -> Hea
 /// Completes the report and appends it to the history.
 pub(crate) async fn finish(
     store: &Store,
-    mut report: Report,
-    event: HistoryEvent,
-    began: Instant,
+    state: BuildState,
     words: fn(&Remedy) -> String,
 ) -> Result<Report, Error> {
+    let BuildState { event, mut report, mut total, .. } = state;
     if let (Some(reason), Some(remedy)) = (&mut report.reason, &report.remedy) {
         *reason = remedy.reword(reason, words);
     }
-    report.seconds.total = began.elapsed().as_secs_f64();
+    report.seconds.total = total.lap();
     report.pinned = match store.pin(&report.filter).await {
         Ok(pin) => !matches!(protocol::follow_pin(&pin.state, Timestamp::now()), Step::Continue),
         // The build is complete; only this field of the report is unknown.

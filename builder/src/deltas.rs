@@ -2,8 +2,6 @@
 //! moves. Each was applied to its base, and gave the blob. A failure is a warning: servers then fetch the
 //! full blob.
 
-use std::time::Instant;
-
 use bloomsday_common::blob::EncodedBlob;
 use bloomsday_common::crash_point::crash_point;
 use bloomsday_common::delta::{self, Content};
@@ -15,6 +13,7 @@ use serde::Serialize;
 use crate::earlier_day::max_fetch_bytes;
 use crate::job::{Job, MAX_DELTA_DAYS};
 use crate::stable_shape::newest_blobs;
+use crate::timer::Timer;
 
 /// A delta that was published.
 #[derive(Clone, Debug, Serialize)]
@@ -89,9 +88,9 @@ async fn one(
         tracing::info!("no delta from {base}: it has another shape");
         return Ok(None);
     }
-    let clock = Instant::now();
+    let mut timer = Timer::start();
     let made = delta::make(Content::of(filter.memory(), base.digest), Content::from(blob))?;
-    let seconds = clock.elapsed().as_secs_f64();
+    let seconds = timer.lap();
     let bytes = made.bytes.len() as u64;
     if bytes > delta::max_bytes(blob.len()) {
         tracing::info!("no delta from {base}: it would have {bytes} of {} bytes", blob.len());

@@ -1,8 +1,6 @@
 //! [`import()`]: another system's filter → a published blob. The IDs are unknown, so only the bits
 //! are checked: their number, and the rate that is measured with IDs that no filter contains.
 
-use std::time::Instant;
-
 use bloomsday_common::blob::{self, Header, Origin};
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::{Filter, Layout};
@@ -19,6 +17,7 @@ use crate::error::Error;
 use crate::publish::PointerSnapshot;
 use crate::report::Report;
 use crate::republish::{Republish, publish_whole};
+use crate::timer::Timer;
 use crate::{quality, verify};
 
 /// The highest false-positive probability of an imported filter. Above it most lookups are hits.
@@ -72,7 +71,7 @@ pub struct Import {
 /// [`Error::Foreign`]: the file is not one of that system's, or its filter is empty or too full. Or the
 /// store fails.
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
-    let began = Instant::now();
+    let total = Timer::start();
     check_not_future(job.day, Timestamp::now())?;
     let start = PointerSnapshot::take(store, &job.filter, job.day).await?;
     let (file, system) = (job.name.clone(), job.format.system());
@@ -93,7 +92,7 @@ pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
         remedy_words: job.remedy_words,
         dry_run: job.dry_run,
     };
-    publish_whole(&blob, "imported", warning, began, start, store).await
+    publish_whole(&blob, "imported", warning, total, start, store).await
 }
 
 /// The header of a filter whose IDs are unknown: their number follows from the number of set bits.

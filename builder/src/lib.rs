@@ -43,6 +43,7 @@
 //! | [`publish`] | uploads the blob, reads it back, and moves the pointer |
 //! | [`error`] | why a day could not be built |
 //! | `parallel` | runs numbered tasks on several threads |
+//! | `timer` | how long each step takes |
 //!
 //! Only `scan` and `ids` use the crates `parquet` and `arrow`.
 
@@ -71,6 +72,7 @@ pub mod scan;
 pub mod segments;
 pub mod source;
 mod stable_shape;
+mod timer;
 pub mod verify;
 
 /// For `fuzz/` only; not a stable API.

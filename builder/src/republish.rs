@@ -1,8 +1,6 @@
 //! [`republish()`]: a blob that was built before, in a file, → a published blob of its day. Its IDs
 //! are unknown; the checks of [`blob::open`](bloomsday_common::blob::open) are all there is.
 
-use std::time::Instant;
-
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::Filter;
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome};
@@ -11,10 +9,11 @@ use bloomsday_common::remedy::Remedy;
 use bloomsday_common::store::Store;
 use jiff::Timestamp;
 
-use crate::build::{check_not_future, finish};
+use crate::build::{BuildState, advance_or_preview, check_not_future, finish};
 use crate::error::Error;
 use crate::publish::{self, PointerSnapshot, Uploaded};
 use crate::report::Report;
+use crate::timer::Timer;
 
 /// What to publish.
 #[derive(Debug)]
@@ -42,24 +41,24 @@ pub struct Republish<'a> {
 /// # Errors
 /// [`Error::FutureDay`], or the store fails.
 pub async fn republish(job: &Republish<'_>, store: &Store) -> Result<Report, Error> {
-    let began = Instant::now();
+    let total = Timer::start();
     check_not_future(job.header.day, Timestamp::now())?;
     let start = PointerSnapshot::take(store, &job.header.filter, job.header.day).await?;
-    publish_whole(job, "published", None, began, start, store).await
+    publish_whole(job, "published", None, total, start, store).await
 }
 
-/// Publishes a whole filter. It was `made` ("imported") from the file that the history then names; that `began` when
-/// the pointer was as in `start`.
+/// Publishes a filter made from a file. `made` is the verb for the history ("imported"); `total`
+/// and `start` are the time and the pointer at the beginning.
 pub(crate) async fn publish_whole(
     job: &Republish<'_>,
     made: &str,
     warning: Option<String>,
-    began: Instant,
+    total: Timer,
     start: PointerSnapshot,
     store: &Store,
 ) -> Result<Report, Error> {
     let now = Timestamp::now();
-    let Republish { header, filter, .. } = *job;
+    let Republish { header, filter, retention, .. } = *job;
     let encoded = blob::encode(header, filter);
     let mut report = Report {
         blob: Some(encoded.key().clone()),
@@ -72,7 +71,7 @@ pub(crate) async fn publish_whole(
     };
     report.dry_run = job.dry_run;
     warning.into_iter().for_each(|warning| report.warn(warning));
-    let mut event = HistoryEvent {
+    let event = HistoryEvent {
         day: Some(header.day),
         blob: report.blob.clone(),
         reason: Some(format!("{made} from {}", job.name)),
@@ -81,17 +80,9 @@ pub(crate) async fn publish_whole(
     if !job.dry_run {
         publish::upload(store, &encoded, &|_| {}).await?;
     }
-    event = report.to_event(event);
-    let plan = publish::plan(store, &start, encoded.key(), job.retention).await?;
-    let update = match job.dry_run {
-        true => plan.preview(&start, encoded.key())?,
-        false => {
-            let retention = job.retention;
-            let blob = Uploaded::InMemory(&encoded);
-            publish::advance(store, &start, plan, header, blob, retention, &event).await?
-        }
-    };
-    (report.outcome, report.reason, report.remedy) = (update.outcome, update.reason, update.remedy);
-    event.previous = update.previous;
-    finish(store, report, event, began, job.remedy_words).await
+    let mut state = BuildState { start, event, report, total };
+    let plan = publish::plan(store, &state.start, encoded.key(), retention).await?;
+    let blob = Uploaded::InMemory(&encoded);
+    advance_or_preview(store, &mut state, plan, header, blob, retention).await?;
+    finish(store, state, job.remedy_words).await
 }

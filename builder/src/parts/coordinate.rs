@@ -2,7 +2,6 @@
 //! the header, the digest, the upload, the gates and the pointer. It never has the whole filter.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use bloomsday_common::blob::{Header, Origin, StreamedBlob, seal};
 use bloomsday_common::digest::{ChainingValue, Digest};
@@ -21,7 +20,7 @@ use super::earlier::{self, EARLIER_SAMPLE};
 use super::fill::{FillPlan, Filled, absent_in};
 use super::ranges::Ranges;
 use super::totals::RangeTotals;
-use crate::build::{self, Begun};
+use crate::build::{self, BuildState};
 use crate::earlier_day::Comparison;
 use crate::error::Error;
 use crate::job::Job;
@@ -29,6 +28,7 @@ use crate::publish::{MAX_UPLOADS, Uploaded};
 use crate::quality;
 use crate::report::Report;
 use crate::source::Input;
+use crate::timer::Timer;
 use crate::verify::ABSENT_LOOKUPS;
 
 /// A build of one day whose ranges other processes gather, count and fill.
@@ -42,9 +42,9 @@ use crate::verify::ABSENT_LOOKUPS;
 pub struct Coordinator {
     job: Job,
     store: Store,
-    begun: Begun,
+    state: BuildState,
     ranges: Ranges,
-    clock: Instant,
+    timer: Timer,
     totals: RangeTotals,
     compared: Comparison,
     filling: Option<Filling>,
@@ -96,14 +96,14 @@ impl Coordinator {
                     .to_owned();
             return Err(Error::NotInParts { why });
         }
-        let begun = build::begin(&job, &store).await?;
+        let state = build::begin(&job, &store).await?;
         let ranges = Ranges::new(1);
         Ok(Coordinator {
             job,
             store,
-            begun,
+            state,
             ranges,
-            clock: Instant::now(),
+            timer: Timer::start(),
             totals: RangeTotals::default(),
             compared: Comparison::default(),
             filling: None,
@@ -131,7 +131,7 @@ impl Coordinator {
 
     /// Adds the numbers of the files that are read.
     pub fn read_from(&mut self, input: &Input) {
-        self.begun.report.read_from(input);
+        self.state.report.read_from(input);
     }
 
     /// Adds the numbers of a range that was counted.
@@ -149,11 +149,10 @@ impl Coordinator {
     /// [`Error::Changed`]: hashes were lost or changed. No shape meets the target.
     pub fn shape(&mut self) -> Result<Option<FillPlan>, Error> {
         let counted = *self.totals.counted()?;
-        let report = &mut self.begun.report;
+        let report = &mut self.state.report;
         (report.rows, report.nulls) = (counted.gathered.rows, counted.gathered.nulls);
         (report.invalid, report.ids) = (counted.gathered.invalid, counted.ids);
-        report.seconds.scan = self.clock.elapsed().as_secs_f64();
-        self.clock = Instant::now();
+        report.seconds.scan = self.timer.lap();
         if counted.ids == 0 {
             return Ok(None);
         }
@@ -233,7 +232,7 @@ impl Coordinator {
             day: self.job.day,
             shape: plan.shape,
             origin: Origin::Built,
-            ids: self.begun.report.ids,
+            ids: self.state.report.ids,
             fpp_target: self.job.fpp,
             fpp_hits: hits + shared.hits,
             fpp_lookups: ABSENT_LOOKUPS,
@@ -241,17 +240,16 @@ impl Coordinator {
         };
         let of_bits = || blocks.fpp(plan.shape.probes());
         if let Some(warning) = quality::check_numbers(&header, &of_bits)? {
-            self.begun.report.warn(warning);
+            self.state.report.warn(warning);
         }
         let blob = seal(&header, &first, &values);
-        let report = &mut self.begun.report;
+        let report = &mut self.state.report;
         report.fpp_measured = header.fpp_measured();
         report.sampled_ids = sampled;
         (report.blob, report.digest) = (Some(blob.key().clone()), Some(blob.key().digest));
         report.bytes = blob.len();
-        self.begun.event.blob.clone_from(&report.blob);
-        report.seconds.fill = self.clock.elapsed().as_secs_f64();
-        self.clock = Instant::now();
+        self.state.event.blob.clone_from(&report.blob);
+        report.seconds.fill = self.timer.lap();
         self.sealed = Some((header, blob));
         Ok(plan)
     }
@@ -273,12 +271,9 @@ impl Coordinator {
         if self.job.dry_run {
             return Ok(true);
         }
-        let sent = self.clock.elapsed().as_secs_f64();
+        self.state.report.seconds.publish += self.timer.lap();
         let checked = self.check().await;
-        let seconds = &mut self.begun.report.seconds;
-        seconds.publish += sent;
-        seconds.verify += self.clock.elapsed().as_secs_f64() - sent;
-        self.clock = Instant::now();
+        self.state.report.seconds.verify += self.timer.lap();
         match checked {
             Err(error) if error.kind() == Kind::NotFound && self.uploads == 0 => Ok(false),
             Err(error) if error.kind() == Kind::Corrupt && self.uploads < MAX_UPLOADS => {
@@ -322,12 +317,12 @@ impl Coordinator {
     /// # Errors
     /// The store's. The pointer is then unchanged.
     pub async fn finish(self) -> Result<Report, Error> {
-        let Coordinator { job, store, begun, compared, sealed, .. } = self;
+        let Coordinator { job, store, state, compared, sealed, .. } = self;
         match sealed {
-            None => build::refuse_empty(&job, &store, begun).await,
+            None => build::refuse_empty(&job, &store, state).await,
             Some((header, blob)) => {
                 let uploaded = Uploaded::Streamed(&blob);
-                build::conclude(&job, &store, begun, &header, uploaded, compared).await
+                build::conclude(&job, &store, state, &header, uploaded, compared).await
             }
         }
     }
