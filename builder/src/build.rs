@@ -30,6 +30,7 @@ use crate::report::Report;
 use crate::sample::Sample;
 use crate::scan::{self, ScanTotals, Sink};
 use crate::segments::HASH_COLUMN;
+use crate::source::InputFile;
 use crate::timer::Timer;
 use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stable_shape, verify};
 
@@ -380,29 +381,39 @@ async fn scan_files<H: IdHash>(
 ) -> Result<Vec<Sample>, Error> {
     let input = source::find_window(&job.inputs, job.day, job.window).await?;
     report.read_from(&input);
-    let (files, threads) = (input.files, job.threads.max(1));
-    let (shared, max_sample) = (partitions.clone(), budget.sample / threads);
-    let form = job.id_form;
+    let (shared, form) = (partitions.clone(), job.id_form);
     if job.column == HASH_COLUMN {
         segments::check_hash_column(job)?;
         let sink = move |_| HashSink { writer: PartitionWriter::new(shared.clone()), wrong: None };
-        let watch = |scanned| progress(Progress::Scan(scanned));
-        let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
-        let (ScanTotals { rows, nulls, invalid, .. }, finished) = scanned;
-        (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+        let finished = scan_into(job, input.files, budget, sink, report, progress).await?;
         finished.into_iter().collect::<Result<(), Error>>()?;
         return Ok(Vec::new());
     }
+    let max_sample = budget.sample / job.threads.max(1);
     let sink = move |rows| IdSink {
         form,
         writer: PartitionWriter::new(shared.clone()),
         sample: Sample::new(max_sample, rows),
     };
-    let watch = |scanned| progress(Progress::Scan(scanned));
-    let scanned = scan::scan(files, &job.column, budget.scan, threads, sink, &watch).await?;
-    let (ScanTotals { rows, nulls, invalid, .. }, gathered) = scanned;
-    (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+    let gathered = scan_into(job, input.files, budget, sink, report, progress).await?;
     gathered.into_iter().collect::<io::Result<_>>().map_err(Error::spill)
+}
+
+/// Reads the job's column of files into sinks, and returns their outputs.
+async fn scan_into<S: Sink>(
+    job: &Job,
+    files: Vec<InputFile>,
+    budget: Budget,
+    sink: impl Fn(u64) -> S + Send + Sync + 'static,
+    report: &mut Report,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<S::Output>, Error> {
+    let (column, threads) = (&job.column, job.threads.max(1));
+    let watch = |scanned| progress(Progress::Scan(scanned));
+    let scanned = scan::scan(files, column, budget.scan, threads, sink, &watch).await?;
+    let (ScanTotals { rows, nulls, invalid, .. }, outputs) = scanned;
+    (report.rows, report.nulls, report.invalid) = (rows, nulls, invalid);
+    Ok(outputs)
 }
 
 /// Hashes and samples the IDs of one decoding thread.
