@@ -1,5 +1,7 @@
 //! A value of Arrow → the bytes of its ID.
 
+use std::ops::AddAssign;
+
 use arrow_array::ArrayAccessor;
 use bloomsday_common::hash::is_valid_len;
 
@@ -14,6 +16,14 @@ pub struct RowCounts {
     pub nulls: u64,
     /// Rows whose ID is empty or too long; no filter contains such an ID.
     pub invalid: u64,
+}
+
+impl AddAssign for RowCounts {
+    fn add_assign(&mut self, more: RowCounts) {
+        self.rows += more.rows;
+        self.nulls += more.nulls;
+        self.invalid += more.invalid;
+    }
 }
 
 /// Passes on valid IDs and counts valid and invalid ones.

@@ -98,9 +98,7 @@ impl Gather {
 
     /// Adds the counts of the rows whose valid IDs were taken.
     pub fn count(&mut self, counts: ids::RowCounts) {
-        self.counts.rows += counts.rows;
-        self.counts.nulls += counts.nulls;
-        self.counts.invalid += counts.invalid;
+        self.counts += counts;
     }
 
     /// Whether it is time for [`Gather::packages`].

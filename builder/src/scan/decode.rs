@@ -50,9 +50,7 @@ pub(super) fn run<S: Sink>(
         let Some(work) = next else { break };
         match decode_catching_panics(&work, &mut sink, budget, stop, &mut reporter) {
             Ok(more) => {
-                counts.rows += more.rows;
-                counts.nulls += more.nulls;
-                counts.invalid += more.invalid;
+                counts += more;
                 // The receiver is gone if the scan is dropped.
                 let _ = report.send(Event::Piece(range_len(&work.piece.range)));
             }
@@ -110,7 +108,6 @@ pub(super) fn decode(
     let ChunkPiece { bytes, rows: promised, .. } = &work.piece;
     let (chunk, column) = (&work.plan.chunks[work.group], &work.plan.column);
     let corrupt = |why: String| work.corrupt(why);
-    let damaged = |e: ParquetError| corrupt(e.to_string());
     let differ =
         |rows| corrupt(format!("its pages have {rows} rows, and {promised} were promised"));
     let format = work.plan.format(chunk);
@@ -121,46 +118,66 @@ pub(super) fn decode(
     let _permit = budget
         .acquire(pages.unpacked)
         .ok_or_else(|| work.plan.over_budget(work.place(), pages.unpacked, budget.total()))?;
-    let mut piece_counts = PieceCounts { counts: RowCounts::default(), reporter, stop };
+    let mut counts = PieceCounts { counts: RowCounts::default(), reporter, stop };
     let text = column.is_text();
     let (front, rows) = match text {
         Some(_) => (pages.plain_from, pages.rows_before_plain),
         None => (bytes.len(), *promised),
     };
     if front > 0 {
-        let piece = OnePiece {
-            bytes: bytes.slice(..front),
-            format,
-            rows: rows as usize,
-            metadata: Arc::new(work.plan.single_column_metadata(chunk, rows).map_err(damaged)?),
-        };
-        let (levels, batch_rows) = (column.levels(), pages.batch_rows);
-        let batches =
-            ParquetRecordBatchReader::try_new_with_row_groups(levels, &piece, batch_rows, None);
-        for batch in batches.map_err(damaged)? {
-            let batch = batch.map_err(|e| corrupt(e.to_string()))?;
-            piece_counts.add(column.for_each_id(&batch, push).map_err(corrupt)?);
-            if piece_counts.is_stopped() {
-                break;
-            }
-        }
+        let metadata = work.plan.single_column_metadata(chunk, rows);
+        let metadata = Arc::new(metadata.map_err(|e| corrupt(e.to_string()))?);
+        let (bytes, rows) = (bytes.slice(..front), rows as usize);
+        let piece = OnePiece { bytes, format, rows, metadata };
+        decode_with_arrow(work, &piece, pages.batch_rows, push, &mut counts)?;
     }
     if let Some(text) = text {
-        let plain = bytes.slice(front..);
-        let mut plain = PlainPages::new(plain, format, text).map_err(corrupt)?;
-        while !piece_counts.is_stopped() {
-            let mut validator = IdValidator::new(push);
-            let read = plain.next(|value| validator.pass(value)).map_err(corrupt)?;
-            let Some(rows) = read else { break };
-            piece_counts.add(validator.counts(rows));
-        }
+        let pages = PlainPages::new(bytes.slice(front..), format, text).map_err(corrupt)?;
+        decode_plain(pages, push, &mut counts).map_err(corrupt)?;
     }
-    let PieceCounts { counts, .. } = piece_counts;
+    let PieceCounts { counts, .. } = counts;
     // After a stop nobody uses the counts.
     if counts.rows != *promised && !stop.load(Ordering::Relaxed) {
         return Err(differ(counts.rows));
     }
     Ok(counts)
+}
+
+/// Decodes pages of any type and encoding.
+fn decode_with_arrow(
+    work: &Work,
+    piece: &OnePiece,
+    batch_rows: usize,
+    push: &mut impl FnMut(&[u8]),
+    counts: &mut PieceCounts<'_, '_>,
+) -> Result<(), Error> {
+    let damaged = |e: ParquetError| work.corrupt(e);
+    let column = &work.plan.column;
+    let levels = column.levels();
+    let batches =
+        ParquetRecordBatchReader::try_new_with_row_groups(levels, piece, batch_rows, None);
+    for batch in batches.map_err(damaged)? {
+        let batch = batch.map_err(|e| work.corrupt(e))?;
+        counts.add(column.for_each_id(&batch, push).map_err(|why| work.corrupt(why))?);
+        if counts.is_stopped() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Decodes PLAIN pages of byte arrays.
+fn decode_plain(
+    mut pages: PlainPages,
+    push: &mut impl FnMut(&[u8]),
+    counts: &mut PieceCounts<'_, '_>,
+) -> Result<(), String> {
+    while !counts.is_stopped() {
+        let mut validator = IdValidator::new(push);
+        let Some(rows) = pages.next(|value| validator.pass(value))? else { break };
+        counts.add(validator.counts(rows));
+    }
+    Ok(())
 }
 
 /// The counts of a piece so far, which it also reports.
@@ -172,9 +189,7 @@ struct PieceCounts<'a, 'm> {
 
 impl PieceCounts<'_, '_> {
     fn add(&mut self, more: RowCounts) {
-        self.counts.rows += more.rows;
-        self.counts.nulls += more.nulls;
-        self.counts.invalid += more.invalid;
+        self.counts += more;
         self.reporter.count(more.rows);
     }
 

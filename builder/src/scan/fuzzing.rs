@@ -65,10 +65,7 @@ pub fn read(
             };
             let permit = Arc::clone(&semaphore).try_acquire_owned().expect("nobody else has it");
             let work = Work { plan: Arc::clone(&plan), group, piece, _permit: permit };
-            let counts = decode(&work, &mut push, &unpacked, &stop, &mut reporter)?;
-            all.rows += counts.rows;
-            all.nulls += counts.nulls;
-            all.invalid += counts.invalid;
+            all += decode(&work, &mut push, &unpacked, &stop, &mut reporter)?;
         }
     }
     Ok(all)
