@@ -89,9 +89,9 @@ pub struct Store {
     /// The folder of a local store.
     folder: Option<PathBuf>,
     /// Where pins and other small records live.
-    records: Arc<dyn RecordStore>,
+    record_store: Arc<dyn RecordStore>,
     /// Where pointers live: with the other records, or in Redis.
-    pointers: Arc<dyn RecordStore>,
+    pointer_store: Arc<dyn RecordStore>,
     /// That other place, for messages and for the marker.
     pointers_place: Option<PointersPlace>,
 }
@@ -127,17 +127,17 @@ impl Store {
 
     /// A store whose records are objects.
     fn of(objects: Objects, names: Vec<String>) -> Store {
-        let records: Arc<dyn RecordStore> = Arc::new(ObjectRecords(objects.clone()));
-        let pointers = records.clone();
-        Store { objects, names, folder: None, records, pointers, pointers_place: None }
+        let record_store: Arc<dyn RecordStore> = Arc::new(ObjectRecords(objects.clone()));
+        let pointer_store = record_store.clone();
+        Store { objects, names, folder: None, record_store, pointer_store, pointers_place: None }
     }
 
     /// A store in a local folder.
     fn local(objects: Objects, names: Vec<String>, folder: PathBuf) -> Store {
-        let records: Arc<dyn RecordStore> =
+        let record_store: Arc<dyn RecordStore> =
             Arc::new(LocalRecords::new(ObjectRecords(objects.clone()), folder.clone()));
-        let pointers = records.clone();
-        Store { folder: Some(folder), records, pointers, ..Store::of(objects, names) }
+        let pointer_store = record_store.clone();
+        Store { folder: Some(folder), record_store, pointer_store, ..Store::of(objects, names) }
     }
 
     /// The same store with its pointers in Redis. Nothing is connected to yet.
@@ -153,7 +153,7 @@ impl Store {
         let redis = redis::RedisRecords::open(address, template)?;
         let (address, template) = (redis.name().to_owned(), template.to_owned());
         let pointers_place = Some(PointersPlace { address, template });
-        Ok(Store { pointers: Arc::new(redis), pointers_place, ..self })
+        Ok(Store { pointer_store: Arc::new(redis), pointers_place, ..self })
     }
 
     /// What to call the store in a message, without secrets.

@@ -16,14 +16,14 @@ impl Store {
     /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
     pub async fn check_conditional_writes(&self) -> Result<(), Error> {
         let key = format!(".bloomsday-check-{}", std::process::id());
-        match Arc::ptr_eq(&self.records, &self.pointers) {
-            true => self.check_writes(&*self.records, &key, true).await,
+        match Arc::ptr_eq(&self.record_store, &self.pointer_store) {
+            true => self.check_writes(&*self.record_store, &key, true).await,
             false => {
                 // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do that.
-                self.check_writes(&*self.records, &key, false).await?;
+                self.check_writes(&*self.record_store, &key, false).await?;
                 // No filter's name begins or ends like this, and the day is long past.
                 let key = "0-bloomsday-check-0/pointers/1970-01-01";
-                self.check_writes(&*self.pointers, key, true).await
+                self.check_writes(&*self.pointer_store, key, true).await
             }
         }
     }

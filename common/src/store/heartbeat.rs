@@ -145,7 +145,8 @@ impl Store {
                 let parse = |bytes: &[u8]| {
                     serde_json::from_slice::<Heartbeat>(bytes).map_err(|e| e.to_string())
                 };
-                let beat = records::read(&*self.records, &key, parse).await?.state.found().cloned();
+                let beat =
+                    records::read(&*self.record_store, &key, parse).await?.state.found().cloned();
                 // Its name is that of its object, whatever the record says.
                 Ok::<_, Error>(beat.map(|beat| Heartbeat { server: name, ..beat }))
             }

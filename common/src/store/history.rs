@@ -55,7 +55,7 @@ impl Store {
             .map(|name| {
                 let key = format!("{folder}/{name}");
                 async move {
-                    let read = records::read(&*self.records, &key, HistoryEvent::parse);
+                    let read = records::read(&*self.record_store, &key, HistoryEvent::parse);
                     match read.await?.state {
                         // It was listed a moment ago: leaving it out could undo a rollback.
                         RecordState::Absent => {

@@ -12,7 +12,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn lease(&self, filter: &FilterName) -> Result<Versioned<Lease>, Error> {
-        records::read(&*self.records, &key::lease(filter), Lease::parse).await
+        records::read(&*self.record_store, &key::lease(filter), Lease::parse).await
     }
 
     /// Writes a lease if `read` still is what is there.
@@ -28,6 +28,6 @@ impl Store {
     ) -> Result<(), Error> {
         self.ensure_folder().await?;
         let bytes = lease.to_bytes().into();
-        records::put_if(&*self.records, &key::lease(filter), bytes, read).await
+        records::put_if(&*self.record_store, &key::lease(filter), bytes, read).await
     }
 }

@@ -132,7 +132,7 @@ impl Store {
     async fn marker(&self, filter: &FilterName) -> Result<Option<Marker>, Error> {
         let key = key::marker(filter);
         let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|e| e.to_string());
-        let state = match records::read::<Marker>(&*self.records, &key, parse).await {
+        let state = match records::read::<Marker>(&*self.record_store, &key, parse).await {
             // What may not be read counts as absent.
             Err(Error::Forbidden { .. }) => return Ok(None),
             read => read?.state,
@@ -157,7 +157,7 @@ impl Store {
     }
 
     async fn may_mark(&self, filter: &FilterName) -> Result<bool, Error> {
-        if !self.pointers.pointer_days(filter).await?.is_empty() {
+        if !self.pointer_store.pointer_days(filter).await?.is_empty() {
             return Ok(true);
         }
         let moved = |event: &HistoryEvent| {

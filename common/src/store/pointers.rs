@@ -33,7 +33,7 @@ impl Store {
     ) -> Result<Versioned<Pointer>, Error> {
         let key = key::pointer(filter, day);
         let parse = |bytes: &[u8]| Pointer::parse(bytes, filter, &self.names);
-        records::read(&*self.pointers, &key, parse).await
+        records::read(&*self.pointer_store, &key, parse).await
     }
 
     /// Reads the pin.
@@ -42,7 +42,7 @@ impl Store {
     /// The store's. An absent or unreadable pin is a state, not an error.
     pub async fn pin(&self, filter: &FilterName) -> Result<Versioned<Pin>, Error> {
         let parse = |bytes: &[u8]| Pin::parse(bytes, filter, &self.names);
-        records::read(&*self.records, &key::pin(filter), parse).await
+        records::read(&*self.record_store, &key::pin(filter), parse).await
     }
 
     /// Writes the pointer of a day if it still is what was read.
@@ -59,7 +59,7 @@ impl Store {
     ) -> Result<(), Error> {
         self.check_pointers(filter).await?;
         let key = key::pointer(filter, day);
-        records::put_if(&*self.pointers, &key, pointer.to_bytes().into(), read).await
+        records::put_if(&*self.pointer_store, &key, pointer.to_bytes().into(), read).await
     }
 
     /// Writes the pin if it still is what was read.
@@ -74,7 +74,7 @@ impl Store {
         read: &Precondition,
     ) -> Result<(), Error> {
         let key = key::pin(filter);
-        records::put_if(&*self.records, &key, pin.to_bytes().into(), read).await
+        records::put_if(&*self.record_store, &key, pin.to_bytes().into(), read).await
     }
 
     /// Restores what was there before a pin was written, whatever that was, unless somebody has changed
@@ -95,7 +95,7 @@ impl Store {
         match before.bytes() {
             Some(bytes) => {
                 let (key, bytes) = (key::pin(filter), bytes.clone());
-                records::put_if(&*self.records, &key, bytes, &now.version).await
+                records::put_if(&*self.record_store, &key, bytes, &now.version).await
             }
             None => self.remove_pin(filter).await,
         }
@@ -107,7 +107,7 @@ impl Store {
     /// # Errors
     /// The store's.
     pub async fn remove_pin(&self, filter: &FilterName) -> Result<(), Error> {
-        self.records.delete(&key::pin(filter)).await
+        self.record_store.delete(&key::pin(filter)).await
     }
 
     /// The days that have a pointer, oldest first.
@@ -116,7 +116,7 @@ impl Store {
     /// The store's; [`Error::OtherPointers`].
     pub async fn pointer_days(&self, filter: &FilterName) -> Result<Vec<Day>, Error> {
         self.check_pointers(filter).await?;
-        self.pointers.pointer_days(filter).await
+        self.pointer_store.pointer_days(filter).await
     }
 
     /// Finds the blob to load: by the pin, then by the newest pointer of `days`, which come from

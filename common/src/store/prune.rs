@@ -1,5 +1,7 @@
 //! Prune: drops pointers and deletes blobs that no record needs. [`crate::protocol`] decides which.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 
 use super::objects::uploaded;
@@ -76,10 +78,24 @@ impl Store {
             self.objects.head(&key::history(filter, event.at, event.kind.name(), None)).await?;
         now = uploaded(&written);
 
+        pruned = self.delete_due(filter, retention, now).await?;
+        event.outcome = Outcome::Published;
+        event.reason = Some(format!("deleted {pruned}"));
+        self.append_event(filter, &event).await?;
+        Ok(pruned)
+    }
+
+    /// Deletes what is due at `now`. Returns what was deleted.
+    async fn delete_due(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Pruned, Error> {
         let due = self.due(filter, retention, now).await?;
-        pruned = Pruned { unreadable: due.unreadable, ..Pruned::default() };
+        let mut pruned = Pruned { unreadable: due.unreadable, ..Pruned::default() };
         for day in due.pointers {
-            self.pointers.delete(&key::pointer(filter, day)).await?;
+            self.pointer_store.delete(&key::pointer(filter, day)).await?;
             pruned.pointers.push(day);
         }
         for blob in due.blobs {
@@ -95,7 +111,7 @@ impl Store {
         }
         for name in due.abandoned {
             let deleted = match &self.folder {
-                Some(folder) => local::delete_abandoned(folder, &place_of(filter, &name), &name)?,
+                Some(folder) => local::delete_abandoned(folder, &folder_of(filter, &name), &name)?,
                 None => self.delete_unfinished(&name).await?,
             };
             if let Some(bytes) = deleted {
@@ -103,9 +119,6 @@ impl Store {
                 pruned.abandoned.push(name);
             }
         }
-        event.outcome = Outcome::Published;
-        event.reason = Some(format!("deleted {pruned}"));
-        self.append_event(filter, &event).await?;
         Ok(pruned)
     }
 
@@ -163,21 +176,9 @@ impl Store {
         let days = self.pointer_days(filter).await?;
         let pointers = protocol::pointers_to_drop(&days, Day::of(now), retention);
         let references = self.references(filter, &pointers).await?;
-        let mut due =
-            Pruned { pointers, unreadable: references.unreadable().to_vec(), ..Pruned::default() };
-        let mut lost = 0;
-        for object in self.objects.list(&key::blobs(filter)).await? {
-            let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
-            // Without any pointer nothing may be deleted: blobs that would be are only counted.
-            let uploaded = object.uploaded;
-            lost +=
-                usize::from(protocol::is_expiring(&blob, uploaded, now, &references, retention));
-            if protocol::may_delete(&blob, uploaded, now, &references, retention) {
-                due.bytes += object.bytes;
-                due.blobs.push(blob);
-            }
-        }
-        due.blobs.sort_unstable();
+        let unreadable = references.unreadable().to_vec();
+        let mut due = Pruned { pointers, unreadable, ..Pruned::default() };
+        let lost = self.blobs_due(filter, retention, now, &references, &mut due).await?;
         if days.is_empty() && lost > 0 {
             return Err(self.no_pointers(filter, lost));
         }
@@ -186,31 +187,56 @@ impl Store {
             due.deltas.push(delta);
         }
         if let Some(folder) = &self.folder {
-            for place in [key::blobs(filter), key::deltas(filter), key::histories(filter)] {
-                for (name, bytes) in local::abandoned_uploads(folder, &place)? {
-                    due.bytes += bytes;
-                    due.abandoned.push(name);
-                }
-            }
+            abandoned_local(folder, filter, &mut due)?;
         }
         if self.is_hdfs() {
-            for place in [
-                key::blobs(filter),
-                key::deltas(filter),
-                key::histories(filter),
-                key::servers(filter),
-            ] {
-                for object in self.objects.unfinished(&place).await? {
-                    if now.duration_since(object.uploaded).unsigned_abs() > local::MAX_UPLOAD_AGE
-                        && object.uploaded < now
-                    {
-                        due.bytes += object.bytes;
-                        due.abandoned.push(format!("{place}/{}", object.name));
-                    }
+            self.abandoned_hdfs(filter, now, &mut due).await?;
+        }
+        Ok(due)
+    }
+
+    /// Adds the blobs to delete. Returns how many there would be without any pointer: nothing may
+    /// be deleted then, so they are only counted.
+    async fn blobs_due(
+        &self,
+        filter: &FilterName,
+        retention: Retention,
+        now: Timestamp,
+        references: &References,
+        due: &mut Pruned,
+    ) -> Result<usize, Error> {
+        let mut lost = 0;
+        for object in self.objects.list(&key::blobs(filter)).await? {
+            let Ok(blob) = BlobKey::from_name(filter, &object.name) else { continue };
+            let uploaded = object.uploaded;
+            lost += usize::from(protocol::is_expiring(&blob, uploaded, now, references, retention));
+            if protocol::may_delete(&blob, uploaded, now, references, retention) {
+                due.bytes += object.bytes;
+                due.blobs.push(blob);
+            }
+        }
+        due.blobs.sort_unstable();
+        Ok(lost)
+    }
+
+    /// Adds what killed uploads left on HDFS.
+    async fn abandoned_hdfs(
+        &self,
+        filter: &FilterName,
+        now: Timestamp,
+        due: &mut Pruned,
+    ) -> Result<(), Error> {
+        for folder in upload_folders(filter).into_iter().chain([key::servers(filter)]) {
+            for object in self.objects.unfinished(&folder).await? {
+                if now.duration_since(object.uploaded).unsigned_abs() > local::MAX_UPLOAD_AGE
+                    && object.uploaded < now
+                {
+                    due.bytes += object.bytes;
+                    due.abandoned.push(format!("{folder}/{}", object.name));
                 }
             }
         }
-        Ok(due)
+        Ok(())
     }
 
     /// Deletes what a killed upload left on HDFS. Returns its size, or `None` if it is not there any more.
@@ -282,7 +308,7 @@ impl Store {
     async fn references(&self, filter: &FilterName, without: &[Day]) -> Result<References, Error> {
         let mut before = None;
         for _ in 0..MAX_READS {
-            let now = self.records(filter).await?;
+            let now = self.read_references(filter).await?;
             if before.as_ref() == Some(&now.versions) {
                 let pointers = now.pointers.iter().filter(|(day, _)| !without.contains(day));
                 return Ok(References::of(&now.pin, pointers.map(|(day, state)| (*day, state))));
@@ -293,17 +319,17 @@ impl Store {
         Err(Error::Changed { key: format!("{filter}/pointers"), now })
     }
 
-    async fn records(&self, filter: &FilterName) -> Result<Records, Error> {
+    async fn read_references(&self, filter: &FilterName) -> Result<ReferenceSnapshot, Error> {
         self.check_pointers(filter).await?;
         let pin = self.pin(filter).await?;
-        let mut records =
-            Records { pin: pin.state, pointers: Vec::new(), versions: vec![(None, pin.version)] };
-        for day in self.pointers.pointer_days(filter).await? {
+        let (pointers, versions) = (Vec::new(), vec![(None, pin.version)]);
+        let mut snapshot = ReferenceSnapshot { pin: pin.state, pointers, versions };
+        for day in self.pointer_store.pointer_days(filter).await? {
             let read = self.pointer_unchecked(filter, day).await?;
-            records.pointers.push((day, read.state));
-            records.versions.push((Some(day), read.version));
+            snapshot.pointers.push((day, read.state));
+            snapshot.versions.push((Some(day), read.version));
         }
-        Ok(records)
+        Ok(snapshot)
     }
 
     /// Refuses a blob that prune may be about to delete: nobody should point at it.
@@ -327,8 +353,24 @@ impl Store {
     }
 }
 
+/// Adds what killed uploads left in the folder of a local store.
+fn abandoned_local(store: &Path, filter: &FilterName, due: &mut Pruned) -> Result<(), Error> {
+    for folder in upload_folders(filter) {
+        for (name, bytes) in local::abandoned_uploads(store, &folder)? {
+            due.bytes += bytes;
+            due.abandoned.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// The folders in which a killed upload may leave a file, in every kind of store.
+fn upload_folders(filter: &FilterName) -> [String; 3] {
+    [key::blobs(filter), key::deltas(filter), key::histories(filter)]
+}
+
 /// The folder of an upload that was killed.
-fn place_of(filter: &FilterName, name: &str) -> String {
+fn folder_of(filter: &FilterName, name: &str) -> String {
     let object = name.rsplit_once('#').map_or(name, |(object, _)| object);
     match object {
         delta if delta.ends_with(DELTA) => key::deltas(filter),
@@ -338,7 +380,7 @@ fn place_of(filter: &FilterName, name: &str) -> String {
 }
 
 /// Everything that may name a blob, as it was read once.
-struct Records {
+struct ReferenceSnapshot {
     pin: RecordState<Pin>,
     pointers: Vec<(Day, RecordState<Pointer>)>,
     /// The pin's, and that of each day's pointer.

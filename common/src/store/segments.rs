@@ -167,7 +167,7 @@ impl Store {
     /// The store's. A head that cannot be read counts as absent: what it says can be found out again.
     pub async fn head_of(&self, filter: &FilterName, node: u64) -> Result<Option<Head>, Error> {
         let key = key::head(filter, node);
-        Ok(records::read(&*self.records, &key, Head::parse).await?.state.found().cloned())
+        Ok(records::read(&*self.record_store, &key, Head::parse).await?.state.found().cloned())
     }
 
     /// The head of a log, unless it is still the one that had the tag `known`.
