@@ -3,7 +3,9 @@
 //! | module | does |
 //! |---|---|
 //! | `sink` | [`Sink`], [`ScanProgress`] and [`ScanTotals`]: what the caller supplies and gets |
-//! | `footer` | a file → the places of its column, and all requests for its bytes |
+//! | `footer` | a file's footer → the ranges of its column |
+//! | `requests` | all requests for bytes of a file |
+//! | `file_errors` | what is wrong with a file, as errors that name it |
 //! | `chunk` | a column chunk, its ranges and pieces |
 //! | `chunk_splitter` | splits a column chunk into pieces of complete pages |
 //! | `fetcher` | fetches the pieces ahead, within the memory budget |
@@ -22,12 +24,14 @@ mod chunk;
 mod chunk_splitter;
 mod decode;
 mod fetcher;
+mod file_errors;
 mod footer;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod limits;
 mod memory_budget;
 mod plain;
+mod requests;
 mod sink;
 mod work;
 mod workers;
@@ -40,9 +44,9 @@ use tokio::sync::mpsc;
 use self::decode::Event;
 use self::fetcher::{MAX_CONCURRENT_FETCHES, fetch_chunks};
 use self::footer::FilePlan;
-pub use self::footer::MAX_FOOTER_BYTES;
 use self::memory_budget::FooterBudget;
 pub use self::memory_budget::ScanBudget;
+pub use self::requests::MAX_FOOTER_BYTES;
 pub use self::sink::{ScanProgress, ScanTotals, Sink};
 use self::workers::Workers;
 use crate::error::Error;
