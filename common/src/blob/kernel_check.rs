@@ -17,10 +17,7 @@ pub(super) fn check_kernel(filter: &Filter) -> Result<(), String> {
     let probes = filter.shape().probes();
     let matched = |hash: u64| {
         let block = &blocks[blocked::block_of(hash, blocks.len() as u64)];
-        let set = |i: &usize| {
-            let bit = blocked::bit_of(hash, *i);
-            block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
-        };
+        let set = |i: &usize| blocked::is_set(block, blocked::bit_of(hash, *i));
         (0..probes as usize).take_while(set).count()
     };
     for start in 0..STARTS {

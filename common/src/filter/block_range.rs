@@ -79,12 +79,8 @@ impl BlockRange {
     #[inline]
     fn contains_hash(&self, hash: Xxh3) -> bool {
         let block = blocked::block_of(hash.0, self.shape.units()).wrapping_sub(self.first as usize);
-        self.blocks.get(block).is_some_and(|block| {
-            (0..self.shape.probes() as usize).all(|i| {
-                let bit = blocked::bit_of(hash.0, i);
-                block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
-            })
-        })
+        let probes = self.shape.probes();
+        self.blocks.get(block).is_some_and(|block| blocked::contains(block, probes, hash.0))
     }
 
     /// Which blocks these are.

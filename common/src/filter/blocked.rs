@@ -65,6 +65,18 @@ static MASKS: [u8; BLOCK_BITS as usize] = {
     masks
 };
 
+/// Whether a bit of a block is set.
+#[inline(always)]
+pub(crate) fn is_set(block: &Block, bit: u32) -> bool {
+    block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
+}
+
+/// Whether all bits that a hash tests in its block are set.
+#[inline(always)]
+pub(crate) fn contains(block: &Block, probes: u32, hash: u64) -> bool {
+    (0..probes as usize).all(|i| is_set(block, bit_of(hash, i)))
+}
+
 #[inline(always)]
 pub(crate) fn insert(block: &mut Block, probes: u32, hash: u64) {
     for i in 0..probes as usize {

@@ -2,7 +2,7 @@
 
 use super::batch;
 use super::prober::Prober;
-use crate::filter::blocked::{Block, bit_of, block_of};
+use crate::filter::blocked::{self, Block, block_of};
 use crate::filter::overlay::Overlay;
 use crate::hash::{IdHash, is_valid_len};
 use crate::url_id::normalised;
@@ -13,7 +13,7 @@ use crate::url_id::normalised;
 /// `prober` is of a `blocked` filter whose memory is alive.
 pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
     // SAFETY: this function's contract is that of `lookup_any`.
-    unsafe { prober.lookup_any(id, |block, hash| test(block, prober.probes(), hash)) }
+    unsafe { prober.lookup_any(id, |block, hash| blocked::contains(block, prober.probes(), hash)) }
 }
 
 /// A lookup of a URL, whose normalised form may be longer than an ID.
@@ -21,7 +21,7 @@ pub(super) unsafe fn probe(prober: &Prober, id: &[u8]) -> bool {
 /// # Safety
 /// `prober` is of a `blocked` filter whose memory is alive.
 pub(super) unsafe fn probe_url(prober: &Prober, id: &[u8]) -> bool {
-    let test = |block: &Block, hash| test(block, prober.probes(), hash);
+    let test = |block: &Block, hash| blocked::contains(block, prober.probes(), hash);
     // SAFETY: this function's contract is that of `lookup_valid`.
     is_valid_len(id) && unsafe { prober.lookup_valid(&normalised(id), test) }
 }
@@ -29,7 +29,7 @@ pub(super) unsafe fn probe_url(prober: &Prober, id: &[u8]) -> bool {
 #[inline]
 pub(super) fn contains(body: &[u8], probes: u32, hash: u64) -> bool {
     let (blocks, _) = body.as_chunks();
-    test(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
+    blocked::contains(&blocks[block_of(hash, blocks.len() as u64)], probes, hash)
 }
 
 pub(super) fn contains_batch<T: AsRef<[u8]>>(
@@ -39,7 +39,7 @@ pub(super) fn contains_batch<T: AsRef<[u8]>>(
     hits: &mut [bool],
     over: &impl Overlay,
 ) -> usize {
-    batch::contains(body, ids, hits, over, |block, hash| test(block, probes, hash))
+    batch::contains(body, ids, hits, over, |block, hash| blocked::contains(block, probes, hash))
 }
 
 pub(super) fn contains_hashes<H: IdHash>(
@@ -48,13 +48,7 @@ pub(super) fn contains_hashes<H: IdHash>(
     hashes: &[H],
     found: impl FnMut(usize, bool),
 ) {
-    batch::contains_hashes(body, hashes, found, |block, hash| test(block, probes, hash))
-}
-
-#[inline(always)]
-fn test(block: &Block, probes: u32, hash: u64) -> bool {
-    (0..probes as usize).all(|i| {
-        let bit = bit_of(hash, i);
-        block[(bit >> 3) as usize] >> (bit & 7) & 1 == 1
+    batch::contains_hashes(body, hashes, found, |block, hash| {
+        blocked::contains(block, probes, hash)
     })
 }
