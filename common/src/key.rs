@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::redact::truncate;
+use crate::redact::sanitize;
 
 /// The name of a filter: `[a-z0-9][a-z0-9_-]{0,63}`.
 ///
@@ -57,7 +57,7 @@ impl FromStr for FilterName {
             && plain(name.as_bytes()[0])
             && name.bytes().all(|b| plain(b) || b == b'_' || b == b'-');
         if !fits {
-            return Err(Error::FilterName { name: truncate(name) });
+            return Err(Error::FilterName { name: sanitize(name) });
         }
         Ok(FilterName(name.to_owned()))
     }
@@ -118,7 +118,7 @@ impl BlobKey {
     /// [`Error::BlobKey`] for anything else: another filter, another store, `..`, a wrong name.
     pub fn parse(text: &str, filter: &FilterName, roots: &[String]) -> Result<BlobKey, Error> {
         let wrong =
-            |why: String| Error::BlobKey { text: truncate(text), filter: filter.to_string(), why };
+            |why: String| Error::BlobKey { text: sanitize(text), filter: filter.to_string(), why };
         let inside = roots
             .iter()
             .find_map(|root| text.strip_prefix(root.trim_end_matches('/'))?.strip_prefix('/'));
@@ -292,7 +292,7 @@ impl DeltaKey {
             DeltaKey::from_name(&filter, name)
         });
         parsed.ok_or_else(|| Error::BlobKey {
-            text: truncate(text),
+            text: sanitize(text),
             filter: "this store".to_owned(),
             why: "a delta's key is FILTER/deltas/DIGEST16-DIGEST16.delta".to_owned(),
         })

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::day::Day;
 use crate::digest::Digest;
 use crate::key::{BlobKey, FilterName};
-use crate::redact::truncate;
+use crate::redact::sanitize;
 
 /// The largest record. A larger one is unreadable.
 pub const MAX_RECORD_BYTES: u64 = 64 * 1024;
@@ -398,7 +398,7 @@ impl HistoryEvent {
 
 /// The parser may quote a complete record: its message is cut and redacted.
 fn wrong_json(e: &serde_json::Error) -> String {
-    format!("its JSON is wrong: {}", truncate(&e.to_string()))
+    format!("its JSON is wrong: {}", sanitize(&e.to_string()))
 }
 
 fn to_json(record: &impl Serialize) -> Vec<u8> {

@@ -35,8 +35,9 @@ pub fn single_line(text: &str, limit: usize) -> String {
     redacted
 }
 
-/// Text that somebody wrote into a record or typed, fit for a message.
-pub(crate) fn truncate(text: &str) -> String {
+/// Text that somebody wrote into a record or typed, fit for a message: its URLs are without secrets,
+/// control characters are escaped, and it is not too long.
+pub(crate) fn sanitize(text: &str) -> String {
     single_line(&redact_urls(text), MAX_CHARS)
 }
 
@@ -79,7 +80,7 @@ pub fn redact_url(address: &str) -> String {
 }
 
 /// A parsed URL without user, password, query and fragment.
-pub(crate) fn location(url: &Url) -> String {
+pub(crate) fn url_without_secrets(url: &Url) -> String {
     let mut url = url.clone();
     // A scheme that can have neither is left as it is. Azure's `abfss://` has the container as its user.
     if !matches!(url.scheme(), "abfs" | "abfss") {
@@ -133,7 +134,7 @@ mod tests {
             assert_eq!(redact_url(text), expected);
         }
         assert_eq!(redact_url("s3://me:hun ter2@bucket/x"), "s3://bucket/x");
-        let place = |url: &str| location(&Url::parse(url).unwrap());
+        let place = |url: &str| url_without_secrets(&Url::parse(url).unwrap());
         assert_eq!(place("s3://me:hunter2@bucket/a?b#c"), "s3://bucket/a");
         assert_eq!(place("abfss://ids:hunter2@a.dfs.x.net/b?sig=1"), "abfss://ids@a.dfs.x.net/b");
         assert_eq!(

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
-use object_store::{GetOptions, GetRange};
 
+use super::Store;
 use super::blobs::{MAX_CONCURRENT_TRANSFERS, TRANSFER_BYTES};
-use super::{Store, local};
+use super::fetch::{check_size, range_of};
 use crate::blob::RawBlob;
 use crate::delta::{Applier, Base};
 use crate::digest::Digest;
@@ -88,28 +88,19 @@ impl Store {
     /// The size of a delta, and its bytes in order.
     async fn delta_ranges(&self, delta: &DeltaKey, limit: u64) -> Result<(u64, Ranges), Error> {
         let key = delta.to_string();
-        if let Some(folder) = &self.folder {
-            local::check_place(folder, &key)?;
-        }
-        let path = self.objects.path(&key);
+        let path = self.readable_path(&key)?;
         let failed = |error| self.objects.error("read", &key, error);
         // The first range says how many there are: one request for most deltas of small filters.
-        let options = |start: u64, end: u64, if_match| GetOptions {
-            range: Some(GetRange::Bounded(start..end)),
-            if_match,
-            ..GetOptions::default()
-        };
-        let first = self.objects.backend().get_opts(&path, options(0, TRANSFER_BYTES as u64, None));
+        let options = range_of(0..TRANSFER_BYTES as u64, None);
+        let first = self.objects.backend().get_opts(&path, options);
         let first = first.await.map_err(failed)?;
         let (size, tag) = (first.meta.size, first.meta.e_tag.clone());
-        if size > limit {
-            return Err(Error::TooManyBytes { key, bytes: size, limit });
-        }
+        check_size(&key, size, limit)?;
         let first = first.bytes().await.map_err(failed)?;
         let rest = (TRANSFER_BYTES as u64..size).step_by(TRANSFER_BYTES);
         let objects = self.objects.clone();
         let rest = futures::stream::iter(rest).map(move |start| {
-            let options = options(start, size.min(start + TRANSFER_BYTES as u64), tag.clone());
+            let options = range_of(start..size.min(start + TRANSFER_BYTES as u64), tag.clone());
             let (objects, path, key) = (objects.clone(), path.clone(), key.clone());
             async move {
                 let range = objects.backend().get_opts(&path, options).await;

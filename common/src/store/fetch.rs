@@ -105,16 +105,10 @@ impl Store {
         reused: Option<Buffer>,
     ) -> Result<RawBlob, Error> {
         let key = blob.to_string();
-        let path = self.objects.path(&key);
-        if let Some(folder) = &self.folder {
-            local::check_place(folder, &key)?;
-        }
+        let path = self.readable_path(&key)?;
         let head = backend.head(&path).await;
         let head = head.map_err(|e| self.objects.error("read", &key, e))?;
-        let limit = limit.min(MAX_BLOB_BYTES);
-        if head.size > limit {
-            return Err(Error::TooManyBytes { key, bytes: head.size, limit });
-        }
+        check_size(&key, head.size, limit.min(MAX_BLOB_BYTES))?;
         let no_memory = |source| Error::Memory { bytes: head.size, source };
         let bytes =
             usize::try_from(head.size).map_err(|_| no_memory(io::ErrorKind::OutOfMemory.into()))?;
@@ -148,14 +142,9 @@ impl Store {
     /// Those of [`Store::fetch`] and [`blob::open`].
     pub async fn check_blob(&self, blob: &BlobKey) -> Result<Header, Error> {
         let key = blob.to_string();
-        let path = self.objects.path(&key);
-        if let Some(folder) = &self.folder {
-            local::check_place(folder, &key)?;
-        }
+        let path = self.readable_path(&key)?;
         let head = self.objects.head(&key).await?;
-        if head.size > MAX_BLOB_BYTES {
-            return Err(Error::TooManyBytes { key, bytes: head.size, limit: MAX_BLOB_BYTES });
-        }
+        check_size(&key, head.size, MAX_BLOB_BYTES)?;
         let (mut first, mut last) = (Vec::new(), Vec::new());
         let keep = &mut |_: usize, bytes: &[u8]| {
             let missing = (blob::MAX_HEAD_BYTES as usize).saturating_sub(first.len());
@@ -177,13 +166,18 @@ impl Store {
     /// The store's.
     pub async fn blob_bytes(&self, blob: &BlobKey, range: Range<u64>) -> Result<Bytes, Error> {
         let key = blob.to_string();
-        if let Some(folder) = &self.folder {
-            local::check_place(folder, &key)?;
-        }
-        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        let path = self.readable_path(&key)?;
         let failed = |error| self.objects.error("read", &key, error);
-        let got = self.objects.backend().get_opts(&self.objects.path(&key), options).await;
+        let got = self.objects.backend().get_opts(&path, range_of(range, None)).await;
         got.map_err(failed)?.bytes().await.map_err(failed)
+    }
+
+    /// The path of an object that is about to be read. In a local folder it must lie in the store.
+    pub(super) fn readable_path(&self, key: &str) -> Result<Path, Error> {
+        if let Some(folder) = &self.folder {
+            local::check_inside_store(folder, key)?;
+        }
+        Ok(self.objects.path(key))
     }
 
     async fn read_ranges(
@@ -203,11 +197,7 @@ impl Store {
         let mut arriving = futures::stream::iter(ranges)
             .map(|start| {
                 let end = head.size.min(start + TRANSFER_BYTES as u64);
-                let options = GetOptions {
-                    range: Some(GetRange::Bounded(start..end)),
-                    if_match: head.e_tag.clone(),
-                    ..GetOptions::default()
-                };
+                let options = range_of(start..end, head.e_tag.clone());
                 async move {
                     let range = backend.get_opts(path, options).await?.bytes().await?;
                     // On a thread of its own: digesting takes as long as the bytes take to arrive.
@@ -235,6 +225,19 @@ impl Store {
         }
         Ok((digests.finish(), ones))
     }
+}
+
+/// A request for a range of an object; with `tag`, only of the one that has it.
+pub(super) fn range_of(range: Range<u64>, tag: Option<String>) -> GetOptions {
+    GetOptions { range: Some(GetRange::Bounded(range)), if_match: tag, ..GetOptions::default() }
+}
+
+/// Refuses an object of more than `limit` bytes.
+pub(super) fn check_size(key: &str, bytes: u64, limit: u64) -> Result<(), Error> {
+    if bytes > limit {
+        return Err(Error::TooManyBytes { key: key.to_owned(), bytes, limit });
+    }
+    Ok(())
 }
 
 /// The digests of the parts in a range of a download, each with its offset, and the range's ones.
@@ -283,9 +286,7 @@ pub fn open_file(
     };
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
-    if bytes > MAX_BLOB_BYTES {
-        return Err(Error::TooManyBytes { key: name, bytes, limit: MAX_BLOB_BYTES });
-    }
+    check_size(&name, bytes, MAX_BLOB_BYTES)?;
     let memory = usize::try_from(bytes).map_err(io::Error::other).and_then(Buffer::zeroed);
     let memory = memory.map_err(|source| Error::Memory { bytes, source })?;
     let raw = read_copy(&file, memory).map_err(failed)?;

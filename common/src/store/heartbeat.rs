@@ -11,6 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::local::check_folder_exists;
 use super::{Store, records};
 use crate::day::Day;
 use crate::digest::Digest;
@@ -74,7 +75,7 @@ impl Store {
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();
         let beat = Heartbeat { last_error: beat.last_error.as_ref().map(cut), ..beat.clone() };
         let bytes = serde_json::to_vec(&beat).expect("a heartbeat holds only strings");
-        self.ensure_folder().await?;
+        check_folder_exists(self.folder.as_deref()).await?;
         self.objects.put(&key, bytes.into()).await
     }
 
@@ -84,16 +85,6 @@ impl Store {
     /// The store's; [`Error::Forbidden`] with credentials that may not delete.
     pub async fn delete_heartbeat(&self, filter: &FilterName, server: &str) -> Result<(), Error> {
         self.objects.delete(&key::server(filter, server)).await
-    }
-
-    /// A write to a local store makes the folders that it needs, also the store's own. If the store is not
-    /// mounted for a while, a new empty folder would be in its way.
-    pub(super) async fn ensure_folder(&self) -> Result<(), Error> {
-        let Some(folder) = self.folder.clone() else { return Ok(()) };
-        let path = folder.display().to_string();
-        let looked = tokio::task::spawn_blocking(move || folder.is_dir()).await;
-        let is_there = looked.expect("looking at a folder does not panic");
-        if is_there { Ok(()) } else { Err(Error::NoStore { path }) }
     }
 
     /// The servers of a filter that wrote within the last two hours.

@@ -1,5 +1,6 @@
 //! The lease of a live filter in a [`Store`].
 
+use super::local::check_folder_exists;
 use super::record::{Precondition, Versioned};
 use super::{Store, records};
 use crate::error::Error;
@@ -26,7 +27,7 @@ impl Store {
         lease: &Lease,
         read: &Precondition,
     ) -> Result<(), Error> {
-        self.ensure_folder().await?;
+        check_folder_exists(self.folder.as_deref()).await?;
         let bytes = lease.to_bytes().into();
         records::put_if(&*self.record_store, &key::lease(filter), bytes, read).await
     }

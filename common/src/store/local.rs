@@ -22,7 +22,7 @@ use crate::day::Day;
 use crate::error::Error;
 use crate::key::FilterName;
 use crate::pointer::MAX_RECORD_BYTES;
-use crate::redact::truncate;
+use crate::redact::sanitize;
 
 /// A record is written in milliseconds: a program that keeps the lock for so long has stopped.
 const LOCK_WAIT: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ impl LocalRecords {
 impl RecordStore for LocalRecords {
     fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>> {
         let read = async {
-            check_place(&self.folder, key)?;
+            check_inside_store(&self.folder, key)?;
             self.objects.read(key).await
         };
         read.boxed()
@@ -100,7 +100,7 @@ fn put_if_now(folder: &Path, key: &str, new: &[u8], expected: Option<Bytes>) -> 
         move |source| Error::File { doing, path, source }
     };
     fs::create_dir_all(&parent).map_err(failed("make the folder of"))?;
-    check_place(folder, key)?;
+    check_inside_store(folder, key)?;
     // The lock is released when the file is closed, also when the process is killed.
     let _lock = lock(&parent.join(".lock"))?;
     crash_point("pointer-locked");
@@ -141,7 +141,7 @@ fn lock(path: &Path) -> Result<File, Error> {
                 let read = lock.take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
                 let known = read.is_ok() && !holder.trim().is_empty();
                 let holder =
-                    if known { truncate(holder.trim()) } else { "another program".to_owned() };
+                    if known { sanitize(holder.trim()) } else { "another program".to_owned() };
                 let (lock, seconds) = (path.display().to_string(), LOCK_WAIT.as_secs());
                 return Err(Error::Locked { lock, holder, seconds });
             }
@@ -219,7 +219,7 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`Error::StoreUrl`] naming the place. A file that does not exist is not an error.
-pub(super) fn check_place(folder: &Path, key: &str) -> Result<(), Error> {
+pub(super) fn check_inside_store(folder: &Path, key: &str) -> Result<(), Error> {
     let path = folder.join(key);
     // To an object store a folder is nothing, and an older record would count in place of this one.
     if path.is_dir() {
@@ -236,6 +236,20 @@ pub(super) fn check_place(folder: &Path, key: &str) -> Result<(), Error> {
     }
     let why = format!("{key} is a link that leads out of the store, to {}", real.display());
     Err(Error::StoreUrl { url: root.display().to_string(), why })
+}
+
+/// Refuses to write to a local store whose folder is not there. A write makes the folders that it
+/// needs, also the store's own: if the store is not mounted for a while, a new empty folder would be
+/// in its way. A store without a folder always passes.
+///
+/// # Errors
+/// [`Error::NoStore`].
+pub(super) async fn check_folder_exists(folder: Option<&Path>) -> Result<(), Error> {
+    let Some(folder) = folder.map(Path::to_owned) else { return Ok(()) };
+    let path = folder.display().to_string();
+    let looked = tokio::task::spawn_blocking(move || folder.is_dir()).await;
+    let is_there = looked.expect("looking at a folder does not panic");
+    if is_there { Ok(()) } else { Err(Error::NoStore { path }) }
 }
 
 /// The real path of a folder that may not exist yet.

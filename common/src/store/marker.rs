@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::{EventKind, HistoryEvent, Outcome};
 use crate::protocol::RecordState;
-use crate::redact::truncate;
+use crate::redact::sanitize;
 use crate::remedy::Remedy;
 
 /// Where pointers live.
@@ -47,20 +47,20 @@ impl Marker {
         match (self.pointers.as_str(), &self.key) {
             ("store", _) => "live in the store".into(),
             (_, Some(key)) => {
-                format!("live in Redis under the key `{}`", truncate(key))
+                format!("live in Redis under the key `{}`", sanitize(key))
             }
-            (other, None) => format!("live in `{}`", truncate(other)),
+            (other, None) => format!("live in `{}`", sanitize(other)),
         }
     }
 
     /// What a program with the configuration `here` has to change.
     fn remedy(&self, here: &Marker) -> Remedy {
-        let key = self.key.as_deref().map(truncate).unwrap_or_default();
+        let key = self.key.as_deref().map(sanitize).unwrap_or_default();
         match (self.pointers.as_str(), here.pointers.as_str()) {
             ("store", _) => Remedy::PointersInStore,
             ("redis", "redis") => Remedy::PointersKey { key },
             ("redis", _) => {
-                let address = self.address.as_deref().map(truncate);
+                let address = self.address.as_deref().map(sanitize);
                 let address = address.unwrap_or_else(|| "redis://HOST".into());
                 Remedy::PointersInRedis { address, key }
             }
@@ -150,7 +150,7 @@ impl Store {
             RecordState::Found(marker) if marker.is_of_the_same_place(&here) => Ok(Some(marker)),
             RecordState::Found(marker) => Err(other(marker.describe(), marker.remedy(&here))),
             RecordState::Unreadable(why) => {
-                let there = format!("live somewhere, but cannot be read ({})", truncate(&why));
+                let there = format!("live somewhere, but cannot be read ({})", sanitize(&why));
                 Err(other(there, Remedy::MendMarker { key: key.clone() }))
             }
         }

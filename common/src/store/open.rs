@@ -15,7 +15,7 @@ use super::Store;
 use super::local::real_path;
 use super::objects::Objects;
 use crate::error::Error;
-use crate::redact::{location, redact_url, redact_urls};
+use crate::redact::{redact_url, redact_urls, url_without_secrets};
 
 impl Store {
     /// Opens the store at a URL or local path. Nothing is read or written yet.
@@ -181,20 +181,22 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
     }
     let url = Url::parse(address).map_err(|e| wrong(address, e))?;
     if url.scheme() == "hdfs" {
-        let path = Path::from_url_path(url.path()).map_err(|e| wrong(&location(&url), e))?;
+        let path =
+            Path::from_url_path(url.path()).map_err(|e| wrong(&url_without_secrets(&url), e))?;
         let objects = hdfs(&url)?;
         return Ok(Location {
             objects,
             path,
-            name: location(&url),
+            name: url_without_secrets(&url),
             folder: None,
             read_only: false,
         });
     }
-    let (scheme, path) = ObjectStoreScheme::parse(&url).map_err(|e| wrong(&location(&url), e))?;
+    let (scheme, path) =
+        ObjectStoreScheme::parse(&url).map_err(|e| wrong(&url_without_secrets(&url), e))?;
     let objects = remote(&scheme, &url)?;
     let read_only = matches!(scheme, ObjectStoreScheme::Http);
-    Ok(Location { objects, path, name: location(&url), folder: None, read_only })
+    Ok(Location { objects, path, name: url_without_secrets(&url), folder: None, read_only })
 }
 
 /// A client of a plain HTTP server whose requests go past caches on the way; `None` for other stores,
@@ -255,7 +257,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("AWS_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "gcp")]
         ObjectStoreScheme::GoogleCloudStorage => {
@@ -264,7 +266,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("GOOGLE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "azure")]
         ObjectStoreScheme::MicrosoftAzure => {
@@ -272,7 +274,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
             let builder = environment("AZURE_")
                 .fold(builder, |builder, (key, value)| builder.with_config(key, value));
             let store = builder.with_retry(retries()).build();
-            Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
+            Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
         }
         #[cfg(feature = "http-store")]
         ObjectStoreScheme::Http => http(url, None),
@@ -281,7 +283,7 @@ fn remote(scheme: &ObjectStoreScheme, url: &Url) -> Result<Arc<dyn ObjectStore>,
                 "{other:?} is not compiled in: use a local path, or build with the feature \
                  `aws`, `azure`, `gcp` or `http-store`"
             );
-            Err(wrong(&location(url), why))
+            Err(wrong(&url_without_secrets(url), why))
         }
     }
 }
@@ -293,7 +295,7 @@ fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn Object
     if url.password().is_some() || !url.username().is_empty() || url.query().is_some() {
         let why = "a user, a password or a query in an HTTP address would appear in logs: \
                    serve the blobs without, inside a network that may read them";
-        return Err(wrong(&location(url), why));
+        return Err(wrong(&url_without_secrets(url), why));
     }
     let mut base = url.clone();
     base.set_path("/");
@@ -306,25 +308,25 @@ fn http(url: &Url, cache_control: Option<&'static str>) -> Result<Arc<dyn Object
     }
     let builder = object_store::http::HttpBuilder::new().with_url(base.as_str());
     let store = builder.with_client_options(options).with_retry(retries()).build();
-    Ok(Arc::new(store.map_err(|e| wrong(&location(url), e))?))
+    Ok(Arc::new(store.map_err(|e| wrong(&url_without_secrets(url), e))?))
 }
 
 #[cfg(feature = "hdfs")]
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
     if url.host_str().is_none_or(str::is_empty) {
         return Err(wrong(
-            &location(url),
+            &url_without_secrets(url),
             "write hdfs://NAMENODE:PORT/PATH or hdfs://NAMESERVICE/PATH",
         ));
     }
     let mut base = url.clone();
     base.set_path("");
-    super::hdfs::open(base.as_str(), MAX_RETRIES).map_err(|e| wrong(&location(url), e))
+    super::hdfs::open(base.as_str(), MAX_RETRIES).map_err(|e| wrong(&url_without_secrets(url), e))
 }
 
 #[cfg(not(feature = "hdfs"))]
 fn hdfs(url: &Url) -> Result<Arc<dyn ObjectStore>, Error> {
-    Err(wrong(&location(url), "HDFS is not compiled in: build with the feature `hdfs`"))
+    Err(wrong(&url_without_secrets(url), "HDFS is not compiled in: build with the feature `hdfs`"))
 }
 
 /// Settings from the environment whose names begin with `prefix` and that the backend knows.

@@ -24,7 +24,7 @@ use crate::day::Day;
 use crate::error::Error;
 use crate::key::{self, FilterName};
 use crate::pointer::MAX_RECORD_BYTES;
-use crate::redact::location;
+use crate::redact::url_without_secrets;
 
 /// The key of a day's pointer when nothing else is configured.
 pub const DEFAULT_TEMPLATE: &str = "{filter}_{day:%Y%m%d}";
@@ -68,7 +68,8 @@ impl RedisRecords {
     /// Nothing is connected to yet.
     pub(super) fn open(address: &str, template: &str) -> Result<RedisRecords, Error> {
         // Of what is not a URL, nobody knows where a password ends.
-        let name = Url::parse(address).map_or("redis://…".to_owned(), |url| location(&url));
+        let name =
+            Url::parse(address).map_or("redis://…".to_owned(), |url| url_without_secrets(&url));
         let wrong = |why: String| Error::StoreUrl { url: name.clone(), why };
         let info = address.into_connection_info().map_err(|e| wrong(e.to_string()))?;
         let client = Client::open(info).map_err(|e| wrong(e.to_string()))?;

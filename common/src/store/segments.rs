@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use object_store::{GetOptions, ObjectStoreExt};
 
+use super::local::check_folder_exists;
 use super::{Store, records};
 use crate::day::Day;
 use crate::error::Error;
@@ -49,7 +50,7 @@ impl Store {
     /// The store's, after a few tries; [`Error::NoStore`] for a local store whose folder is not there now.
     pub async fn put_segment(&self, key: &SegmentKey, bytes: Bytes) -> Result<PutSegment, Error> {
         let text = key.to_string();
-        self.ensure_folder().await?;
+        check_folder_exists(self.folder.as_deref()).await?;
         let mut last = None;
         for _ in 0..WRITE_TRIES {
             match self.objects.create(&text, bytes.clone()).await {
@@ -157,7 +158,7 @@ impl Store {
     /// # Errors
     /// The store's; [`Error::NoStore`] for a local store whose folder is not there now.
     pub async fn put_head(&self, filter: &FilterName, node: u64, head: &Head) -> Result<(), Error> {
-        self.ensure_folder().await?;
+        check_folder_exists(self.folder.as_deref()).await?;
         self.objects.put(&key::head(filter, node), head.to_bytes().into()).await
     }
 
