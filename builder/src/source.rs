@@ -33,7 +33,7 @@ mod walk;
 pub use self::completeness::{Completeness, check_complete};
 pub use self::find::{check_inputs, find, find_window};
 pub(crate) use self::input::check_live_is_alone;
-pub use self::input::{Input, InputFile, LIVE, Window, reads_live_ids};
+pub use self::input::{Input, InputFile, LIVE, Window, is_same_each_day, reads_live_ids};
 pub use self::limits::{MAX_FILES, MAX_FOLDERS, MAX_LISTED, MAX_NAMED, MAX_WINDOW_DAYS};
 pub use self::walk::MAX_DEPTH;
 

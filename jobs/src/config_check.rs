@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bloomsday_builder::gates::{Gates, Limits};
-use bloomsday_builder::source::LIVE;
+use bloomsday_builder::source::is_same_each_day;
 use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::filter::{Layout, Shape};
@@ -308,8 +308,7 @@ impl FilterRows<'_> {
 
 /// Only warns: a folder that is written anew each night has no day in its path.
 fn warn_of_the_same_input_each_day(name: &FilterName, inputs: &[String]) {
-    let has_no_day = |input: &&String| !input.contains("{day") && *input != LIVE;
-    if let Some(input) = inputs.iter().find(has_no_day) {
+    if let Some(input) = inputs.iter().find(|input| is_same_each_day(input)) {
         let input = redact_url(input);
         output::complain(
             "warning",

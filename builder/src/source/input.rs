@@ -81,7 +81,6 @@ impl Window {
         if self.days == 0 || self.days > MAX_WINDOW_DAYS {
             return wrong(format!("it has 1 to {MAX_WINDOW_DAYS}"));
         }
-        let is_same_each_day = |input: &&String| !input.contains("{day") && *input != LIVE;
         match inputs.iter().find(|input| self.days > 1 && is_same_each_day(input)) {
             None => Ok(()),
             Some(input) => wrong(format!(
@@ -96,6 +95,11 @@ impl Window {
     pub fn days_up_to(self, day: Day) -> impl Iterator<Item = Day> {
         (0..self.days).map(move |back| day.minus(back))
     }
+}
+
+/// Whether an input is the same on every day, because it has no `{day}`.
+pub fn is_same_each_day(input: &str) -> bool {
+    !input.contains("{day") && input != LIVE
 }
 
 /// The files of a day, or of a window of days.

@@ -71,7 +71,8 @@ pub(super) fn check(input: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn is_glob(input: &str) -> bool {
+/// Whether an input is a glob, and not one path.
+pub(super) fn is_glob(input: &str) -> bool {
     input.contains(['*', '?', '['])
 }
 

@@ -7,15 +7,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 
 use super::listing::{DELTA_LOG, ICEBERG_METADATA, ICEBERG_TABLE, TableFormat};
-use super::lookup::{Found, fixed_part, open};
+use super::lookup::{Found, fixed_part, is_glob, open};
 use super::objects::below;
-use super::walk;
+use super::walk::{self, MAX_PEEKED};
 
 /// The most folders above an input that are checked: a day's folder is a few levels below its
 /// table.
 const MAX_LEVELS_ABOVE: usize = 8;
-/// The most names of a folder `metadata` that are read: Iceberg's begin with a digit or a `v`.
-const MAX_PEEKED: usize = 1000;
 
 /// Returns a warning for each table that the files of an input may belong to.
 ///
@@ -51,8 +49,7 @@ fn warning(table: &str, whose: TableFormat) -> String {
 
 /// The nearest folder above an input that is a table.
 async fn nearest_above(input: &str) -> Option<(String, TableFormat)> {
-    let is_glob = input.contains(['*', '?', '[']);
-    let folder = if is_glob { fixed_part(input).ok()?.0 } else { input };
+    let folder = if is_glob(input) { fixed_part(input).ok()?.0 } else { input };
     let location = open(folder).ok()??;
     if location.read_only {
         return None;
