@@ -31,6 +31,7 @@ use crate::sample::Sample;
 use crate::scan::{self, ScanTotals, Sink};
 use crate::segments::HASH_COLUMN;
 use crate::source::InputFile;
+use crate::stable_shape::ChosenShape;
 use crate::timer::Timer;
 use crate::{deltas, earlier_day, fill, publish, quality, segments, source, stable_shape, verify};
 
@@ -128,8 +129,9 @@ async fn fill_and_measure<H: IdHash>(
     distinct: &Distinct<H>,
 ) -> Result<(Header, Filter), Error> {
     let mut timer = Timer::start();
-    let (shape, source, carried_from) = stable_shape::choose(job, store, distinct.n_ids()).await?;
-    (report.shape, report.shape_from) = (source, carried_from);
+    let chosen = stable_shape::choose(job, store, distinct.n_ids()).await?;
+    let ChosenShape { shape, source, day } = chosen;
+    (report.shape, report.shape_from) = (source, day);
     budget::refuse_too_large(shape, available())?;
     let filter = fill::fill(distinct, shape, job.threads)?;
     crash_point("filled");

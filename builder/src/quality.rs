@@ -5,12 +5,13 @@
 //! with any IDs. A day must not be refused for either. So a rate above the target is compared with
 //! the rates of reference filters, each filled with the same number of other IDs.
 //!
-//! The rate of a very small filter varies widely with its IDs. In 64 bits, double hashing leads 1 of 16 IDs
-//! through a circle of eight bits only, and 1 of 64 absent IDs is then a hit. Only many reference filters have
-//! such cases among them.
+//! The rate of a very small filter varies widely with its IDs. In 64 bits, double hashing leads 1 of
+//! 16 IDs through a circle of eight bits only, and 1 of 64 absent IDs is then a hit. Only many
+//! reference filters have such cases among them.
 //!
-//! At a low target, the rate of a small `blocked` filter is mostly that of its fullest block: one filter in
-//! hundreds has several times the mean rate, and no 32 reference filters tell how far that goes. Theory does.
+//! At a low target, the rate of a small `blocked` filter is mostly that of its fullest block: one
+//! filter in hundreds has several times the mean rate, and no 32 reference filters tell how far that
+//! goes. Theory does.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
@@ -26,11 +27,16 @@ const TOLERATED_RATIO: f64 = 1.2;
 const MAX_FALSE_REFUSAL_RATE: f64 = 1e-6;
 /// Below this target there are too few hits to measure; the share of set bits is compared as well.
 const TARGET_TOO_LOW_TO_MEASURE: f64 = 1e-5;
-/// The number of reference filters, and of the lookups in each: enough to know their standard
-/// deviation within an eighth.
-const REFERENCES: (u64, u64) = (32, ABSENT_LOOKUPS);
-/// The same for a filter of at most [`FEW_IDS`]: so many that a case of probability 1 in 16 is among them.
-const REFERENCES_OF_FEW_IDS: (u64, u64) = (512, ABSENT_LOOKUPS / 16);
+/// How many reference filters are made, and how they are measured.
+struct References {
+    filters: u64,
+    lookups_each: u64,
+}
+/// Enough to know the standard deviation of their rates within an eighth.
+const REFERENCES: References = References { filters: 32, lookups_each: ABSENT_LOOKUPS };
+/// For a filter of at most [`FEW_IDS`]: so many that a case of probability 1 in 16 is among them.
+const REFERENCES_OF_FEW_IDS: References =
+    References { filters: 512, lookups_each: ABSENT_LOOKUPS / 16 };
 const FEW_IDS: u64 = 64;
 /// A rate is explained up to this many standard deviations above the mean of the references.
 const REFERENCE_DEVIATIONS: f64 = 6.0;
@@ -46,7 +52,7 @@ const MAX_REFERENCE_IDS: u64 = 1 << 22;
 /// # Errors
 /// [`Error::Unsound`], with the numbers.
 pub fn check_quality(header: &Header, filter: &Filter) -> Result<Option<String>, Error> {
-    check_numbers(header, &|| filter.fpp_of_bits())
+    check_quality_with(header, &|| filter.fpp_of_bits())
 }
 
 /// As [`check_quality`], for a filter that is not in memory; `of_bits` is its
@@ -54,20 +60,21 @@ pub fn check_quality(header: &Header, filter: &Filter) -> Result<Option<String>,
 ///
 /// # Errors
 /// As [`check_quality`].
-pub(crate) fn check_numbers(
+pub(crate) fn check_quality_with(
     header: &Header,
     of_bits: &dyn Fn() -> f64,
 ) -> Result<Option<String>, Error> {
     blob::check_fill(header).map_err(|why| Error::Unsound { why })?;
     match header.shape.layout() {
-        Layout::Blocked => check_rates::<Xxh3>(header, of_bits),
-        Layout::Guava => check_rates::<Murmur3>(header, of_bits),
-        Layout::Spark1 => check_rates::<Spark<1>>(header, of_bits),
-        Layout::Spark2 => check_rates::<Spark<2>>(header, of_bits),
+        Layout::Blocked => compare_rates::<Xxh3>(header, of_bits),
+        Layout::Guava => compare_rates::<Murmur3>(header, of_bits),
+        Layout::Spark1 => compare_rates::<Spark<1>>(header, of_bits),
+        Layout::Spark2 => compare_rates::<Spark<2>>(header, of_bits),
     }
 }
 
-fn check_rates<H: IdHash>(
+/// Compares the rates with the target, and if they are above, with those of reference filters.
+fn compare_rates<H: IdHash>(
     header: &Header,
     of_bits: &dyn Fn() -> f64,
 ) -> Result<Option<String>, Error> {
@@ -143,23 +150,25 @@ fn expected_rates<H: IdHash>(shape: Shape, n_ids: u64) -> Result<Expected, Error
     }
     let crowded = crowded_block_rate(shape, n_ids);
     let memory = |source| Error::Memory { what: "a filter", bytes: shape.body_bytes(), source };
-    let (references, lookups) = if n_ids <= FEW_IDS { REFERENCES_OF_FEW_IDS } else { REFERENCES };
-    let absent = absent_hashes::<H>(0..lookups);
+    let references = if n_ids <= FEW_IDS { REFERENCES_OF_FEW_IDS } else { REFERENCES };
+    let References { filters, lookups_each } = references;
+    let absent = absent_hashes::<H>(0..lookups_each);
     let (mut measured, mut of_bits) = (Vec::new(), Vec::new());
-    for reference in 0..references {
+    for reference in 0..filters {
         let mut filter = FilterMut::new(shape).map_err(memory)?;
         let head = reference.to_le_bytes();
         let mut hash_of_end = H::hash_suffixes(&head);
         (0..n_ids).for_each(|id| filter.insert(hash_of_end(id.to_le_bytes())));
         let filter = filter.freeze();
-        measured.push(filter.count_hashes(&absent) as f64 / lookups as f64);
+        measured.push(filter.count_hashes(&absent) as f64 / lookups_each as f64);
         of_bits.push(filter.fpp_of_bits());
     }
-    Ok(Expected { measured: reach(&measured) + crowded, of_bits: reach(&of_bits) + crowded })
+    let (measured, of_bits) = (upper_bound(&measured), upper_bound(&of_bits));
+    Ok(Expected { measured: measured + crowded, of_bits: of_bits + crowded })
 }
 
-/// What one very full block adds to the rate of a `blocked` filter: so full that a filter of these IDs has one
-/// with a probability of [`MAX_FALSE_REFUSAL_RATE`].
+/// What one very full block adds to the rate of a `blocked` filter: so full that a filter of these
+/// IDs has one with a probability of [`MAX_FALSE_REFUSAL_RATE`].
 fn crowded_block_rate(shape: Shape, n_ids: u64) -> f64 {
     if shape.layout() != Layout::Blocked {
         return 0.0;
@@ -178,7 +187,7 @@ fn crowded_block_rate(shape: Shape, n_ids: u64) -> f64 {
 
 /// The mean of these rates plus [`REFERENCE_DEVIATIONS`] standard deviations, or the highest if that
 /// is higher.
-fn reach(figures: &[f64]) -> f64 {
+fn upper_bound(figures: &[f64]) -> f64 {
     let n = figures.len() as f64;
     let mean = figures.iter().sum::<f64>() / n;
     let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
@@ -186,7 +195,8 @@ fn reach(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(above, f64::max)
 }
 
-/// The probability of at least `count` events if `expected` is their mean, by the Poisson distribution.
+/// The probability of at least `count` events if `expected` is their mean, by the Poisson
+/// distribution.
 fn chance_of_at_least(count: u64, expected: f64) -> f64 {
     let count = count as f64;
     if count <= expected {

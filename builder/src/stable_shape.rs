@@ -1,4 +1,5 @@
-//! Chooses the shape of a day's filter: the one that it needs, or that of the blob before while it fits.
+//! Chooses the shape of a day's filter: the one that it needs, or that of the blob before while it
+//! fits.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::filter::Shape;
@@ -25,34 +26,42 @@ pub enum ShapeSource {
     Carried,
 }
 
-/// A shape, where it came from, and the day of the blob that it was taken from.
-pub(crate) type Chosen = (Shape, ShapeSource, Option<Day>);
+/// The shape that was chosen for a filter.
+#[derive(Debug)]
+pub(crate) struct ChosenShape {
+    pub(crate) shape: Shape,
+    pub(crate) source: ShapeSource,
+    /// The day of the blob whose shape it is.
+    pub(crate) day: Option<Day>,
+}
 
-/// Chooses the shape for `n_ids`. If no earlier blob can be read, the filter gets a new shape: servers then
-/// fetch this one blob in full.
+/// Chooses the shape for `n_ids`. If no earlier blob can be read, the filter gets a new shape:
+/// servers then fetch this one blob in full.
 ///
 /// # Errors
 /// No shape meets the target.
-pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<Chosen, Error> {
+pub(crate) async fn choose(job: &Job, store: &Store, n_ids: u64) -> Result<ChosenShape, Error> {
     let base = match job.deltas.shape {
         ShapeChoice::Exact => {
-            return Ok((Shape::for_ids(job.layout, n_ids, job.fpp)?, ShapeSource::Exact, None));
+            let shape = Shape::for_ids(job.layout, n_ids, job.fpp)?;
+            return Ok(ChosenShape { shape, source: ShapeSource::Exact, day: None });
         }
         ShapeChoice::Carried => base(job, store).await,
         ShapeChoice::Fresh => None,
     };
     let (shape, day) = base.map_or((None, None), |(shape, day)| (Some(shape), Some(day)));
-    Ok(match Shape::stable_for_ids(job.layout, n_ids, job.fpp, shape)? {
-        (shape, true) => (shape, ShapeSource::Carried, day),
-        (shape, false) => (shape, ShapeSource::Fresh, None),
+    let (shape, is_carried) = Shape::stable_for_ids(job.layout, n_ids, job.fpp, shape)?;
+    Ok(match is_carried {
+        true => ChosenShape { shape, source: ShapeSource::Carried, day },
+        false => ChosenShape { shape, source: ShapeSource::Fresh, day: None },
     })
 }
 
-/// The shape of the newest blob that was built for this day; without one, that of the blob that its pointer
-/// names; else that of the newest earlier day.
+/// The shape of the newest blob that was built for this day; without one, that of the blob that its
+/// pointer names; else that of the newest earlier day.
 async fn base(job: &Job, store: &Store) -> Option<(Shape, Day)> {
-    // A build of the same IDs again must give the same bytes, also when the day is rolled back. So its own
-    // blobs come before what the pointer names.
+    // A build of the same IDs again must give the same bytes, also when the day is rolled back. So
+    // its own blobs come before what the pointer names.
     let history = store.history(&job.filter).await.unwrap_or_default();
     let is_own = |blob: &BlobKey| blob.day == job.day && blob.filter == job.filter;
     let builds = history.iter().filter(|event| event.kind == EventKind::Build);
@@ -71,8 +80,8 @@ async fn base(job: &Job, store: &Store) -> Option<(Shape, Day)> {
     None
 }
 
-/// The blobs that the newest `most` pointers of earlier days name; with `own` also that of the day itself,
-/// first.
+/// The blobs that the newest `most` pointers of earlier days name; with `own` also that of the day
+/// itself, first.
 pub(crate) async fn newest_blobs(store: &Store, job: &Job, most: usize, own: bool) -> Vec<BlobKey> {
     let mut blobs = Vec::new();
     let mut add = |blob: BlobKey| {

@@ -239,7 +239,7 @@ impl Coordinator {
             ones: blocks.ones(),
         };
         let of_bits = || blocks.fpp(plan.shape.probes());
-        if let Some(warning) = quality::check_numbers(&header, &of_bits)? {
+        if let Some(warning) = quality::check_quality_with(&header, &of_bits)? {
             self.state.report.warn(warning);
         }
         let blob = seal(&header, &first, &values);
