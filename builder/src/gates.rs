@@ -1,14 +1,16 @@
 //! [`Gates`]: compares a day's numbers with absolute limits and with earlier days.
 //!
 //! Pure functions of counts and the history; knows no files, filters or pointers. A number passes
-//! or fails like this. For `overlap`, where a small number is suspicious, the picture is mirrored.
-//! `ids`, `files` and `input_bytes` are refused on both sides of their band.
+//! or fails like this:
 //!
 //! ```text
 //!    passes          passes unless above band × baseline        refused
 //! ──────────────┼────────────────────────────────────────┼──────────────
 //!             floor                                     cap
 //! ```
+//!
+//! For `overlap`, where a small number is suspicious, the picture is mirrored. `ids`, `files` and
+//! `input_bytes` are refused on both sides of their band.
 
 mod baseline;
 mod counts;

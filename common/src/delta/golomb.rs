@@ -196,7 +196,7 @@ impl Decoder<'_> {
         true
     }
 
-    /// The same, or takes all that are left.
+    /// Like [`fill`](Self::fill), but near the end takes all bytes that are left.
     fn fill_to_the_end(&mut self) {
         if self.fill() {
             return;
