@@ -5,7 +5,7 @@
 //!
 //! A blob depends only on the set of its IDs: two builds of the same set write the same bytes.
 
-mod head;
+mod header;
 mod kernel_check;
 pub(crate) mod streamed;
 mod summary;
@@ -14,11 +14,11 @@ mod test_vector;
 
 use std::ops::Range;
 
-pub(crate) use self::head::MAX_HEAD_BYTES;
-pub use self::head::{Header, MAGIC, Origin, VERSION, version};
-use self::head::{encode_head, parse_head};
+pub(crate) use self::header::MAX_HEADER_BYTES;
+pub use self::header::{Header, MAGIC, Origin, VERSION, version};
+use self::header::{encode_header, parse_header};
 use self::kernel_check::check_kernel;
-pub use self::streamed::{PART_BYTES, Places, StreamedBlob, part_chaining_value, seal};
+pub use self::streamed::{BlobLayout, SUBTREE_BYTES, StreamedBlob, seal, subtree_chaining_value};
 pub use self::summary::Summary;
 use self::test_vector::TestVector;
 pub use self::test_vector::test_vector_id;
@@ -32,7 +32,7 @@ use crate::memory::Buffer;
 #[derive(Debug)]
 pub struct EncodedBlob<'a> {
     key: BlobKey,
-    head: Vec<u8>,
+    header: Vec<u8>,
     filter: &'a Filter,
 }
 
@@ -78,10 +78,10 @@ pub struct EncodedBlob<'a> {
 /// When the header is of a filter of another shape.
 pub fn encode<'a>(header: &Header, filter: &'a Filter) -> EncodedBlob<'a> {
     assert_eq!(filter.shape(), header.shape, "a header describes its own filter");
-    let head = encode_head(header);
-    let digest = Digest::of(&head, filter.body());
+    let header_bytes = encode_header(header);
+    let digest = Digest::of(&header_bytes, filter.body());
     let key = BlobKey { filter: header.filter.clone(), day: header.day, digest };
-    EncodedBlob { key, head, filter }
+    EncodedBlob { key, header: header_bytes, filter }
 }
 
 impl EncodedBlob<'_> {
@@ -92,7 +92,7 @@ impl EncodedBlob<'_> {
 
     /// Its bytes: header, body, digest.
     pub fn parts(&self) -> [&[u8]; 3] {
-        [&self.head, self.filter.body(), self.key.digest.as_bytes()]
+        [&self.header, self.filter.body(), self.key.digest.as_bytes()]
     }
 
     /// The number of its bytes.
@@ -165,7 +165,7 @@ fn check_all_but_bits(
         let got = if digest != key.digest { digest } else { trailer.unwrap_or(digest) };
         return Err(Error::Digest { key: key.to_string(), expected: key.digest, got });
     }
-    let (header, record, start) = parse_head(first, key)?;
+    let (header, record, start) = parse_header(first, key)?;
     if (&header.filter, header.day) != (&key.filter, key.day) {
         let (filter, day) = (&header.filter, header.day);
         return Err(unsound(format!("its header says it is `{filter}` of {day}")));
@@ -198,7 +198,7 @@ fn check_ones(header: &Header, ones: u64, key: &BlobKey) -> Result<(), Error> {
 /// # Errors
 /// As [`open`]; `file` is what messages call it.
 pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
-    let (header, _, _) = parse_head(bytes, &file)?;
+    let (header, _, _) = parse_header(bytes, &file)?;
     let last = bytes.last_chunk::<{ Digest::BYTES }>();
     let digest = Digest::new(*last.expect("a header is longer than a digest"));
     Ok(BlobKey { filter: header.filter, day: header.day, digest })
@@ -208,8 +208,8 @@ pub fn key_of(bytes: &[u8], file: &str) -> Result<BlobKey, Error> {
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn read_head(bytes: &[u8], key: &BlobKey) -> Result<Header, Error> {
-    Ok(parse_head(bytes, key)?.0)
+pub(crate) fn read_header(bytes: &[u8], key: &BlobKey) -> Result<Header, Error> {
+    Ok(parse_header(bytes, key)?.0)
 }
 
 /// BLAKE3 of all bytes but the last 32: the digest that a blob's name and its last 32 bytes must state.

@@ -14,7 +14,7 @@ mod make;
 mod section;
 mod summary;
 
-use crate::digest::{Digest, Parts};
+use crate::digest::{Digest, DigestTree};
 pub use apply::{Applier, Base};
 pub use expected::expected_bytes;
 pub use make::{Content, Made, make};
@@ -80,7 +80,7 @@ impl DeltaHead {
 
 /// How many sections a blob has, with this many bytes before its digest.
 fn sections(content: u64) -> u64 {
-    content.div_ceil(Parts::BYTES as u64)
+    content.div_ceil(DigestTree::SUBTREE_BYTES as u64)
 }
 
 /// The entropy, in bytes, of `bits` independent bits of which `ones` are set.

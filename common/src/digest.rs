@@ -48,16 +48,17 @@ impl Digest {
     /// When `head` has more than 2 MiB.
     pub(crate) fn of(head: &[u8], body: &[u8]) -> Digest {
         let len = head.len() + body.len();
-        let after_head = Parts::BYTES.checked_sub(head.len()).expect("a head is far smaller");
+        let after_head =
+            DigestTree::SUBTREE_BYTES.checked_sub(head.len()).expect("a head is far smaller");
         let (first, rest) = body.split_at(after_head.min(body.len()));
-        let mut parts = Parts::new(len);
+        let mut parts = DigestTree::new(len);
         if len > 0 {
-            parts.set(0, Parts::value(len, 0, &[head, first].concat()));
+            parts.set(0, DigestTree::value(len, 0, &[head, first].concat()));
         }
-        let parts_of_rest = rest.chunks(Parts::BYTES).enumerate();
+        let parts_of_rest = rest.chunks(DigestTree::SUBTREE_BYTES).enumerate();
         let value = |i: usize, part: &[u8]| {
-            let offset = (i + 1) * Parts::BYTES;
-            Ok::<_, Infallible>(Some((offset, Parts::value(len, offset, part))))
+            let offset = (i + 1) * DigestTree::SUBTREE_BYTES;
+            Ok::<_, Infallible>(Some((offset, DigestTree::value(len, offset, part))))
         };
         let Ok(digest) = parts.complete(parts_of_rest, value);
         digest
@@ -74,37 +75,40 @@ pub type ChainingValue = [u8; Digest::BYTES];
 
 /// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a tree, and
 /// a part of 2^21 bytes at a multiple of that is a subtree.
-pub(crate) struct Parts {
+pub(crate) struct DigestTree {
     len: usize,
     values: Vec<ChainingValue>,
 }
 
-impl Parts {
+impl DigestTree {
     /// How many bytes each part has; the last may have fewer.
-    pub(crate) const BYTES: usize = 2 << 20;
+    pub(crate) const SUBTREE_BYTES: usize = 2 << 20;
 
     /// For a total of `len` bytes.
-    pub(crate) fn new(len: usize) -> Parts {
-        Parts { len, values: vec![[0; Digest::BYTES]; len.div_ceil(Parts::BYTES)] }
+    pub(crate) fn new(len: usize) -> DigestTree {
+        DigestTree {
+            len,
+            values: vec![[0; Digest::BYTES]; len.div_ceil(DigestTree::SUBTREE_BYTES)],
+        }
     }
 
-    /// The chaining value of the part that begins at `offset`, a multiple of [`Parts::BYTES`], of `len`
-    /// bytes in total.
+    /// The chaining value of the part that begins at `offset`, a multiple of
+    /// [`DigestTree::SUBTREE_BYTES`], of `len` bytes in total.
     pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> ChainingValue {
-        let mut hasher = PartHasher::begin(len, offset);
+        let mut hasher = SubtreeHasher::begin(len, offset);
         hasher.update(part);
         hasher.finish()
     }
 
     /// Sets the chaining value of the part at `offset`.
     pub(crate) fn set(&mut self, offset: usize, value: ChainingValue) {
-        self.values[offset / Parts::BYTES] = value;
+        self.values[offset / DigestTree::SUBTREE_BYTES] = value;
     }
 
-    /// Sets the values of all `pieces`, as [`Parts::set_all`] does, and returns the digest.
+    /// Sets the values of all `pieces`, as [`DigestTree::set_all`] does, and returns the digest.
     ///
     /// # Errors
-    /// As [`Parts::set_all`].
+    /// As [`DigestTree::set_all`].
     pub(crate) fn complete<P, E: Send>(
         mut self,
         pieces: impl ExactSizeIterator<Item = (usize, P)> + Send,
@@ -174,18 +178,18 @@ pub(crate) fn parallel<P, E: Send>(
 }
 
 /// Computes the chaining value of one part, whose bytes arrive in order.
-pub(crate) struct PartHasher {
+pub(crate) struct SubtreeHasher {
     hasher: blake3::Hasher,
     /// Whether there is no other part.
     is_only: bool,
 }
 
-impl PartHasher {
+impl SubtreeHasher {
     /// For the part that begins at `offset`, of `len` bytes in total.
-    pub(crate) fn begin(len: usize, offset: usize) -> PartHasher {
+    pub(crate) fn begin(len: usize, offset: usize) -> SubtreeHasher {
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(offset as u64);
-        PartHasher { hasher, is_only: len <= Parts::BYTES }
+        SubtreeHasher { hasher, is_only: len <= DigestTree::SUBTREE_BYTES }
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
@@ -204,7 +208,7 @@ impl PartHasher {
 /// two that is less than `len`.
 fn halves(len: usize, values: &[ChainingValue]) -> (ChainingValue, ChainingValue) {
     let left = hazmat::left_subtree_len(len as u64) as usize;
-    let (before, after) = values.split_at(left / Parts::BYTES);
+    let (before, after) = values.split_at(left / DigestTree::SUBTREE_BYTES);
     (subtree(left, before), subtree(len - left, after))
 }
 
@@ -270,15 +274,16 @@ mod tests {
 
     #[test]
     fn parts_have_the_digest_of_all_bytes() {
-        let bytes: Vec<u8> = (0..11 * Parts::BYTES + 5).map(|i| (i % 251) as u8).collect();
-        let part = Parts::BYTES;
+        let bytes: Vec<u8> =
+            (0..11 * DigestTree::SUBTREE_BYTES + 5).map(|i| (i % 251) as u8).collect();
+        let part = DigestTree::SUBTREE_BYTES;
         let ends =
             [0, 1, part - 1, part, part + 1, 2 * part, 3 * part + 7, 8 * part, 11 * part + 5];
         for len in ends {
-            let mut parts = Parts::new(len);
+            let mut parts = DigestTree::new(len);
             // In any order.
             for (i, bytes) in bytes[..len].chunks(part).enumerate().rev() {
-                parts.set(i * part, Parts::value(len, i * part, bytes));
+                parts.set(i * part, DigestTree::value(len, i * part, bytes));
             }
             let expected = Digest::new(*blake3::hash(&bytes[..len]).as_bytes());
             assert_eq!(parts.finish(), expected, "{len} bytes");

@@ -166,7 +166,7 @@ fn naming(word: &str) -> BTreeSet<String> {
 
 #[test]
 fn one_file_names_bincode_and_one_names_xxhash() {
-    assert_eq!(naming("bincode"), BTreeSet::from(["common/src/blob/head.rs".to_owned()]));
+    assert_eq!(naming("bincode"), BTreeSet::from(["common/src/blob/header.rs".to_owned()]));
     assert_eq!(naming("xxhash_rust"), BTreeSet::from(["common/src/hash.rs".to_owned()]));
 }
 

@@ -1,7 +1,7 @@
 //! [`Assembler`]: the pieces of all ranges, in order → the parts of the blob. Two ranges may have one block in
 //! common: its bits are those of both.
 
-use bloomsday_common::blob::PART_BYTES;
+use bloomsday_common::blob::SUBTREE_BYTES;
 
 use super::fill::FillPlan;
 
@@ -40,12 +40,12 @@ impl Assembler {
 
     /// Where the bytes of the open part begin in the blob.
     fn start(&self) -> u64 {
-        (self.part * PART_BYTES as u64).max(self.plan.places.head)
+        (self.part * SUBTREE_BYTES as u64).max(self.plan.blob_layout.header)
     }
 
     /// How many bytes of the body the open part has.
     fn len(&self) -> usize {
-        let end = ((self.part + 1) * PART_BYTES as u64).min(self.plan.places.content());
+        let end = ((self.part + 1) * SUBTREE_BYTES as u64).min(self.plan.blob_layout.content());
         end.saturating_sub(self.start()) as usize
     }
 
@@ -54,7 +54,7 @@ impl Assembler {
     /// # Errors
     /// `Misplaced`: the parts from `part` on have been passed on.
     pub fn skip_to(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
-        if part < self.part || part > self.plan.places.parts() {
+        if part < self.part || part > self.plan.blob_layout.subtrees() {
             return Err(Misplaced);
         }
         while self.part < part {
@@ -91,7 +91,7 @@ impl Assembler {
     /// `Misplaced`.
     pub fn pass(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
         self.skip_to(part, done)?;
-        if part >= self.plan.places.parts() || self.bytes.iter().any(|byte| *byte != 0) {
+        if part >= self.plan.blob_layout.subtrees() || self.bytes.iter().any(|byte| *byte != 0) {
             return Err(Misplaced);
         }
         self.part += 1;
@@ -102,7 +102,7 @@ impl Assembler {
 
     /// Passes all parts that are left to `done`.
     pub fn finish(mut self, done: &mut impl FnMut(Part<'_>)) {
-        let end = self.plan.places.parts();
+        let end = self.plan.blob_layout.subtrees();
         self.skip_to(end, done).expect("no part is past the last one");
     }
 }

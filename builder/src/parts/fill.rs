@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bloomsday_common::blob::{PART_BYTES, Places, part_chaining_value};
+use bloomsday_common::blob::{BlobLayout, SUBTREE_BYTES, subtree_chaining_value};
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::ChainingValue;
 use bloomsday_common::filter::{BlockRange, OnesHistogram, Shape};
@@ -23,13 +23,13 @@ pub struct FillPlan {
     /// The ranges of hashes.
     pub ranges: Ranges,
     /// Where the bytes of the blob lie.
-    pub places: Places,
+    pub blob_layout: BlobLayout,
 }
 
 impl FillPlan {
     /// For a blob of this filter and day.
     pub fn new(filter: &FilterName, day: Day, shape: Shape, ranges: Ranges) -> FillPlan {
-        FillPlan { shape, ranges, places: Places::of(filter, day, shape) }
+        FillPlan { shape, ranges, blob_layout: BlobLayout::of(filter, day, shape) }
     }
 
     /// The blocks of a range. The first and the last may belong to other ranges, too.
@@ -40,7 +40,7 @@ impl FillPlan {
 
     /// Where a block lies in the blob.
     pub(super) fn offset(&self, block: u64) -> u64 {
-        self.places.head + block * BlockRange::BLOCK_BYTES as u64
+        self.blob_layout.header + block * BlockRange::BLOCK_BYTES as u64
     }
 }
 
@@ -140,9 +140,9 @@ impl Fill {
     pub fn pieces(&self) -> impl Iterator<Item = BlobPiece<'_>> {
         let start = self.plan.offset(self.bits.blocks().start);
         let end = self.plan.offset(self.bits.blocks().end);
-        let first_part = start / PART_BYTES as u64;
-        (first_part..end.div_ceil(PART_BYTES as u64)).map(move |part| {
-            let of_part = part * PART_BYTES as u64..(part + 1) * PART_BYTES as u64;
+        let first_part = start / SUBTREE_BYTES as u64;
+        (first_part..end.div_ceil(SUBTREE_BYTES as u64)).map(move |part| {
+            let of_part = part * SUBTREE_BYTES as u64..(part + 1) * SUBTREE_BYTES as u64;
             let (from, to) = (of_part.start.max(start), of_part.end.min(end));
             let value = self.values.iter().find(|(number, _)| *number == part);
             let bytes = &self.bits.bytes()[(from - start) as usize..(to - start) as usize];
@@ -155,12 +155,12 @@ impl Fill {
         let own = self.own_blocks();
         let (start, end) = (self.plan.offset(own.start), self.plan.offset(own.end));
         let whole = self.pieces().filter(|piece| {
-            let is_whole = piece.bytes.len() == PART_BYTES;
-            is_whole && piece.offset >= start && piece.offset + PART_BYTES as u64 <= end
+            let is_whole = piece.bytes.len() == SUBTREE_BYTES;
+            is_whole && piece.offset >= start && piece.offset + SUBTREE_BYTES as u64 <= end
         });
-        let content = self.plan.places.content();
+        let content = self.plan.blob_layout.content();
         whole
-            .map(|piece| (piece.part, part_chaining_value(content, piece.offset, piece.bytes)))
+            .map(|piece| (piece.part, subtree_chaining_value(content, piece.offset, piece.bytes)))
             .collect()
     }
 

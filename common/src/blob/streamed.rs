@@ -1,40 +1,41 @@
-//! A blob that no process has in memory as a whole: where its bytes lie, the chaining values of its parts, and its
-//! digest from these. [`encode`](super::encode) gives the same bytes.
+//! A blob that no process has in memory as a whole: where its bytes lie, the chaining values of its
+//! parts, and its digest from these. [`encode`](super::encode) gives the same bytes.
 
-use super::{Header, Origin, check_all_but_bits, check_ones, encode_head};
+use super::{Header, Origin, check_all_but_bits, check_ones, encode_header};
 use crate::day::Day;
-use crate::digest::{ChainingValue, Digest, Parts};
+use crate::digest::{ChainingValue, Digest, DigestTree};
 use crate::error::Error;
 use crate::filter::{self, Layout, Shape};
 use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 
-/// The digest of a blob is computed from chaining values of parts of this many bytes; the last may have fewer.
-pub const PART_BYTES: usize = Parts::BYTES;
+/// The digest of a blob is a tree, computed from the chaining values of parts of this many bytes; the
+/// last may have fewer.
+pub const SUBTREE_BYTES: usize = DigestTree::SUBTREE_BYTES;
 
 /// Where the bytes of a blob lie. They are its header, its body, and its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct BlobLayout {
     /// How many bytes are before the body.
-    pub head: u64,
+    pub header: u64,
     /// How many bytes the body has.
     pub body: u64,
 }
 
-impl Places {
+impl BlobLayout {
     /// Those of a blob of this filter and shape, whatever its other numbers are.
     ///
     /// ```
-    /// use bloomsday_common::blob::Places;
+    /// use bloomsday_common::blob::BlobLayout;
     /// use bloomsday_common::filter::{Layout, Shape};
     ///
     /// let shape = Shape::for_ids(Layout::Blocked, 1_000, 0.03)?;
-    /// let places = Places::of(&"rt".parse()?, "2026-11-19".parse()?, shape);
-    /// assert_eq!((places.head, places.body), (4096, shape.body_bytes()));
-    /// assert_eq!(places.parts(), 1);
+    /// let layout = BlobLayout::of(&"rt".parse()?, "2026-11-19".parse()?, shape);
+    /// assert_eq!((layout.header, layout.body), (4096, shape.body_bytes()));
+    /// assert_eq!(layout.subtrees(), 1);
     /// # Ok::<(), bloomsday_common::error::Error>(())
     /// ```
-    pub fn of(filter: &FilterName, day: Day, shape: Shape) -> Places {
+    pub fn of(filter: &FilterName, day: Day, shape: Shape) -> BlobLayout {
         let (filter, origin, fpp_target) = (filter.clone(), Origin::Built, 0.0);
         let (ids, fpp_hits, fpp_lookups, ones) = (0, 0, 0, 0);
         let id_form = IdForm::Bytes;
@@ -50,58 +51,58 @@ impl Places {
             fpp_lookups,
             ones,
         };
-        Places { head: encode_head(&header).len() as u64, body: shape.body_bytes() }
+        BlobLayout { header: encode_header(&header).len() as u64, body: shape.body_bytes() }
     }
 
     /// How many bytes the digest covers: all but the last 32.
     pub fn content(&self) -> u64 {
-        self.head + self.body
+        self.header + self.body
     }
 
-    /// How many parts the digest has.
-    pub fn parts(&self) -> u64 {
-        self.content().div_ceil(PART_BYTES as u64)
+    /// How many subtrees the digest has.
+    pub fn subtrees(&self) -> u64 {
+        self.content().div_ceil(SUBTREE_BYTES as u64)
     }
 }
 
-/// The chaining value of the part that begins at `offset`, a multiple of [`PART_BYTES`], in the digest of `content`
-/// bytes in total.
+/// The chaining value of the part that begins at `offset`, a multiple of [`SUBTREE_BYTES`], in the
+/// digest of `content` bytes in total.
 ///
 /// Cost: one pass of BLAKE3.
-pub fn part_chaining_value(content: u64, offset: u64, part: &[u8]) -> ChainingValue {
+pub fn subtree_chaining_value(content: u64, offset: u64, part: &[u8]) -> ChainingValue {
     let place = |n| usize::try_from(n).expect("a blob has fewer bytes than there are addresses");
-    Parts::value(place(content), place(offset), part)
+    DigestTree::value(place(content), place(offset), part)
 }
 
 /// A blob whose body is somewhere else: its key, and the bytes around the body.
 #[derive(Clone, Debug)]
 pub struct StreamedBlob {
     key: BlobKey,
-    head: Vec<u8>,
+    header: Vec<u8>,
     body: u64,
 }
 
 /// Computes the digest of a blob from the chaining values of its parts, and with it its key.
 ///
-/// `first` is the beginning of the body, which is in the first part, with the header: the chaining value of that part
-/// is computed here, and `values[0]` means nothing.
+/// `first` is the beginning of the body, which is in the first part, with the header: the chaining
+/// value of that part is computed here, and `values[0]` means nothing.
 ///
 /// # Panics
 /// When there is not one chaining value for each part, or `first` does not fill the first part.
 pub fn seal(header: &Header, first: &[u8], values: &[ChainingValue]) -> StreamedBlob {
-    let places = Places::of(&header.filter, header.day, header.shape);
-    let head = encode_head(header);
-    let first_part = [&head, first].concat();
-    let content = usize::try_from(places.content()).expect("the header has been sized already");
-    assert_eq!(first_part.len(), content.min(PART_BYTES), "the first part");
-    assert_eq!(values.len() as u64, places.parts(), "a value for each part");
-    let mut parts = Parts::new(content);
+    let layout = BlobLayout::of(&header.filter, header.day, header.shape);
+    let header_bytes = encode_header(header);
+    let first_part = [&header_bytes, first].concat();
+    let content = usize::try_from(layout.content()).expect("the header has been sized already");
+    assert_eq!(first_part.len(), content.min(SUBTREE_BYTES), "the first part");
+    assert_eq!(values.len() as u64, layout.subtrees(), "a value for each part");
+    let mut parts = DigestTree::new(content);
     for (i, value) in values.iter().enumerate() {
-        parts.set(i * PART_BYTES, *value);
+        parts.set(i * SUBTREE_BYTES, *value);
     }
-    parts.set(0, Parts::value(content, 0, &first_part));
+    parts.set(0, DigestTree::value(content, 0, &first_part));
     let key = BlobKey { filter: header.filter.clone(), day: header.day, digest: parts.finish() };
-    StreamedBlob { key, head, body: places.body }
+    StreamedBlob { key, header: header_bytes, body: layout.body }
 }
 
 impl StreamedBlob {
@@ -111,8 +112,8 @@ impl StreamedBlob {
     }
 
     /// The bytes before the body.
-    pub fn head(&self) -> &[u8] {
-        &self.head
+    pub fn header(&self) -> &[u8] {
+        &self.header
     }
 
     /// The bytes after the body.
@@ -122,7 +123,7 @@ impl StreamedBlob {
 
     /// The number of all its bytes.
     pub fn len(&self) -> u64 {
-        self.head.len() as u64 + self.body + Digest::BYTES as u64
+        self.header.len() as u64 + self.body + Digest::BYTES as u64
     }
 
     /// Always `false`: a blob has a header.
@@ -190,20 +191,20 @@ mod tests {
             };
             let whole = encode(&header, &filter);
             let bytes = whole.parts().concat();
-            let places = Places::of(&header.filter, header.day, shape);
-            let content = &bytes[..places.content() as usize];
+            let layout = BlobLayout::of(&header.filter, header.day, shape);
+            let content = &bytes[..layout.content() as usize];
             let values: Vec<_> = content
-                .chunks(PART_BYTES)
+                .chunks(SUBTREE_BYTES)
                 .enumerate()
                 .map(|(i, part)| {
-                    part_chaining_value(places.content(), (i * PART_BYTES) as u64, part)
+                    subtree_chaining_value(layout.content(), (i * SUBTREE_BYTES) as u64, part)
                 })
                 .collect();
-            let first = &content[places.head as usize..content.len().min(PART_BYTES)];
+            let first = &content[layout.header as usize..content.len().min(SUBTREE_BYTES)];
             let streamed = seal(&header, first, &values);
             assert_eq!(streamed.key(), whole.key());
             assert_eq!(streamed.len(), whole.len());
-            let again = [streamed.head(), filter.body(), streamed.trailer()].concat();
+            let again = [streamed.header(), filter.body(), streamed.trailer()].concat();
             assert!(again == bytes);
         }
     }

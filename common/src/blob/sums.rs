@@ -1,23 +1,23 @@
 //! [`Sums`]: digest and bit count of one part of a blob, while its bytes are still in a core's own cache.
 
-use crate::digest::{ChainingValue, PartHasher};
+use crate::digest::{ChainingValue, SubtreeHasher};
 use crate::filter::count_ones;
 
 /// How much is read, digested and counted at once: it fits into a core's own cache.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Digest and bit count of a part of `Parts::BYTES`, computed piece by piece.
+/// Digest and bit count of a part of `DigestTree::SUBTREE_BYTES`, computed piece by piece.
 pub(crate) struct Sums {
     /// How many bytes of the blob the digest covers.
     content: usize,
-    hasher: PartHasher,
+    hasher: SubtreeHasher,
     ones: u64,
 }
 
 impl Sums {
     /// For the part that begins at `start`, of a blob whose digest covers `content` bytes.
     pub(crate) fn begin(content: usize, start: usize) -> Sums {
-        Sums { content, hasher: PartHasher::begin(content, start), ones: 0 }
+        Sums { content, hasher: SubtreeHasher::begin(content, start), ones: 0 }
     }
 
     /// Adds the piece at `offset`. Bytes past the content are only counted.

@@ -10,7 +10,7 @@ use super::section::Section;
 use super::{DeltaHead, sections};
 use crate::blob::RawBlob;
 use crate::blob::sums::{PIECE_BYTES, Sums};
-use crate::digest::{Digest, Parts};
+use crate::digest::{Digest, DigestTree};
 use crate::filter::count_ones;
 use crate::memory::Buffer;
 
@@ -63,7 +63,7 @@ pub struct Applier<B> {
     memory: Buffer,
     /// How many of its bytes are before its digest.
     content: usize,
-    parts: Parts,
+    parts: DigestTree,
     ones: u64,
     has_head: bool,
     /// The next section.
@@ -106,7 +106,7 @@ impl<B: Base> Applier<B> {
             to,
             memory,
             content,
-            parts: Parts::new(content),
+            parts: DigestTree::new(content),
             ones: 0,
             has_head: false,
             next: 0,
@@ -148,9 +148,9 @@ impl<B: Base> Applier<B> {
             done = DeltaHead::BYTES;
         }
         let mut found = Vec::new();
-        let mut start = self.next * Parts::BYTES;
+        let mut start = self.next * DigestTree::SUBTREE_BYTES;
         while start < self.content {
-            let part = Parts::BYTES.min(self.content - start);
+            let part = DigestTree::SUBTREE_BYTES.min(self.content - start);
             let Some((section, bytes)) = Section::parse(&pending[done..], part)? else { break };
             found.push(section);
             done += bytes;
@@ -165,10 +165,10 @@ impl<B: Base> Applier<B> {
     fn apply(&mut self, first: usize, found: &[Section<'_>]) -> Result<(), String> {
         let Applier { base, memory, content, parts, .. } = self;
         let (base, content) = (&*base, *content);
-        let start = (first * Parts::BYTES).min(content);
-        let end = (start + found.len() * Parts::BYTES).min(content);
-        let places = memory[start..end].chunks_mut(Parts::BYTES).zip(found);
-        let places = (start..).step_by(Parts::BYTES).zip(places).enumerate();
+        let start = (first * DigestTree::SUBTREE_BYTES).min(content);
+        let end = (start + found.len() * DigestTree::SUBTREE_BYTES).min(content);
+        let places = memory[start..end].chunks_mut(DigestTree::SUBTREE_BYTES).zip(found);
+        let places = (start..).step_by(DigestTree::SUBTREE_BYTES).zip(places).enumerate();
         let places: Vec<_> = places.map(|(i, place)| (first + i, place)).collect();
         let ones = AtomicU64::new(0);
         parts.set_all(places.into_iter(), |_, (start, (part, section))| {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::section::{self, Section};
 use super::{DeltaHead, sections};
 use crate::blob::EncodedBlob;
-use crate::digest::{Digest, Parts, parallel};
+use crate::digest::{Digest, DigestTree, parallel};
 
 /// The bytes of a blob before its digest, in one piece or two.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl<'a> Content<'a> {
 
     /// The bytes of the part that begins at `start`.
     fn part(self, start: usize) -> Cow<'a, [u8]> {
-        let end = self.len().min(start + Parts::BYTES);
+        let end = self.len().min(start + DigestTree::SUBTREE_BYTES);
         match start.checked_sub(self.head.len()) {
             Some(start) => Cow::Borrowed(&self.body[start..end - self.head.len()]),
             // The head of a blob is far shorter than a part.
@@ -72,7 +72,7 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
     if base.digest == new.digest {
         return Err("both are one blob".into());
     }
-    let starts = || (0..new.len()).step_by(Parts::BYTES).enumerate();
+    let starts = || (0..new.len()).step_by(DigestTree::SUBTREE_BYTES).enumerate();
     let found = Mutex::new(vec![Vec::new(); sections(new.len() as u64) as usize]);
     let flips = Mutex::new(0);
     parallel(starts(), |(i, start)| {
@@ -97,8 +97,8 @@ pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
 fn check(file: &[u8], base: Content<'_>, new: Content<'_>) -> Result<(), String> {
     let mut rest = file.get(DeltaHead::BYTES..).unwrap_or_default();
     let mut found = Vec::new();
-    for start in (0..new.len()).step_by(Parts::BYTES) {
-        let part = Parts::BYTES.min(new.len() - start);
+    for start in (0..new.len()).step_by(DigestTree::SUBTREE_BYTES) {
+        let part = DigestTree::SUBTREE_BYTES.min(new.len() - start);
         let (section, bytes) = Section::parse(rest, part)?.ok_or("a section is not complete")?;
         found.push((start, section));
         rest = &rest[bytes..];

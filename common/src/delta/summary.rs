@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{DeltaHead, VERSION, entropy_bytes};
-use crate::digest::{Digest, Parts};
+use crate::digest::{Digest, DigestTree};
 use crate::error::Error;
 
 /// What a sound delta states.
@@ -41,7 +41,7 @@ pub fn summary(bytes: &[u8], file: &str) -> Result<Summary, Error> {
     let (mut rest, digest) = rest.split_last_chunk::<{ Digest::BYTES }>().ok_or_else(cut)?;
     let (mut sections, mut flips, mut start) = (0, 0, 0);
     while start < head.content {
-        let part = (Parts::BYTES as u64).min(head.content - start);
+        let part = (DigestTree::SUBTREE_BYTES as u64).min(head.content - start);
         let parsed = Section::parse(rest, part as usize).map_err(|why| wrong(why.into()))?;
         let (section, length) = parsed.ok_or_else(cut)?;
         rest = &rest[length..];

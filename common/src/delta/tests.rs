@@ -112,8 +112,18 @@ fn the_divisor_is_the_best_one() {
 
 #[test]
 fn blobs_of_any_length_and_churn_round_trip() {
-    let lengths = [0, 1, 7, 8, 63, 4_096, Parts::BYTES - 1, Parts::BYTES, Parts::BYTES + 1];
-    for (seed, len) in lengths.into_iter().chain([3 * Parts::BYTES + 77]).enumerate() {
+    let lengths = [
+        0,
+        1,
+        7,
+        8,
+        63,
+        4_096,
+        DigestTree::SUBTREE_BYTES - 1,
+        DigestTree::SUBTREE_BYTES,
+        DigestTree::SUBTREE_BYTES + 1,
+    ];
+    for (seed, len) in lengths.into_iter().chain([3 * DigestTree::SUBTREE_BYTES + 77]).enumerate() {
         let a = random(len, seed as u64);
         for every in [1, 2, 3, 10, 150, 10_000_000] {
             let mut b = flipped(&a, 0, every, 7);
@@ -185,7 +195,7 @@ fn a_part_that_changes_completely_is_stored_as_its_xor() {
 
 #[test]
 fn a_delta_is_hardly_larger_than_the_entropy_of_what_changed() {
-    let a = random(2 * Parts::BYTES, 3);
+    let a = random(2 * DigestTree::SUBTREE_BYTES, 3);
     for (every, most) in [(3, 1.02), (6, 1.02), (15, 1.02), (150, 1.01), (1_000, 1.01)] {
         let made = assert_round_trip(&a, &flipped(&a, 0, every, 4), 1 << 20);
         let stated = summary(&made.bytes, "x.delta").unwrap();

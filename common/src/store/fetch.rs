@@ -17,7 +17,7 @@ use super::{Store, local};
 use crate::blob::streamed::{self, Passed};
 use crate::blob::sums::{PIECE_BYTES, Sums};
 use crate::blob::{self, Header, RawBlob};
-use crate::digest::{ChainingValue, Digest, Parts};
+use crate::digest::{ChainingValue, Digest, DigestTree};
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::key::BlobKey;
@@ -49,8 +49,8 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Malformed`], or the store's.
     pub async fn blob_header(&self, blob: &BlobKey) -> Result<Header, Error> {
-        let bytes = self.blob_bytes(blob, 0..blob::MAX_HEAD_BYTES).await?;
-        blob::read_head(&bytes, blob)
+        let bytes = self.blob_bytes(blob, 0..blob::MAX_HEADER_BYTES).await?;
+        blob::read_header(&bytes, blob)
     }
 
     /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the way.
@@ -147,7 +147,7 @@ impl Store {
         check_size(&key, head.size, MAX_BLOB_BYTES)?;
         let (mut first, mut last) = (Vec::new(), Vec::new());
         let keep = &mut |_: usize, bytes: &[u8]| {
-            let missing = (blob::MAX_HEAD_BYTES as usize).saturating_sub(first.len());
+            let missing = (blob::MAX_HEADER_BYTES as usize).saturating_sub(first.len());
             first.extend_from_slice(&bytes[..missing.min(bytes.len())]);
             // The last range may be shorter than the digest.
             last.extend_from_slice(&bytes[bytes.len().saturating_sub(Digest::BYTES)..]);
@@ -192,7 +192,7 @@ impl Store {
         // The size is checked to be one that fits.
         let size = head.size as usize;
         let content = size.saturating_sub(Digest::BYTES);
-        let mut digests = Parts::new(content);
+        let mut digests = DigestTree::new(content);
         let ranges = (0..head.size).step_by(TRANSFER_BYTES);
         let mut arriving = futures::stream::iter(ranges)
             .map(|start| {
@@ -243,7 +243,9 @@ pub(super) fn check_size(key: &str, bytes: u64, limit: u64) -> Result<(), Error>
 /// The digests of the parts in a range of a download, each with its offset, and the range's ones.
 fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
     let (mut values, mut ones) = (Vec::new(), 0);
-    for (start, part) in (start..).step_by(Parts::BYTES).zip(range.chunks(Parts::BYTES)) {
+    for (start, part) in
+        (start..).step_by(DigestTree::SUBTREE_BYTES).zip(range.chunks(DigestTree::SUBTREE_BYTES))
+    {
         let mut sums = Sums::begin(content, start);
         let pieces = (start..).step_by(PIECE_BYTES).zip(part.chunks(PIECE_BYTES));
         pieces.for_each(|(offset, piece)| sums.take(offset, piece));
@@ -305,9 +307,9 @@ fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
     }
     let content = memory.len().saturating_sub(Digest::BYTES);
     let ones = AtomicU64::new(0);
-    let parts = memory.chunks_mut(Parts::BYTES).enumerate();
-    let digest = Parts::new(content).complete(parts, |i, part| -> io::Result<_> {
-        let start = i * Parts::BYTES;
+    let parts = memory.chunks_mut(DigestTree::SUBTREE_BYTES).enumerate();
+    let digest = DigestTree::new(content).complete(parts, |i, part| -> io::Result<_> {
+        let start = i * DigestTree::SUBTREE_BYTES;
         let mut sums = Sums::begin(content, start);
         for (offset, piece) in (start..).step_by(PIECE_BYTES).zip(part.chunks_mut(PIECE_BYTES)) {
             file.read_exact_at(piece, offset as u64)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bloomsday_builder::parts::{
     Count, Counted, Fill, FillPlan, Filled, MAX_PACKAGE_HASHES, Ranges,
 };
-use bloomsday_common::blob::Places;
+use bloomsday_common::blob::BlobLayout;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
@@ -190,7 +190,11 @@ impl PartsFill {
         if body != shape.body_bytes() || head > body.saturating_add(1 << 20) {
             return Err(unreadable(py, "the plan is not that of a blob"));
         }
-        let plan = FillPlan { shape, ranges: Ranges::new(ranges), places: Places { head, body } };
+        let plan = FillPlan {
+            shape,
+            ranges: Ranges::new(ranges),
+            blob_layout: BlobLayout { header: head, body },
+        };
         Ok(PartsFill { plan, ranges: Default::default(), made: VecDeque::new() })
     }
 

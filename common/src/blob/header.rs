@@ -29,7 +29,7 @@ const FIXED_BYTES: usize = 14;
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 
 /// No blob has more bytes than this before its body.
-pub(crate) const MAX_HEAD_BYTES: u64 =
+pub(crate) const MAX_HEADER_BYTES: u64 =
     (FIXED_BYTES + MAX_RECORD_BYTES).next_multiple_of(ALIGNMENT) as u64;
 
 /// The format version of a blob that was opened, by its bytes.
@@ -134,7 +134,7 @@ fn codes(layout: Layout) -> (u8, u8, u16, u64) {
     }
 }
 
-pub(super) fn encode_head(header: &Header) -> Vec<u8> {
+pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     let shape = header.shape;
     let (layout, hash, hash_bits, hash_seed) = codes(shape.layout());
     let vector = TestVector::of(shape);
@@ -177,7 +177,7 @@ pub(super) fn encode_head(header: &Header) -> Vec<u8> {
 }
 
 /// Reads everything before the body. Returns header, record, and where the body begins.
-pub(super) fn parse_head(
+pub(super) fn parse_header(
     blob: &[u8],
     key: &dyn std::fmt::Display,
 ) -> Result<(Header, RecordV1, usize), Error> {
