@@ -1,6 +1,6 @@
-//! Makes the deltas from the blobs of the days before to a day's blob, and uploads them before the pointer
-//! moves. Each was applied to its base, and gave the blob. A failure is a warning: servers then fetch the
-//! full blob.
+//! Makes the deltas from the blobs of the days before to a day's blob, and uploads them before the
+//! pointer moves. Each was applied to its base, and gave the blob. A failure is a warning: servers
+//! then fetch the full blob.
 
 use bloomsday_common::blob::EncodedBlob;
 use bloomsday_common::crash_point::crash_point;
@@ -30,11 +30,11 @@ pub struct PublishedDelta {
     pub seconds: f64,
 }
 
-/// Makes and uploads the deltas to `blob`. `earlier` is the filter of an earlier day, which was fetched and
-/// verified already. Failures go to `warn`.
+/// Makes and uploads the deltas to `blob`. `earlier` is the filter of an earlier day, which was
+/// fetched and verified already. Failures go to `warn`.
 ///
-/// Memory: one earlier filter at a time, and its delta. Cost: a fetch of each other base, and three passes
-/// over both blobs.
+/// Memory: one earlier filter at a time, and its delta. Cost: a fetch of each other base, and three
+/// passes over both blobs.
 pub(crate) async fn publish(
     job: &Job,
     store: &Store,

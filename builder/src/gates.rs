@@ -132,7 +132,8 @@ pub struct Verdict {
     pub value: f64,
     /// The baseline; `None` without earlier days.
     pub norm: Option<f64>,
-    /// The gate refuses less than this. `ids` refuses this itself when half of the files are missing.
+    /// The gate refuses less than this. `ids` refuses this itself when half of the files are
+    /// missing.
     pub low: f64,
     /// The gate refuses more than this.
     pub high: f64,
@@ -159,7 +160,8 @@ pub fn evaluate(counts: &DayCounts, baseline: &Baseline, gates: &Gates) -> Vec<V
     };
 
     let mut ids = around("ids", Some(numbers.ids), baseline.ids, gates.ids);
-    // The lower limit itself passes, which is half of the IDs. With half of the files, the other half is missing.
+    // The lower limit itself passes, which is half of the IDs. With half of the files, the other
+    // half is missing.
     let has_half_of_files =
         numbers.files.zip(baseline.files).is_some_and(|(files, norm)| 2.0 * files <= norm);
     if let Some(ids) = &mut ids {

@@ -68,8 +68,8 @@ pub struct Import {
 /// Publishes another system's file as the filter of a day, with the same steps as a build.
 ///
 /// # Errors
-/// [`Error::Foreign`]: the file is not one of that system's, or its filter is empty or too full. Or the
-/// store fails.
+/// [`Error::Foreign`]: the file is not one of that system's, or its filter is empty or too full. Or
+/// the store fails.
 pub async fn import(job: Import, store: &Store) -> Result<Report, Error> {
     let total = Timer::start();
     check_not_future(job.day, Timestamp::now())?;

@@ -42,7 +42,8 @@ pub struct Job {
     pub window: Window,
     /// The column with the IDs. A value in nested structs has a dotted name: `user.device.id`.
     pub column: String,
-    /// What is hashed of the IDs. Servers must look them up in the same way: the blob's header says it.
+    /// What is hashed of the IDs. Servers must look them up in the same way: the blob's header says
+    /// it.
     pub id_form: IdForm,
     /// The false-positive probability that determines the filter's size.
     pub fpp: f64,
@@ -73,8 +74,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// A build with the usual settings: one day of input, an fpp of 3 %, the memory and the cores of
-    /// this machine, the default gates, and no deltas.
+    /// A build with the usual settings: one day of input, an fpp of 3 %, the memory and the cores
+    /// of this machine, the default gates, and no deltas.
     pub fn new(filter: FilterName, day: Day, inputs: Vec<String>, column: String) -> Job {
         Job {
             filter,
@@ -99,7 +100,8 @@ impl Job {
     }
 }
 
-/// The most earlier days from whose blobs a build makes deltas. The day's own blob before comes on top.
+/// The most earlier days from whose blobs a build makes deltas. The day's own blob before comes on
+/// top.
 pub const MAX_DELTA_DAYS: u32 = 14;
 
 /// Which deltas a build makes.
@@ -112,8 +114,8 @@ pub const MAX_DELTA_DAYS: u32 = 14;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deltas {
-    /// From the blobs of this many earlier days, at most [`MAX_DELTA_DAYS`]; if not 0, also from the day's own
-    /// blob before.
+    /// From the blobs of this many earlier days, at most [`MAX_DELTA_DAYS`]; if not 0, also from
+    /// the day's own blob before.
     pub bases: u32,
     /// The shape of the filter. There is no delta between two shapes.
     pub shape: ShapeChoice,

@@ -208,8 +208,8 @@ impl PublishPlan {
 
 /// Moves the day's pointer to a verified blob, if `plan` says so.
 ///
-/// `event` is the history record of the build. It is written before the pointer moves, so a crash in
-/// between cannot hide a blob of the day. The caller writes it again with the outcome.
+/// `event` is the history record of the build. It is written before the pointer moves, so a crash
+/// in between cannot hide a blob of the day. The caller writes it again with the outcome.
 ///
 /// # Errors
 /// The store fails. The pointer is then unchanged; if the result of the write is unknown, the store
@@ -285,7 +285,8 @@ async fn unchanged_after_all(
     Some(PointerUpdate { outcome, previous: None, reason: None, remedy: None })
 }
 
-/// Records that the pointer names this build's blob, in place of a record that is pending or missing.
+/// Records that the pointer names this build's blob, in place of a record that is pending or
+/// missing.
 async fn record_unchanged(store: &Store, filter: &FilterName, event: &HistoryEvent) {
     let event = HistoryEvent { outcome: Outcome::Unchanged, ..event.clone() };
     record(store, filter, &event).await;
@@ -299,8 +300,8 @@ pub(crate) async fn record(store: &Store, filter: &FilterName, event: &HistoryEv
 }
 
 /// Protects a blob from prune before the pointer moves to it: a blob that is missing, or old enough
-/// to be deleted within a day, is uploaded again. One that was streamed cannot be: if it is missing,
-/// that is an error.
+/// to be deleted within a day, is uploaded again. One that was streamed cannot be: if it is
+/// missing, that is an error.
 async fn keep_from_prune(
     store: &Store,
     blob: Uploaded<'_>,

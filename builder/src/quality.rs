@@ -5,13 +5,13 @@
 //! with any IDs. A day must not be refused for either. So a rate above the target is compared with
 //! the rates of reference filters, each filled with the same number of other IDs.
 //!
-//! The rate of a very small filter varies widely with its IDs. In 64 bits, double hashing leads 1 of
-//! 16 IDs through a circle of eight bits only, and 1 of 64 absent IDs is then a hit. Only many
+//! The rate of a very small filter varies widely with its IDs. In 64 bits, double hashing leads 1
+//! of 16 IDs through a circle of eight bits only, and 1 of 64 absent IDs is then a hit. Only many
 //! reference filters have such cases among them.
 //!
 //! At a low target, the rate of a small `blocked` filter is mostly that of its fullest block: one
-//! filter in hundreds has several times the mean rate, and no 32 reference filters tell how far that
-//! goes. Theory does.
+//! filter in hundreds has several times the mean rate, and no 32 reference filters tell how far
+//! that goes. Theory does.
 
 use bloomsday_common::blob::{self, Header};
 use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
@@ -185,8 +185,8 @@ fn crowded_block_rate(shape: Shape, n_ids: u64) -> f64 {
     libm::pow(share_set, probes) / blocks
 }
 
-/// The mean of these rates plus [`REFERENCE_DEVIATIONS`] standard deviations, or the highest if that
-/// is higher.
+/// The mean of these rates plus [`REFERENCE_DEVIATIONS`] standard deviations, or the highest if
+/// that is higher.
 fn upper_bound(figures: &[f64]) -> f64 {
     let n = figures.len() as f64;
     let mean = figures.iter().sum::<f64>() / n;

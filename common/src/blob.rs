@@ -106,8 +106,8 @@ impl EncodedBlob<'_> {
     }
 }
 
-/// All bytes of what should be a blob, and what was computed from them while they arrived. Nothing is
-/// checked yet: [`open`] does that.
+/// All bytes of what should be a blob, and what was computed from them while they arrived. Nothing
+/// is checked yet: [`open`] does that.
 #[derive(Debug)]
 pub struct RawBlob {
     /// The bytes, in memory that a filter can use.
@@ -132,7 +132,8 @@ impl RawBlob {
 ///
 /// # Errors
 /// [`Error::Digest`]: fetch again; if it repeats, repoint.
-/// [`Error::Version`]: upgrade this reader. [`Error::Length`], [`Error::Malformed`]: rebuild the day.
+/// [`Error::Version`]: upgrade this reader.
+/// [`Error::Length`], [`Error::Malformed`]: rebuild the day.
 pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> {
     let RawBlob { memory, digest, ones } = fetched;
     let (header, body) = check_all_but_bits(&memory, memory.len() as u64, &memory, digest, key)?;
@@ -150,8 +151,9 @@ pub fn open(fetched: RawBlob, key: &BlobKey) -> Result<(Header, Filter), Error> 
     Ok((header, filter))
 }
 
-/// Checks everything about a blob but its bits: its digest, its header, and its length. `first` are its first
-/// bytes with all of its header, and `last` its last ones. Returns its header, and where its body is.
+/// Checks everything about a blob but its bits: its digest, its header, and its length. `first` are
+/// its first bytes with all of its header, and `last` its last ones. Returns its header, and where
+/// its body is.
 fn check_all_but_bits(
     first: &[u8],
     len: u64,
@@ -192,8 +194,8 @@ fn check_ones(header: &Header, ones: u64, key: &BlobKey) -> Result<(), Error> {
     check_fill(header).map_err(unsound)
 }
 
-/// The key that a blob states itself: filter and day in its header, digest in its last 32 bytes. For a
-/// file without its name; [`open`] then checks whether it is true.
+/// The key that a blob states itself: filter and day in its header, digest in its last 32 bytes.
+/// For a file without its name; [`open`] then checks whether it is true.
 ///
 /// # Errors
 /// As [`open`]; `file` is what messages call it.
@@ -212,14 +214,15 @@ pub(crate) fn read_header(bytes: &[u8], key: &BlobKey) -> Result<Header, Error> 
     Ok(parse_header(bytes, key)?.0)
 }
 
-/// BLAKE3 of all bytes but the last 32: the digest that a blob's name and its last 32 bytes must state.
+/// BLAKE3 of all bytes but the last 32: the digest that a blob's name and its last 32 bytes must
+/// state.
 pub fn digest_of(blob: &[u8]) -> Digest {
     let content = &blob[..blob.len().saturating_sub(Digest::BYTES)];
     Digest::new(*blake3::hash(content).as_bytes())
 }
 
-/// Checks that the number of set bits fits the number of IDs. This detects a filter that is all ones, all
-/// zeros or half filled, although its digest is right.
+/// Checks that the number of set bits fits the number of IDs. This detects a filter that is all
+/// ones, all zeros or half filled, although its digest is right.
 ///
 /// # Errors
 /// A sentence with the numbers.

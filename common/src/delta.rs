@@ -1,9 +1,9 @@
 //! What changed between two blobs of one filter and one shape: the bits in which they differ.
 //!
-//! An XOR is its own inverse, so that one delta serves both directions: tonight's update, and the rollback from
-//! it. A delta is made and checked by [`make`], and applied by [`Applier`], which returns what a fetch of the
-//! full blob would return: its bytes with their digest, for [`crate::blob::open`]. So a damaged delta cannot
-//! do more than cost a full download.
+//! An XOR is its own inverse, so that one delta serves both directions: tonight's update, and the
+//! rollback from it. A delta is made and checked by [`make`], and applied by [`Applier`], which
+//! returns what a fetch of the full blob would return: its bytes with their digest, for
+//! [`crate::blob::open`]. So a damaged delta cannot do more than cost a full download.
 //!
 //! The format, byte for byte, is in `docs/format.md` of the repository.
 
@@ -25,7 +25,8 @@ pub const MAGIC: [u8; 8] = *b"BLOOMDLT";
 /// The format version that this program writes, and the only one that it reads.
 pub const VERSION: u16 = 1;
 
-/// The largest delta that is published or fetched for a blob of `blob_bytes`: a larger one saves too little.
+/// The largest delta that is published or fetched for a blob of `blob_bytes`: a larger one saves
+/// too little.
 pub fn max_bytes(blob_bytes: u64) -> u64 {
     blob_bytes / 2
 }

@@ -1,6 +1,7 @@
 //! [`Digest`]: BLAKE3 of a blob's bytes, which names the blob and proves its contents.
 //!
-//! Parts are digested while they arrive. Target: a load in at most 1.3 × a plain read (decision 20).
+//! Parts are digested while they arrive. Target: a load in at most 1.3 × a plain read (decision
+//! 20).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -70,11 +71,12 @@ impl Digest {
     }
 }
 
-/// What a part contributes to the digest of the whole, in BLAKE3's term; not the digest of the part.
+/// What a part contributes to the digest of the whole, in BLAKE3's term; not the digest of the
+/// part.
 pub type ChainingValue = [u8; Digest::BYTES];
 
-/// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a tree, and
-/// a part of 2^21 bytes at a multiple of that is a subtree.
+/// The digest of bytes that are digested in parts, in any order and on any thread: BLAKE3 is a
+/// tree, and a part of 2^21 bytes at a multiple of that is a subtree.
 pub(crate) struct DigestTree {
     len: usize,
     values: Vec<ChainingValue>,
@@ -118,8 +120,8 @@ impl DigestTree {
         Ok(self.finish())
     }
 
-    /// Sets the values of these `pieces`, which `value` returns with their offsets on up to four threads. A
-    /// piece past the end has no value.
+    /// Sets the values of these `pieces`, which `value` returns with their offsets on up to four
+    /// threads. A piece past the end has no value.
     ///
     /// # Errors
     /// The first that `value` returns on a thread; that thread ends with it.
@@ -204,8 +206,8 @@ impl SubtreeHasher {
     }
 }
 
-/// The chaining values of the two subtrees below the root of `len` bytes: the left one is the largest power of
-/// two that is less than `len`.
+/// The chaining values of the two subtrees below the root of `len` bytes: the left one is the
+/// largest power of two that is less than `len`.
 fn halves(len: usize, values: &[ChainingValue]) -> (ChainingValue, ChainingValue) {
     let left = hazmat::left_subtree_len(len as u64) as usize;
     let (before, after) = values.split_at(left / DigestTree::SUBTREE_BYTES);

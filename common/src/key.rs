@@ -1,7 +1,7 @@
 //! Every object key: the names of filters and blobs, and where each object is in the store.
 //!
-//! A [`BlobKey`] is made of a filter, a day and a digest, or parsed for one filter. So no pointer can lead
-//! out of the folder of its own filter.
+//! A [`BlobKey`] is made of a filter, a day and a digest, or parsed for one filter. So no pointer
+//! can lead out of the folder of its own filter.
 //!
 //! ```text
 //! {filter}/blobs/{day}-{digest}.bloom
@@ -179,8 +179,8 @@ impl From<BlobKey> for String {
     }
 }
 
-/// Names one segment of a live filter's log in the store: the day of its frames, whose log it is, and where in
-/// it they are.
+/// Names one segment of a live filter's log in the store: the day of its frames, whose log it is,
+/// and where in it they are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentKey {
     /// The filter it belongs to.
@@ -240,8 +240,8 @@ pub(crate) fn lease(filter: &FilterName) -> String {
     format!("{filter}/live/lease")
 }
 
-/// Names the delta between two blobs of one filter, in either direction: the first 16 digits of both digests,
-/// the smaller first.
+/// Names the delta between two blobs of one filter, in either direction: the first 16 digits of
+/// both digests, the smaller first.
 ///
 /// ```
 /// use bloomsday_common::key::{BlobKey, DeltaKey};
@@ -278,8 +278,8 @@ impl DeltaKey {
         DeltaKey { filter: a.filter.clone(), low: digits(low), high: digits(high) }
     }
 
-    /// Reads what a person calls a delta: the key from the store's root (`rt/deltas/…`), or a URL or path that
-    /// begins with one of the store's `roots`.
+    /// Reads what a person calls a delta: the key from the store's root (`rt/deltas/…`), or a URL
+    /// or path that begins with one of the store's `roots`.
     ///
     /// # Errors
     /// [`Error::BlobKey`] for anything else.

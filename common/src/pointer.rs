@@ -1,8 +1,8 @@
 //! The small records in the store: [`Pointer`], [`Pin`] and [`HistoryEvent`].
 //!
-//! A pointer and a pin are JSON, or one plain line that names a blob, so that an operator can roll back
-//! with `cp` or `echo`. This file only converts them from and to bytes. [`crate::protocol`] decides what
-//! they mean.
+//! A pointer and a pin are JSON, or one plain line that names a blob, so that an operator can roll
+//! back with `cp` or `echo`. This file only converts them from and to bytes. [`crate::protocol`]
+//! decides what they mean.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -115,11 +115,11 @@ impl EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The change is about to be made: a pointer is written, or old objects are deleted. A crash at that moment
-    /// leaves this outcome.
+    /// The change is about to be made: a pointer is written, or old objects are deleted. A crash at
+    /// that moment leaves this outcome.
     Pending,
-    /// The change was made: the pointer moved, the pin was written or removed, or prune deleted. Prune of
-    /// segments records it before it begins.
+    /// The change was made: the pointer moved, the pin was written or removed, or prune deleted.
+    /// Prune of segments records it before it begins.
     Published,
     /// Nothing had to be changed.
     Unchanged,

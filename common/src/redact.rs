@@ -1,6 +1,7 @@
 //! Foreign text in messages, logs and tables: on one line, not too long, and without secrets.
 //!
-//! So nobody can control a terminal or forge lines of a log with the text of a record or a file name.
+//! So nobody can control a terminal or forge lines of a log with the text of a record or a file
+//! name.
 
 use url::Url;
 
@@ -35,8 +36,8 @@ pub fn single_line(text: &str, limit: usize) -> String {
     redacted
 }
 
-/// Text that somebody wrote into a record or typed, fit for a message: its URLs are without secrets,
-/// control characters are escaped, and it is not too long.
+/// Text that somebody wrote into a record or typed, fit for a message: its URLs are without
+/// secrets, control characters are escaped, and it is not too long.
 pub(crate) fn sanitize(text: &str) -> String {
     single_line(&redact_urls(text), MAX_CHARS)
 }
@@ -82,7 +83,8 @@ pub fn redact_url(address: &str) -> String {
 /// A parsed URL without user, password, query and fragment.
 pub(crate) fn url_without_secrets(url: &Url) -> String {
     let mut url = url.clone();
-    // A scheme that can have neither is left as it is. Azure's `abfss://` has the container as its user.
+    // A scheme that can have neither is left as it is. Azure's `abfss://` has the container as its
+    // user.
     if !matches!(url.scheme(), "abfs" | "abfss") {
         let _ = url.set_username("");
     }
@@ -92,7 +94,8 @@ pub(crate) fn url_without_secrets(url: &Url) -> String {
     url.into()
 }
 
-/// What follows `://`, without user and query. If it is not a valid URL, nobody knows where a password ends.
+/// What follows `://`, without user and query. If it is not a valid URL, nobody knows where a
+/// password ends.
 fn strip(rest: &str, parses: bool) -> String {
     let authority =
         if parses { rest.find(['/', '?', '#']).unwrap_or(rest.len()) } else { rest.len() };

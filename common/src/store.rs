@@ -5,8 +5,8 @@
 //! conditionally. After a failed conditional write the record is read again: a time-out can mean
 //! success, and a conflict can mean our own retried request.
 //!
-//! A store has three parts: its objects (`objects`), its small records (`records`: in objects, in a local
-//! folder, or in Redis), and the operations on them, a file for each kind.
+//! A store has three parts: its objects (`objects`), its small records (`records`: in objects, in a
+//! local folder, or in Redis), and the operations on them, a file for each kind.
 
 mod blobs;
 mod conditional_writes;
@@ -117,8 +117,8 @@ pub enum Following {
 }
 
 impl Store {
-    /// A store in any [`ObjectStore`]: for a backend that has no address, and for tests with a backend that
-    /// fails or delays.
+    /// A store in any [`ObjectStore`]: for a backend that has no address, and for tests with a
+    /// backend that fails or delays.
     ///
     /// `objects` must honour conditional writes. `name` is for messages.
     pub fn over(objects: Arc<dyn ObjectStore>, name: &str) -> Store {
@@ -146,8 +146,8 @@ impl Store {
     /// pointer, by default [`DEFAULT_TEMPLATE`].
     ///
     /// # Errors
-    /// [`Error::StoreUrl`] for an invalid address, or a template that would give two pointers the same
-    /// key.
+    /// [`Error::StoreUrl`] for an invalid address, or a template that would give two pointers the
+    /// same key.
     #[cfg(feature = "redis")]
     pub fn with_pointers(self, address: &str, template: &str) -> Result<Store, Error> {
         let redis = redis::RedisRecords::open(address, template)?;

@@ -1,5 +1,5 @@
-//! [`Assembler`]: the pieces of all ranges, in order → the parts of the blob. Two ranges may have one block in
-//! common: its bits are those of both.
+//! [`Assembler`]: the pieces of all ranges, in order → the parts of the blob. Two ranges may have
+//! one block in common: its bits are those of both.
 
 use bloomsday_common::blob::SUBTREE_BYTES;
 
@@ -85,7 +85,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Goes past a part that is known already, and that no piece belongs to. The parts before it go to `done`.
+    /// Goes past a part that is known already, and that no piece belongs to. The parts before it go
+    /// to `done`.
     ///
     /// # Errors
     /// `Misplaced`.

@@ -1,5 +1,6 @@
-//! [`Coordinator`]: the steps of a build that one process does, while others gather, count and fill: the shape,
-//! the header, the digest, the upload, the gates and the pointer. It never has the whole filter.
+//! [`Coordinator`]: the steps of a build that one process does, while others gather, count and
+//! fill: the shape, the header, the digest, the upload, the gates and the pointer. It never has the
+//! whole filter.
 
 use std::collections::BTreeSet;
 
@@ -33,11 +34,11 @@ use crate::verify::ABSENT_LOOKUPS;
 
 /// A build of one day whose ranges other processes gather, count and fill.
 ///
-/// The steps are, in this order: [`begin`](Coordinator::begin), [`counted`](Coordinator::counted) for each range,
-/// [`shape`](Coordinator::shape), [`compare`](Coordinator::compare), [`filled`](Coordinator::filled) and
-/// [`piece`](Coordinator::piece) for each range in order, [`seal`](Coordinator::seal), an
-/// [`upload`](Coordinator::upload) as long as it [`is_uploaded`](Coordinator::is_uploaded) is `false`,
-/// [`finish`](Coordinator::finish).
+/// The steps are, in this order: [`begin`](Coordinator::begin), [`counted`](Coordinator::counted)
+/// for each range, [`shape`](Coordinator::shape), [`compare`](Coordinator::compare),
+/// [`filled`](Coordinator::filled) and [`piece`](Coordinator::piece) for each range in order,
+/// [`seal`](Coordinator::seal), an [`upload`](Coordinator::upload) as long as it
+/// [`is_uploaded`](Coordinator::is_uploaded) is `false`, [`finish`](Coordinator::finish).
 #[derive(Debug)]
 pub struct Coordinator {
     job: Job,
@@ -76,7 +77,8 @@ impl Coordinator {
     /// Begins a build: checks the job, and reads the pointer that the build may move.
     ///
     /// # Errors
-    /// [`Error::NotInParts`] for a job with another layout than `blocked`, or with deltas; the store's.
+    /// [`Error::NotInParts`] for a job with another layout than `blocked`, or with deltas; the
+    /// store's.
     pub async fn begin(job: Job, store: Store) -> Result<Coordinator, Error> {
         if job.layout != Layout::Blocked {
             let why = format!(
@@ -112,8 +114,8 @@ impl Coordinator {
         })
     }
 
-    /// How many rows the newest recorded build of this day or of an earlier one read, whether it was published or
-    /// not. For the number of ranges.
+    /// How many rows the newest recorded build of this day or of an earlier one read, whether it
+    /// was published or not. For the number of ranges.
     ///
     /// # Errors
     /// The store's.
@@ -163,8 +165,8 @@ impl Coordinator {
         Ok(Some(plan))
     }
 
-    /// The hashes that [`compare`](Coordinator::compare) needs: those of the ranges up to this one, of each so
-    /// many packages.
+    /// The hashes that [`compare`](Coordinator::compare) needs: those of the ranges up to this one,
+    /// of each so many packages.
     pub fn sample(&self) -> (u32, u64) {
         let mut ids = 0;
         for (range, more) in self.totals.ids_of_each() {
@@ -191,7 +193,8 @@ impl Coordinator {
         self.totals.add_filled(range, filled)
     }
 
-    /// Adds a piece of the blob; pieces come in order. A part with a chaining `value` needs no bytes.
+    /// Adds a piece of the blob; pieces come in order. A part with a chaining `value` needs no
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::Changed`]: it is not of this blob, or not in order.
@@ -212,8 +215,8 @@ impl Coordinator {
     /// Computes header, digest and key from the pieces, and checks the filter's quality.
     ///
     /// # Errors
-    /// [`Error::Changed`], [`Error::Lost`]: a range is missing, or lacks an ID. [`Error::Unsound`]: the filter's
-    /// rate or bits are not what its IDs explain.
+    /// [`Error::Changed`], [`Error::Lost`]: a range is missing, or lacks an ID. [`Error::Unsound`]:
+    /// the filter's rate or bits are not what its IDs explain.
     ///
     /// # Panics
     /// Before there is a shape.
@@ -258,9 +261,10 @@ impl Coordinator {
         self.sealed.as_ref().expect("the blob is sealed before")
     }
 
-    /// Whether the store has the blob. All of it is read: its digest must be that of the bytes in which all IDs were
-    /// looked up. `false` if there is none, or one that is damaged or so old that prune may delete it: it is then
-    /// uploaded again, a limited number of times. A dry run needs none.
+    /// Whether the store has the blob. All of it is read: its digest must be that of the bytes in
+    /// which all IDs were looked up. `false` if there is none, or one that is damaged or so old
+    /// that prune may delete it: it is then uploaded again, a limited number of times. A dry run
+    /// needs none.
     ///
     /// # Errors
     /// The store's. What was uploaded reads back damaged, for the last time.
@@ -312,7 +316,8 @@ impl Coordinator {
         Ok(Uploading { upload, assembler: Assembler::new(plan), trailer: blob.trailer().to_vec() })
     }
 
-    /// Evaluates the gates, moves the pointer if they and the protocol permit it, and records the build.
+    /// Evaluates the gates, moves the pointer if they and the protocol permit it, and records the
+    /// build.
     ///
     /// # Errors
     /// The store's. The pointer is then unchanged.
@@ -361,7 +366,8 @@ impl Filling {
     }
 }
 
-/// A part that was put together here: its chaining value, and what its shared blocks add to the filter's numbers.
+/// A part that was put together here: its chaining value, and what its shared blocks add to the
+/// filter's numbers.
 fn complete(
     plan: FillPlan,
     part: Part<'_>,
@@ -409,8 +415,8 @@ impl Uploading {
     /// Sends a piece; pieces come in order.
     ///
     /// # Errors
-    /// [`Error::Changed`]: it is not of this blob, or not in order. The store's. Then nothing more can be sent:
-    /// [`Uploading::abort`].
+    /// [`Error::Changed`]: it is not of this blob, or not in order. The store's. Then nothing more
+    /// can be sent: [`Uploading::abort`].
     pub async fn piece(&mut self, part: u64, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut done = Vec::new();
         let keep = &mut |part: Part<'_>| done.push(part.bytes.to_vec());

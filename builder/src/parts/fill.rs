@@ -80,17 +80,19 @@ pub struct BlobPiece<'a> {
     pub part: u64,
     /// Where it begins in the blob.
     pub offset: u64,
-    /// The chaining value of the part, if the piece is all of it and no other range has blocks in it.
+    /// The chaining value of the part, if the piece is all of it and no other range has blocks in
+    /// it.
     pub value: Option<ChainingValue>,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
 
 impl Fill {
-    /// Sets the bits of a range, computes the chaining values of its parts, and then looks up every hash and every sampled
-    /// ID in the same bytes.
+    /// Sets the bits of a range, computes the chaining values of its parts, and then looks up every
+    /// hash and every sampled ID in the same bytes.
     ///
-    /// Memory: the bits of the range. Cost: one store and one lookup a hash, next to each other in memory.
+    /// Memory: the bits of the range. Cost: one store and one lookup a hash, next to each other in
+    /// memory.
     ///
     /// # Errors
     /// [`Error::Changed`]: these are not distinct hashes of this range, in ascending order.
@@ -178,7 +180,8 @@ impl Fill {
         at(blocks.start).min(end)..at(blocks.end).min(end)
     }
 
-    /// Looks up sampled IDs: how many there are, and how many are not found. `None` if these are none.
+    /// Looks up sampled IDs: how many there are, and how many are not found. `None` if these are
+    /// none.
     fn look_up(&self, mut samples: &[u8]) -> Option<(u64, u64)> {
         let (mut sampled, mut lost) = (0, 0);
         while let Some((length, rest)) = samples.split_first_chunk::<2>() {

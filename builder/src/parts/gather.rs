@@ -9,7 +9,8 @@ use super::ranges::Ranges;
 use crate::ids;
 use crate::partition::sum_of;
 
-/// How many hashes are kept before they are sorted and passed on: 32 MiB, and as much again in packages.
+/// How many hashes are kept before they are sorted and passed on: 32 MiB, and as much again in
+/// packages.
 const MAX_HASHES: usize = 4 << 20;
 /// The most bytes of sampled IDs that are kept.
 const MAX_SAMPLE_BYTES: usize = 4 << 20;
@@ -18,8 +19,8 @@ const SAMPLED_IDS: u64 = 1 << 20;
 
 /// Hashes the IDs of one task, and removes duplicates among those that it has in memory.
 ///
-/// Duplicates that are removed here are not sent to another machine: an ID that a billion rows have is sent
-/// once by each task.
+/// Duplicates that are removed here are not sent to another machine: an ID that a billion rows have
+/// is sent once by each task.
 #[derive(Debug)]
 pub struct Gather {
     ranges: Ranges,
@@ -107,8 +108,8 @@ impl Gather {
         self.hashes.len() >= MAX_HASHES
     }
 
-    /// The packages of everything taken since the last call; none if nothing was. Rows without any valid ID
-    /// give one package without hashes, so that they are counted.
+    /// The packages of everything taken since the last call; none if nothing was. Rows without any
+    /// valid ID give one package without hashes, so that they are counted.
     pub fn packages(&mut self) -> Vec<Package> {
         let counts = std::mem::take(&mut self.counts);
         let mut hashes = std::mem::take(&mut self.hashes);

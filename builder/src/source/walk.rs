@@ -19,8 +19,8 @@ use crate::error::Error;
 
 /// The deepest nesting of folders; links can make them deeper than they are on disk.
 pub const MAX_DEPTH: usize = 100;
-/// The most entries that are read of a folder `metadata` to see whether it is Iceberg's, whose names
-/// begin with a digit or a `v`.
+/// The most entries that are read of a folder `metadata` to see whether it is Iceberg's, whose
+/// names begin with a digit or a `v`.
 pub(super) const MAX_PEEKED: usize = 1000;
 
 /// The path of a location in the file system.

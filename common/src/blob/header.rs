@@ -1,4 +1,5 @@
-//! [`Header`]: what a blob states about its filter, and its bytes. The only file that names bincode.
+//! [`Header`]: what a blob states about its filter, and its bytes. The only file that names
+//! bincode.
 
 use bincode::{Decode, Encode, config};
 
@@ -16,7 +17,8 @@ pub const MAGIC: [u8; 8] = *b"BLOOMSDY";
 /// The format version that this program writes. It is frozen.
 pub const VERSION: u16 = 1;
 
-/// The oldest version that it reads. Version 0, of before the first release, differs in this number only.
+/// The oldest version that it reads. Version 0, of before the first release, differs in this number
+/// only.
 const OLDEST_VERSION: u16 = 0;
 
 /// The body begins at a multiple of this.
@@ -91,8 +93,8 @@ impl Header {
     }
 }
 
-/// The record of the versions 0 and 1, which differ in that number only. Frozen: bincode is positional, so a changed
-/// field is a new version with a struct of its own.
+/// The record of the versions 0 and 1, which differ in that number only. Frozen: bincode is
+/// positional, so a changed field is a new version with a struct of its own.
 #[derive(Encode, Decode)]
 pub(super) struct RecordV1 {
     filter: String,

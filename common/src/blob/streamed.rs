@@ -9,8 +9,8 @@ use crate::filter::{self, Layout, Shape};
 use crate::id_form::IdForm;
 use crate::key::{BlobKey, FilterName};
 
-/// The digest of a blob is a tree, computed from the chaining values of parts of this many bytes; the
-/// last may have fewer.
+/// The digest of a blob is a tree, computed from the chaining values of parts of this many bytes;
+/// the last may have fewer.
 pub const SUBTREE_BYTES: usize = DigestTree::SUBTREE_BYTES;
 
 /// Where the bytes of a blob lie. They are its header, its body, and its digest.

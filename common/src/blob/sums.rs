@@ -1,4 +1,5 @@
-//! [`Sums`]: digest and bit count of one part of a blob, while its bytes are still in a core's own cache.
+//! [`Sums`]: digest and bit count of one part of a blob, while its bytes are still in a core's own
+//! cache.
 
 use crate::digest::{ChainingValue, SubtreeHasher};
 use crate::filter::count_ones;

@@ -81,8 +81,8 @@ impl<B> fmt::Debug for Applier<B> {
 }
 
 impl<B: Base> Applier<B> {
-    /// From the base with the digest `from` to the blob with the digest `to`, into memory that `memory`
-    /// returns for a number of bytes.
+    /// From the base with the digest `from` to the blob with the digest `to`, into memory that
+    /// `memory` returns for a number of bytes.
     ///
     /// # Errors
     /// A sentence: the base cannot be read, or there is no memory.
@@ -191,7 +191,8 @@ impl<B: Base> Applier<B> {
     /// The other blob, when all bytes of the delta were pushed.
     ///
     /// # Errors
-    /// A sentence: the delta is cut short or damaged, or the base is not what the delta was made from.
+    /// A sentence: the delta is cut short or damaged, or the base is not what the delta was made
+    /// from.
     pub fn finish(mut self) -> Result<RawBlob, String> {
         if !self.has_head || self.next as u64 != sections(self.content as u64) {
             return Err("it is cut short".into());

@@ -1,9 +1,11 @@
-//! Golomb codes with truncated binary remainders: [`Encoder`] and [`Decoder`] of the gaps between flipped bits.
+//! Golomb codes with truncated binary remainders: [`Encoder`] and [`Decoder`] of the gaps between
+//! flipped bits.
 //!
-//! A gap g is coded with the divisor M as ⌊g / M⌋ zeros and a one, then g mod M in truncated binary: with
-//! b = ⌈log2 M⌉ and u = 2^b − M, a remainder r < u in b − 1 bits, any other as r + u in b bits. The first
-//! b − 1 of these bits come as a number with its lowest bit first, then the bit that is left. Bits fill each
-//! byte from its lowest bit. The format is described in `docs/format.md`.
+//! A gap g is coded with the divisor M as ⌊g / M⌋ zeros and a one, then g mod M in truncated
+//! binary: with b = ⌈log2 M⌉ and u = 2^b − M, a remainder r < u in b − 1 bits, any other as r + u
+//! in b bits. The first b − 1 of these bits come as a number with its lowest bit first, then the
+//! bit that is left. Bits fill each byte from its lowest bit. The format is described in
+//! `docs/format.md`.
 
 /// The divisor that makes the code shortest when `ones` of `bits` bits are set: the smallest M with
 /// (1−p)^M + (1−p)^(M+1) ≤ 1 (Gallager & van Voorhis 1975).
@@ -95,8 +97,8 @@ impl Encoder {
 #[derive(Clone, Copy)]
 pub(super) struct Decoder<'a> {
     rest: &'a [u8],
-    /// Bits that are out of `rest` already, from the lowest. Above the ready ones there may be some that are
-    /// in `rest` as well.
+    /// Bits that are out of `rest` already, from the lowest. Above the ready ones there may be some
+    /// that are in `rest` as well.
     bits: u64,
     ready: u32,
     remainders: Remainders,
@@ -109,11 +111,11 @@ impl Decoder<'_> {
         Decoder { rest: code, bits: 0, ready: 0, remainders: Remainders::of(divisor), most }
     }
 
-    /// The next gap: below 2^38, or at most the longest that is expected. `None` when the code ends, or
-    /// has a longer one.
+    /// The next gap: below 2^38, or at most the longest that is expected. `None` when the code
+    /// ends, or has a longer one.
     ///
-    /// Millions are decoded in a load, so that most take one test of 56 bits, and no branch that depends on
-    /// what they are.
+    /// Millions are decoded in a load, so that most take one test of 56 bits, and no branch that
+    /// depends on what they are.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u64> {
         let Remainders { divisor, short, shorts, mask } = self.remainders;
@@ -136,7 +138,8 @@ impl Decoder<'_> {
 
     /// The same for a gap of more bits than are ready at once, and for the last ones.
     ///
-    /// By value: a decoder whose address is taken would be kept in memory by the loop that calls [`Self::next`].
+    /// By value: a decoder whose address is taken would be kept in memory by the loop that calls
+    /// [`Self::next`].
     #[cold]
     fn next_in_steps(mut self) -> (Self, Option<u64>) {
         let gap = self.step();
@@ -184,13 +187,14 @@ impl Decoder<'_> {
         self.bits & ((1 << self.ready) - 1)
     }
 
-    /// Takes as many bytes as fit: then at least 56 bits are ready, at most 63. Returns whether there were
-    /// enough.
+    /// Takes as many bytes as fit: then at least 56 bits are ready, at most 63. Returns whether
+    /// there were enough.
     #[inline(always)]
     fn fill(&mut self) -> bool {
         let Some((eight, _)) = self.rest.split_first_chunk::<8>() else { return false };
         self.bits |= u64::from_le_bytes(*eight) << self.ready;
-        // The bits that are not counted as ready come again with the next byte, and are the same then.
+        // The bits that are not counted as ready come again with the next byte, and are the same
+        // then.
         self.rest = &self.rest[((63 - self.ready) / 8) as usize & 7..];
         self.ready |= 56;
         true

@@ -62,8 +62,8 @@ pub struct Made {
 /// Cost: three passes over both blobs, on up to four threads. Memory: the delta.
 ///
 /// # Errors
-/// A sentence: why there is none. The blobs differ in length, or are the same; or the memory of this machine
-/// cannot be trusted.
+/// A sentence: why there is none. The blobs differ in length, or are the same; or the memory of
+/// this machine cannot be trusted.
 pub fn make(base: Content<'_>, new: Content<'_>) -> Result<Made, String> {
     if base.len() != new.len() {
         let (before, after) = (base.len(), new.len());

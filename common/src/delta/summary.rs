@@ -21,15 +21,16 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The entropy of the XOR in bytes, when each bit flips on its own: what no code can go below by much.
+    /// The entropy of the XOR in bytes, when each bit flips on its own: what no code can go below
+    /// by much.
     pub fn entropy_bytes(&self) -> f64 {
         let bits = 8.0 * self.blob_bytes.saturating_sub(Digest::BYTES as u64) as f64;
         entropy_bytes(bits, self.flips as f64)
     }
 }
 
-/// Checks all bytes of a delta that can be checked without its blobs, and reads what it states. `file` is what
-/// messages call it.
+/// Checks all bytes of a delta that can be checked without its blobs, and reads what it states.
+/// `file` is what messages call it.
 ///
 /// # Errors
 /// [`Error::Delta`]: what is wrong.

@@ -1,5 +1,5 @@
-//! [`BlockRange`]: a run of blocks of a `blocked` filter, filled or looked up where the whole filter is not in
-//! memory. [`OnesHistogram`]: how full the blocks are.
+//! [`BlockRange`]: a run of blocks of a `blocked` filter, filled or looked up where the whole
+//! filter is not in memory. [`OnesHistogram`]: how full the blocks are.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,7 +49,8 @@ impl BlockRange {
         BlockRange { shape, first: blocks.start, blocks: vec![[0; blocked::BLOCK_BYTES]; n] }
     }
 
-    /// The blocks from `first` on, as a blob has them. Bytes after the last whole block are ignored.
+    /// The blocks from `first` on, as a blob has them. Bytes after the last whole block are
+    /// ignored.
     ///
     /// # Panics
     /// As [`BlockRange::zeroed`].

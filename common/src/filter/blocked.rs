@@ -1,8 +1,8 @@
 //! The `blocked` layout: one 512-bit cache line per ID, `probes` bits in it.
 //!
 //! Putze, Sanders & Singler 2009 ("Cache-, hash- and space-efficient Bloom filters"), §3, with one
-//! multiplication for each probe in place of double hashing. This file is the definition; the kernels
-//! must give the same bits and results.
+//! multiplication for each probe in place of double hashing. This file is the definition; the
+//! kernels must give the same bits and results.
 
 use super::Shape;
 use crate::hash::IdHash;
@@ -19,8 +19,8 @@ pub(crate) const MAX_PROBES: u32 = 16;
 /// The most blocks: with more, the block would depend on the hash bits that choose the probes.
 pub(crate) const MAX_BLOCKS: u64 = 1 << 32;
 
-/// Odd multipliers, one for each probe: the first 16 words of the fraction of π, 32 bits each, with the
-/// lowest bit set. Nobody could choose them to favour some IDs. Frozen with the format.
+/// Odd multipliers, one for each probe: the first 16 words of the fraction of π, 32 bits each, with
+/// the lowest bit set. Nobody could choose them to favour some IDs. Frozen with the format.
 pub(crate) const SALTS: [u32; 16] = [
     0x243f_6a89,
     0x85a3_08d3,
@@ -47,8 +47,8 @@ pub(crate) fn block_of(hash: u64, n_blocks: u64) -> usize {
     ((u128::from(hash) * u128::from(n_blocks)) >> 64) as usize
 }
 
-/// The bit that probe `i` tests, 0 to 511: from the low half of the hash, which the block, chosen by
-/// the high bits, does not depend on.
+/// The bit that probe `i` tests, 0 to 511: from the low half of the hash, which the block, chosen
+/// by the high bits, does not depend on.
 #[inline(always)]
 pub(crate) fn bit_of(hash: u64, i: usize) -> u32 {
     (hash as u32).wrapping_mul(SALTS[i]) >> 23
@@ -85,8 +85,8 @@ pub(crate) fn insert(block: &mut Block, probes: u32, hash: u64) {
     }
 }
 
-/// Inserts the hashes whose blocks are among `blocks`, and skips the others. The first of `blocks` is the
-/// filter's block `first`.
+/// Inserts the hashes whose blocks are among `blocks`, and skips the others. The first of `blocks`
+/// is the filter's block `first`.
 pub(crate) fn insert_in_range<H: IdHash>(
     blocks: &mut [Block],
     first: usize,
@@ -123,7 +123,8 @@ fn insert_each<H: IdHash>(
 ) {
     for hash in hashes {
         let block = block_of(hash.high_bits(), shape.units());
-        // A block before the first wraps around to a huge index, for which `get_mut` returns `None`.
+        // A block before the first wraps around to a huge index, for which `get_mut` returns
+        // `None`.
         if let Some(block) = blocks.get_mut(block.wrapping_sub(first)) {
             insert(block, probes, hash.high_bits());
         }

@@ -9,8 +9,8 @@ use super::records::{RecordStore, put_if};
 use crate::error::Error;
 
 impl Store {
-    /// Tests on a scratch key whether the store refuses a conditional write that it should refuse. Where
-    /// pointers live in another place, it is tested there, too.
+    /// Tests on a scratch key whether the store refuses a conditional write that it should refuse.
+    /// Where pointers live in another place, it is tested there, too.
     ///
     /// # Errors
     /// The store's; [`Error::StoreUrl`] when it lets the second of two writers win.
@@ -19,7 +19,8 @@ impl Store {
         match Arc::ptr_eq(&self.record_store, &self.pointer_store) {
             true => self.check_writes(&*self.record_store, &key, true).await,
             false => {
-                // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do that.
+                // Without pointers there, no record needs to be replaced. HDFS, for one, cannot do
+                // that.
                 self.check_writes(&*self.record_store, &key, false).await?;
                 // No filter's name begins or ends like this, and the day is long past.
                 let key = "0-bloomsday-check-0/pointers/1970-01-01";
@@ -28,8 +29,8 @@ impl Store {
         }
     }
 
-    /// Two writers that both read no record; then, with `replace`, two that both read the same one: some
-    /// gateways honour only the former condition.
+    /// Two writers that both read no record; then, with `replace`, two that both read the same one:
+    /// some gateways honour only the former condition.
     async fn check_writes(
         &self,
         records: &dyn RecordStore,

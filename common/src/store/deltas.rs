@@ -79,7 +79,8 @@ impl Store {
     /// Begins to fetch a delta of at most `limit` bytes.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none, [`Error::TooManyBytes`] past `limit`, or the store's.
+    /// [`Error::NotFound`] when there is none, [`Error::TooManyBytes`] past `limit`, or the
+    /// store's.
     pub async fn open_delta(&self, delta: &DeltaKey, limit: u64) -> Result<ArrivingDelta, Error> {
         let (bytes, ranges) = self.delta_ranges(delta, limit).await?;
         Ok(ArrivingDelta { key: delta.clone(), bytes, ranges })
@@ -124,10 +125,11 @@ pub struct ArrivingDelta {
 }
 
 impl ArrivingDelta {
-    /// Applies the delta while it arrives, on up to four threads. Returns the other blob, unchecked but for its
-    /// digest, and how many bytes were fetched.
+    /// Applies the delta while it arrives, on up to four threads. Returns the other blob, unchecked
+    /// but for its digest, and how many bytes were fetched.
     ///
-    /// `memory` returns the memory for the other blob. At most 48 MiB of the delta are in memory at once.
+    /// `memory` returns the memory for the other blob. At most 48 MiB of the delta are in memory at
+    /// once.
     ///
     /// # Errors
     /// [`Error::Delta`] for one that is damaged or of other blobs, or the store's.

@@ -1,4 +1,5 @@
-//! Fetching a blob: ranged reads, a few at a time. Each is digested and counted while others arrive.
+//! Fetching a blob: ranged reads, a few at a time. Each is digested and counted while others
+//! arrive.
 
 use std::fs::File;
 use std::io;
@@ -27,8 +28,8 @@ use crate::memory::Buffer;
 type PartValues = Vec<(usize, ChainingValue)>;
 
 impl Store {
-    /// Fetches a blob, checks it, and views it as a filter. What may be a cache's fault is fetched once more,
-    /// past caches.
+    /// Fetches a blob, checks it, and views it as a filter. What may be a cache's fault is fetched
+    /// once more, past caches.
     ///
     /// Cost: [`Store::fetch`] and [`blob::open`].
     ///
@@ -53,7 +54,8 @@ impl Store {
         blob::read_header(&bytes, blob)
     }
 
-    /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the way.
+    /// Fetches a blob into memory that a filter can use, and digests it and counts its bits on the
+    /// way.
     ///
     /// `limit` is the largest size that is fetched.
     ///
@@ -65,12 +67,12 @@ impl Store {
 
     /// As [`Store::fetch`], into the memory `reused`, which no filter uses any more, if it fits.
     ///
-    /// Cost: ranged reads, a few at a time; no byte past the object's stated size is read. A local file
-    /// is read by up to four threads, directly into the memory.
+    /// Cost: ranged reads, a few at a time; no byte past the object's stated size is read. A local
+    /// file is read by up to four threads, directly into the memory.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::TooManyBytes`] past `limit`, [`Error::Memory`], or the store's;
-    /// an object that is replaced while it is read is an error.
+    /// [`Error::NotFound`], [`Error::TooManyBytes`] past `limit`, [`Error::Memory`], or the
+    /// store's; an object that is replaced while it is read is an error.
     pub async fn fetch_into(
         &self,
         blob: &BlobKey,
@@ -82,9 +84,9 @@ impl Store {
 
     /// As [`Store::fetch_into`], for a blob that did not arrive sound: past caches on the way.
     ///
-    /// Over plain HTTP the requests say `Cache-Control: no-cache`, so that a relay that stored damaged
-    /// bytes, or parts with the tag of an earlier upload, gets them again. Any other store has no caches, and
-    /// nothing differs.
+    /// Over plain HTTP the requests say `Cache-Control: no-cache`, so that a relay that stored
+    /// damaged bytes, or parts with the tag of an earlier upload, gets them again. Any other store
+    /// has no caches, and nothing differs.
     ///
     /// # Errors
     /// As [`Store::fetch_into`].
@@ -134,7 +136,8 @@ impl Store {
         Ok(RawBlob { memory, digest, ones })
     }
 
-    /// Fetches a `blocked` blob and checks it, but keeps none of it: digest, header, length and set bits.
+    /// Fetches a `blocked` blob and checks it, but keeps none of it: digest, header, length and set
+    /// bits.
     ///
     /// Memory: a few ranges of 8 MiB. Cost: as [`Store::fetch`].
     ///
@@ -257,8 +260,8 @@ fn sum_range(range: &[u8], start: usize, content: usize) -> (PartValues, u64) {
     (values, ones)
 }
 
-/// Reads what should be a blob from an open file that fills `memory` exactly, and digests and counts it on
-/// the way, on up to four threads.
+/// Reads what should be a blob from an open file that fills `memory` exactly, and digests and
+/// counts it on the way, on up to four threads.
 ///
 /// # Errors
 /// The system's, and for a file of another size or one that is written to at the same time.
@@ -270,8 +273,8 @@ pub fn read_copy(file: &File, mut memory: Buffer) -> io::Result<RawBlob> {
 /// Opens a blob file and checks every byte of it; with `digest`, it must have that one.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, or what is wrong with the
-/// blob.
+/// [`Error::NotFound`], [`Error::TooManyBytes`], [`Error::Memory`], the system's, or what is wrong
+/// with the blob.
 pub fn open_file(
     path: &std::path::Path,
     digest: Option<Digest>,
@@ -298,8 +301,8 @@ pub fn open_file(
     Ok((key, header, filter))
 }
 
-/// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many bits
-/// are set.
+/// Reads a file that fills `memory` exactly: the digest of all but its last 32 bytes, and how many
+/// bits are set.
 fn read_file(file: &File, memory: &mut [u8]) -> io::Result<(Digest, u64)> {
     let before = file.metadata()?;
     if before.len() != memory.len() as u64 {

@@ -1,8 +1,8 @@
-//! Which server uses which blob: a small record for each server, next to the pointers. No coordination
-//! service is needed.
+//! Which server uses which blob: a small record for each server, next to the pointers. No
+//! coordination service is needed.
 //!
-//! The age of a record is measured by the store's clock, from the moment of its upload. So a server with a
-//! wrong clock does not look younger or older.
+//! The age of a record is measured by the store's clock, from the moment of its upload. So a server
+//! with a wrong clock does not look younger or older.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +26,8 @@ pub const MAX_SERVERS: usize = 10_000;
 const MAX_ERROR_CHARS: usize = 300;
 /// How many records are read at the same time.
 const MAX_CONCURRENT_READS: usize = 64;
-/// If a record was older than this when it was read, an unchanged upload time proves that it was not written again:
-/// stores keep whole seconds, and clocks differ a little.
+/// If a record was older than this when it was read, an unchanged upload time proves that it was
+/// not written again: stores keep whole seconds, and clocks differ a little.
 const SETTLED_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 /// Which blob one server uses.
@@ -68,8 +68,8 @@ impl Store {
     /// Writes which blob a server uses, over its last record.
     ///
     /// # Errors
-    /// The store's; [`Error::Forbidden`] with read-only credentials; [`Error::NoStore`] for a local store
-    /// whose folder does not exist now.
+    /// The store's; [`Error::Forbidden`] with read-only credentials; [`Error::NoStore`] for a local
+    /// store whose folder does not exist now.
     pub async fn put_heartbeat(&self, filter: &FilterName, beat: &Heartbeat) -> Result<(), Error> {
         let key = key::server(filter, &beat.server);
         let cut = |error: &String| error.chars().take(MAX_ERROR_CHARS).collect();

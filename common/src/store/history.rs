@@ -28,8 +28,8 @@ impl Store {
         self.objects.put(&key, event.to_bytes().into()).await
     }
 
-    /// The newest records of the history, newest first: at most 1,000. Those that cannot be read are left
-    /// out.
+    /// The newest records of the history, newest first: at most 1,000. Those that cannot be read
+    /// are left out.
     ///
     /// # Errors
     /// The store's.

@@ -19,8 +19,8 @@ impl Store {
     /// Writes a lease if `read` still is what is there.
     ///
     /// # Errors
-    /// [`Error::Changed`] when another server wrote it meanwhile; the store's; [`Error::NoStore`] for a local
-    /// store whose folder is not there now.
+    /// [`Error::Changed`] when another server wrote it meanwhile; the store's; [`Error::NoStore`]
+    /// for a local store whose folder is not there now.
     pub async fn put_lease(
         &self,
         filter: &FilterName,

@@ -1,5 +1,5 @@
-//! [`LocalRecords`]: records in a local folder. It has no conditional writes of its own, so they are made
-//! of a lock, a comparison and an atomic write.
+//! [`LocalRecords`]: records in a local folder. It has no conditional writes of its own, so they
+//! are made of a lock, a comparison and an atomic write.
 //!
 //! Our programs take the lock. A person's editor does not: an edit between our comparison and our
 //! rename, microseconds later, is lost.
@@ -156,11 +156,11 @@ fn lock(path: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
-/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or events: name
-/// and size.
+/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or
+/// events: name and size.
 ///
-/// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no listing
-/// of a store returns.
+/// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no
+/// listing of a store returns.
 pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(String, u64)>, Error> {
     let list = || -> io::Result<Vec<(String, u64)>> {
         let files = match fs::read_dir(folder.join(blobs)) {
@@ -186,8 +186,8 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
     list().map_err(|source| Error::File { doing: "list", path: blobs.to_owned(), source })
 }
 
-/// Deletes one of the [`abandoned_uploads`]. Returns its size, or `None` if it is not there any more: an
-/// upload that ended at this moment has renamed it.
+/// Deletes one of the [`abandoned_uploads`]. Returns its size, or `None` if it is not there any
+/// more: an upload that ended at this moment has renamed it.
 pub(super) fn delete_abandoned(
     folder: &Path,
     blobs: &str,
@@ -207,15 +207,16 @@ pub(super) fn delete_abandoned(
     }
 }
 
-/// Reads at most one byte more than a record may have, as `Objects::read_record` does. So a file that is
-/// too large compares equal to what was read of it and can be replaced.
+/// Reads at most one byte more than a record may have, as `Objects::read_record` does. So a file
+/// that is too large compares equal to what was read of it and can be replaced.
 fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_RECORD_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Refuses a key in whose place is a folder, or that a symbolic link leads out of the store's folder.
+/// Refuses a key in whose place is a folder, or that a symbolic link leads out of the store's
+/// folder.
 ///
 /// # Errors
 /// [`Error::StoreUrl`] naming the place. A file that does not exist is not an error.
@@ -239,8 +240,8 @@ pub(super) fn check_inside_store(folder: &Path, key: &str) -> Result<(), Error> 
 }
 
 /// Refuses to write to a local store whose folder is not there. A write makes the folders that it
-/// needs, also the store's own: if the store is not mounted for a while, a new empty folder would be
-/// in its way. A store without a folder always passes.
+/// needs, also the store's own: if the store is not mounted for a while, a new empty folder would
+/// be in its way. A store without a folder always passes.
 ///
 /// # Errors
 /// [`Error::NoStore`].

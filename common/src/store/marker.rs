@@ -1,5 +1,5 @@
-//! `{filter}/store.json`: a small record that says where the pointers of a filter live. The first build
-//! writes it, so that a program with another configuration does not touch them.
+//! `{filter}/store.json`: a small record that says where the pointers of a filter live. The first
+//! build writes it, so that a program with another configuration does not touch them.
 //!
 //! ```json
 //! {
@@ -9,10 +9,10 @@
 //! }
 //! ```
 //!
-//! or `{"pointers": "store"}`. The address is only for people, because one Redis has many names; it never
-//! contains a user or a password. A store without the record works; the next build, repoint or pin writes
-//! one. A program writes it once and never changes it: a person who moves the pointers deletes it. One
-//! that may not be read (a policy that does not know it) counts as absent.
+//! or `{"pointers": "store"}`. The address is only for people, because one Redis has many names; it
+//! never contains a user or a password. A store without the record works; the next build, repoint
+//! or pin writes one. A program writes it once and never changes it: a person who moves the
+//! pointers deletes it. One that may not be read (a policy that does not know it) counts as absent.
 
 use serde::{Deserialize, Serialize};
 
@@ -82,8 +82,9 @@ impl Store {
 
     /// As [`Store::check_pointers`], and writes a marker where there is none yet.
     ///
-    /// It writes none when the history has pointers and the configured place has none: a program that is
-    /// not configured for Redis must not be the first to say where a filter's pointers live.
+    /// It writes none when the history has pointers and the configured place has none: a program
+    /// that is not configured for Redis must not be the first to say where a filter's pointers
+    /// live.
     ///
     /// Returns why no marker was written, if it is missing: that is not an error.
     ///

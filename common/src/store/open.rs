@@ -20,7 +20,8 @@ use crate::redact::{redact_url, redact_urls, url_without_secrets};
 impl Store {
     /// Opens the store at a URL or local path. Nothing is read or written yet.
     ///
-    /// Cloud credentials and settings come from `AWS_*`, `AZURE_*` and `GOOGLE_*` in the environment.
+    /// Cloud credentials and settings come from `AWS_*`, `AZURE_*` and `GOOGLE_*` in the
+    /// environment.
     ///
     /// # Errors
     /// [`Error::StoreUrl`] for an invalid address, or a kind of store that was not compiled in;
@@ -29,8 +30,8 @@ impl Store {
         store(address, IfMissing::Refuse)
     }
 
-    /// Opens a store that was there before: as [`Store::open`], but a local folder may be missing for now, as one on a
-    /// disk that is not mounted yet.
+    /// Opens a store that was there before: as [`Store::open`], but a local folder may be missing
+    /// for now, as one on a disk that is not mounted yet.
     ///
     /// ```
     /// use bloomsday_common::store::Store;
@@ -74,8 +75,8 @@ impl Store {
         store(address, IfMissing::Make)
     }
 
-    /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local folder
-    /// that does not exist reads as an empty store.
+    /// Opens a store for reading, perhaps before its first build: as [`Store::open`], but a local
+    /// folder that does not exist reads as an empty store.
     ///
     /// # Errors
     /// As [`Store::open`], except [`Error::NoStore`].
@@ -199,8 +200,8 @@ pub fn open_objects(address: &str) -> Result<Location, Error> {
     Ok(Location { objects, path, name: url_without_secrets(&url), folder: None, read_only })
 }
 
-/// A client of a plain HTTP server whose requests go past caches on the way; `None` for other stores,
-/// which nobody caches.
+/// A client of a plain HTTP server whose requests go past caches on the way; `None` for other
+/// stores, which nobody caches.
 fn uncached(address: &str) -> Result<Option<Arc<dyn ObjectStore>>, Error> {
     #[cfg(feature = "http-store")]
     if let Some(url) = Url::parse(address).ok().filter(|url| url.scheme().starts_with("http"))
@@ -340,8 +341,8 @@ fn environment<K: std::str::FromStr>(prefix: &'static str) -> impl Iterator<Item
     })
 }
 
-/// The error for an address, without its password: neither in the address nor in a parser's message, which
-/// often repeats the address.
+/// The error for an address, without its password: neither in the address nor in a parser's
+/// message, which often repeats the address.
 fn wrong(address: &str, why: impl ToString) -> Error {
     let url = redact_url(address);
     let why = redact_urls(&why.to_string().replace(address, &url));

@@ -15,7 +15,8 @@ impl Store {
     /// Reads the pointer of a day.
     ///
     /// # Errors
-    /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is a state, not an error.
+    /// The store's; [`Error::OtherPointers`]. An absent or unreadable pointer is a state, not an
+    /// error.
     pub async fn pointer(
         &self,
         filter: &FilterName,
@@ -48,8 +49,8 @@ impl Store {
     /// Writes the pointer of a day if it still is what was read.
     ///
     /// # Errors
-    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write failed and
-    /// a second read shows that nothing was written.
+    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write
+    /// failed and a second read shows that nothing was written.
     pub async fn put_pointer(
         &self,
         filter: &FilterName,
@@ -65,8 +66,8 @@ impl Store {
     /// Writes the pin if it still is what was read.
     ///
     /// # Errors
-    /// [`Error::Changed`] when it is not; the store's when the write failed and a second read shows that
-    /// nothing was written.
+    /// [`Error::Changed`] when it is not; the store's when the write failed and a second read shows
+    /// that nothing was written.
     pub async fn put_pin(
         &self,
         filter: &FilterName,
@@ -77,8 +78,8 @@ impl Store {
         records::put_if(&*self.record_store, &key, pin.to_bytes().into(), read).await
     }
 
-    /// Restores what was there before a pin was written, whatever that was, unless somebody has changed
-    /// the pin since then.
+    /// Restores what was there before a pin was written, whatever that was, unless somebody has
+    /// changed the pin since then.
     ///
     /// # Errors
     /// As [`Store::put_pin`].
@@ -101,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Removes the pin. No store can delete conditionally: a pin that somebody else writes at the same
-    /// moment is removed, too.
+    /// Removes the pin. No store can delete conditionally: a pin that somebody else writes at the
+    /// same moment is removed, too.
     ///
     /// # Errors
     /// The store's.

@@ -47,16 +47,17 @@ pub struct PrunedSegments {
 }
 
 impl Store {
-    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no record names,
-    /// and deltas that no server needs. References are read again before each delete of a blob.
+    /// Drops the pointers of days that nobody follows any more, then deletes old blobs that no
+    /// record names, and deltas that no server needs. References are read again before each delete
+    /// of a blob.
     ///
-    /// Cost: up to five listings of blobs and three of deltas, and for each delete of a blob at least two reads of
-    /// every pointer.
+    /// Cost: up to five listings of blobs and three of deltas, and for each delete of a blob at
+    /// least two reads of every pointer.
     ///
     /// # Errors
-    /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody knows
-    /// what is needed. [`Error::OtherPointers`]. The store's: what was deleted until then stays deleted,
-    /// and the next prune continues.
+    /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody
+    /// knows what is needed. [`Error::OtherPointers`]. The store's: what was deleted until then
+    /// stays deleted, and the next prune continues.
     pub async fn prune(
         &self,
         filter: &FilterName,
@@ -70,8 +71,9 @@ impl Store {
         if dry_run || pruned.is_empty() {
             return Ok(pruned);
         }
-        // Recorded before it is done, so that a person who misses a blob later finds out why. The upload
-        // time of this record is the time of the store's clock, with which blobs' ages are compared below.
+        // Recorded before it is done, so that a person who misses a blob later finds out why. The
+        // upload time of this record is the time of the store's clock, with which blobs' ages are
+        // compared below.
         event.reason = Some(format!("deleting {pruned}"));
         self.append_event(filter, &event).await?;
         let written =
@@ -122,8 +124,9 @@ impl Store {
         Ok(pruned)
     }
 
-    /// Deletes segments of live IDs of days that nothing needs any more: older than `segment_days`, and than every
-    /// blob that a record names. Heads of logs stay: a server that comes back after a long time goes on where it was.
+    /// Deletes segments of live IDs of days that nothing needs any more: older than `segment_days`,
+    /// and than every blob that a record names. Heads of logs stay: a server that comes back after
+    /// a long time goes on where it was.
     ///
     /// Cost: a listing of each day, and a delete for each segment.
     ///
@@ -239,7 +242,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes what a killed upload left on HDFS. Returns its size, or `None` if it is not there any more.
+    /// Deletes what a killed upload left on HDFS. Returns its size, or `None` if it is not there
+    /// any more.
     async fn delete_unfinished(&self, key: &str) -> Result<Option<u64>, Error> {
         let bytes = match self.objects.head(key).await {
             Err(Error::NotFound { .. }) => return Ok(None),
@@ -249,8 +253,8 @@ impl Store {
         Ok(Some(bytes))
     }
 
-    /// The deltas that go when the blobs `going` go, with their sizes. A delta is only a saving, so that nothing
-    /// is read again before its delete.
+    /// The deltas that go when the blobs `going` go, with their sizes. A delta is only a saving, so
+    /// that nothing is read again before its delete.
     async fn deltas_due(
         &self,
         filter: &FilterName,
@@ -272,8 +276,8 @@ impl Store {
         Ok(due.map(|(delta, _, bytes)| (delta, bytes)).collect())
     }
 
-    /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may have
-    /// pointed at it. Returns its size if it was deleted.
+    /// Deletes a blob if that is still right: a build may have uploaded it again, an operator may
+    /// have pointed at it. Returns its size if it was deleted.
     async fn delete_if_unneeded(
         &self,
         filter: &FilterName,
@@ -303,8 +307,9 @@ impl Store {
 
     /// What the pin and all pointers name, but for those of the days `without`.
     ///
-    /// They are read until two reads in a row agree: then the store had exactly these records at one moment
-    /// between the reads, and a blob that moves from one record to another is not missed.
+    /// They are read until two reads in a row agree: then the store had exactly these records at
+    /// one moment between the reads, and a blob that moves from one record to another is not
+    /// missed.
     async fn references(&self, filter: &FilterName, without: &[Day]) -> Result<References, Error> {
         let mut before = None;
         for _ in 0..MAX_READS {

@@ -1,11 +1,11 @@
 //! [`RedisRecords`]: pointers in Redis. Everything else is in the object store.
 //!
-//! A template makes the key of each day. Its value is what a pointer in the store would be: the JSON
-//! record, a blob's key, or a URL. A plain `SET rt_20261119 <yesterday's value>` is a rollback. Our
-//! programs write only with one script that compares the exact bytes first.
+//! A template makes the key of each day. Its value is what a pointer in the store would be: the
+//! JSON record, a blob's key, or a URL. A plain `SET rt_20261119 <yesterday's value>` is a
+//! rollback. Our programs write only with one script that compares the exact bytes first.
 //!
-//! Each call opens its own connection: a poll reads a few keys every ten minutes, and a new connection is
-//! never stale after Redis was restarted or failed over.
+//! Each call opens its own connection: a poll reads a few keys every ten minutes, and a new
+//! connection is never stale after Redis was restarted or failed over.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -40,8 +40,8 @@ const CHECKED_DAYS: u32 = 30 * 366;
 /// How many days after today are listed, for a pointer with a wrong date.
 const LISTED_AHEAD: u32 = 7;
 
-/// Compares exact bytes, then writes. `ARGV`: what must be there as `=BYTES`, or nothing for a key that
-/// must be absent; what to write; the number of the last byte to compare, from 0.
+/// Compares exact bytes, then writes. `ARGV`: what must be there as `=BYTES`, or nothing for a key
+/// that must be absent; what to write; the number of the last byte to compare, from 0.
 const COMPARE_AND_SET: &str = r"
 local there = redis.call('EXISTS', KEYS[1]) == 1
 if ARGV[1] == '' then
@@ -132,7 +132,8 @@ impl RedisRecords {
         }
     }
 
-    /// Writes `new` if the key's value is `expected` (or it is absent, for `None`). Returns whether it did.
+    /// Writes `new` if the key's value is `expected` (or it is absent, for `None`). Returns whether
+    /// it did.
     async fn compare_and_set(
         &self,
         key: &str,
@@ -256,8 +257,8 @@ impl RecordStore for RedisRecords {
 
 /// Two days to which a template would give the same key, perhaps for different filters.
 ///
-/// It tries every day of many years, and filters whose names begin or end with digits, which may stand
-/// next to those of the day.
+/// It tries every day of many years, and filters whose names begin or end with digits, which may
+/// stand next to those of the day.
 fn same_key(template: &str) -> Result<Option<(Day, Day)>, Error> {
     let first: Day = FIRST_LISTED.parse()?;
     let mut days_of: HashMap<String, Day> = HashMap::new();

@@ -1,4 +1,5 @@
-//! Segments of live filters in a [`Store`]: written once, listed by day, read whole; and the heads of their logs.
+//! Segments of live filters in a [`Store`]: written once, listed by day, read whole; and the heads
+//! of their logs.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -47,7 +48,8 @@ impl Store {
     /// Cost: one write; after an error one read, because the write may have succeeded all the same.
     ///
     /// # Errors
-    /// The store's, after a few tries; [`Error::NoStore`] for a local store whose folder is not there now.
+    /// The store's, after a few tries; [`Error::NoStore`] for a local store whose folder is not
+    /// there now.
     pub async fn put_segment(&self, key: &SegmentKey, bytes: Bytes) -> Result<PutSegment, Error> {
         let text = key.to_string();
         check_folder_exists(self.folder.as_deref()).await?;
@@ -103,10 +105,11 @@ impl Store {
         Ok(keys)
     }
 
-    /// The segments of one log and day with their sizes, in the order in which they were written; with `after`
-    /// only those after that one.
+    /// The segments of one log and day with their sizes, in the order in which they were written;
+    /// with `after` only those after that one.
     ///
-    /// Cost: of a store that lists in order, what is after that one in the listing; else the whole day.
+    /// Cost: of a store that lists in order, what is after that one in the listing; else the whole
+    /// day.
     ///
     /// # Errors
     /// The store's.
@@ -165,7 +168,8 @@ impl Store {
     /// The head of a log, if it has one.
     ///
     /// # Errors
-    /// The store's. A head that cannot be read counts as absent: what it says can be found out again.
+    /// The store's. A head that cannot be read counts as absent: what it says can be found out
+    /// again.
     pub async fn head_of(&self, filter: &FilterName, node: u64) -> Result<Option<Head>, Error> {
         let key = key::head(filter, node);
         Ok(records::read(&*self.record_store, &key, Head::parse).await?.state.found().cloned())
@@ -211,8 +215,8 @@ impl Store {
         })
     }
 
-    /// The numbers of the logs whose heads were written on the day `since` or later, or of all: the [`MAX_HEADS`]
-    /// that were written last. A server that runs writes its head every few seconds.
+    /// The numbers of the logs whose heads were written on the day `since` or later, or of all: the
+    /// [`MAX_HEADS`] that were written last. A server that runs writes its head every few seconds.
     ///
     /// Cost: a listing.
     ///
