@@ -122,9 +122,15 @@ pub(crate) struct PlanNumbers {
 
 impl From<FillPlan> for PlanNumbers {
     fn from(plan: FillPlan) -> PlanNumbers {
-        let FillPlan { shape, ranges, places } = plan;
+        let FillPlan { shape, ranges, blob_layout } = plan;
         let (units, probes) = (shape.units(), shape.probes());
-        PlanNumbers { units, probes, ranges: ranges.count(), head: places.head, body: places.body }
+        PlanNumbers {
+            units,
+            probes,
+            ranges: ranges.count(),
+            head: blob_layout.header,
+            body: blob_layout.body,
+        }
     }
 }
 

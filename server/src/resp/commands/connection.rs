@@ -3,6 +3,7 @@
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
 use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
+use super::items::DATABASES;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("hello", -1, hello).without_auth(),
@@ -23,9 +24,6 @@ const ACL: &[Command] = &[Command::plain("acl|whoami", 2, |_, _, reply| {
     reply.text("default");
     Ok(())
 })];
-
-/// How many databases there are: a database is a part of each key.
-pub(super) const DATABASES: u8 = 16;
 
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
