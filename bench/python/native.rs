@@ -1,7 +1,7 @@
 //! The native side of `filter.py`: `Filter::contains_batch` over the IDs of a file.
 //!
-//! `native BLOB IDS` looks all of them up for each line on standard input, and prints the nanoseconds of one
-//! lookup on the clock.
+//! `native BLOB IDS` looks all of them up for each line on standard input, and prints the
+//! nanoseconds of one lookup on the clock.
 
 use std::io::BufRead;
 use std::time::Instant;

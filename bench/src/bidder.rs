@@ -1,7 +1,8 @@
-//! Two builds of this program next to each other: does a bidder pay for features that it does not use?
+//! Two builds of this program next to each other: does a bidder pay for features that it does not
+//! use?
 //!
-//! Each build answers in a process of its own, from the same published filter; a third process is this build once
-//! more, and shows what two processes differ by.
+//! Each build answers in a process of its own, from the same published filter; a third process is
+//! this build once more, and shows what two processes differ by.
 
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};

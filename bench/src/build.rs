@@ -1,4 +1,5 @@
-//! Builds: zstd Parquet in the page cache → a filled filter, compared with decompression alone, DuckDB and Spark.
+//! Builds: zstd Parquet in the page cache → a filled filter, compared with decompression alone,
+//! DuckDB and Spark.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The daemon over loopback, compared with what teams run today: Redis with one `GETBIT` a probe, pipelined.
+//! The daemon over loopback, compared with what teams run today: Redis with one `GETBIT` a probe,
+//! pipelined.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

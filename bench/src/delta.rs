@@ -1,5 +1,5 @@
-//! Deltas: their size compared with the entropy of what changed, how long it takes to make one, and to apply one
-//! compared with a load of the full blob.
+//! Deltas: their size compared with the entropy of what changed, how long it takes to make one, and
+//! to apply one compared with a load of the full blob.
 
 use std::sync::Arc;
 use std::time::Instant;

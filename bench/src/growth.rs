@@ -1,4 +1,5 @@
-//! Growth: the same figures at 1, 10, 100, 300 million and 1 billion IDs: flat where they should be.
+//! Growth: the same figures at 1, 10, 100, 300 million and 1 billion IDs: flat where they should
+//! be.
 
 use std::hint::black_box;
 use std::time::Instant;

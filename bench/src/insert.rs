@@ -1,5 +1,5 @@
-//! Insertion: what a set of hashes costs on its way into a filter, step by step, compared with peers that
-//! insert one ID after the other.
+//! Insertion: what a set of hashes costs on its way into a filter, step by step, compared with
+//! peers that insert one ID after the other.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -83,8 +83,8 @@ pub(crate) fn memory(n: u64) -> u64 {
     n * size_of::<Xxh3>() as u64 + threads() as u64 * SLAB
 }
 
-/// Partitions `n` hashes. Each is made of its number by two multiplications while the clock runs: less
-/// than the hash of an ID costs, and no 8 bytes an ID to be read from memory.
+/// Partitions `n` hashes. Each is made of its number by two multiplications while the clock runs:
+/// less than the hash of an ID costs, and no 8 bytes an ID to be read from memory.
 pub(crate) fn partition(n: u64) -> Partitions<Xxh3> {
     fixtures::partition(n, hash)
 }

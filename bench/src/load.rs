@@ -1,4 +1,5 @@
-//! Loads: a published blob → memory that answers, checked, compared with a plain read of the same file.
+//! Loads: a published blob → memory that answers, checked, compared with a plain read of the same
+//! file.
 
 use std::fs::File;
 use std::io::Read;

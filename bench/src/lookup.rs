@@ -1,4 +1,5 @@
-//! Lookups: one at a time, dependent, in batches and on two threads, compared with peers and the limit.
+//! Lookups: one at a time, dependent, in batches and on two threads, compared with peers and the
+//! limit.
 //!
 //! The limit is what the machine needs to hash an ID and touch one random cache line of memory as
 //! large as the filter, in the better of two ways: a plain loop, and one that prefetches.
@@ -194,7 +195,8 @@ fn batches(options: &Options, field: &Field) -> Outcome {
             })
         }));
     }
-    // What a batch's own begin and end cost: the last line of each must arrive before the next begins.
+    // What a batch's own begin and end cost: the last line of each must arrive before the next
+    // begins.
     for size in [256, 32] {
         contestants.push(contestant(&format!("touch, {size} a batch"), move |_| {
             time(&mut |ids| ids.chunks(size).map(|ids| field.bare.touch(ids) as usize).sum())

@@ -81,7 +81,8 @@ enum Race {
     /// Lookups in a day's filter, with and without live IDs over it.
     #[cfg(feature = "live")]
     LiveLayer,
-    /// A live filter of 20 million entries: pauses, memory, restarts, many clients, false positives.
+    /// A live filter of 20 million entries: pauses, memory, restarts, many clients, false
+    /// positives.
     #[cfg(feature = "live")]
     LiveTable,
     /// New URLs of a crawl, compared with scrapy-redis-bloomfilter's requests to Redis.

@@ -1,7 +1,8 @@
 //! Interleaved rounds, medians, ratios and their spread; and how they are printed.
 //!
 //! Machines are shared and their clocks drift. So contestants take turns, a ratio is taken within a
-//! round, where both saw the same machine, and what is printed is the median over rounds with quartiles.
+//! round, where both saw the same machine, and what is printed is the median over rounds with
+//! quartiles.
 
 use std::time::Instant;
 
@@ -11,9 +12,10 @@ use serde_json::{Value, json};
 
 use crate::ids;
 
-/// Runs `work` on all cores: seconds by the clock, and seconds that all threads of this process ran,
-/// divided by the number of cores. On a quiet machine with work well spread they are the same; on a
-/// busy one the second still shows what the work costs. `memory` is how many bytes it touches anew.
+/// Runs `work` on all cores: seconds by the clock, and seconds that all threads of this process
+/// ran, divided by the number of cores. On a quiet machine with work well spread they are the same;
+/// on a busy one the second still shows what the work costs. `memory` is how many bytes it touches
+/// anew.
 pub(crate) fn timed<T>(memory: u64, work: impl FnOnce() -> T) -> (T, [f64; 2]) {
     put_at_hand(memory);
     let (clock, cpu) = (Instant::now(), ProcessTime::now());
@@ -22,9 +24,10 @@ pub(crate) fn timed<T>(memory: u64, work: impl FnOnce() -> T) -> (T, [f64; 2]) {
     (result, [clock.elapsed().as_secs_f64(), cpu.elapsed().as_secs_f64() / cores])
 }
 
-/// Makes the system have so much free memory at hand. The host of a virtual machine may have taken its free
-/// memory, and then the first touch takes many times longer than on a real machine, which would be most of what a
-/// build takes. Twice as much is touched as is needed: what was freed last is not always what is given next.
+/// Makes the system have so much free memory at hand. The host of a virtual machine may have taken
+/// its free memory, and then the first touch takes many times longer than on a real machine, which
+/// would be most of what a build takes. Twice as much is touched as is needed: what was freed last
+/// is not always what is given next.
 fn put_at_hand(bytes: u64) {
     const PAGE: usize = 4096;
     let mut memory = Buffer::zeroed(2 * bytes as usize).expect("memory");

@@ -1,4 +1,5 @@
-//! Peers that run in a process of their own: Guava in a Java virtual machine, Spark and DuckDB in Python.
+//! Peers that run in a process of their own: Guava in a Java virtual machine, Spark and DuckDB in
+//! Python.
 //!
 //! Each does what a line says and prints a line of numbers.
 
@@ -119,8 +120,8 @@ pub(crate) struct DuckDb {
 }
 
 impl DuckDb {
-    /// Starts it on a folder of Parquet and scans that once, so that its code is warm; or returns what is
-    /// missing.
+    /// Starts it on a folder of Parquet and scans that once, so that its code is warm; or returns
+    /// what is missing.
     pub(crate) fn start(folder: &Path, column: &str, rows: u64) -> Result<DuckDb, String> {
         let (folder, threads) =
             (folder.display().to_string(), crate::fixtures::threads().to_string());
@@ -146,10 +147,11 @@ pub(crate) struct Spark {
 }
 
 impl Spark {
-    /// Starts it on a folder of Parquet and builds once, so that its code is warm; or returns what is
-    /// missing.
+    /// Starts it on a folder of Parquet and builds once, so that its code is warm; or returns what
+    /// is missing.
     pub(crate) fn start(folder: &Path, column: &str, rows: u64, fpp: f64) -> Result<Spark, String> {
-        // Before Python, whose errors nobody sees: without a virtual machine it would end without an answer.
+        // Before Python, whose errors nobody sees: without a virtual machine it would end without
+        // an answer.
         let java = Command::new("java").arg("-version").stderr(Stdio::null()).status();
         java.map_err(|e| format!("no Spark: java: {e} (apt-get install default-jdk-headless)"))?;
         let (folder, threads) =
@@ -167,8 +169,8 @@ impl Spark {
         nanos as f64 / self.rows as f64
     }
 
-    /// Whether what was built is a filter at all: one that loses IDs, or whose every lookup is a hit, is not
-    /// raced.
+    /// Whether what was built is a filter at all: one that loses IDs, or whose every lookup is a
+    /// hit, is not raced.
     pub(crate) fn check(&mut self) -> String {
         let [lookups, lost, wrong, bits] = self.peer.say("check 5000");
         assert_eq!(lost, 0, "Spark lost IDs: its speed means nothing");

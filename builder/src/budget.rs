@@ -29,8 +29,8 @@ const MAX_FOOTER_BYTES: u64 = 1 << 30;
 const MAX_IN_FLIGHT_BYTES: u64 = 128 << 20;
 /// Enough for a million IDs of 60 characters.
 const MAX_SAMPLE_BYTES: u64 = 64 << 20;
-/// The longest ID whose bytes [`Needs`] counts, with its length: chunks, pages and the sample of a small input
-/// do not fill their shares.
+/// The longest ID whose bytes [`Needs`] counts, with its length: chunks, pages and the sample of a
+/// small input do not fill their shares.
 const NEEDS_ID_BYTES: u64 = 64;
 /// The share of chunks, and of the sample, in a small budget.
 const MIN_SHARE_BYTES: u64 = 4 << 20;
@@ -55,7 +55,8 @@ pub struct Needs {
     pub memory: u64,
     /// How many of them are for files in flight: compressed chunks and unpacked pages.
     pub in_flight: u64,
-    /// Whether the filter and its copy need more than reading does. What reading takes, a budget bounds.
+    /// Whether the filter and its copy need more than reading does. What reading takes, a budget
+    /// bounds.
     pub by_filters: bool,
     /// The bytes of the temporary file; 0 if all hashes stay in memory.
     pub spilled: u64,
@@ -89,7 +90,8 @@ impl Budget {
         })
     }
 
-    /// What a build of `rows` rows needs with this filter, if each row has a different ID of at most 64 bytes.
+    /// What a build of `rows` rows needs with this filter, if each row has a different ID of at
+    /// most 64 bytes.
     pub fn needs(&self, rows: u64, filter: Shape) -> Needs {
         let hashes = rows.saturating_mul(hash_bytes(filter.layout()));
         let spills = hashes > self.hashes;

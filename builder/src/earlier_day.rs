@@ -59,7 +59,8 @@ impl From<Error> for CompareError {
     }
 }
 
-/// Compares with the newest earlier day for which `compare` can, not older than [`MAX_BASELINE_AGE_DAYS`].
+/// Compares with the newest earlier day for which `compare` can, not older than
+/// [`MAX_BASELINE_AGE_DAYS`].
 ///
 /// Cost: a listing of the pointers, and a pointer and a `compare` for each day that is tried.
 pub(crate) async fn with_newest(
@@ -111,7 +112,8 @@ pub(crate) async fn with_newest(
     compared
 }
 
-/// Refuses to compare a day of this job with the filter of this header if it has another layout or form of IDs.
+/// Refuses to compare a day of this job with the filter of this header if it has another layout or
+/// form of IDs.
 pub(crate) fn same_kind(
     header: &Header,
     blob: &BlobKey,

@@ -11,9 +11,9 @@ use crate::error::Error;
 use crate::parallel::parallel_map;
 use crate::partition::Distinct;
 
-/// The shards per thread. Each thread takes the next shard when it is free, so a slow thread
-/// takes fewer. There are at most [`MAX_SHARDS`] (or one per thread), since a partition that overlaps
-/// two shards is read twice.
+/// The shards per thread. Each thread takes the next shard when it is free, so a slow thread takes
+/// fewer. There are at most [`MAX_SHARDS`] (or one per thread), since a partition that overlaps two
+/// shards is read twice.
 const SHARDS_PER_THREAD: usize = 16;
 const MAX_SHARDS: usize = 512;
 

@@ -1,13 +1,15 @@
 //! A build in parts, for an engine that runs pure functions on many machines, such as Spark.
 //!
 //! ```text
-//! IDs ─ Gather ─► packed hashes of a range ─ Count ─► distinct hashes of a range ─ Fill ─► parts of the blob
-//! coordinator: sums of the counts → shape;  sums of the fills → header, digest, key;  parts → upload, gates, pointer
+//! IDs ─ Gather ─► packed hashes of a range ─ Count ─► its distinct hashes ─ Fill ─► parts of the blob
+//! coordinator: sums of the counts → shape; sums of the fills → header, digest, key;
+//!              parts → upload, gates, pointer
 //! ```
 //!
-//! A range is an interval of hashes, and therefore of blocks. `Gather`, `Count` and `Fill` do no I/O and depend
-//! only on what they are given: an engine may run each as often as it likes. Sums go along with the hashes, so
-//! that each step detects hashes that were lost, doubled or changed since the step before.
+//! A range is an interval of hashes, and therefore of blocks. `Gather`, `Count` and `Fill` do no
+//! I/O and depend only on what they are given: an engine may run each as often as it likes. Sums go
+//! along with the hashes, so that each step detects hashes that were lost, doubled or changed since
+//! the step before.
 //!
 //! | module | does |
 //! |---|---|

@@ -72,8 +72,8 @@ pub struct Report {
     pub overlap: Option<f64>,
     /// The results of the gates.
     pub gates: Vec<Verdict>,
-    /// How many IDs of the input were looked up by their bytes, not only by their hash, in what was published.
-    /// Segments contain hashes only.
+    /// How many IDs of the input were looked up by their bytes, not only by their hash, in what was
+    /// published. Segments contain hashes only.
     pub sampled_ids: u64,
     /// Problems that did not stop the build.
     pub warnings: Vec<String>,
@@ -172,8 +172,8 @@ impl Report {
         gates: &Gates,
     ) -> String {
         let Report { rows, nulls, invalid, ids, files, input_bytes, .. } = *self;
-        // The number of segments and their size say how long a server ran: `ids` says how much was added.
-        // An engine's own rows come from no files that are known here.
+        // The number of segments and their size say how long a server ran: `ids` says how much was
+        // added. An engine's own rows come from no files that are known here.
         let is_scanned = files > 0;
         let files = is_scanned.then_some(files);
         let input_bytes = is_scanned.then_some(input_bytes);

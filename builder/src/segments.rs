@@ -1,8 +1,9 @@
-//! Segments of live IDs as the input of a build: a day's segments in the store → distinct hashes. There are no
-//! raw IDs in them, so none is sampled.
+//! Segments of live IDs as the input of a build: a day's segments in the store → distinct hashes.
+//! There are no raw IDs in them, so none is sampled.
 //!
-//! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions are few and
-//! stay in memory; what was added goes to a temporary file until all deletions are known.
+//! An ID is in the day's filter if its newest change, over all logs, is not a deletion. Deletions
+//! are few and stay in memory; what was added goes to a temporary file until all deletions are
+//! known.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -30,8 +31,8 @@ use crate::scan;
 pub const MAX_SEGMENTS: usize = 4_000_000;
 /// The most deleted IDs of a build: they are kept in memory, 48 bytes each.
 pub const MAX_DELETED: usize = 16_000_000;
-/// The column of a file with hashes instead of IDs: unsigned integers of 64 bits, as the layout `blocked`
-/// hashes IDs. A build of this column takes them as they are.
+/// The column of a file with hashes instead of IDs: unsigned integers of 64 bits, as the layout
+/// `blocked` hashes IDs. A build of this column takes them as they are.
 pub const HASH_COLUMN: &str = "bloomsday_hash";
 /// How many segments are fetched at the same time.
 const MAX_CONCURRENT_FETCHES: usize = 16;
@@ -93,7 +94,8 @@ pub(crate) async fn gather<H: IdHash>(
     read.finish(PartitionWriter::new(partitions.clone()))
 }
 
-/// Refuses a job that segments cannot be the input of: they are the only input, of the layout `blocked`.
+/// Refuses a job that segments cannot be the input of: they are the only input, of the layout
+/// `blocked`.
 ///
 /// # Errors
 /// [`Error::LiveInput`].
@@ -166,8 +168,8 @@ fn late_logs(heads: &[(u64, Head)], day: Day, keys: &[SegmentKey]) -> impl Itera
     })
 }
 
-/// The logs that ended within the day or the one before, and have no segment of the day, as sentences. Their
-/// servers are gone, or cannot write to the store: a build does not wait for them.
+/// The logs that ended within the day or the one before, and have no segment of the day, as
+/// sentences. Their servers are gone, or cannot write to the store: a build does not wait for them.
 fn silent_logs(
     heads: &[(u64, Head)],
     day: Day,

@@ -1,4 +1,5 @@
-//! Return codes, the code and the message of a thread's last error, and [`guarded`]: no panic goes on into C.
+//! Return codes, the code and the message of a thread's last error, and [`guarded`]: no panic goes
+//! on into C.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -81,16 +82,18 @@ pub(crate) fn guarded_value<T>(call: impl FnOnce() -> Result<T, Failure>) -> Res
     })
 }
 
-/// Why the last call of this thread that failed did so: a sentence in UTF-8, with a remedy where there is one. NULL
-/// when none failed. It stays until another call of this thread fails; do not free it.
+/// Why the last call of this thread that failed did so: a sentence in UTF-8, with a remedy where
+/// there is one. NULL when none failed. It stays until another call of this thread fails; do not
+/// free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn bloomsday_last_error() -> *const c_char {
     let text = LAST.try_with(|last| last.borrow().1.as_ref().map(|text| text.as_ptr()));
     text.ok().flatten().unwrap_or(ptr::null())
 }
 
-/// The code of the last call of this thread that failed: for a function that returned NULL or -1. BLOOMSDAY_OK when
-/// none failed. It stays until another call of this thread fails, so ask only after an error.
+/// The code of the last call of this thread that failed: for a function that returned NULL or -1.
+/// BLOOMSDAY_OK when none failed. It stays until another call of this thread fails, so ask only
+/// after an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn bloomsday_last_code() -> c_int {
     LAST.try_with(|last| last.borrow().0).unwrap_or(BLOOMSDAY_OK)

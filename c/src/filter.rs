@@ -15,8 +15,8 @@ use crate::pointers::{give, object, slice, take, text, text_for_c, write_all};
 /// How many IDs of a batch are looked up at once.
 const CHUNK: usize = 1_024;
 
-/// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of threads may use it at
-/// the same time.
+/// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of
+/// threads may use it at the same time.
 #[derive(Debug)]
 pub struct BloomsdayFilter(Kind);
 
@@ -46,8 +46,8 @@ impl BloomsdayFilter {
     }
 }
 
-/// Opens a blob file: every byte is read and checked. `*filter` is the filter, to be closed by `bloomsday_close`, or
-/// NULL after an error.
+/// Opens a blob file: every byte is read and checked. `*filter` is the filter, to be closed by
+/// `bloomsday_close`, or NULL after an error.
 ///
 /// # Safety
 /// `path` is text that ends with a zero, and `filter` can be written to.
@@ -57,8 +57,8 @@ pub unsafe extern "C" fn bloomsday_open(
     filter: *mut *mut BloomsdayFilter,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or NULL: both are
-        // demanded above.
+        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or
+        // NULL: both are demanded above.
         unsafe {
             give("filter", filter, || {
                 let path = text("path", path)?;
@@ -69,8 +69,9 @@ pub unsafe extern "C" fn bloomsday_open(
     })
 }
 
-/// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
-/// -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
+/// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any
+/// other length is 0. -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says
+/// which.
 ///
 /// C takes -1 for true: write `if (bloomsday_contains(filter, id, bytes) == 1)`.
 ///
@@ -83,8 +84,8 @@ pub unsafe extern "C" fn bloomsday_contains(
     bytes: usize,
 ) -> c_int {
     let answer = guarded_value(|| {
-        // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many bytes as it is told, or
-        // NULL: both are demanded above.
+        // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many bytes as
+        // it is told, or NULL: both are demanded above.
         let (filter, id) = unsafe { (object("filter", filter)?, slice("id", id, bytes)?) };
         Ok(filter.contains(id))
     });
@@ -92,13 +93,14 @@ pub unsafe extern "C" fn bloomsday_contains(
 }
 
 /// Looks up `n` IDs: `answers[i]` is 1 or 0 for the bytes from `offsets[i]` to `offsets[i + 1]`, as
-/// `bloomsday_contains` has it. There are `n + 1` offsets, as in an Arrow column of strings. This is several times as
-/// fast as one at a time.
+/// `bloomsday_contains` has it. There are `n + 1` offsets, as in an Arrow column of strings. This
+/// is several times as fast as one at a time.
 ///
 /// After an error the answers mean nothing.
 ///
 /// # Safety
-/// `filter` is open, `bytes` has `n_bytes` bytes, `offsets` has `n + 1` elements, `answers` has room for `n`.
+/// `filter` is open, `bytes` has `n_bytes` bytes, `offsets` has `n + 1` elements, `answers` has
+/// room for `n`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_contains_batch(
     filter: *const BloomsdayFilter,
@@ -139,8 +141,8 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
     answers: *mut u8,
 ) -> Result<(), Failure> {
     let n_offsets = n.checked_add(1).ok_or_else(|| Failure::usage("n is too large"))?;
-    // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many elements as it is told, or
-    // NULL. The caller promises that for `n_bytes` bytes and `n + 1` offsets.
+    // SAFETY: `object` needs a filter that was opened and not closed, `slice` as many elements as
+    // it is told, or NULL. The caller promises that for `n_bytes` bytes and `n + 1` offsets.
     let (filter, bytes, offsets) = unsafe {
         (
             object("filter", filter)?,
@@ -166,22 +168,24 @@ unsafe fn batch<O: Copy + TryInto<usize>>(
         }
         filter.contains_batch(&ids[..count], &mut found[..count]);
         values.iter_mut().zip(found).for_each(|(value, found)| *value = found.into());
-        // SAFETY: the caller has room for `n` answers, and `start + count` is at most `n`. `values` is on this
-        // function's stack, so that both do not overlap.
+        // SAFETY: the caller has room for `n` answers, and `start + count` is at most `n`. `values`
+        // is on this function's stack, so that both do not overlap.
         unsafe { write_all("answers", answers, start, &values[..count])? };
     }
     Ok(())
 }
 
-/// What is known about a filter, as a JSON object: of a file its header, of a server's filter its status. To be freed
-/// by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has the code.
+/// What is known about a filter, as a JSON object: of a file its header, of a server's filter its
+/// status. To be freed by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has
+/// the code.
 ///
 /// # Safety
 /// `filter` is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *mut c_char {
     let text = guarded_value(|| {
-        // SAFETY: `object` needs a filter that was opened and not closed, or NULL: it is demanded above.
+        // SAFETY: `object` needs a filter that was opened and not closed, or NULL: it is demanded
+        // above.
         let filter = unsafe { object("filter", filter)? };
         text_for_c(match &filter.0 {
             Kind::File(opened) => {
@@ -204,8 +208,8 @@ pub unsafe extern "C" fn bloomsday_describe(filter: *const BloomsdayFilter) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_close(filter: *mut BloomsdayFilter) {
     let _ = guarded(|| {
-        // SAFETY: every filter that C has was made by `give`. The caller promises that nobody uses it now or later,
-        // so this is the first `take` of it.
+        // SAFETY: every filter that C has was made by `give`. The caller promises that nobody uses
+        // it now or later, so this is the first `take` of it.
         unsafe { take(filter) };
         Ok(())
     });

@@ -1,4 +1,5 @@
-//! What C gives and gets. Every pointer that comes in is checked for NULL here, and becomes a reference.
+//! What C gives and gets. Every pointer that comes in is checked for NULL here, and becomes a
+//! reference.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -13,8 +14,8 @@ pub(crate) unsafe fn text<'a>(name: &str, text: *const c_char) -> Result<&'a str
     if text.is_null() {
         return Err(Failure::usage(format!("{name} is NULL")));
     }
-    // SAFETY: it is not NULL. The caller promises a zero at its end, and bytes that nobody changes while the
-    // result is used, which is during the call.
+    // SAFETY: it is not NULL. The caller promises a zero at its end, and bytes that nobody changes
+    // while the result is used, which is during the call.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| Failure::usage(format!("{name} has bytes that are no UTF-8")))
 }
@@ -33,7 +34,8 @@ pub(crate) unsafe fn slice<'a, T>(
         return Ok(&[]);
     }
     // SAFETY: `check` found that it is not NULL, is aligned, and that `n` elements are no more than
-    // `isize::MAX` bytes. The caller promises that so many are there, initialized, and unchanged during the call.
+    // `isize::MAX` bytes. The caller promises that so many are there, initialized, and unchanged
+    // during the call.
     Ok(unsafe { std::slice::from_raw_parts(elements, n) })
 }
 
@@ -49,8 +51,9 @@ pub(crate) unsafe fn write_all<T: Copy>(
 ) -> Result<(), Failure> {
     check::<T>(name, place, offset + values.len())?;
     if !values.is_empty() {
-        // SAFETY: `check` found that it is not NULL and is aligned. The caller has room for `offset` and all
-        // `values`, in memory that nobody else uses: so it is not that of `values`, which this library has.
+        // SAFETY: `check` found that it is not NULL and is aligned. The caller has room for
+        // `offset` and all `values`, in memory that nobody else uses: so it is not that of
+        // `values`, which this library has.
         unsafe { ptr::copy_nonoverlapping(values.as_ptr(), place.add(offset), values.len()) };
     }
     Ok(())
@@ -74,8 +77,9 @@ fn check<T>(name: &str, place: *const T, n: usize) -> Result<(), Failure> {
 /// # Safety
 /// NULL, or what [`give`] wrote and [`take`] did not take yet.
 pub(crate) unsafe fn object<'a, T>(name: &str, object: *const T) -> Result<&'a T, Failure> {
-    // SAFETY: NULL gives `None`. Anything else was made by `Box::into_raw` in `give`, so it is aligned and
-    // initialized; it is alive, because nobody took it yet; and until then this library makes only shared references.
+    // SAFETY: NULL gives `None`. Anything else was made by `Box::into_raw` in `give`, so it is
+    // aligned and initialized; it is alive, because nobody took it yet; and until then this library
+    // makes only shared references.
     unsafe { object.as_ref() }.ok_or_else(|| Failure::usage(format!("{name} is NULL")))
 }
 
@@ -89,7 +93,8 @@ pub(crate) unsafe fn give<T>(
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(), Failure> {
     check(name, place, 1)?;
-    // SAFETY: `check` found that it is not NULL and is aligned; the caller promises that it can be written to.
+    // SAFETY: `check` found that it is not NULL and is aligned; the caller promises that it can be
+    // written to.
     unsafe { place.write(ptr::null_mut()) };
     let object = Box::into_raw(Box::new(make()?));
     // SAFETY: as for the write of NULL: it is the same place.
@@ -103,8 +108,8 @@ pub(crate) unsafe fn give<T>(
 /// NULL, or what [`give`] wrote and nobody took yet; no other thread uses it.
 pub(crate) unsafe fn take<T>(object: *mut T) {
     if !object.is_null() {
-        // SAFETY: it was made by `Box::into_raw` in `give` with this type. The caller promises that nobody took it
-        // before and nobody uses it, so the box has one owner.
+        // SAFETY: it was made by `Box::into_raw` in `give` with this type. The caller promises that
+        // nobody took it before and nobody uses it, so the box has one owner.
         drop(unsafe { Box::from_raw(object) });
     }
 }

@@ -12,9 +12,11 @@ use crate::failure::{BLOOMSDAY_FAILED, BLOOMSDAY_TRY_AGAIN, Failure, guarded, gu
 use crate::filter::BloomsdayFilter;
 use crate::pointers::{give, object, take, text, text_for_c};
 
-/// Filters of a store, kept up to date by threads of the library. Any number of threads may use it at the same time.
+/// Filters of a store, kept up to date by threads of the library. Any number of threads may use it
+/// at the same time.
 ///
-/// After a `fork` the child may look up in filters that it has, and nothing else: the threads are in the parent.
+/// After a `fork` the child may look up in filters that it has, and nothing else: the threads are
+/// in the parent.
 #[derive(Debug)]
 pub struct BloomsdayServer {
     bloomsday: Bloomsday,
@@ -55,8 +57,8 @@ pub unsafe extern "C" fn bloomsday_start(
     server: *mut *mut BloomsdayServer,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or NULL: both are
-        // demanded above.
+        // SAFETY: `text` needs a text with an end, and `give` a place that can be written to, or
+        // NULL: both are demanded above.
         unsafe {
             give("server", server, || {
                 let Start { config, wait, answer_until_loaded } =
@@ -85,8 +87,8 @@ pub unsafe extern "C" fn bloomsday_start(
     })
 }
 
-/// A filter of a server, to be closed by `bloomsday_close`. Its lookups wait for no load and no swap, and go on after
-/// the server was stopped. `*filter` is NULL after an error.
+/// A filter of a server, to be closed by `bloomsday_close`. Its lookups wait for no load and no
+/// swap, and go on after the server was stopped. `*filter` is NULL after an error.
 ///
 /// # Safety
 /// `server` is started, `name` is text that ends with a zero, and `filter` can be written to.
@@ -97,8 +99,9 @@ pub unsafe extern "C" fn bloomsday_filter(
     filter: *mut *mut BloomsdayFilter,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: `object` needs a server that was started and not stopped, `text` a text with an end, and `give` a
-        // place that can be written to; or NULL each. All three are demanded above.
+        // SAFETY: `object` needs a server that was started and not stopped, `text` a text with an
+        // end, and `give` a place that can be written to; or NULL each. All three are demanded
+        // above.
         unsafe {
             give("filter", filter, || {
                 let server = object("server", server)?;
@@ -109,9 +112,10 @@ pub unsafe extern "C" fn bloomsday_filter(
     })
 }
 
-/// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
-/// What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
-/// "held" or "failed". NULL after an error, of which `bloomsday_last_code` has the code.
+/// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0
+/// past the guard. What each did is returned as a JSON list, to be freed by `bloomsday_free`:
+/// `outcome` is "swapped", "unchanged", "held" or "failed". NULL after an error, of which
+/// `bloomsday_last_code` has the code.
 ///
 /// # Safety
 /// `server` is started, and `filter` is NULL or text that ends with a zero.
@@ -122,7 +126,8 @@ pub unsafe extern "C" fn bloomsday_reload(
     force: c_int,
 ) -> *mut c_char {
     let reloaded = guarded_value(|| {
-        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded above.
+        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded
+        // above.
         let server = unsafe { object("server", server)? };
         let name = match filter.is_null() {
             true => None,
@@ -145,15 +150,16 @@ pub unsafe extern "C" fn bloomsday_reload(
     reloaded.unwrap_or(std::ptr::null_mut())
 }
 
-/// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error, of
-/// which `bloomsday_last_code` has the code.
+/// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL
+/// after an error, of which `bloomsday_last_code` has the code.
 ///
 /// # Safety
 /// `server` is started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_status(server: *const BloomsdayServer) -> *mut c_char {
     let status = guarded_value(|| {
-        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded above.
+        // SAFETY: `object` needs a server that was started and not stopped, or NULL: it is demanded
+        // above.
         let filters = unsafe { object("server", server)? }.bloomsday.status();
         let by_name: BTreeMap<_, _> =
             filters.iter().map(|status| (status.filter.as_str(), status)).collect();
@@ -169,8 +175,8 @@ pub unsafe extern "C" fn bloomsday_status(server: *const BloomsdayServer) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bloomsday_stop(server: *mut BloomsdayServer) {
     let _ = guarded(|| {
-        // SAFETY: every server that C has was made by `give`. The caller promises that nobody uses it now or later,
-        // so this is the first `take` of it.
+        // SAFETY: every server that C has was made by `give`. The caller promises that nobody uses
+        // it now or later, so this is the first `take` of it.
         unsafe { take(server) };
         Ok(())
     });

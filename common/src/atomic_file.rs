@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How many names are tried for the temporary file, where something else has the first, or another writer.
+/// How many names are tried for the temporary file, where something else has the first, or another
+/// writer.
 const MAX_NAMES: u32 = 8;
 
 /// A step of [`write()`] that is done.
@@ -20,10 +21,10 @@ pub enum Step {
 /// Writes `bytes` to `path`, in place of what is there. After a crash at any moment the file is
 /// complete: the old one or the new one. `done` is called after each step.
 ///
-/// Cost: a write and three calls that wait for the disk.
-/// Shape: the temporary file is `.NAME.tmp` in the same folder. One that a crash left there is
-/// removed. If something other than a file has the name, or a writer at work has it, one of seven more names is
-/// tried. Of up to eight writers at once the last one wins.
+/// Cost: a write and three calls that wait for the disk. Shape: the temporary file is `.NAME.tmp`
+/// in the same folder. One that a crash left there is removed. If something other than a file has
+/// the name, or a writer at work has it, one of seven more names is tried. Of up to eight writers
+/// at once the last one wins.
 ///
 /// ```
 /// use bloomsday_common::atomic_file;
@@ -89,7 +90,8 @@ fn create_temporary(path: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
 }
 
-/// Removes a temporary file that a crash left: one that nobody has locked. If that fails, the next name is tried.
+/// Removes a temporary file that a crash left: one that nobody has locked. If that fails, the next
+/// name is tried.
 fn remove_if_left(temporary: &Path) {
     if fs::symlink_metadata(temporary).is_ok_and(|about| about.is_file())
         // To write: some network file systems lock nothing else.
@@ -101,8 +103,9 @@ fn remove_if_left(temporary: &Path) {
     }
 }
 
-/// Locks a file until it is closed. `false` if another writer has locked it. Some network file systems have no
-/// locks; there every file counts as free, and [`is_at`] tells a writer whose file was taken.
+/// Locks a file until it is closed. `false` if another writer has locked it. Some network file
+/// systems have no locks; there every file counts as free, and [`is_at`] tells a writer whose file
+/// was taken.
 fn lock(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }

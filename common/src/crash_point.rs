@@ -2,7 +2,8 @@
 //!
 //! In a release build a call does nothing.
 
-/// Every crash point of a build, in order. `pointer-…` exist only where the store is a local folder.
+/// Every crash point of a build, in order. `pointer-…` exist only where the store is a local
+/// folder.
 pub const BUILD: &[&str] = &[
     "spill-created",
     "scanned",
@@ -41,8 +42,8 @@ pub const LIVE: &[&str] =
 pub const LIVE_START: &[&str] = &["live-cut", "live-closing", "live-closed"];
 
 /// Stops here when the environment says `BLOOMSDAY_PAUSE_AT=name`, or `name:n` for the `n`th time:
-/// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that file
-/// exists.
+/// says so on stderr, and waits to be killed; or, with `BLOOMSDAY_PAUSE_UNTIL=FILE`, until that
+/// file exists.
 ///
 /// # Panics
 /// When `name` is in none of the lists, or the variable is not of these forms.

@@ -1,4 +1,5 @@
-//! [`Day`]: the UTC date whose IDs a blob contains, and the `{day}` templates that name a day's input.
+//! [`Day`]: the UTC date whose IDs a blob contains, and the `{day}` templates that name a day's
+//! input.
 //!
 //! There is no clock here: "today" is always computed from a time that the caller passes.
 

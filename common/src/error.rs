@@ -237,7 +237,8 @@ pub enum Error {
         /// Whether a later try may succeed.
         transient: bool,
     },
-    /// The store's marker says that its pointers live in another place than this program is configured for.
+    /// The store's marker says that its pointers live in another place than this program is
+    /// configured for.
     #[error(
         "{key} in {store} says that the pointers {there}, and this program is configured as if they {here}: \
          {remedy}. Nothing was read or written. If they are to move on purpose: copy each of them there \
@@ -439,9 +440,9 @@ impl Error {
         }
     }
 
-    /// Whether a cache on the way may be why a blob did not arrive: it has damaged bytes, or parts of the
-    /// same blob from before it was uploaded again. [`Store::fetch_uncached`](crate::store::Store::fetch_uncached)
-    /// goes past it.
+    /// Whether a cache on the way may be why a blob did not arrive: it has damaged bytes, or parts
+    /// of the same blob from before it was uploaded again.
+    /// [`Store::fetch_uncached`](crate::store::Store::fetch_uncached) goes past it.
     pub fn may_be_of_a_cache(&self) -> bool {
         matches!(self, Error::Digest { .. }) || self.was_replaced()
     }
@@ -471,8 +472,8 @@ impl Error {
 
 /// Whether the store refused for lack of rights, also where only the source of the error says so.
 ///
-/// For local files the system's error is in the chain of sources. For a refused *listing*, object_store
-/// 0.14 keeps the HTTP status in a private type, so that only the text has it.
+/// For local files the system's error is in the chain of sources. For a refused *listing*,
+/// object_store 0.14 keeps the HTTP status in a private type, so that only the text has it.
 pub fn is_forbidden(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     if matches!(error, E::PermissionDenied { .. } | E::Unauthenticated { .. }) {
@@ -493,8 +494,8 @@ pub fn is_forbidden(error: &object_store::Error) -> bool {
             .any(|status| text.contains(&format!("status code: {status}")))
 }
 
-/// Whether the store says that the bucket or container does not exist: a retry will not help. Only the
-/// response's body says so, which object_store keeps only in the text.
+/// Whether the store says that the bucket or container does not exist: a retry will not help. Only
+/// the response's body says so, which object_store keeps only in the text.
 pub fn is_missing_bucket(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     // By S3, Azure and Google Cloud Storage.

@@ -1,7 +1,7 @@
 //! [`Filter`]: an immutable set of IDs for lookups. [`FilterMut`]: one that is being filled.
 //!
-//! Layouts differ in how bits are arranged and in their hash. A caller passes bytes and gets a `bool`.
-//! Serialization is in [`crate::blob`]; here a filter is only memory and arithmetic.
+//! Layouts differ in how bits are arranged and in their hash. A caller passes bytes and gets a
+//! `bool`. Serialization is in [`crate::blob`]; here a filter is only memory and arithmetic.
 
 mod block_range;
 pub(crate) mod blocked;
@@ -86,7 +86,8 @@ impl Filter {
         self.bits.memory()
     }
 
-    /// Returns the memory, so that the next filter can be loaded into pages that are mapped already.
+    /// Returns the memory, so that the next filter can be loaded into pages that are mapped
+    /// already.
     pub fn into_memory(self) -> Buffer {
         self.bits.into_memory()
     }
@@ -106,8 +107,8 @@ impl Filter {
         self.bits.contains(id)
     }
 
-    /// Looks up many IDs: `hits[i]` becomes what [`Filter::contains`] returns for `ids[i]`. Returns the
-    /// number of hits.
+    /// Looks up many IDs: `hits[i]` becomes what [`Filter::contains`] returns for `ids[i]`. Returns
+    /// the number of hits.
     ///
     /// Cost: a fraction of that of single lookups, because the cache misses of neighbours overlap.
     ///
@@ -140,8 +141,9 @@ impl Filter {
         each.sum()
     }
 
-    /// As [`Filter::contains_batch`], where `over` sees each result and gives the answer. Returns `None`, without a
-    /// lookup, if the layout is not `blocked` or an ID is not hashed as its bytes.
+    /// As [`Filter::contains_batch`], where `over` sees each result and gives the answer. Returns
+    /// `None`, without a lookup, if the layout is not `blocked` or an ID is not hashed as its
+    /// bytes.
     ///
     /// Cost: the cache misses of both overlap.
     ///
@@ -179,7 +181,8 @@ impl Filter {
         }
     }
 
-    /// Looks up many hashes: `hits[i]` becomes what [`Filter::contains_hash`] returns for `hashes[i]`.
+    /// Looks up many hashes: `hits[i]` becomes what [`Filter::contains_hash`] returns for
+    /// `hashes[i]`.
     ///
     /// Cost: a fraction of that of single lookups, because the cache misses of neighbours overlap.
     ///
@@ -273,8 +276,8 @@ impl Filter {
         kernel.contains_batch(self.body(), self.shape.probes(), ids, hits, &())
     }
 
-    /// Hashes each ID and reads a byte of its block, but tests no bit: the least that a lookup must do.
-    /// The sum means nothing; it keeps the compiler from removing the reads.
+    /// Hashes each ID and reads a byte of its block, but tests no bit: the least that a lookup must
+    /// do. The sum means nothing; it keeps the compiler from removing the reads.
     ///
     /// # Panics
     /// When the filter is not `blocked`.

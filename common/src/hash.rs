@@ -1,7 +1,8 @@
 //! The bytes of an ID → its hash, one function for each layout. The only file that names xxhash.
 //!
-//! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128, `spark1` and
-//! `spark2` Spark's two of 32 bits. All are frozen: after a change, lookups in every published blob would miss.
+//! A layout owns its hash: `blocked` uses XXH3-64 with a fixed seed, `guava` MurmurHash3 x64 128,
+//! `spark1` and `spark2` Spark's two of 32 bits. All are frozen: after a change, lookups in every
+//! published blob would miss.
 
 mod spark;
 
@@ -50,7 +51,8 @@ pub trait IdHash: bytemuck::Pod + Ord + Send + Sync + 'static {
     /// Its high 64 bits, which are uniformly distributed: hashes are partitioned by them.
     fn high_bits(self) -> u64;
 
-    /// Returns a function that hashes `head` followed by eight bytes: for many IDs with a common prefix.
+    /// Returns a function that hashes `head` followed by eight bytes: for many IDs with a common
+    /// prefix.
     fn hash_suffixes(head: &[u8]) -> impl FnMut([u8; 8]) -> Self {
         let mut id = [head, &[0; 8]].concat();
         let at = head.len();
@@ -118,7 +120,8 @@ impl IdHash for Murmur3 {
             h2 ^= mix2(k2);
             h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
         }
-        // Zero-padding is what the reference's fall-through switch computes; mixing a zero gives zero.
+        // Zero-padding is what the reference's fall-through switch computes; mixing a zero gives
+        // zero.
         let mut padded = [0u8; 16];
         padded[..tail.len()].copy_from_slice(tail);
         h1 ^= mix1(u64::from_le_bytes(*padded.first_chunk().expect("16 bytes begin with 8")));
@@ -257,7 +260,8 @@ mod tests {
     #[test]
     fn suffixes_hash_like_the_complete_id() {
         fn check<H: IdHash + std::fmt::Debug>() {
-            // Around the places where XXH3 changes its algorithm, and its blocks of 256 and 1,024 bytes.
+            // Around the places where XXH3 changes its algorithm, and its blocks of 256 and 1,024
+            // bytes.
             for len in [0, 1, 8, 9, 120, 121, 232, 233, 248, 255, 256, 1016, 1024, 1025, 2050] {
                 let head: Vec<u8> = (0..len).map(|i| i as u8).collect();
                 let mut of_end = H::hash_suffixes(&head);

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::hash::IdHash;
 use crate::url_id;
 
-/// What is hashed of an ID: every ID of a filter in the same way, by builders and by servers. It is in the
-/// header of a blob.
+/// What is hashed of an ID: every ID of a filter in the same way, by builders and by servers. It is
+/// in the header of a blob.
 ///
 /// ```
 /// use bloomsday_common::hash::Xxh3;

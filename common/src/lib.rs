@@ -1,4 +1,5 @@
-//! What Bloomsday's builder and server share: filters, the blob format, the pointer protocol and the store.
+//! What Bloomsday's builder and server share: filters, the blob format, the pointer protocol and
+//! the store.
 //!
 //! | module | contents |
 //! |---|---|
@@ -23,8 +24,8 @@
 //! | [`error`] | what can go wrong |
 //! | [`remedy`] | what a person can do about it, as data |
 //!
-//! The crate's features each add a kind of store: `aws`, `azure`, `gcp`, `hdfs`, `http-store` (read only),
-//! and `redis` for pointers. Local folders always work.
+//! The crate's features each add a kind of store: `aws`, `azure`, `gcp`, `hdfs`, `http-store` (read
+//! only), and `redis` for pointers. Local folders always work.
 //!
 //! # Example
 //!

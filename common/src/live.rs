@@ -1,5 +1,5 @@
-//! What the live layer of a filter shares between programs: the arithmetic of an entry and the format
-//! of a segment. Nothing here does I/O or reads a clock.
+//! What the live layer of a filter shares between programs: the arithmetic of an entry and the
+//! format of a segment. Nothing here does I/O or reads a clock.
 //!
 //! | module | contents |
 //! |---|---|

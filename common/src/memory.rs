@@ -1,9 +1,10 @@
-//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them. [`Lines`]: words that threads share. [`available`]: how
-//! much memory is free. [`LineWriter`] and [`prefetch_all`]: control of the processor's caches.
+//! [`Buffer`]: zeroed memory for a filter, in huge pages where the system has them. [`Lines`]:
+//! words that threads share. [`available`]: how much memory is free. [`LineWriter`] and
+//! [`prefetch_all`]: control of the processor's caches.
 //!
-//! A lookup reads a random cache line of a few hundred MiB: with 4 KiB pages nearly every one also misses
-//! the TLB. The memory is anonymous, never a mapped file: when somebody truncates a mapped file, the
-//! process is killed.
+//! A lookup reads a random cache line of a few hundred MiB: with 4 KiB pages nearly every one also
+//! misses the TLB. The memory is anonymous, never a mapped file: when somebody truncates a mapped
+//! file, the process is killed.
 
 mod available;
 #[allow(unsafe_code)] // prefetches and non-temporal stores
@@ -61,8 +62,8 @@ impl Buffer {
         Ok(Buffer { map, start, len })
     }
 
-    /// Returns `len` bytes of the memory `unused` if it fits, else of new memory. Their contents are
-    /// unspecified: write them all.
+    /// Returns `len` bytes of the memory `unused` if it fits, else of new memory. Their contents
+    /// are unspecified: write them all.
     ///
     /// Cost: the first access to new memory can cost more than the rest of a load.
     ///
@@ -87,7 +88,8 @@ impl Buffer {
         self.map.len() - self.start
     }
 
-    /// Whether [`Buffer::reuse`] uses this memory: it is neither too small nor more than twice too large.
+    /// Whether [`Buffer::reuse`] uses this memory: it is neither too small nor more than twice too
+    /// large.
     pub fn fits(&self, len: usize) -> bool {
         len <= self.capacity() && self.map.len() / 2 <= len.max(HUGE_PAGE)
     }
@@ -105,8 +107,8 @@ impl Buffer {
     }
 }
 
-/// Adds up `AnonHugePages` of the mappings that `range` lies in, at most its length: the kernel joins
-/// neighbours into one mapping.
+/// Adds up `AnonHugePages` of the mappings that `range` lies in, at most its length: the kernel
+/// joins neighbours into one mapping.
 fn huge_bytes_in(maps: &str, range: std::ops::Range<usize>) -> u64 {
     let (mut inside, mut huge) = (false, 0);
     for line in maps.lines() {

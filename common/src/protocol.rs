@@ -1,8 +1,8 @@
-//! Every decision of publish, repoint, pin, prune and follow, as pure functions: from what was read to
-//! what to do.
+//! Every decision of publish, repoint, pin, prune and follow, as pure functions: from what was read
+//! to what to do.
 //!
-//! There is no I/O and no clock here: [`crate::store`] reads, calls these functions, and acts. So tests and
-//! a model checker can try every case on the code that runs.
+//! There is no I/O and no clock here: [`crate::store`] reads, calls these functions, and acts. So
+//! tests and a model checker can try every case on the code that runs.
 //!
 //! A server follows the newest pointer, and goes a day back only where there is none:
 //!
@@ -70,9 +70,9 @@ pub enum AmbiguousWrite {
     Changed,
 }
 
-/// Decides whether a conditional write that ended with an error was made: an error can follow a success,
-/// so the record is read again. `before` and `now` are what was read before and after, `new` is what was
-/// to be written.
+/// Decides whether a conditional write that ended with an error was made: an error can follow a
+/// success, so the record is read again. `before` and `now` are what was read before and after,
+/// `new` is what was to be written.
 ///
 /// ```
 /// use bloomsday_common::protocol::{AmbiguousWrite, after_ambiguous_write};
@@ -98,8 +98,8 @@ pub fn after_ambiguous_write<T: PartialEq>(
 pub enum Publish {
     /// It already names this blob: leave it.
     Unchanged {
-        /// The history does not show how the day got this blob. Then append a record, so that a later
-        /// rollback by hand can be recognized.
+        /// The history does not show how the day got this blob. Then append a record, so that a
+        /// later rollback by hand can be recognized.
         unrecorded: bool,
     },
     /// Write it, if it still is what was read.
@@ -126,12 +126,12 @@ pub enum Publish {
 
 /// Decides what a build of a day with the blob `new` does to the day's pointer.
 ///
-/// `unchanged_since_start` says whether the pointer's bytes are those read when the build began; `past` is
-/// what the pointer has named until now.
+/// `unchanged_since_start` says whether the pointer's bytes are those read when the build began;
+/// `past` is what the pointer has named until now.
 ///
-/// A rolled-back day stays rolled back. When an operator made the pointer name something else, by any
-/// means, or removed it, a build moves it only to a blob that it has not named before: a build of
-/// corrected data makes such a blob, a build of the same bad data does not.
+/// A rolled-back day stays rolled back. When an operator made the pointer name something else, by
+/// any means, or removed it, a build moves it only to a blob that it has not named before: a build
+/// of corrected data makes such a blob, a build of the same bad data does not.
 ///
 /// ```
 /// use bloomsday_common::protocol::{Past, Publish, RecordState, publish};
@@ -270,7 +270,8 @@ pub enum Step {
     },
 }
 
-/// What a pin means at `now`. An expired pin is ignored; an unreadable one keeps the current filter.
+/// What a pin means at `now`. An expired pin is ignored; an unreadable one keeps the current
+/// filter.
 pub fn follow_pin(pin: &RecordState<Pin>, now: Timestamp) -> Step {
     match pin {
         RecordState::Absent => Step::Continue,
@@ -297,10 +298,11 @@ pub fn follow_pointer(day: Day, pointer: &RecordState<Pointer>) -> Step {
     }
 }
 
-/// The days whose pointers a server reads, newest first: today and at most [`MAX_MAX_AGE_DAYS`] before.
+/// The days whose pointers a server reads, newest first: today and at most [`MAX_MAX_AGE_DAYS`]
+/// before.
 ///
-/// The first is never earlier than the last pointer that it followed, so that a clock that is set back does
-/// not remove a filter. Pointers of later days are never read.
+/// The first is never earlier than the last pointer that it followed, so that a clock that is set
+/// back does not remove a filter. Pointers of later days are never read.
 pub fn days_to_follow(today: Day, last_followed: Option<Day>, max_age_days: u32) -> Vec<Day> {
     let newest = last_followed.map_or(today, |last| today.max(last));
     (0..=max_age_days.min(MAX_MAX_AGE_DAYS)).map(|age| newest.minus(age)).collect()

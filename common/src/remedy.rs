@@ -1,5 +1,5 @@
-//! [`Remedy`]: what a person can do about an error, as data. Only a program knows its own commands and
-//! settings, so it may say the same in its words: [`Remedy::reword`].
+//! [`Remedy`]: what a person can do about an error, as data. Only a program knows its own commands
+//! and settings, so it may say the same in its words: [`Remedy::reword`].
 
 use std::fmt;
 

@@ -69,7 +69,8 @@ fn plain_host(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'.');
-    // A name that ends in a number (`1`, `0xa`) is an address, and one with `xn--` has to be checked.
+    // A name that ends in a number (`1`, `0xa`) is an address, and one with `xn--` has to be
+    // checked.
     let is_name = host.bytes().all(|byte| is_plain(byte) || byte.is_ascii_digit())
         && host.bytes().next_back().is_some_and(|byte| byte.is_ascii_lowercase())
         && !host.rsplit('.').next().is_some_and(|last| last.starts_with("0x"))

@@ -1,6 +1,6 @@
-//! Deltas: whatever is applied gives the right blob or an error, and two blobs give a delta that is applied. The
-//! first byte tells whether a fitting head is put before the others, whether the digest is made right, and
-//! whether the input is the XOR of two blobs instead.
+//! Deltas: whatever is applied gives the right blob or an error, and two blobs give a delta that is
+//! applied. The first byte tells whether a fitting head is put before the others, whether the
+//! digest is made right, and whether the input is the XOR of two blobs instead.
 
 #![no_main]
 

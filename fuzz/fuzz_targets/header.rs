@@ -44,8 +44,8 @@ fuzz_target!(|content: &[u8]| {
     let mut answers = [false; 40];
     filter.contains_batch(&IDS, &mut answers);
     IDS.iter().zip(answers).for_each(|(id, seen)| assert_eq!(filter.contains(id.as_bytes()), seen));
-    // There is one way to write a blob: what was accepted is what would be written, but for the number
-    // of an older version.
+    // There is one way to write a blob: what was accepted is what would be written, but for the
+    // number of an older version.
     let encoded = blob::encode(&header, &filter);
     let mut written = encoded.parts()[..2].concat();
     if blob::version(content) == Some(blob::VERSION) {

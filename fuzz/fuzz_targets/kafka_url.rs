@@ -1,4 +1,5 @@
-//! The address of a topic: read, or refused; what is shown of it leads to the same topic, without a login.
+//! The address of a topic: read, or refused; what is shown of it leads to the same topic, without a
+//! login.
 
 #![no_main]
 

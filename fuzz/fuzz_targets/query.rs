@@ -42,7 +42,8 @@ fuzz_target!(|input: &[u8]| {
     let joined = ids.join(&b'\n');
     assert_eq!(joined, body.strip_suffix(b"\n").unwrap_or(body));
     assert_eq!(ids.is_empty(), body.is_empty());
-    // They are the same in blocks, whatever pieces the body comes in, but for lines that no ID is as long as.
+    // They are the same in blocks, whatever pieces the body comes in, but for lines that no ID is
+    // as long as.
     let mut lines = ids::Lines::default();
     let blocks = blocks::Blocks::new(body.len() / 1024 + 2, 2048);
     body.chunks(line.len() + 1).for_each(|piece| lines.push(piece, &blocks).expect("blocks enough"));

@@ -1,4 +1,5 @@
-//! Requests of Redis's protocol: the same whatever pieces they arrive in. The first byte chooses the pieces.
+//! Requests of Redis's protocol: the same whatever pieces they arrive in. The first byte chooses
+//! the pieces.
 
 #![no_main]
 

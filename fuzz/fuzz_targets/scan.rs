@@ -1,6 +1,6 @@
-//! Parquet files. The first bytes write a file with a footer that parses and pages that hold what it says;
-//! the others forge a few of its fields and bytes. So executions reach every decoder, where bytes by chance
-//! would end at the first header.
+//! Parquet files. The first bytes write a file with a footer that parses and pages that hold what
+//! it says; the others forge a few of its fields and bytes. So executions reach every decoder,
+//! where bytes by chance would end at the first header.
 
 #![no_main]
 
@@ -19,7 +19,8 @@ const BUDGET: ScanBudget = ScanBudget { in_flight: 1 << 20, unpacked: 16 << 20, 
 
 fuzz_target!(|input: &[u8]| {
     static HOOK: Once = Once::new();
-    // A panic in the decoders of others is an error of the file, and caught. Our own parsers have none.
+    // A panic in the decoders of others is an error of the file, and caught. Our own parsers have
+    // none.
     HOOK.call_once(|| {
         std::panic::set_hook(Box::new(|panic| {
             let place = panic.location().map_or("", |at| at.file()).to_owned();

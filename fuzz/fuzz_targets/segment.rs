@@ -1,5 +1,5 @@
-//! Segments of a live log: whatever is read, written again gives the same bytes. The first byte tells
-//! whether a header is put before the others, and whether check sums are made right.
+//! Segments of a live log: whatever is read, written again gives the same bytes. The first byte
+//! tells whether a header is put before the others, and whether check sums are made right.
 
 #![no_main]
 

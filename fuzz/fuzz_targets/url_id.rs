@@ -1,4 +1,5 @@
-//! An ID that is a URL: its form with a scheme in front has the same form, and its host is the parser's.
+//! An ID that is a URL: its form with a scheme in front has the same form, and its host is the
+//! parser's.
 
 #![no_main]
 

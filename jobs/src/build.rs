@@ -28,8 +28,8 @@ pub(crate) struct Build {
     /// The UTC day whose IDs the input contains.
     #[arg(long)]
     day: Day,
-    /// A Parquet file, a folder or a glob; a path or a URL; may repeat, and may contain {day}. Or `live:`, what
-    /// was added to the live filter that day.
+    /// A Parquet file, a folder or a glob; a path or a URL; may repeat, and may contain {day}. Or
+    /// `live:`, what was added to the live filter that day.
     #[arg(long, value_name = "URL")]
     input: Vec<String>,
     /// The column with the IDs; dotted when nested.
@@ -47,16 +47,16 @@ pub(crate) struct Build {
     /// Build from the inputs of N days, the last of which is --day; at most 400 [default: 1].
     #[arg(long, value_name = "N")]
     window_days: Option<u32>,
-    /// What to do when earlier days of the window have no input: fail (error), or name them and go on
-    /// (allow) [default: error].
+    /// What to do when earlier days of the window have no input: fail (error), or name them and go
+    /// on (allow) [default: error].
     #[arg(long, value_name = "error|allow")]
     window_missing: Option<WindowMissing>,
-    /// Publish deltas from the blobs of the last N days, so that servers fetch only what changed; at most 14
-    /// [default: 0].
+    /// Publish deltas from the blobs of the last N days, so that servers fetch only what changed;
+    /// at most 14 [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DELTA_DAYS)))]
     deltas: Option<u32>,
-    /// The filter's shape: that of the blob before while it fits (carried), a new one with headroom (fresh),
-    /// or the smallest (exact) [default: carried with deltas, exact without].
+    /// The filter's shape: that of the blob before while it fits (carried), a new one with headroom
+    /// (fresh), or the smallest (exact) [default: carried with deltas, exact without].
     #[arg(long, value_name = "carried|fresh|exact")]
     shape: Option<ShapeFlag>,
     #[command(flatten)]

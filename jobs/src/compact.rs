@@ -28,9 +28,9 @@ const GROUP_ROWS: usize = 1 << 20;
 
 /// Write what was added to a live filter on a day as Parquet, from the segments in the store.
 ///
-/// The file has one column, `bloomsday_hash`: the distinct 64-bit hashes of the day's IDs, ascending, without
-/// those that were deleted after they were added. A build reads it again: --input FILE --column
-/// bloomsday_hash gives the same blob as --input live:.
+/// The file has one column, `bloomsday_hash`: the distinct 64-bit hashes of the day's IDs,
+/// ascending, without those that were deleted after they were added. A build reads it again:
+/// --input FILE --column bloomsday_hash gives the same blob as --input live:.
 ///
 /// Example: bloomsday compact urls --day 2026-11-22 --to urls-2026-11-22.parquet
 #[derive(Args)]

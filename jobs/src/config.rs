@@ -125,7 +125,8 @@ impl Settings {
     /// The Redis with the pointers, as a name without its password; and where it came from.
     pub(crate) fn pointers_name(&self) -> Result<Option<(String, &'static str)>, Error> {
         let Some(pointers) = self.pointers() else { return Ok(None) };
-        // Only a store knows how the address is written without its password. This one is never used.
+        // Only a store knows how the address is written without its password. This one is never
+        // used.
         let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
         let opened = in_redis(scratch, &pointers, self.file.pointers_key.as_deref())?;
         let source = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
@@ -268,8 +269,8 @@ fn read(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback or the
-/// second build of a day would fail. So this fails before the first.
+/// HDFS has no conditional replacement of a record, and its client refuses one: the first rollback
+/// or the second build of a day would fail. So this fails before the first.
 fn refuse_pointers_on_hdfs(address: &str) -> Result<(), Error> {
     if !is_hdfs(address) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `bloomsday config check`: every value, where it came from, and whether the store honours conditional
-//! writes.
+//! `bloomsday config check`: every value, where it came from, and whether the store honours
+//! conditional writes.
 
 mod folders;
 

@@ -31,7 +31,8 @@ use crate::signals::Signals;
 const USERS_PER_DAY: u64 = 200_000;
 /// How many of them are new: the others came on the day before too, as in a real app.
 const NEW_PER_DAY: u64 = 20_000;
-/// A user who is in no day's data, chosen so that no filter of the demo has a false positive for it.
+/// A user who is in no day's data, chosen so that no filter of the demo has a false positive for
+/// it.
 const VISITOR: u64 = 1_000_000_007;
 /// For how many days an ID that was added is a hit by itself.
 const LIVE_DAYS: u8 = 3;

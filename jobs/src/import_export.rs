@@ -101,7 +101,8 @@ impl Export {
     }
 }
 
-/// Replaces a file by a rename: if the disk is full, what was there stays. A pipe or a device is written to.
+/// Replaces a file by a rename: if the disk is full, what was there stays. A pipe or a device is
+/// written to.
 fn write_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     match path.metadata() {
         Ok(there) if !there.is_file() => std::fs::write(path, bytes),

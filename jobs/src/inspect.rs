@@ -1,4 +1,5 @@
-//! `bloomsday inspect`: prints a blob's header, after every check that a server makes; or a delta's numbers.
+//! `bloomsday inspect`: prints a blob's header, after every check that a server makes; or a delta's
+//! numbers.
 
 use std::fs::File;
 use std::io::Read;
@@ -85,7 +86,8 @@ impl Inspect {
     }
 }
 
-/// The bytes of a delta, if the name that a person gives is one: a local file, or a key of the store.
+/// The bytes of a delta, if the name that a person gives is one: a local file, or a key of the
+/// store.
 async fn delta_bytes(text: &str, settings: &Settings) -> Result<Option<Vec<u8>>, Error> {
     let path = Path::new(text);
     if path.is_file() {
@@ -164,7 +166,8 @@ pub(crate) async fn open(
     Ok((key, header, filter))
 }
 
-/// The store of a blob or delta: the one that is configured, else that of its URL, `STORE/FILTER/blobs/NAME`.
+/// The store of a blob or delta: the one that is configured, else that of its URL,
+/// `STORE/FILTER/blobs/NAME`.
 fn store_of(text: &str, settings: &Settings) -> Result<Store, Error> {
     let above = text.rsplitn(4, '/').nth(3).filter(|above| above.contains("://"));
     match above {
@@ -188,7 +191,8 @@ fn first_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// Opens a local file, after every check.
 pub(crate) fn open_blob_file(path: &Path) -> Result<(BlobKey, Header, Filter), Error> {
-    // Before all of it is read: it may be any file, of any size. What is no file can be read only once.
+    // Before all of it is read: it may be any file, of any size. What is no file can be read only
+    // once.
     if path.is_file()
         && let Ok(first) = first_bytes(path)
         && !first.starts_with(&blob::MAGIC)

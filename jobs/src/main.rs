@@ -1,8 +1,9 @@
 //! The program `bloomsday`: reads the command line, runs one job, ends with its exit status.
 //!
-//! Each command is in one file, some with their opposite (`pin`, `unpin`). They share the configuration
-//! ([`config`], [`defaults`]), the errors with their exit statuses ([`error`], [`remedy`]) and the output
-//! ([`output`], [`report`]). The rules of schedules ([`scheduling`]) know no command.
+//! Each command is in one file, some with their opposite (`pin`, `unpin`). They share the
+//! configuration ([`config`], [`defaults`]), the errors with their exit statuses ([`error`],
+//! [`remedy`]) and the output ([`output`], [`report`]). The rules of schedules ([`scheduling`])
+//! know no command.
 
 #![forbid(unsafe_code)]
 
@@ -173,7 +174,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => output::exit_code(code),
         Err(error) => {
-            // A message of this program may have several lines. Values in it have been made single lines.
+            // A message of this program may have several lines. Values in it have been made single
+            // lines.
             let lines: Vec<String> =
                 error.to_string().lines().map(|line| single_line(line, MAX_LINE_CHARS)).collect();
             output::complain("error", &lines.join("\n"));
@@ -215,8 +217,8 @@ fn start_logging(global: &Global) {
         .with_ansi(output::is_coloured(&std::io::stderr()))
         .with_target(false)
         .fmt_fields(format::debug_fn(one_line).delimited(" "))
-        // Otherwise a failed write to stderr is reported on stderr, which panics: a full disk under the log
-        // would end the thread that follows the pointers.
+        // Otherwise a failed write to stderr is reported on stderr, which panics: a full disk under
+        // the log would end the thread that follows the pointers.
         .log_internal_errors(false)
         .init();
 }

@@ -1,4 +1,5 @@
-//! `bloomsday completions` and `bloomsday man`: generated from the definition that parses the command line.
+//! `bloomsday completions` and `bloomsday man`: generated from the definition that parses the
+//! command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Output: data on stdout, as tables for people or as one line of JSON for each object; progress on stderr,
-//! and only on a terminal. A colour never says more than the word that has it.
+//! Output: data on stdout, as tables for people or as one line of JSON for each object; progress on
+//! stderr, and only on a terminal. A colour never says more than the word that has it.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -101,8 +101,9 @@ fn style(unit: &str) -> ProgressStyle {
 /// Whether something could not be written to stdout, although somebody reads it.
 static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
-/// Writes to stdout. The job goes on if that fails: what it does to the store counts more than what it says.
-/// A pipe that its reader has closed is no failure; any other one is told once, and [`exit_code`] knows of it.
+/// Writes to stdout. The job goes on if that fails: what it does to the store counts more than what
+/// it says. A pipe that its reader has closed is no failure; any other one is told once, and
+/// [`exit_code`] knows of it.
 pub(crate) fn print(text: &str) {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     if let Err(error) = written
@@ -126,7 +127,8 @@ pub(crate) fn complain(word: &str, text: &str) {
     eprintln!("{}: {text}", paint("outcome", word, is_coloured(&io::stderr())));
 }
 
-/// The error of a command for several filters, which goes on after one: the last. Those before are told at once.
+/// The error of a command for several filters, which goes on after one: the last. Those before are
+/// told at once.
 #[derive(Default)]
 pub(crate) struct LastError(Option<Error>);
 
@@ -264,8 +266,8 @@ pub(crate) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| value.to_string())
 }
 
-/// The author of an event, user@host. The user comes from the system, so that a cron job or a container
-/// without `$USER` has one too.
+/// The author of an event, user@host. The user comes from the system, so that a cron job or a
+/// container without `$USER` has one too.
 pub(crate) fn who() -> String {
     let user = whoami::username().ok().filter(|user| !user.is_empty());
     let user = user.or_else(|| std::env::var("USER").ok());

@@ -29,7 +29,8 @@ pub(crate) struct Plan {
     /// How many distinct IDs: a number, or with k, m, g for thousands, millions, billions.
     #[arg(long, value_name = "N", value_parser = parse_count)]
     ids: u64,
-    /// How many live IDs there are at a time: IDs a day × (days of live_for + 1), or IDs a second × (window + step).
+    /// How many live IDs there are at a time: IDs a day × (days of live_for + 1), or IDs a second ×
+    /// (window + step).
     #[arg(long, value_name = "N", value_parser = parse_count)]
     live: Option<u64>,
     /// The false-positive probability to size for.

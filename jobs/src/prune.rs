@@ -18,9 +18,9 @@ use crate::target::filters;
 ///
 /// A pointer is deleted after keep_days, except the newest max_age_days + 1. A blob is deleted a
 /// day later, unless a pointer, its `previous` or the pin names it; a delta when one of its blobs
-/// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. A segment of live
-/// IDs is deleted if its day is older than keep_days, live_for and the window that is built from
-/// them, and older than every blob that a pointer, its `previous` or the pin names. Safe while
+/// goes, or after max_age_days + 1. A filter without any pointer keeps every blob. A segment of
+/// live IDs is deleted if its day is older than keep_days, live_for and the window that is built
+/// from them, and older than every blob that a pointer, its `previous` or the pin names. Safe while
 /// builds, rollbacks and another prune run.
 ///
 /// Example: bloomsday prune rt --dry-run
@@ -28,8 +28,9 @@ use crate::target::filters;
 pub(crate) struct Prune {
     /// One filter [default: every filter in the store].
     filter: Option<FilterName>,
-    /// How many days pointers are kept [default: keep_days of the configuration, else 14]. If this is fewer than
-    /// the configuration has, nobody may repoint to a blob older than that while prune runs.
+    /// How many days pointers are kept [default: keep_days of the configuration, else 14]. If this
+    /// is fewer than the configuration has, nobody may repoint to a blob older than that while
+    /// prune runs.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_KEEP_DAYS)))]
     keep_days: Option<u32>,
     /// Print what would be deleted, but delete nothing.

@@ -20,8 +20,8 @@ const BATCH: usize = 4096;
 
 /// Look up IDs in the blob that a server would load: the pin's, else the newest pointer's.
 ///
-/// Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with 3 on a
-/// miss. Live IDs are not read: see `bloomsday trace`.
+/// Prints `1 ID` for a hit and `0 ID` for a miss, one a line. With one ID as argument it ends with
+/// 3 on a miss. Live IDs are not read: see `bloomsday trace`.
 ///
 /// Example: bloomsday query rt 0f8fad5bd9cb469fa16570867728950e --store s3://ads-filters/prod
 #[derive(Args)]
@@ -67,7 +67,8 @@ impl Query {
     }
 }
 
-/// The IDs of some lines, which end in LF. If the first one ends in CRLF, so must all, and no CR belongs to an ID.
+/// The IDs of some lines, which end in LF. If the first one ends in CRLF, so must all, and no CR
+/// belongs to an ID.
 struct Lines<R> {
     input: R,
     /// Whether they end in CRLF; known after the first one.

@@ -1,5 +1,5 @@
-//! Remedies as the commands and settings of this program: the one place that knows both. The libraries name
-//! what to do as data.
+//! Remedies as the commands and settings of this program: the one place that knows both. The
+//! libraries name what to do as data.
 
 use std::fmt::Display;
 

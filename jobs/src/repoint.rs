@@ -22,7 +22,8 @@ use crate::output::{Output, complain, or_dash, pairs, reason, who};
 ///
 /// Servers follow at their next poll, or at once after POST /admin/reload.
 ///
-/// Example: bloomsday repoint rt 2026-11-19 --to 2026-11-18 --reason 'half of the input was missing'
+/// Example: bloomsday repoint rt 2026-11-19 --to 2026-11-18 --reason 'half of the input was
+/// missing'
 #[derive(Args)]
 pub(crate) struct Repoint {
     /// The name of the filter.

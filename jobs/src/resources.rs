@@ -12,8 +12,8 @@ const MAX_THREADS: i64 = 1024;
 /// Options of every command that builds.
 #[derive(Args, Default)]
 pub(crate) struct Resources {
-    /// How much memory the build may use; what does not fit is spilled to disk [default: three quarters of
-    /// what the machine or its cgroup has left].
+    /// How much memory the build may use; what does not fit is spilled to disk [default: three
+    /// quarters of what the machine or its cgroup has left].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
     /// The folder for spilled data [default: the system's folder for temporary files].

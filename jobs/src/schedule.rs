@@ -1,9 +1,10 @@
-//! `bloomsday schedule`: runs every filter's build by its cron expression, with retries and catch-up.
+//! `bloomsday schedule`: runs every filter's build by its cron expression, with retries and
+//! catch-up.
 //!
-//! The rules ([`crate::scheduling::rules`]) decide what to do next; here are the clock, the store and the
-//! builds. Within this program one build runs at a time, whatever the filter: each may use all of its
-//! memory budget. Two schedulers of one store do no harm: both would build the same bytes, the
-//! pointer's compare-and-set lets one of them move it, and the other ends `unchanged`.
+//! The rules ([`crate::scheduling::rules`]) decide what to do next; here are the clock, the store
+//! and the builds. Within this program one build runs at a time, whatever the filter: each may use
+//! all of its memory budget. Two schedulers of one store do no harm: both would build the same
+//! bytes, the pointer's compare-and-set lets one of them move it, and the other ends `unchanged`.
 
 mod input;
 mod metrics;
@@ -49,9 +50,9 @@ const KEEP_EVENTS_DAYS: u32 = MAX_CATCH_UP_DAYS + 1;
 
 /// Run every filter's build by its cron expression (UTC), with retries and catch-up.
 ///
-/// A run waits for its day's input: for a success marker next to the files, or until two checks find the
-/// same files. Failures are retried. Missed days are caught up, the newest first. To run a day again:
-/// bloomsday build.
+/// A run waits for its day's input: for a success marker next to the files, or until two checks
+/// find the same files. Failures are retried. Missed days are caught up, the newest first. To run a
+/// day again: bloomsday build.
 ///
 /// Example: bloomsday schedule --config /etc/bloomsday/bloomsday.toml --metrics 127.0.0.1:8644
 #[derive(Args)]
@@ -144,8 +145,8 @@ async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
             () = end.recv() => break,
         }
     }
-    // A running build ends with the process. That is safe at any moment: the next start builds the same
-    // blob.
+    // A running build ends with the process. That is safe at any moment: the next start builds the
+    // same blob.
     tracing::info!("stopping");
     std::process::exit(0);
 }
@@ -177,8 +178,8 @@ struct Runner {
 }
 
 impl Runner {
-    /// Acts when something is due. With `once`, returns when nothing is left to do now, with the exit status
-    /// of that state.
+    /// Acts when something is due. With `once`, returns when nothing is left to do now, with the
+    /// exit status of that state.
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
         loop {
@@ -248,7 +249,8 @@ impl Runner {
         let (store, marker) = (&self.store, self.marker.as_deref());
         let checked =
             input::check_input(store, &self.filter, inputs, marker, settle, window, day).await;
-        // Recorded before a failure is returned: otherwise the next check would follow without a pause.
+        // Recorded before a failure is returned: otherwise the next check would follow without a
+        // pause.
         let found = checked.as_ref().map_or(Found::Nothing, |checked| checked.found);
         self.observed.checked(day, now, found);
         tracing::debug!(filter = %self.filter, %day, ?found, "checked the input");
@@ -335,8 +337,8 @@ impl Runner {
         })
     }
 
-    /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the exit
-    /// status of this run alone.
+    /// Builds a day and reports it: in the log, the history, the metrics and on stdout. Returns the
+    /// exit status of this run alone.
     async fn build(&mut self, day: Day) -> u8 {
         let began = Timestamp::now();
         let built = {
@@ -387,8 +389,8 @@ impl Runner {
         }
     }
 
-    /// Counts a build that ended, and keeps its event. The builder writes every other outcome to the history
-    /// itself.
+    /// Counts a build that ended, and keeps its event. The builder writes every other outcome to
+    /// the history itself.
     async fn record(&mut self, event: HistoryEvent) {
         let filter = self.filter.as_str();
         self.metrics.runs.with_label_values(&[filter, event.outcome.name()]).inc();

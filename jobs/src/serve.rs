@@ -82,8 +82,8 @@ impl ServeEnvironment {
         })
     }
 
-    /// Refuses what `serve` refuses with this environment and configuration, before it opens a store or an address.
-    /// Reads the secrets and certificates.
+    /// Refuses what `serve` refuses with this environment and configuration, before it opens a
+    /// store or an address. Reads the secrets and certificates.
     pub(crate) fn check(&self, settings: &Settings) -> Result<(), Error> {
         let serve =
             Serve::from_arg_matches(&self.0).expect("these are the matches of its arguments");
@@ -161,7 +161,8 @@ impl Serve {
         ended.map(|()| ExitCode::SUCCESS)
     }
 
-    /// The filters to serve: those of the flags, else all of the file. A name that is given twice is served once.
+    /// The filters to serve: those of the flags, else all of the file. A name that is given twice
+    /// is served once.
     fn names(&self, file: &config::File) -> Vec<FilterName> {
         let mut known = BTreeSet::new();
         let given = self.filter.iter().filter(|name| known.insert(*name)).cloned();
@@ -205,8 +206,8 @@ impl Serve {
         }
     }
 
-    /// The addresses for lookups and for reloads. Refuses one for both, and one for reloads that others reach without
-    /// a token.
+    /// The addresses for lookups and for reloads. Refuses one for both, and one for reloads that
+    /// others reach without a token.
     fn addresses(
         &self,
         file: &config::File,
@@ -257,7 +258,8 @@ impl Access {
     }
 }
 
-/// Whether this process adds live IDs to a filter of the configuration, and does not only follow others.
+/// Whether this process adds live IDs to a filter of the configuration, and does not only follow
+/// others.
 fn takes_ids(config: &Config) -> bool {
     config.filters.iter().any(FilterConfig::takes_ids)
 }
@@ -297,7 +299,8 @@ fn warn_if_others_read(what: &str, path: &Path) {
     }
 }
 
-/// Raises the limit on open files as far as the system lets it: each connection and each log has one.
+/// Raises the limit on open files as far as the system lets it: each connection and each log has
+/// one.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,5 @@
-//! [`Signals`]: what a daemon does at SIGHUP, SIGTERM and Ctrl-C; [`EndSignals`], for what has nothing to reload.
+//! [`Signals`]: what a daemon does at SIGHUP, SIGTERM and Ctrl-C; [`EndSignals`], for what has
+//! nothing to reload.
 
 use bloomsday_server::{Bloomsday, Tls};
 use tokio::signal::unix::{Signal, SignalKind, signal};

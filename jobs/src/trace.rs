@@ -17,20 +17,20 @@ use crate::defaults;
 use crate::error::{Error, exit};
 use crate::output::{Output, complain, or_dash, table};
 
-/// Show which of the last days contain an ID, and the chance that each hit is a false positive; and whether
-/// the ID is live.
+/// Show which of the last days contain an ID, and the chance that each hit is a false positive; and
+/// whether the ID is live.
 ///
-/// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was never
-/// there has some hits.
+/// A miss is certain. A hit is false with the day's measured rate: over many days, an ID that was
+/// never there has some hits.
 ///
-/// Ends with 0 when a day that could be read contains the ID, or it is live; with 3 when every day could be
-/// read and none contains it; and with 1 when none does and at least one could not be read. An ID that was
-/// deleted from the live filter counts as one that no day contains.
+/// Ends with 0 when a day that could be read contains the ID, or it is live; with 3 when every day
+/// could be read and none contains it; and with 1 when none does and at least one could not be
+/// read. An ID that was deleted from the live filter counts as one that no day contains.
 ///
-/// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if it has no
-/// pointer. Of a live filter it also reads the segments of its last days, which servers write about every
-/// second: an ID that was added is live until `live_for` is over, confirmed when the newest day's filter
-/// that should have it does, and unconfirmed when that does not.
+/// Fetches one blob for each day: the one that the day's pointer names, or the day's only blob if
+/// it has no pointer. Of a live filter it also reads the segments of its last days, which servers
+/// write about every second: an ID that was added is live until `live_for` is over, confirmed when
+/// the newest day's filter that should have it does, and unconfirmed when that does not.
 ///
 /// Example: bloomsday trace rt 0f8fad5bd9cb469fa16570867728950e --days 7
 #[derive(Args)]

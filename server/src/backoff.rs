@@ -26,8 +26,8 @@ impl Backoff {
         pause
     }
 
-    /// As [`Backoff::after_failure`], but at random between half of it and all of it, so that servers that failed
-    /// together do not come back together.
+    /// As [`Backoff::after_failure`], but at random between half of it and all of it, so that
+    /// servers that failed together do not come back together.
     #[cfg(any(feature = "redis-streams", feature = "kafka"))]
     pub(crate) fn after_failure_jittered(&mut self) -> Duration {
         let half = self.after_failure() / 2;

@@ -105,8 +105,8 @@ pub fn start_unloaded(config: Config, answer_until_loaded: bool) -> Result<Bloom
     start_on(open_store(&config)?, config, answer_until_loaded)
 }
 
-/// Opens the store of a configuration. A local folder may be missing if the cache has copies from it: then it was there
-/// before, and may be on a disk that is not mounted yet.
+/// Opens the store of a configuration. A local folder may be missing if the cache has copies from
+/// it: then it was there before, and may be on a disk that is not mounted yet.
 ///
 /// # Errors
 /// Those of [`Store::open`].
@@ -284,8 +284,9 @@ impl Bloomsday {
         heartbeat::run(&self.served, &self.store, server).await;
     }
 
-    /// Deletes the records of [`Bloomsday::heartbeats`], before this server ends: after that no status counts it as
-    /// one that answers from an older blob. Waits for the store for 3 s at most.
+    /// Deletes the records of [`Bloomsday::heartbeats`], before this server ends: after that no
+    /// status counts it as one that answers from an older blob. Waits for the store for 3 s at
+    /// most.
     pub async fn end_heartbeats(&self, server: &str) {
         heartbeat::end(&self.served, &self.store, server).await;
     }
@@ -304,8 +305,9 @@ impl Bloomsday {
         std::future::pending().await
     }
 
-    /// Ships what was added to live filters, ships no more after that, and lets another server decide. For the end of a process; waits at
-    /// most a few seconds for the store. What is not shipped then is shipped by the next start.
+    /// Ships what was added to live filters, ships no more after that, and lets another server
+    /// decide. For the end of a process; waits at most a few seconds for the store. What is not
+    /// shipped then is shipped by the next start.
     #[cfg(feature = "live")]
     pub async fn finish_shipping(&self) {
         if let Some(shipper) = &self.shipper {
@@ -335,8 +337,8 @@ impl Bloomsday {
         &self.store
     }
 
-    /// Whether the polling thread runs, every filter is loaded, and the live IDs of other servers are here. A stale filter
-    /// counts as ready.
+    /// Whether the polling thread runs, every filter is loaded, and the live IDs of other servers
+    /// are here. A stale filter counts as ready.
     pub fn is_ready(&self) -> bool {
         let is_ready = |served: &ServedFilter| served.is_loaded() && served.has_others_live_ids();
         self.is_polling() && self.not_ready(is_ready).is_empty()

@@ -67,8 +67,8 @@ pub(crate) struct Cache {
     hangs: Arc<AtomicBool>,
 }
 
-/// Checks where a cache may be, and returns its real path. Neither the cache nor the store, where that is a local
-/// folder, needs to be there yet. Writes nothing.
+/// Checks where a cache may be, and returns its real path. Neither the cache nor the store, where
+/// that is a local folder, needs to be there yet. Writes nothing.
 ///
 /// # Errors
 /// [`Error::Cache`] for a folder that is a store, is in one, or has `store` in it.
@@ -155,8 +155,8 @@ impl Cache {
         self.in_time(RECORD_DEADLINE, remove).await;
     }
 
-    /// Reads on a thread of its own. After one timeout the cache is not used any more, because that thread may
-    /// never return.
+    /// Reads on a thread of its own. After one timeout the cache is not used any more, because that
+    /// thread may never return.
     async fn in_time<T: Send + 'static>(
         &self,
         deadline: Duration,

@@ -44,7 +44,8 @@ pub struct Config {
     pub filters: Vec<FilterConfig>,
     /// The time between two polls of a filter's pointers. Jitter changes it by up to 10 %.
     pub poll_interval: Duration,
-    /// The time between two polls of a filter that is not loaded yet. It grows with the time already waited.
+    /// The time between two polls of a filter that is not loaded yet. It grows with the time
+    /// already waited.
     pub retry_interval: Duration,
     /// The time limit of one poll, and of one load.
     pub load_deadline: Duration,
@@ -59,8 +60,8 @@ pub struct Config {
     /// How errors of the store say what to do, in the status and in the answers to a reload. The
     /// default is the text of [`Remedy`]; a program may name its own commands.
     pub remedy_words: fn(&Remedy) -> String,
-    /// The live sets of this process, for filters with `live_days`. Without it, filters with `LiveRole::Follow` are
-    /// kept in memory, with the default limit; other roles are an error.
+    /// The live sets of this process, for filters with `live_days`. Without it, filters with
+    /// `LiveRole::Follow` are kept in memory, with the default limit; other roles are an error.
     #[cfg(feature = "live")]
     pub live: Option<crate::live::Live>,
 }
@@ -88,8 +89,8 @@ pub struct FilterConfig {
     pub guard: Guard,
     /// The longest time that [`Guard::Hold`] keeps a newer day back.
     pub guard_max_hold: Duration,
-    /// For how many days an ID that was added is a hit, unless the day's filter has it by then; `None` for a
-    /// filter without live IDs.
+    /// For how many days an ID that was added is a hit, unless the day's filter has it by then;
+    /// `None` for a filter without live IDs.
     #[cfg(feature = "live")]
     pub live_days: Option<u8>,
     /// Whether this process takes IDs, or reads from the store what others added.
@@ -101,8 +102,8 @@ pub struct FilterConfig {
     /// A stream of Redis, or a topic of Kafka, whose IDs are added while this process takes IDs.
     #[cfg(feature = "live")]
     pub live_from: Option<crate::live::FeedUrl>,
-    /// The length of the lease of the process that takes IDs; zero for none, and then nothing refuses a
-    /// second one.
+    /// The length of the lease of the process that takes IDs; zero for none, and then nothing
+    /// refuses a second one.
     #[cfg(feature = "live")]
     pub live_lease: Duration,
 }
@@ -136,7 +137,8 @@ impl FilterConfig {
         self.live_days.is_some() && self.live_role != crate::live::LiveRole::Follow
     }
 
-    /// Refuses an engine in a process without a log on disk: what is sent there is read from the log.
+    /// Refuses an engine in a process without a log on disk: what is sent there is read from the
+    /// log.
     ///
     /// # Errors
     /// [`Error::EngineWithoutLog`](crate::error::Error::EngineWithoutLog).

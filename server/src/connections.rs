@@ -1,4 +1,5 @@
-//! Accepting connections: what every address of a server does alike, over HTTP and over Redis's protocol.
+//! Accepting connections: what every address of a server does alike, over HTTP and over Redis's
+//! protocol.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::error::Error;
 pub(crate) const MAX_CONNECTIONS: usize = 1024;
 /// How long a client may read nothing while replies wait for it.
 pub(crate) const WRITE_DEADLINE: Duration = Duration::from_secs(20);
-/// How long a client is silent before the system probes it, how long it waits for each answer, and how often it tries.
-/// A client that vanished holds a connection for 10 minutes at most.
+/// How long a client is silent before the system probes it, how long it waits for each answer, and
+/// how often it tries. A client that vanished holds a connection for 10 minutes at most.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(300);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(100);
 const KEEPALIVE_PROBES: u32 = 3;
@@ -25,8 +26,8 @@ const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Opens an address. Returns it with the port that the system chose for port 0. `send_buffer` is the size of the
-/// system's buffer for what a client does not read; `None` for the system's own.
+/// Opens an address. Returns it with the port that the system chose for port 0. `send_buffer` is
+/// the size of the system's buffer for what a client does not read; `None` for the system's own.
 pub(crate) fn listen(
     address: SocketAddr,
     send_buffer: Option<u32>,

@@ -116,7 +116,8 @@ pub enum Error {
         /// The name of the filter.
         filter: String,
     },
-    /// A live filter is configured to follow only, and the data folder has IDs that were added to it.
+    /// A live filter is configured to follow only, and the data folder has IDs that were added to
+    /// it.
     #[error(
         "`{filter}` is configured to follow, and this data folder has IDs that were added to it: use another data \
          folder, or `live = \"standby\"`, which ships what is in this one"

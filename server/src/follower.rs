@@ -118,8 +118,8 @@ impl Follower {
         self.guard.ends_at()
     }
 
-    /// Resolves, and loads and swaps if necessary. A filter whose hold has ended is current after it,
-    /// whatever the result.
+    /// Resolves, and loads and swaps if necessary. A filter whose hold has ended is current after
+    /// it, whatever the result.
     pub(crate) async fn round(
         &mut self,
         loader: &Loader,
@@ -251,8 +251,8 @@ impl Follower {
         }
     }
 
-    /// Tries the pointers of these days. `rejected_newer` is why a newer day was not loaded: if there is
-    /// such a reason, it is the one that an operator needs.
+    /// Tries the pointers of these days. `rejected_newer` is why a newer day was not loaded: if
+    /// there is such a reason, it is the one that an operator needs.
     async fn try_days(
         &mut self,
         loader: &Loader,
@@ -386,7 +386,8 @@ impl Follower {
         RoundResult::ok(ReloadOutcome::Swapped, followed)
     }
 
-    /// Says whether the store has no day, so that live IDs alone answer. Not while a cached copy may be loaded.
+    /// Says whether the store has no day, so that live IDs alone answer. Not while a cached copy
+    /// may be loaded.
     fn set_has_no_day(&self, has_no_day: bool) {
         let has_no_day = has_no_day && !self.may_load_cached;
         #[cfg(feature = "live")]
@@ -431,8 +432,8 @@ impl Follower {
     }
 
     /// Takes the memory of retired filters that no reader and no thread slot has any more, and
-    /// keeps one buffer: so without idle readers a server has the memory of two filters, and the next
-    /// load need not touch new memory.
+    /// keeps one buffer: so without idle readers a server has the memory of two filters, and the
+    /// next load need not touch new memory.
     fn reclaim(&mut self) {
         self.served.refresh_idle();
         for generation in std::mem::take(&mut self.retired) {
@@ -515,15 +516,16 @@ impl Follower {
         self.retired.extend(before);
     }
 
-    /// Brings live IDs back that the next filter lacks. Before the swap to it, so that no ID that was added is a
-    /// miss in between.
+    /// Brings live IDs back that the next filter lacks. Before the swap to it, so that no ID that
+    /// was added is a miss in between.
     #[cfg(feature = "live")]
     async fn bring_back(&self, next: &Arc<Generation>) {
         if !self.served.has_live_ids() {
             return;
         }
         let (served, next) = (self.served.clone(), next.clone());
-        // In another thread: it waits for the log and the store, and this one drives the connections to the store.
+        // In another thread: it waits for the log and the store, and this one drives the
+        // connections to the store.
         let bringing = tokio::task::spawn_blocking(move || served.bring_back(&next));
         // After a panic, which its hook has reported, the swap is made all the same.
         let _ = bringing.await;

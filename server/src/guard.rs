@@ -6,8 +6,8 @@
 //! known IDs falls. This share is each filter's hit rate without its false positives, (s − p) / (1
 //! − p), so that a new fpp target alone changes nothing. The new share may differ from the old by
 //! 25 % of it, and by at least 0.01. Four standard deviations of the paired difference are added,
-//! because of the sample's size. So a day whose true change is just at the limit is beyond it once in some
-//! 30,000 times, and an ordinary day practically never.
+//! because of the sample's size. So a day whose true change is just at the limit is beyond it once
+//! in some 30,000 times, and an ordinary day practically never.
 
 pub(crate) mod hold;
 pub(crate) mod sample;

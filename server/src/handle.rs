@@ -3,8 +3,8 @@
 //!
 //! A lookup never waits and never logs, and it allocates at most once for each thread. It takes a
 //! lock only if the lock is free: that of the thread's slot, and, when its buffer of sampled IDs is
-//! full, that of the guard's sample. One comparison decides whether to sample, for a batch as for one ID. Only the
-//! follower swaps.
+//! full, that of the guard's sample. One comparison decides whether to sample, for a batch as for
+//! one ID. Only the follower swaps.
 //!
 //! | module | contents |
 //! |---|---|
@@ -172,8 +172,9 @@ impl FilterHandle {
         self.served.current.keep()
     }
 
-    /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in the middle
-    /// keeps the new generation, which then answers for the batch. Returns the number of hits.
+    /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in
+    /// the middle keeps the new generation, which then answers for the batch. Returns the number of
+    /// hits.
     #[cfg(any(feature = "http", test))]
     pub(crate) fn contains_batch_in<T: AsRef<[u8]>>(
         &self,

@@ -39,8 +39,8 @@ pub(crate) async fn run(served: &[Arc<ServedFilter>], store: &Store, server: Str
     join_all(writers.map(|writer| writer.run(store, &server, &refused))).await;
 }
 
-/// Deletes the heartbeats of a server that ends, which is no laggard. Credentials that may not delete leave them: they
-/// expire.
+/// Deletes the heartbeats of a server that ends, which is no laggard. Credentials that may not
+/// delete leave them: they expire.
 pub(crate) async fn end(served: &[Arc<ServedFilter>], store: &Store, server: &str) {
     let deletes = served.iter().map(|served| store.delete_heartbeat(served.name(), server));
     let _ = tokio::time::timeout(END_DEADLINE, join_all(deletes)).await;

@@ -46,8 +46,8 @@ pub use crate::token::Token;
 /// Opens both addresses and serves until the returned [`Server`] is stopped. With `tls`, both
 /// addresses speak only HTTPS.
 ///
-/// `token` is for the admin address. IDs of live filters are added and deleted at the public address
-/// with the token of the live layer, and without one only if that address is loopback.
+/// `token` is for the admin address. IDs of live filters are added and deleted at the public
+/// address with the token of the live layer, and without one only if that address is loopback.
 ///
 /// # Errors
 /// [`Error::OpenAdmin`] for an admin address that other machines can reach and that has no token;

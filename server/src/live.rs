@@ -89,11 +89,11 @@ pub struct LiveConfig {
     pub max_filters: usize,
     /// Whether clients may make filters that the configuration does not name.
     pub create: bool,
-    /// What clients present to add and delete IDs. Without one, only addresses that no other machine
-    /// reaches take changes.
+    /// What clients present to add and delete IDs. Without one, only addresses that no other
+    /// machine reaches take changes.
     pub token: Option<Token>,
-    /// The name of this server in what it writes to the store, for people. A lease has the number of the log in place of
-    /// an empty one.
+    /// The name of this server in what it writes to the store, for people. A lease has the number
+    /// of the log in place of an empty one.
     pub name: String,
 }
 
@@ -188,8 +188,8 @@ impl Live {
         Ok(live)
     }
 
-    /// The set over a filter of the configuration, which is made if there is none: for how many days its
-    /// IDs are alive, and what is hashed of them. One that only follows has no log.
+    /// The set over a filter of the configuration, which is made if there is none: for how many
+    /// days its IDs are alive, and what is hashed of them. One that only follows has no log.
     pub(crate) fn declare(
         &self,
         name: &FilterName,

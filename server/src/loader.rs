@@ -1,5 +1,5 @@
-//! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta (`by_delta`), and checks it, within
-//! limits and a deadline.
+//! [`Loader`]: fetches a blob from the cache or the store, in full or by a delta (`by_delta`), and
+//! checks it, within limits and a deadline.
 
 mod by_delta;
 
@@ -85,8 +85,8 @@ fn after(error: &AttemptError, attempts_left: u32, past_caches: bool) -> Next {
         AttemptError::Open(error) => (error, true),
         AttemptError::Fetch(error) => (error, false),
     };
-    // Bytes can change on their way, and a relay may keep such bytes. A blob that arrives damaged twice is
-    // damaged.
+    // Bytes can change on their way, and a relay may keep such bytes. A blob that arrives damaged
+    // twice is damaged.
     if error.may_be_of_a_cache() && !past_caches && attempts_left > 0 {
         return Next::TryPastCaches;
     }
@@ -114,9 +114,9 @@ impl Loader {
         }
     }
 
-    /// Loads and checks a blob, into the spare buffer if it fits: by its delta from the `current` filter or
-    /// from the cached copy, if there is one, else in full. A panic counts as a permanent error: the
-    /// poller goes on.
+    /// Loads and checks a blob, into the spare buffer if it fits: by its delta from the `current`
+    /// filter or from the cached copy, if there is one, else in full. A panic counts as a permanent
+    /// error: the poller goes on.
     pub(crate) async fn load(
         &self,
         followed: &Followed,

@@ -1,5 +1,5 @@
-//! [`FilterStatus`]: which filter is current, and why. `/status` returns it and the metrics are made
-//! of it.
+//! [`FilterStatus`]: which filter is current, and why. `/status` returns it and the metrics are
+//! made of it.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;

@@ -1,5 +1,5 @@
-//! [`Tls`]: a certificate chain and its key, from PEM files, for every address of a server. A reload
-//! reads the files again; open connections go on.
+//! [`Tls`]: a certificate chain and its key, from PEM files, for every address of a server. A
+//! reload reads the files again; open connections go on.
 //!
 //! There are no client certificates, and no file is watched.
 
@@ -107,8 +107,8 @@ impl Tls {
     }
 }
 
-/// The TLS handshake of a connection; `None` when it fails or takes too long, or `stopped` says so. A
-/// client that does not speak TLS gets `refusal`.
+/// The TLS handshake of a connection; `None` when it fails or takes too long, or `stopped` says so.
+/// A client that does not speak TLS gets `refusal`.
 pub(crate) async fn accept(
     tls: &TlsAcceptor,
     mut stream: TcpStream,

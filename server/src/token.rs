@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The secret that a client presents: over HTTP as `Authorization: Bearer …`, as a Redis client with
-/// `AUTH`. It is never printed.
+/// The secret that a client presents: over HTTP as `Authorization: Bearer …`, as a Redis client
+/// with `AUTH`. It is never printed.
 ///
 /// ```
 /// let token = bloomsday_server::Token::new("correct horse");

@@ -35,7 +35,8 @@ impl Azure {
         Azure { process, url: format!("http://127.0.0.1:{port}"), _folder: folder }
     }
 
-    /// The same store for a server whose shared access signature may read and list, and nothing else.
+    /// The same store for a server whose shared access signature may read and list, and nothing
+    /// else.
     pub fn reader(&self, backend: &Backend) -> Backend {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/azure_sas.py");
         let container = backend.store.trim_start_matches("az://").split('/').next().expect("one");

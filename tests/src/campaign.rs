@@ -1,4 +1,5 @@
-//! Campaigns: the same test small in continuous integration and large on demand, with seeds to replay.
+//! Campaigns: the same test small in continuous integration and large on demand, with seeds to
+//! replay.
 //!
 //! `BLOOMSDAY_CAMPAIGN=full` makes them large, `BLOOMSDAY_SEED=n` repeats what failed.
 

@@ -5,8 +5,8 @@ use crate::daemon::Daemon;
 use crate::input::{today, user};
 use crate::publisher::Publisher;
 
-/// Publishes yesterday and the day before, and yesterday again, which changes nothing. User 2,500 is in
-/// yesterday's filter only.
+/// Publishes yesterday and the day before, and yesterday again, which changes nothing. User 2,500
+/// is in yesterday's filter only.
 pub fn publish_two_days(backend: &Backend) {
     Publisher::days_ago(backend, 2).users(0..2_000).publish();
     let report = Publisher::days_ago(backend, 1).users(0..3_000).run().expect(0).json();

@@ -46,7 +46,8 @@ pub enum Fault {
     Unsaid,
     /// A write is done, and a failed condition is reported: as a client's own retry receives it.
     Conflict,
-    /// A write is not done, and a failed condition is reported, though the condition holds: S3's 409.
+    /// A write is not done, and a failed condition is reported, though the condition holds: as a
+    /// status 409 of S3.
     Refused,
     /// Half of a blob is stored, and success is reported.
     Torn,

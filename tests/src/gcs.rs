@@ -1,4 +1,5 @@
-//! A Google Cloud Storage server: fake-gcs-server behind `tests/gcs`, started, killed and started again.
+//! A Google Cloud Storage server: fake-gcs-server behind `tests/gcs`, started, killed and started
+//! again.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! A real HDFS: Hadoop's own NameNode and DataNodes (`tests/hdfs/Hdfs.java`), started, killed and started again.
+//! A real HDFS: Hadoop's own NameNode and DataNodes (`tests/hdfs/Hdfs.java`), started, killed and
+//! started again.
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,8 +12,8 @@ use tempfile::TempDir;
 use crate::backend::{Backend, free_port};
 use crate::sources::{root, spark_jars};
 
-/// A running cluster of a NameNode and two DataNodes in one process. It keeps its files when it is killed; a drop
-/// kills it.
+/// A running cluster of a NameNode and two DataNodes in one process. It keeps its files when it is
+/// killed; a drop kills it.
 pub struct Hdfs {
     process: Option<Running>,
     port: u16,
@@ -113,8 +114,8 @@ impl Hdfs {
         Backend { store: self.url(folder), env: Vec::new(), folder: own }
     }
 
-    /// The same by the name of a service, with a client that waits less before it tries again: both are in the
-    /// folder that `HADOOP_CONF_DIR` names.
+    /// The same by the name of a service, with a client that waits less before it tries again: both
+    /// are in the folder that `HADOOP_CONF_DIR` names.
     pub fn named_backend(&self, folder: &str) -> Backend {
         let own = TempDir::new().expect("a temporary folder");
         let settings = [

@@ -15,7 +15,8 @@ pub fn today() -> Day {
     Day::of(Timestamp::now())
 }
 
-/// The `n`th user's ID: 32 hex characters, different for every `n`. Frozen: the golden blobs contain them.
+/// The `n`th user's ID: 32 hex characters, different for every `n`. Frozen: the golden blobs
+/// contain them.
 pub fn user(n: u64) -> String {
     let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0123_4567_89ab_cdef;
     format!("{mixed:016x}{n:016x}")

@@ -1,4 +1,5 @@
-//! A real Kafka of one broker (KRaft), started and killed as a test likes, with Kafka's own producer.
+//! A real Kafka of one broker (KRaft), started and killed as a test likes, with Kafka's own
+//! producer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -37,8 +38,8 @@ fn java() -> Command {
 }
 
 impl Kafka {
-    /// Starts one. TLS clients of its second address trust the authority whose certificate and key signed
-    /// `chain_and_key`, in PEM; they log in as `me`, by PLAIN or SCRAM.
+    /// Starts one. TLS clients of its second address trust the authority whose certificate and key
+    /// signed `chain_and_key`, in PEM; they log in as `me`, by PLAIN or SCRAM.
     pub fn start(chain_and_key: &str, password: &str) -> Kafka {
         let folder = TempDir::new().expect("a temporary folder");
         let [port, secure_port, controller] = [free_port(), free_port(), free_port()];

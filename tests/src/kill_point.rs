@@ -13,8 +13,8 @@ use crate::program::Bloomsday;
 /// How long a program may take to reach a place.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Runs the program, pauses it at `place`, and calls `fault` with a function that lets it go on. Returns the exit
-/// status and what it wrote to stderr.
+/// Runs the program, pauses it at `place`, and calls `fault` with a function that lets it go on.
+/// Returns the exit status and what it wrote to stderr.
 #[track_caller]
 pub fn with_fault_at(
     place: &str,

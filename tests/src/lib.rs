@@ -28,14 +28,17 @@
 //! | [`wait`] | waits for events |
 //! | [`wire`] | HTTP as no proper client sends it |
 //!
-//! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the test.
+//! Nothing here waits for a fixed time: a wait is for an event, with a deadline that fails the
+//! test.
 
 #![forbid(unsafe_code)]
 
-/// Whether servers and tools are there: S3, Azure, Redis, nginx, Chromium, Java, Python, promtool and the like.
+/// Whether servers and tools are there: S3, Azure, Redis, nginx, Chromium, Java, Python, promtool
+/// and the like.
 ///
-/// `tests/run.sh` installs them and turns the feature `integration` on. Without it, `cargo test` needs Rust
-/// and a C compiler only: tests that need more are ignored, and the others leave those parts out.
+/// `tests/run.sh` installs them and turns the feature `integration` on. Without it, `cargo test`
+/// needs Rust and a C compiler only: tests that need more are ignored, and the others leave those
+/// parts out.
 pub const INTEGRATION: bool = cfg!(feature = "integration");
 
 pub mod azure;

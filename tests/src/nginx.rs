@@ -1,5 +1,5 @@
-//! A real nginx that serves a folder's files, for servers that follow a store over HTTP; and the relay of
-//! `deploy/nginx` in front of one.
+//! A real nginx that serves a folder's files, for servers that follow a store over HTTP; and the
+//! relay of `deploy/nginx` in front of one.
 
 use std::fs;
 use std::net::TcpStream;

@@ -13,8 +13,8 @@ use crate::publisher::Publisher;
 const SHAPES: [(&str, &str); 4] =
     [("blocked", "0.5"), ("blocked", "0.03"), ("blocked", "1e-6"), ("guava", "0.03")];
 
-/// Publishes a blob of each shape. A folder for each has the blob `rt.bloom`, what `inspect --json` says about
-/// it, and the program's answers, 1 or 0 a line, for `ids`, of which LF ends each.
+/// Publishes a blob of each shape. A folder for each has the blob `rt.bloom`, what `inspect --json`
+/// says about it, and the program's answers, 1 or 0 a line, for `ids`, of which LF ends each.
 pub fn blobs() -> &'static Path {
     static BLOBS: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = BLOBS.get_or_init(|| {

@@ -27,7 +27,8 @@ pub fn exchange(to: &str, request: &[u8]) -> String {
     })
 }
 
-/// One request with these headers and no body; the host is the address itself, unless they name one.
+/// One request with these headers and no body; the host is the address itself, unless they name
+/// one.
 pub fn request(to: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let address = to.trim_start_matches("http://");
     let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");

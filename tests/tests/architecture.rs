@@ -1,5 +1,5 @@
-//! The architecture: which crate may depend on which, which file may name what, no import circles, and the
-//! limits on files and unsafe code.
+//! The architecture: which crate may depend on which, which file may name what, no import circles,
+//! and the limits on files and unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,8 @@ fn tree(package: &str, features: &str) -> BTreeSet<String> {
     text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// Otherwise a run of the tests compiles libraries twice: for the tests, and for the program that they drive.
+/// Otherwise a run of the tests compiles libraries twice: for the tests, and for the program that
+/// they drive.
 #[test]
 fn the_program_is_built_with_the_features_that_all_tests_have() {
     let crates = |edges: &str| -> BTreeSet<String> {
@@ -60,8 +61,8 @@ fn run_sh_compiles_each_feature_alone() {
     }
 }
 
-/// Whether this feature is a kind of store that only other crates of ours compile: its own crate is the same
-/// with and without it, and so is all that it sees of the others.
+/// Whether this feature is a kind of store that only other crates of ours compile: its own crate is
+/// the same with and without it, and so is all that it sees of the others.
 fn is_passed_on(name: &str, feature: &str, of: &str) -> bool {
     let is_store = ["aws", "azure", "gcp", "hdfs", "http-store"].contains(&feature);
     let list = of.trim_start_matches('[').split(']').next().unwrap_or_default();
@@ -294,6 +295,28 @@ fn every_file_says_what_it_is_and_is_one_thing() {
     }
 }
 
+/// Tables and examples aside.
+#[test]
+fn comments_are_as_wide_as_code() {
+    const MAX_COLUMNS: usize = 100;
+    let mut checked = 0;
+    for (name, text) in sources() {
+        let mut is_example = false;
+        for (at, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let words = comment.trim_start_matches(['/', '!']).trim_start();
+            is_example ^= words.starts_with("```");
+            if is_example || words.starts_with('|') {
+                continue;
+            }
+            checked += 1;
+            let columns = line.chars().count();
+            assert!(columns <= MAX_COLUMNS, "{name}:{} has {columns} columns", at + 1);
+        }
+    }
+    assert!(checked > 5_000, "only {checked} lines of comments were found");
+}
+
 #[test]
 fn no_file_imports_itself_through_others() {
     let sources = sources();
@@ -309,8 +332,8 @@ fn no_file_imports_itself_through_others() {
     }
 }
 
-/// The modules of a crate without its root, by path (`filter::kernel`), with their code. Tests and what
-/// only tests use are left out.
+/// The modules of a crate without its root, by path (`filter::kernel`), with their code. Tests and
+/// what only tests use are left out.
 fn modules(name: &str, sources: &[(String, String)]) -> BTreeMap<String, String> {
     let within = format!("{name}/src/");
     let files = sources.iter().filter_map(|(file, text)| Some((file.strip_prefix(&within)?, text)));

@@ -55,8 +55,8 @@ fn a_server_that_may_only_read_says_so_once_and_follows() {
         (log.matches("may not be written to").count(), log)
     };
     server.until("it was refused", |_| warnings().0 > 0);
-    // Two swaps later it would have written twice more. A server that may write is the clock: between
-    // two of its heartbeats lies at least one look of the other's.
+    // Two swaps later it would have written twice more. A server that may write is the clock:
+    // between two of its heartbeats lies at least one look of the other's.
     let writer = Daemon::ready(&backend, &[]);
     for (back, n) in [(2, 1_100), (1, 1_200)] {
         Publisher::days_ago(&backend, back).users(0..n).prepare().run().expect(0);

@@ -1,6 +1,6 @@
 //! Parquet that is out to hurt: bombs in every codec, forged footers and lists, and thousands of
-//! flipped bytes. A build of it ends with an error that names the file, or with the right filter; it
-//! never panics, is never killed, and stays within a stated memory.
+//! flipped bytes. A build of it ends with an error that names the file, or with the right filter;
+//! it never panics, is never killed, and stays within a stated memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -184,7 +184,8 @@ fn a_footer_that_nests_millions_deep_or_lists_billions_is_refused() {
         fs::write(&file, nested_as(depth, 0x19, 0x15)).unwrap();
         refused(&backend, &file);
     }
-    // The same as a set, and with counts of 64 and 16 bits, which a careless reader takes as they come.
+    // The same as a set, and with counts of 64 and 16 bits, which a careless reader takes as they
+    // come.
     for (list, count) in [(0x1a, 0x15), (0x19, 0x16), (0x19, 0x14)] {
         let file = folder(&backend).join(format!("nested-{list}-{count}.parquet"));
         fs::write(&file, nested_as(250_000, list, count)).unwrap();
@@ -326,7 +327,8 @@ fn no_flipped_byte_kills_a_build_or_takes_its_memory() {
         fs::write(&file, &bytes).unwrap();
         let ran = build(&backend, &file);
         let what = format!("{name}, byte {at} = {}: {:?} {}", bytes[at], ran.code, ran.stderr);
-        // Killed or panicked is none of these: refused data, no such column, damage, or a right build.
+        // Killed or panicked is none of these: refused data, no such column, damage, or a right
+        // build.
         assert!(matches!(ran.code, Some(0 | 2 | 6 | 7)), "{what}");
         assert!(ran.code == Some(0) || ran.stderr.contains("flipped.parquet"), "{what}");
         assert!(ran.touched_kib < MAX_TOUCHED_KIB, "{what}: {} MiB", ran.touched_kib >> 10);

@@ -1,5 +1,5 @@
-//! The C library is installed as a user does it, and `c/tests/answers.c` is run with it: against the program's answers,
-//! in valgrind, and with the sanitizers of the C compiler.
+//! The C library is installed as a user does it, and `c/tests/answers.c` is run with it: against
+//! the program's answers, in valgrind, and with the sanitizers of the C compiler.
 
 use std::fs;
 use std::io::Write;
@@ -222,7 +222,8 @@ fn a_program_in_go_calls_the_library_as_the_page_says() {
     assert!(String::from_utf8(none.stderr).unwrap().contains("first.go is not a sound blob"));
 }
 
-/// Every function that C calls catches panics, but for those that do no more than return or free a text.
+/// Every function that C calls catches panics, but for those that do no more than return or free a
+/// text.
 #[test]
 fn no_panic_goes_on_into_c() {
     let simple =

@@ -1,4 +1,5 @@
-//! The cache is only a cache: bound to its store, apart from every store, and harmless whatever lies in it.
+//! The cache is only a cache: bound to its store, apart from every store, and harmless whatever
+//! lies in it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

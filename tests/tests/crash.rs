@@ -1,5 +1,6 @@
-//! `kill -9` of a build and of a daemon, at every named place and at random times: running again reaches
-//! the same blob and pointer, and a daemon answers from a verified filter or says that it is not ready.
+//! `kill -9` of a build and of a daemon, at every named place and at random times: running again
+//! reaches the same blob and pointer, and a daemon answers from a verified filter or says that it
+//! is not ready.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -252,8 +253,8 @@ impl Served {
         KillableRun::start(self.backend.bloomsday(&words).into_command(), Some(place))
     }
 
-    /// Starts a daemon as it comes after a crash; with its store out of reach if `down`. Checks that
-    /// it answers rightly or not at all; returns the day that answers.
+    /// Starts a daemon as it comes after a crash; with its store out of reach if `down`. Checks
+    /// that it answers rightly or not at all; returns the day that answers.
     fn answers(&self, cache: &Path, down: bool, case: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let mut backend =

@@ -226,12 +226,13 @@ fn the_demo_runs_every_step() {
     let lines: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let outcomes: Vec<&str> = lines.iter().filter_map(|line| line["outcome"].as_str()).collect();
-    // Two days, the third, its reload, the rollback, its reload, and a re-run that does not undo it.
+    // Two days, the third, its reload, the rollback, its reload, and a re-run that does not undo
+    // it.
     let story =
         ["published", "published", "published", "swapped", "published", "swapped", "superseded"];
     assert_eq!(outcomes, story, "{said}");
-    // A user of yesterday, a new one; whoever comes now, before and after the add; all after the third
-    // day; the new one after the rollback.
+    // A user of yesterday, a new one; whoever comes now, before and after the add; all after the
+    // third day; the new one after the rollback.
     let contains: Vec<bool> = lines.iter().filter_map(|line| line["contains"].as_bool()).collect();
     assert_eq!(contains, [true, false, false, true, true, true, true, false], "{said}");
 }

@@ -1,5 +1,5 @@
-//! Deltas: a server that has yesterday's blob fetches what changed, in both directions; any trouble means the
-//! full blob in the same round; the format is that of the page, and stays what it was.
+//! Deltas: a server that has yesterday's blob fetches what changed, in both directions; any trouble
+//! means the full blob in the same round; the format is that of the page, and stays what it was.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -229,7 +229,8 @@ fn deltas_begin_from_the_last_three_days_and_from_the_days_own_blob() {
         );
     }
 
-    // A fleet that was pinned to the blob of three days ago moves on by a delta; of four days, in full.
+    // A fleet that was pinned to the blob of three days ago moves on by a delta; of four days, in
+    // full.
     let pin = |to: &Value| {
         let blob = to["blob"].as_str().unwrap();
         backend.bloomsday(&["pin", "rt", "--to", blob]).run().expect(0);
@@ -248,7 +249,8 @@ fn deltas_begin_from_the_last_three_days_and_from_the_days_own_blob() {
 #[test]
 fn a_build_of_the_same_ids_changes_nothing_and_a_rollback_stands() {
     let backend = Backend::local();
-    // More users than today has, so that the shape carried from there is not the one that today needs.
+    // More users than today has, so that the shape carried from there is not the one that today
+    // needs.
     let before = Publisher::days_ago(&backend, 1).users(3_600..3_600 + 20_400).with(&DELTAS);
     before.publish();
     let now = build(&backend, 0, &[]);

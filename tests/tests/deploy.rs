@@ -1,5 +1,6 @@
-//! What lies in deploy/ holds: each file by the tool that reads it, the alerts by the metrics that there
-//! are, the memory limits by the size of a filter; and completions and man pages by their readers.
+//! What lies in deploy/ holds: each file by the tool that reads it, the alerts by the metrics that
+//! there are, the memory limits by the size of a filter; and completions and man pages by their
+//! readers.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -133,7 +134,8 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
 
 #[test]
 fn memory_limits_fit_the_filter_they_were_stated_for() {
-    // At a start live IDs may take 1.25 times what they are counted for, and a process 1.26 times what is counted.
+    // At a start live IDs may take 1.25 times what they are counted for, and a process 1.26 times
+    // what is counted.
     let live_memory = 1_024 * 8 / 5;
     for (file, more) in [
         ("deploy/kubernetes/server-deployment.yaml", 0),

@@ -1,7 +1,7 @@
 //! A disk that fills up: a build ends cleanly and moves no pointer; a daemon serves from memory.
 //!
-//! A limit on the size of files stands for the full disk where nobody may mount one: the error differs
-//! in its number only. As root, a small disk in memory is filled for real.
+//! A limit on the size of files stands for the full disk where nobody may mount one: the error
+//! differs in its number only. As root, a small disk in memory is filled for real.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

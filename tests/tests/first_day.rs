@@ -1,5 +1,5 @@
-//! Before the first day is built, and with values that nobody can mean: what works says so, and what does
-//! not is refused where it is read.
+//! Before the first day is built, and with values that nobody can mean: what works says so, and
+//! what does not is refused where it is read.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The gates: a day that is not like those before is refused, kept for inspection, and can be let through
-//! on the record.
+//! The gates: a day that is not like those before is refused, kept for inspection, and can be let
+//! through on the record.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! The daily loop on Google Cloud Storage, as fake-gcs-server implements it; also killed in the middle of it.
+//! The daily loop on Google Cloud Storage, as fake-gcs-server implements it; also killed in the
+//! middle of it.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;

@@ -1,4 +1,5 @@
-//! The Go package in `go/`: its tests run against blobs that the real program published, also with the race detector.
+//! The Go package in `go/`: its tests run against blobs that the real program published, also with
+//! the race detector.
 
 use std::process::Command;
 

@@ -57,7 +57,8 @@ fn a_bad_day_is_held_with_409_reported_everywhere_and_forced_by_an_operator() {
     assert_eq!((&status["state"], &status["day"]), (&"held".into(), &before.into()));
     assert_eq!((&status["held"], &status["judged"]["verdict"]), (&true.into(), &"held".into()));
     let ratio = |side: &str| status["judged"][side].as_f64().unwrap();
-    // Half were known, and of the others the filter knows 3 %; four standard deviations of a thousand.
+    // Half were known, and of the others the filter knows 3 %; four standard deviations of a
+    // thousand.
     let old = ratio("hit_ratio_old");
     assert!((0.45..0.58).contains(&old), "{status}");
     assert!(reason.contains(&format!("{:.2} %", 100.0 * old)), "no old rate: {reason}");

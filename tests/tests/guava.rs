@@ -246,8 +246,8 @@ fn one_in_a_billion_is_built_in_the_layout_guava_and_no_absent_id_hits() {
     assert_eq!((&inspected["fpp_hits"], &inspected["probes"]), (&0.into(), &30.into()));
 }
 
-/// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits: real Guava
-/// itself has false positives among a million IDs where one in a billion was the target.
+/// Guava steps from bit to bit by one number, so in a small filter some IDs test only few bits:
+/// real Guava itself has false positives among a million IDs where one in a billion was the target.
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_rate_that_guava_itself_misses_with_so_few_ids_is_published_with_a_warning() {

@@ -1,4 +1,5 @@
-//! The daily loop on HDFS, as Hadoop's own NameNode and DataNodes do it; also killed in the middle of it.
+//! The daily loop on HDFS, as Hadoop's own NameNode and DataNodes do it; also killed in the middle
+//! of it.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
@@ -92,7 +93,8 @@ fn days_are_built_from_hdfs_served_rolled_back_explained_and_pruned_on_it() {
     Publisher::days_ago(&other, 1).input(&input).publish();
     assert_eq!(daemon.reload("").0, 200);
     assert_eq!(daemon.status()["state"], "ok");
-    // The NameNode may send a writer there, which then takes a minute. What such a try leaves hinders no other.
+    // The NameNode may send a writer there, which then takes a minute. What such a try leaves
+    // hinders no other.
     let build = Publisher::days_ago(&backend, 0).users(0..55_000);
     let run = build.run();
     assert!(run.code == 0 || run.code == 75, "{}: {}", run.code, run.stderr);

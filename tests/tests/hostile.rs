@@ -1,5 +1,6 @@
-//! What strangers may try: pointers that lead to other stores, links out of the store, floods of connections,
-//! bodies without end, clients that read nothing, and admin calls they have no right to.
+//! What strangers may try: pointers that lead to other stores, links out of the store, floods of
+//! connections, bodies without end, clients that read nothing, and admin calls they have no right
+//! to.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +16,8 @@ use bloomsday_tests::program::high_water;
 use bloomsday_tests::publisher::Publisher;
 use serde_json::Value;
 
-// ---- pointers ------------------------------------------------------------------------------------
+// ---- pointers
+// ------------------------------------------------------------------------------------
 
 #[test]
 fn nothing_that_a_pointer_a_pin_or_an_operator_names_lies_outside_the_filters_own_folder() {
@@ -164,7 +166,8 @@ fn a_link_leads_no_record_and_no_blob_out_of_a_local_store() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "something was written outside");
 }
 
-// ---- admin ---------------------------------------------------------------------------------------
+// ---- admin
+// ---------------------------------------------------------------------------------------
 
 #[test]
 fn admin_is_on_loopback_by_default_and_nowhere_else_without_a_token() {
@@ -281,7 +284,8 @@ fn raw(address: &str, method: &str, path: &str, headers: &str) -> String {
     answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
-// ---- floods --------------------------------------------------------------------------------------
+// ---- floods
+// --------------------------------------------------------------------------------------
 
 /// How many connections an address serves at once.
 const CONNECTIONS: usize = 1024;

@@ -158,7 +158,8 @@ fn an_object_and_a_folder_of_the_same_name_are_both_read() {
     let root = format!("{}/in/dt=1", backend.store);
     let report = build(&backend, &root).expect(0).json();
     assert_eq!((&report["files"], &report["ids"]), (&2.into(), &300.into()));
-    // With a slash it is the folder that is meant; and an object of its own name there has bytes, or none.
+    // With a slash it is the folder that is meant; and an object of its own name there has bytes,
+    // or none.
     let backend = Backend::s3();
     put(&backend, "in/dt=1/a.parquet", &parquet(&backend, 100..300));
     let folder = format!("{}/in/dt=1/", backend.store);

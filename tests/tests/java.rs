@@ -1,6 +1,7 @@
 //! The Java reader in `java/` gives the program's answers and refuses every damaged blob.
 //!
-//! `BloomsdayFilterTest.java` is compiled here with the reader, as for Java 11 and without a warning.
+//! `BloomsdayFilterTest.java` is compiled here with the reader, as for Java 11 and without a
+//! warning.
 
 use std::fs;
 use std::path::{Path, PathBuf};

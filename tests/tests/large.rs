@@ -1,6 +1,6 @@
 //! The loop at sizes that matter: 20 million IDs built, served, and each looked up; a day of
-//! `BLOOMSDAY_IDS` (300 million) within a gibibyte. Ignored in daily runs; prints the figures that the
-//! docs/performance.md quotes:
+//! `BLOOMSDAY_IDS` (300 million) within a gibibyte. Ignored in daily runs; prints the figures that
+//! the docs/performance.md quotes:
 //!
 //! ```sh
 //! cargo test --release --workspace --test large -- --ignored --nocapture

@@ -1,5 +1,5 @@
-//! Every dependency comes from crates.io under a licence that `deny.toml` allows: what `cargo deny check
-//! licenses sources` says too, without a tool that takes minutes to install.
+//! Every dependency comes from crates.io under a licence that `deny.toml` allows: what `cargo deny
+//! check licenses sources` says too, without a tool that takes minutes to install.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,8 +14,8 @@ fn allowed() -> BTreeSet<String> {
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Whether an SPDX expression of names, AND, OR and brackets can be met with what is allowed. The old
-/// form `MIT/Apache-2.0` means OR.
+/// Whether an SPDX expression of names, AND, OR and brackets can be met with what is allowed. The
+/// old form `MIT/Apache-2.0` means OR.
 fn is_allowed(licence: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = licence.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

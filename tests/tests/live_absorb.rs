@@ -1,5 +1,5 @@
-//! The day takes over the live IDs that it has. What it lost stays, and is counted; a rollback and a pin bring
-//! back what an older day lacks; and no lookup misses in between.
+//! The day takes over the live IDs that it has. What it lost stays, and is counted; a rollback and
+//! a pin bring back what an older day lacks; and no lookup misses in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
-//! A day of live IDs as Parquet: what a build reads again, and other programs too; and what `trace` says of
-//! live IDs.
+//! A day of live IDs as Parquet: what a build reads again, and other programs too; and what `trace`
+//! says of live IDs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Live IDs over a day's filter: one answer over HTTP, Redis's protocol and the library, whoever added
-//! the ID; deletions that hide what the day has; and what a restart keeps.
+//! Live IDs over a day's filter: one answer over HTTP, Redis's protocol and the library, whoever
+//! added the ID; deletions that hide what the day has; and what a restart keeps.
 
 use std::time::Instant;
 

@@ -1,12 +1,14 @@
-//! A model of one ID in a live filter over days, explored exhaustively: it is added and deleted, days are built with or
-//! without it, the pointer moves forward and back, a server swaps filters at its own pace, is killed and starts again. It is
-//! the one that decides, or a follower, which never meet but in the log. What a filter does to the ID, and when it has to come back, is decided by the very
-//! functions of `bloomsday_common::live::absorb` that the program runs, and which segments prune deletes by that of
-//! `bloomsday_common::protocol`.
+//! A model of one ID in a live filter over days, explored exhaustively: it is added and deleted,
+//! days are built with or without it, the pointer moves forward and back, a server swaps filters at
+//! its own pace, is killed and starts again. It is the one that decides, or a follower, which never
+//! meet but in the log. What a filter does to the ID, and when it has to come back, is decided by
+//! the very functions of `bloomsday_common::live::absorb` that the program runs, and which segments
+//! prune deletes by that of `bloomsday_common::protocol`.
 //!
-//! The bounds, stated: one ID, because IDs do not touch each other; a window of two days; two adds, a deletion, two or
-//! three blobs of any day with any content (a build may lose the ID, a false positive may have it), a kill: not all of
-//! them in one exploration. One step: a read of the log, a swap, one ID of the comparison with a day.
+//! The bounds, stated: one ID, because IDs do not touch each other; a window of two days; two adds,
+//! a deletion, two or three blobs of any day with any content (a build may lose the ID, a false
+//! positive may have it), a kill: not all of them in one exploration. One step: a read of the log,
+//! a swap, one ID of the comparison with a day.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -196,7 +198,8 @@ impl World {
 
     fn go(&mut self, role: Role) -> Option<()> {
         let (changes, today) = (self.readable(role), self.today);
-        // What came by an engine and is not in the store could not be read again: it is not dropped.
+        // What came by an engine and is not in the store could not be read again: it is not
+        // dropped.
         let ahead = self.log[..self.server.known].get(self.stored(role)).map(|change| change.day);
         let (pointer, server) = (self.pointer, &mut self.server);
         server.phase = match server.phase {

@@ -1,5 +1,5 @@
-//! Live IDs of one server on others: a follower answers for what the decider added, and takes none; a second
-//! decider is refused, and a standby takes over.
+//! Live IDs of one server on others: a follower answers for what the decider added, and takes none;
+//! a second decider is refused, and a standby takes over.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A topic of a real Kafka as a feed: every message of every partition becomes a live ID, whoever is killed, and
-//! what cannot be read is counted and said.
+//! A topic of a real Kafka as a feed: every message of every partition becomes a live ID, whoever
+//! is killed, and what cannot be read is counted and said.
 #![cfg(feature = "integration")]
 
 use std::sync::atomic::{AtomicBool, Ordering};

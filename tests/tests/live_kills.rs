@@ -1,5 +1,6 @@
-//! `kill -9` at every named step of live IDs and at random times, for every promise of an answer: what was
-//! acknowledged is there after the restart, and is not "new" again. What `shipped` promises is in the store.
+//! `kill -9` at every named step of live IDs and at random times, for every promise of an answer:
+//! what was acknowledged is there after the restart, and is not "new" again. What `shipped`
+//! promises is in the store.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,8 +19,8 @@ use bloomsday_tests::kill_point::KillableRun;
 use bloomsday_tests::live::{Wire, encode};
 use bloomsday_tests::wait::until;
 
-/// How many IDs clients add at most while they wait for a step: more than the table has when every shard
-/// has grown.
+/// How many IDs clients add at most while they wait for a step: more than the table has when every
+/// shard has grown.
 const MAX_IDS: u64 = 40_000;
 /// The most IDs of a request.
 const MAX_BATCH: u64 = 200;
@@ -158,7 +159,8 @@ impl Case {
         }
     }
 
-    /// Whether all that was acknowledged is there, and is not new again. Adds some more, and kills the server.
+    /// Whether all that was acknowledged is there, and is not new again. Adds some more, and kills
+    /// the server.
     fn check(&self, killed: &str) {
         let acknowledged: Vec<u64> = self.added.lock().unwrap().iter().copied().collect();
         // Before the start: as if the disk had gone with the process.
@@ -199,8 +201,9 @@ impl Case {
     }
 }
 
-/// Whether a server that stops at this place for the first time has acknowledged nothing: a process that is killed
-/// does not lose what it wrote before a sync, so that this alone shows an answer that came too soon.
+/// Whether a server that stops at this place for the first time has acknowledged nothing: a process
+/// that is killed does not lose what it wrote before a sync, so that this alone shows an answer
+/// that came too soon.
 fn is_before_acknowledgements(place: &str, ack: &str) -> bool {
     match place {
         "live-created" | "live-written" => true,

@@ -1,11 +1,12 @@
-//! A model of who decides, explored exhaustively: a decider, its successor and a follower share one lease and
-//! one store. Every read and write of the lease is a step of its own, an answer may be late, servers' clocks
-//! differ, any of them may be suspended or killed, and come back. Whether a server takes the lease is decided by
-//! the very function of `bloomsday_common::live::lease` that the program runs.
+//! A model of who decides, explored exhaustively: a decider, its successor and a follower share one
+//! lease and one store. Every read and write of the lease is a step of its own, an answer may be
+//! late, servers' clocks differ, any of them may be suspended or killed, and come back. Whether a
+//! server takes the lease is decided by the very function of `bloomsday_common::live::lease` that
+//! the program runs.
 //!
-//! The bound, stated: two servers, each adds an ID once an epoch, four seconds in steps of one, a lease
-//! of two, clocks that differ by five, or one kill. One step: a follower's round, once a second. Assumed: own clocks, by which a holder stops and a candidate waits, run
-//! equally fast.
+//! The bound, stated: two servers, each adds an ID once an epoch, four seconds in steps of one, a
+//! lease of two, clocks that differ by five, or one kill. One step: a follower's round, once a
+//! second. Assumed: own clocks, by which a holder stops and a candidate waits, run equally fast.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -107,7 +108,8 @@ impl Model for Bound {
                 continue;
             }
             match server.read {
-                // A suspended server goes on with its write later: any number of waits may be between.
+                // A suspended server goes on with its write later: any number of waits may be
+                // between.
                 Some(_) => steps.extend([Step::Write(i, true), Step::Write(i, false)]),
                 // A lease is renewed a few times in its length, not all the time.
                 None if server.next_read <= world.now => steps.push(Step::Read(i)),

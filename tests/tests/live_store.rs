@@ -1,5 +1,5 @@
-//! Live IDs in the store: what is added is shipped as segments, whatever kills the server, and prune keeps
-//! what a day may need.
+//! Live IDs in the store: what is added is shipped as segments, whatever kills the server, and
+//! prune keeps what a day may need.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -182,7 +182,8 @@ fn kill_9_while_a_segment_is_shipped_loses_and_repeats_nothing() {
 #[test]
 fn kill_9_after_a_part_of_a_log_was_shipped_ships_the_rest() {
     let backend = backend();
-    // A port that nobody listens on: the address that the system chooses is not printed to this test.
+    // A port that nobody listens on: the address that the system chooses is not printed to this
+    // test.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let resp = format!("127.0.0.1:{port}");
     let mut words = flags(&backend);

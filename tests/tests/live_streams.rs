@@ -1,5 +1,5 @@
-//! Redis Streams: an engine tells followers at once, and whatever it loses is sent again; a feed adds the IDs of
-//! a stream, at least once.
+//! Redis Streams: an engine tells followers at once, and whatever it loses is sent again; a feed
+//! adds the IDs of a stream, at least once.
 #![cfg(feature = "integration")]
 
 use std::cell::Cell;
@@ -83,7 +83,8 @@ fn what_was_shipped_to_an_engine_is_never_lost_though_that_is_killed_and_wiped()
     follower.until("it has all", |daemon| hits(daemon, &acknowledged) == acknowledged.len());
     let late = serve(&backend, "follow", &engine, &[]);
     late.until("a new one has all", |daemon| hits(daemon, &acknowledged) == acknowledged.len());
-    // With a quiet engine, what is added is on the follower long before the store has it: once in several tries.
+    // With a quiet engine, what is added is on the follower long before the store has it: once in
+    // several tries.
     let mut fastest = Duration::MAX;
     let mut client = wire(&decider);
     for n in 900_000..900_010 {
@@ -133,7 +134,8 @@ fn what_an_engine_lost_is_sent_again_while_adds_go_on() {
     follower.until("it has all", |daemon| hits(daemon, &all) == all.len());
 }
 
-/// No segment can be written to the store: a file is in place of the day's folder, whose path is returned.
+/// No segment can be written to the store: a file is in place of the day's folder, whose path is
+/// returned.
 fn no_segments(backend: &Backend) -> PathBuf {
     let day = Path::new(&backend.store).join(format!("rt/live/{}", today()));
     std::fs::create_dir_all(day.parent().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! URLs as IDs of a filter of the configuration: every way to build it and to look up takes two spellings of
-//! one page for one ID, and who does not is told so.
+//! URLs as IDs of a filter of the configuration: every way to build it and to look up takes two
+//! spellings of one page for one ID, and who does not is told so.
 
 use std::path::Path;
 

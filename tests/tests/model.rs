@@ -1,10 +1,11 @@
 //! A model of everybody who writes to one filter's records at once, explored exhaustively.
 //!
-//! Two builders, an operator who repoints, pins, unpins, and by hand writes a line, edits a record, puts
-//! an earlier one back or removes the pointer, a pruner and two servers, over three days. Every request to the store is a step of its own, any of them may stop for good
-//! after any step, and a conditional write may fail, or succeed and report an error. Each decision is
-//! made by the very functions of `bloomsday_common::protocol` that the program runs; this file only
-//! says who calls them when.
+//! Two builders, an operator who repoints, pins, unpins, and by hand writes a line, edits a record,
+//! puts an earlier one back or removes the pointer, a pruner and two servers, over three days.
+//! Every request to the store is a step of its own, any of them may stop for good after any step,
+//! and a conditional write may fail, or succeed and report an error. Each decision is made by the
+//! very functions of `bloomsday_common::protocol` that the program runs; this file only says who
+//! calls them when.
 //!
 //! The bound, stated: three days, at most two builds of each builder (each of any day so far, with
 //! either of two sets of IDs), operator's acts and prunes as [`Bound`] says, one ambiguous write.
@@ -16,8 +17,8 @@
 //! record, and was never run again, is remembered when a hand then leaves no trace of itself; nor
 //! that a day remembers its rollback once prune has dropped its pointer, or may have.
 //!
-//! With deltas, a build publishes one between its upload and its pointer, or fails to; the store may
-//! damage it; prune deletes it; and a server that has the one blob fetches the other by it.
+//! With deltas, a build publishes one between its upload and its pointer, or fails to; the store
+//! may damage it; prune deletes it; and a server that has the one blob fetches the other by it.
 
 #[path = "model/actors.rs"]
 mod actors;
@@ -99,8 +100,8 @@ impl Model for Bound {
     }
 }
 
-/// Explores all of it, fails with the steps that led to a broken promise, and returns the situations
-/// that were met.
+/// Explores all of it, fails with the steps that led to a broken promise, and returns the
+/// situations that were met.
 fn explore(bound: Bound, name: &str) -> Vec<&'static str> {
     let (clock, most_states) = (Instant::now(), bound.most_states);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -127,7 +128,8 @@ fn full() -> bool {
     std::env::var("BLOOMSDAY_CAMPAIGN").is_ok_and(|size| size == "full")
 }
 
-/// Three days need a prune to be worth it, and a prune three days: so each bound is large in one way.
+/// Three days need a prune to be worth it, and a prune three days: so each bound is large in one
+/// way.
 fn bound(days: u8, builds: [u8; 2], operator_acts: u8, prunes: u8, ambiguous: u8) -> Bound {
     let servers = if full() { 2 } else { 1 };
     let most_states = if full() { 400_000_000 } else { 60_000_000 };

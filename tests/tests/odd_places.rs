@@ -1,4 +1,5 @@
-//! Output that cannot be written, files that are not what they should be, and one broken filter among sound ones.
+//! Output that cannot be written, files that are not what they should be, and one broken filter
+//! among sound ones.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

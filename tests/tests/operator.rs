@@ -1,5 +1,5 @@
-//! An operator's commands when something is in their way: a builder that stands still under the lock, a
-//! blob that is deleted while it is pinned.
+//! An operator's commands when something is in their way: a builder that stands still under the
+//! lock, a blob that is deleted while it is pinned.
 
 use std::fs;
 use std::path::Path;

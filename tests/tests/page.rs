@@ -1,5 +1,5 @@
-//! The status page in a real Chromium: it renders, follows swaps and rollbacks, answers, reloads with
-//! the token only, and leaks nothing without it.
+//! The status page in a real Chromium: it renders, follows swaps and rollbacks, answers, reloads
+//! with the token only, and leaks nothing without it.
 //!
 //! With `BLOOMSDAY_PICTURES=DIR` it leaves screenshots (base64) for a person to look at.
 

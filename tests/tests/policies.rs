@@ -1,5 +1,5 @@
-//! Each role's policy in `deploy/policies/aws` allows what its commands really send, and little more:
-//! every request between program and S3 is recorded and put to the policy.
+//! Each role's policy in `deploy/policies/aws` allows what its commands really send, and little
+//! more: every request between program and S3 is recorded and put to the policy.
 
 use std::collections::BTreeSet;
 use std::fs;

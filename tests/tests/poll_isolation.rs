@@ -1,4 +1,5 @@
-//! No filter waits for another: reloads, polls that hang, days that are damaged or missing, and holds.
+//! No filter waits for another: reloads, polls that hang, days that are damaged or missing, and
+//! holds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -58,7 +59,8 @@ fn a_look_that_hangs_delays_no_reload_and_no_look_of_another_filter() {
     assert!(post(url("?filter=rt"), moment).is_err() && post(url(""), moment).is_err());
     let reloaded = post(url("?filter=b"), Duration::from_secs(15));
     assert_eq!(reloaded.expect("the reload of b is answered").status().as_u16(), 200);
-    // A writer lets the look go on, and it may have ended before anything could be written: an empty pointer.
+    // A writer lets the look go on, and it may have ended before anything could be written: an
+    // empty pointer.
     drop(fs::File::options().write(true).open(&stuck).unwrap());
     daemon.until("it has looked", |daemon| !daemon.status()["last_poll"].is_null());
 }

@@ -89,8 +89,8 @@ fn prune_deletes_what_is_past_the_window_and_says_it_before() {
 fn what_a_pointer_its_previous_or_the_pin_names_stays() {
     let kept = Kept::twenty_days();
     let bloomsday = |words: &[&str]| kept.backend.bloomsday(words).run().expect(0);
-    // Roll today back to the oldest day, and on to the next: the oldest is now `previous`. Their own
-    // pointers keep them from being refused as targets only as long as those stay.
+    // Roll today back to the oldest day, and on to the next: the oldest is now `previous`. Their
+    // own pointers keep them from being refused as targets only as long as those stay.
     let (day, long) = (today().to_string(), "keep_days = 30");
     let config = kept.backend.folder.path().join("long.toml");
     fs::write(&config, format!("[filters.rt]\n{long}\n")).unwrap();

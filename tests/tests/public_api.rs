@@ -1,5 +1,5 @@
-//! The public surface of the libraries, compared with a snapshot that is committed: a change of what others
-//! may call is visible in review, as a change of `tests/golden/api`.
+//! The public surface of the libraries, compared with a snapshot that is committed: a change of
+//! what others may call is visible in review, as a change of `tests/golden/api`.
 //!
 //! After a change that is meant:
 //!

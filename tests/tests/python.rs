@@ -19,7 +19,8 @@ const FULL_DEADLINE: &str = "3600";
 
 /// A Python in which the package is installed from its wheel.
 ///
-/// The wheel has no cloud stores: what Python adds to them is nothing, and they would take minutes to compile.
+/// The wheel has no cloud stores: what Python adds to them is nothing, and they would take minutes
+/// to compile.
 fn python() -> &'static Path {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -36,7 +37,8 @@ fn python() -> &'static Path {
             .arg(&wheels)
             .current_dir(root().join("python/bloomsday"))
             .env("CARGO_TARGET_DIR", target));
-        // The packages that the tests need are those of the tools; the wheel itself is nobody else's.
+        // The packages that the tests need are those of the tools; the wheel itself is nobody
+        // else's.
         run(Command::new(&tools).args(["-m", "venv", "--system-site-packages"]).arg(&venv));
         let python = venv.join("bin/python");
         let parent = Command::new(&tools)
@@ -69,7 +71,8 @@ fn pytest_with(file: &str, blobs: &Path, words: &[&str], variables: &[(&str, &st
         .args(words)
         .envs(variables.iter().copied())
         .current_dir(&tests)
-        // Other processes import the tests by name, and what Python compiles stays out of the sources.
+        // Other processes import the tests by name, and what Python compiles stays out of the
+        // sources.
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONPATH", &tests)
         .env("BLOOMSDAY_PROGRAM", program::path())

@@ -41,8 +41,8 @@ fn input(folder: &std::path::Path, builder: usize) -> PathBuf {
     folder.join(format!("{builder}.parquet"))
 }
 
-/// Credentials come from the environment, so the races on a backend run in a process of their own: as
-/// many as `rounds` says, or 1,000 at full size.
+/// Credentials come from the environment, so the races on a backend run in a process of their own:
+/// as many as `rounds` says, or 1,000 at full size.
 fn race_on(backend: &Backend, name: &str, rounds: u64) {
     (0..BUILDERS).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
     let races = Command::new(std::env::current_exe().unwrap())

@@ -1,5 +1,5 @@
-//! Pointers in a real Redis: published, raced for, rolled back with a plain SET; and Redis down, hung,
-//! wiped, read-only or holding something else.
+//! Pointers in a real Redis: published, raced for, rolled back with a plain SET; and Redis down,
+//! hung, wiped, read-only or holding something else.
 
 use std::process::Stdio;
 
@@ -92,8 +92,8 @@ fn builds_that_race_for_a_day_end_published_or_superseded() {
     assert!(published.len() < 4, "the four never met: {outcomes:?}");
 }
 
-/// The builds above look once more before they write, which hides a write that does not compare. Here
-/// every writer has read the same value, and only the script decides.
+/// The builds above look once more before they write, which hides a write that does not compare.
+/// Here every writer has read the same value, and only the script decides.
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn of_writers_that_saw_the_same_exactly_one_writes() {

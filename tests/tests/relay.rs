@@ -1,5 +1,5 @@
-//! The relay of `deploy/nginx`, a real nginx in front of another: blobs cross once, pointers are fresh, and damaged
-//! bytes in it cost one retry.
+//! The relay of `deploy/nginx`, a real nginx in front of another: blobs cross once, pointers are
+//! fresh, and damaged bytes in it cost one retry.
 
 use std::fs;
 use std::sync::Barrier;
@@ -165,8 +165,8 @@ fn damaged_bytes_in_a_relay_cost_one_retry_and_are_replaced() {
     assert_eq!(scene.fetched().len(), 2 + 3);
 }
 
-/// A relay may keep one part of a blob and drop another. If the blob is uploaded again between, they have different
-/// tags, and it is not one object any more.
+/// A relay may keep one part of a blob and drop another. If the blob is uploaded again between,
+/// they have different tags, and it is not one object any more.
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
 fn a_relay_with_parts_of_two_uploads_of_a_blob_costs_one_retry() {
@@ -227,8 +227,8 @@ fn a_thousand_polls_are_four_small_requests_each_and_a_relay_passes_on_few() {
             "{POLLS} polls in {seconds:.1} s: {at_origin} requests of the origin, {bytes} bytes of \
              bodies, {at_relay} of the relay"
         );
-        // A pin, the marker of where pointers are, today's pointer and yesterday's; only the last is
-        // there. Loads are polls, too.
+        // A pin, the marker of where pointers are, today's pointer and yesterday's; only the last
+        // is there. Loads are polls, too.
         let polls = 4 * POLLS..=4 * (POLLS + 8);
         if at_relay == 0 {
             assert!(polls.contains(&at_origin), "{at_origin} requests");

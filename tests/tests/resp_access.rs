@@ -1,5 +1,5 @@
-//! Who may connect and change live IDs, and what the configuration says of it: `[resp]` of the file, TLS
-//! with real clients, and the token over both protocols.
+//! Who may connect and change live IDs, and what the configuration says of it: `[resp]` of the
+//! file, TLS with real clients, and the token over both protocols.
 
 use std::fs;
 use std::path::Path;

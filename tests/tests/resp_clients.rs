@@ -1,5 +1,5 @@
-//! Live filters as real clients see them: redis-py in both versions of the protocol and with asyncio,
-//! node-redis, redis-cli, redis-benchmark.
+//! Live filters as real clients see them: redis-py in both versions of the protocol and with
+//! asyncio, node-redis, redis-cli, redis-benchmark.
 
 use std::process::Command;
 

@@ -1,11 +1,12 @@
-//! Every error text and limit that clients and their suites look for; and where Redis has the same command,
-//! a real one says the same, in both versions.
+//! Every error text and limit that clients and their suites look for; and where Redis has the same
+//! command, a real one says the same, in both versions.
 
 use bloomsday_tests::live::{LiveDaemon, Wire, encode};
 use bloomsday_tests::redis::Redis;
 use tempfile::TempDir;
 
-/// Requests that a real Redis answers with the same bytes. Each version begins with an empty database.
+/// Requests that a real Redis answers with the same bytes. Each version begins with an empty
+/// database.
 const SHARED: &str = "\
 sadd s a b|sadd s|sadd s a c|scard s|scard|scard nothing|sismember s a|sismember s|sismember nothing a
 smismember s a z|smismember nothing a z|smismember s|srem s a z|srem s|srem nothing a|type s|type nothing|type

@@ -1,6 +1,6 @@
 //! A rollback is a rollback, however it is made: the day's own earlier record put back, the pointer
-//! removed, its JSON edited, a plain line or `repoint`. The same data does not undo it, mended data moves
-//! on, and `status`, `query` and a running server follow the same blob.
+//! removed, its JSON edited, a plain line or `repoint`. The same data does not undo it, mended data
+//! moves on, and `status`, `query` and a running server follow the same blob.
 
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;

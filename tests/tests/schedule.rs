@@ -10,7 +10,8 @@ use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::{Bloomsday, bloomsday};
 
-/// A filter that was due at midnight, for today's date minus one, and the `{day}` folders under `in`.
+/// A filter that was due at midnight, for today's date minus one, and the `{day}` folders under
+/// `in`.
 fn configure(backend: &Backend, more: &str) {
     let folder = backend.folder.path();
     let text = format!(
@@ -134,8 +135,9 @@ fn two_schedulers_at_once_publish_each_day_once() {
         for child in both {
             let ended = child.wait_with_output().unwrap();
             let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            // The later one finds it unchanged, sees the pointer move under it, or reads the blob back
-            // while the other uploads the same bytes again, which it would try again in a minute.
+            // The later one finds it unchanged, sees the pointer move under it, or reads the blob
+            // back while the other uploads the same bytes again, which it would try again in a
+            // minute.
             assert!(matches!(ended.status.code(), Some(0 | 5 | 75)), "{said}");
         }
         let published = |day: u32| {

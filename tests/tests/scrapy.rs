@@ -1,5 +1,6 @@
-//! Crawls with the duplicate filters of `python/scrapy`: each test runs tests/python/scrapy/crawls.py with one
-//! version of Scrapy, against the real daemon, a local site and, for scrapy-redis, a real Redis.
+//! Crawls with the duplicate filters of `python/scrapy`: each test runs
+//! tests/python/scrapy/crawls.py with one version of Scrapy, against the real daemon, a local site
+//! and, for scrapy-redis, a real Redis.
 
 use std::process::Command;
 

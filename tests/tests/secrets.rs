@@ -1,5 +1,6 @@
-//! No secret is in anything the program says, logs, serves or stores, whatever goes wrong and however
-//! much it logs; and nothing that somebody wrote into a record can drive a terminal or a log file.
+//! No secret is in anything the program says, logs, serves or stores, whatever goes wrong and
+//! however much it logs; and nothing that somebody wrote into a record can drive a terminal or a
+//! log file.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};

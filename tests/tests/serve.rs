@@ -1,4 +1,5 @@
-//! The daemon: it follows, answers, rolls back three ways, keeps its last good filter and stops well.
+//! The daemon: it follows, answers, rolls back three ways, keeps its last good filter and stops
+//! well.
 
 use std::fs;
 use std::io::{Read, Write};

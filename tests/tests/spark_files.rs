@@ -1,4 +1,5 @@
-//! Spark's own `sketch.BloomFilter` reads what we export and writes what we import, bit for bit; and the newest Guava.
+//! Spark's own `sketch.BloomFilter` reads what we export and writes what we import, bit for bit;
+//! and the newest Guava.
 //!
 //! The jars are those that pyspark brings. `tests/spark/Sketch.java` is compiled here.
 

@@ -1,4 +1,5 @@
-//! One suite of promises that every backend must keep, run on each: a local folder, S3 and Google Cloud Storage.
+//! One suite of promises that every backend must keep, run on each: a local folder, S3 and Google
+//! Cloud Storage.
 //!
 //! Credentials are read from the environment, so the suite runs as a process of its own for each
 //! backend: this test program itself, with its ignored test.
@@ -203,7 +204,8 @@ async fn small_and_large_blobs_come_back_complete(store: &Store) {
 }
 
 async fn garbage_is_unreadable(store: &Store) {
-    // A pointer that leads to another filter, written the only way our own code can: as a pin's blob.
+    // A pointer that leads to another filter, written the only way our own code can: as a pin's
+    // blob.
     let other = BlobKey { filter: "optout".parse().unwrap(), ..key(1) };
     let before = day().minus(1);
     let read = store.pointer(&rt(), before).await.unwrap();

@@ -1,5 +1,6 @@
-//! A build against a store that lies, at each of its calls in turn: it succeeds and the pointer names a
-//! complete blob, or it fails and the pointer is as it was; and a next run sets everything right.
+//! A build against a store that lies, at each of its calls in turn: it succeeds and the pointer
+//! names a complete blob, or it fails and the pointer is as it was; and a next run sets everything
+//! right.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! A server against a store that lies, at each of its calls in turn: it never answers wrongly, never
-//! loses what it has, and is right again after the next poll without a fault.
+//! A server against a store that lies, at each of its calls in turn: it never answers wrongly,
+//! never loses what it has, and is right again after the next poll without a fault.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

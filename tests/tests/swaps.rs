@@ -106,8 +106,8 @@ impl<'a> Served<'a> {
     }
 }
 
-/// What all threads know of the swaps: even when settled, odd while one is under way; half of it says
-/// which filter answers.
+/// What all threads know of the swaps: even when settled, odd while one is under way; half of it
+/// says which filter answers.
 #[derive(Default)]
 struct Swaps(AtomicU64);
 

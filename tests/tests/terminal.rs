@@ -28,8 +28,8 @@ fn store() -> Backend {
     backend
 }
 
-/// Runs a line of shell on a pseudo-terminal, where stdout and stderr are one; what it showed. `$b` is
-/// the program.
+/// Runs a line of shell on a pseudo-terminal, where stdout and stderr are one; what it showed. `$b`
+/// is the program.
 fn on_a_terminal(line: &str, variables: &[(&str, &str)]) -> String {
     let mut script = Command::new("script");
     script.args(["-qec", line, "/dev/null"]).stdin(Stdio::null());

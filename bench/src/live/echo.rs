@@ -1,5 +1,5 @@
-//! [`Echo`]: a server that scans requests as ours does and answers each with `:0`, but looks nothing up: no server
-//! of this protocol can do less for a request.
+//! [`Echo`]: a server that scans requests as ours does and answers each with `:0`, but looks
+//! nothing up: no server of this protocol can do less for a request.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,8 @@ mod request;
 
 use self::request::{Request, Scanner};
 
-/// As in the server: the buffer of a connection, a read, and the requests that are answered by one write.
+/// As in the server: the buffer of a connection, a read, and the requests that are answered by one
+/// write.
 const SMALL_READ_BYTES: usize = 16 << 10;
 const READ_BYTES: usize = 256 << 10;
 const MAX_BATCH: usize = 16 << 10;

@@ -1,4 +1,5 @@
-//! Near duplicates: fingerprints that resemble none of 50 million, added and looked up over Redis's protocol.
+//! Near duplicates: fingerprints that resemble none of 50 million, added and looked up over Redis's
+//! protocol.
 
 use std::time::Instant;
 
@@ -78,8 +79,8 @@ fn requests(command: &str, first: u64, many: u64) -> Vec<(Vec<u8>, usize)> {
     })
 }
 
-/// The fingerprint with this number: a word of the extended Hamming code, so that any two differ in four
-/// bits or more. Of 50 million random ones, three pairs would be near duplicates.
+/// The fingerprint with this number: a word of the extended Hamming code, so that any two differ in
+/// four bits or more. Of 50 million random ones, three pairs would be near duplicates.
 fn fingerprint(number: u64) -> u64 {
     // 57 bits of the number's hash, different for different numbers.
     let mut data = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & ((1 << 57) - 1);

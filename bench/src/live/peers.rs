@@ -1,5 +1,5 @@
-//! What teams do with Redis today, next to the same done here: scrapy-redis-bloomfilter's requests for each
-//! new URL, and a script that keeps the clicks of a sliding window in seven Bloom filters.
+//! What teams do with Redis today, next to the same done here: scrapy-redis-bloomfilter's requests
+//! for each new URL, and a script that keeps the clicks of a sliding window in seven Bloom filters.
 
 use std::net::SocketAddr;
 
@@ -35,9 +35,10 @@ const LETTERS: std::ops::RangeInclusive<u32> = 4..=12;
 /// What a window and a step hold of a billion clicks a day.
 const IN_WINDOW: u64 = 1_000_000_000 / 86_400 * (WINDOW_SECONDS + STEP_SECONDS);
 
-/// A sighting of an ID: its bits are set in the filter of each step whose window will cover it, and whether the
-/// filter of this step had them all before is the answer. The hash is Redis' own, the cheapest that a script
-/// has; bits are apart by a second hash. The steps of keys are given, so that no time passes here.
+/// A sighting of an ID: its bits are set in the filter of each step whose window will cover it, and
+/// whether the filter of this step had them all before is the answer. The hash is Redis' own, the
+/// cheapest that a script has; bits are apart by a second hash. The steps of keys are given, so
+/// that no time passes here.
 const SIGHTING: &str = "
 local hex = redis.sha1hex(ARGV[1])
 local at, apart = tonumber(string.sub(hex, 1, 12), 16), tonumber(string.sub(hex, 13, 24), 16)

@@ -1,6 +1,7 @@
-//! Live filters over Redis's protocol, compared with Redis itself and SADD: one connection with new IDs of 32
-//! bytes in pipelines, for each promise of an answer; redis-benchmark with fifty connections; and a
-//! server that scans the same requests and answers them without looking anything up.
+//! Live filters over Redis's protocol, compared with Redis itself and SADD: one connection with new
+//! IDs of 32 bytes in pipelines, for each promise of an answer; redis-benchmark with fifty
+//! connections; and a server that scans the same requests and answers them without looking anything
+//! up.
 
 use std::net::SocketAddr;
 
@@ -119,8 +120,8 @@ fn benchmark(
     outcome
 }
 
-/// Adds of IDs that are there already: nothing but the protocol, the hash and the table, whose lines are
-/// in the cache. Fresh ones also wait for memory.
+/// Adds of IDs that are there already: nothing but the protocol, the hash and the table, whose
+/// lines are in the cache. Fresh ones also wait for memory.
 fn of_echo(depth: usize, share: f64, ours: SocketAddr, echo: SocketAddr, rounds: usize) -> Outcome {
     let warm = requests("SADD", depth, "warm");
     let mut first = Wire::open(ours);

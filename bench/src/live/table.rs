@@ -1,5 +1,5 @@
-//! A live filter of 20 million entries: how long it pauses while it grows, what it takes, how long a restart
-//! takes, what 64 clients get, and that no ID is taken for another.
+//! A live filter of 20 million entries: how long it pauses while it grows, what it takes, how long
+//! a restart takes, what 64 clients get, and that no ID is taken for another.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,8 @@ use crate::measure::{Bound, Outcome, Samples, contestant, race};
 const ENTRIES: u64 = 20_000_000;
 /// How many are added at once.
 const BATCH: usize = 256;
-/// The table grows so often with the same IDs: what the machine does at one time it does not do at the next.
+/// The table grows so often with the same IDs: what the machine does at one time it does not do at
+/// the next.
 const REPEATS: usize = 3;
 /// The longest pause that a growth may make.
 const MAX_PAUSE_MS: f64 = 2.0;
@@ -46,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     outcomes
 }
 
-/// The time of each batch while a table grows, by the clock and on the processor; and the most bytes an entry.
+/// The time of each batch while a table grows, by the clock and on the processor; and the most
+/// bytes an entry.
 struct Grown {
     clock: Vec<f64>,
     processor: Vec<f64>,

@@ -1,5 +1,5 @@
-//! A column of Arrow, from another engine → the bytes of its IDs: those that a build takes from the same
-//! column in Parquet.
+//! A column of Arrow, from another engine → the bytes of its IDs: those that a build takes from the
+//! same column in Parquet.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -172,7 +172,8 @@ fn by_key<K: ArrowDictionaryKeyType, F: FnMut(&[u8])>(
         return Err("it is a dictionary of dictionaries".into());
     }
     let keys = rows.filter_map(|row| column.key(row)).filter(|key| !values.is_null(*key));
-    // By one of few types, so that there is no endless kind of dictionaries of dictionaries to compile.
+    // By one of few types, so that there is no endless kind of dictionaries of dictionaries to
+    // compile.
     let keys: Box<dyn Iterator<Item = usize>> = Box::new(keys);
     visit(values.as_ref(), is_uuid, keys, validator)
 }

@@ -88,8 +88,8 @@ impl<H: IdHash> Dedup<H> {
         Deduplicated { len, sum_before, sum }
     }
 
-    /// Finds the candidates. Returns the sum of all `len` hashes, and whether the candidates are few:
-    /// only then the list is complete.
+    /// Finds the candidates. Returns the sum of all `len` hashes, and whether the candidates are
+    /// few: only then the list is complete.
     fn find_candidates(&mut self, chunks: &[Chunk<'_, H>], len: usize) -> (u64, bool) {
         let bits = (BITS_PER_HASH * len).next_power_of_two().max(WORD);
         let shift = u64::BITS - bits.ilog2();
@@ -133,8 +133,8 @@ impl<H: IdHash> Dedup<H> {
         (sum, true)
     }
 
-    /// Removes the duplicates among the candidates. Returns how many of `len` hashes are left, and the
-    /// sum of the duplicates; `None` if the table cannot hold the candidates.
+    /// Removes the duplicates among the candidates. Returns how many of `len` hashes are left, and
+    /// the sum of the duplicates; `None` if the table cannot hold the candidates.
     fn distinct_of_few(&mut self, chunks: &mut [Chunk<'_, H>], len: usize) -> Option<(usize, u64)> {
         let end = chunks.last().map_or(0, |last| (chunks.len() - 1) * HASHES_PER_CHUNK + last.len);
         self.free.clear();

@@ -9,7 +9,8 @@ use super::ranges::Ranges;
 use crate::error::Error;
 use crate::partition::sum_of;
 
-/// The most hashes of one range that are in memory: 256 MiB. Duplicates are removed before more are refused.
+/// The most hashes of one range that are in memory: 256 MiB. Duplicates are removed before more are
+/// refused.
 pub const MAX_RANGE_HASHES: usize = 32 << 20;
 /// When a range first has this many hashes, its duplicates are removed.
 const FIRST_COMPACTION: usize = 16 << 20;
@@ -54,7 +55,8 @@ impl Count {
     /// Takes a package. `hashes` are numbers of eight bytes, little-endian.
     ///
     /// # Errors
-    /// [`Error::Changed`]: a hash is not of this range. [`Error::RangeFull`]: too many distinct hashes.
+    /// [`Error::Changed`]: a hash is not of this range. [`Error::RangeFull`]: too many distinct
+    /// hashes.
     pub fn push(
         &mut self,
         range: u32,
@@ -94,8 +96,8 @@ impl Count {
         Ok(())
     }
 
-    /// The next range that is complete, after the last package: its number, numbers, distinct hashes in
-    /// ascending order, and samples.
+    /// The next range that is complete, after the last package: its number, numbers, distinct
+    /// hashes in ascending order, and samples.
     pub fn next_range(&mut self) -> Option<(u32, Counted, Vec<Xxh3>, Vec<u8>)> {
         let (range, Collected { mut hashes, samples, mut numbers, .. }) =
             self.of_each.pop_first()?;

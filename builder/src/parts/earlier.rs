@@ -1,6 +1,6 @@
-//! Compares some of the day's IDs with the newest earlier filter. Hashes are uniform, so the IDs with the
-//! lowest hashes are a random sample, and their blocks are the first ones of any filter: one read of a few
-//! megabytes in place of the whole blob.
+//! Compares some of the day's IDs with the newest earlier filter. Hashes are uniform, so the IDs
+//! with the lowest hashes are a random sample, and their blocks are the first ones of any filter:
+//! one read of a few megabytes in place of the whole blob.
 
 use bloomsday_common::digest::Digest;
 use bloomsday_common::filter::{BlockRange, Layout};
@@ -14,11 +14,12 @@ use crate::verify;
 
 /// How many IDs are looked up: a standard error of 0.03 %.
 pub const EARLIER_SAMPLE: u64 = 1 << 21;
-/// The most bytes of an earlier filter that are read: enough if it has up to 16 bytes for each ID of this day.
+/// The most bytes of an earlier filter that are read: enough if it has up to 16 bytes for each ID
+/// of this day.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// Looks `hashes` up in the newest earlier filter. They are all of the day's up to the last of them, in
-/// ascending order.
+/// Looks `hashes` up in the newest earlier filter. They are all of the day's up to the last of
+/// them, in ascending order.
 pub(super) async fn compare(job: &Job, store: &Store, hashes: &[Xxh3]) -> Comparison {
     with_newest(job, store, async |key, compared| look_up(job, store, key, hashes, compared).await)
         .await

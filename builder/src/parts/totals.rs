@@ -1,4 +1,5 @@
-//! [`RangeTotals`]: sums of what all ranges counted and filled, and whether each step got what the one before sent.
+//! [`RangeTotals`]: sums of what all ranges counted and filled, and whether each step got what the
+//! one before sent.
 
 use std::collections::BTreeMap;
 

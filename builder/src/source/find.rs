@@ -107,7 +107,8 @@ pub async fn find_window(inputs: &[String], day: Day, window: Window) -> Result<
     Ok(all)
 }
 
-/// Checks inputs as far as that needs no store: the window, each template, and each glob or address.
+/// Checks inputs as far as that needs no store: the window, each template, and each glob or
+/// address.
 ///
 /// # Errors
 /// Those that [`find_window`] would return for them on this day, and

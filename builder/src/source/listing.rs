@@ -160,8 +160,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Passes over the empty objects that S3's console creates for folders that have no file yet. Their keys end
-    /// with `/`, which the store's client removes. A file of no bytes with an extension stays, and is an error.
+    /// Passes over the empty objects that S3's console creates for folders that have no file yet.
+    /// Their keys end with `/`, which the store's client removes. A file of no bytes with an
+    /// extension stays, and is an error.
     fn pass_over_folder_marks(&mut self) {
         let is_mark = |name: &str, meta: &ObjectMeta| {
             meta.size == 0 && !name.rsplit('/').next().unwrap_or(name).contains('.')

@@ -1,5 +1,5 @@
-//! [`TestVector`]: what fixed IDs hash to, and the bits that they probe. A reader in which one of these
-//! differs must not answer.
+//! [`TestVector`]: what fixed IDs hash to, and the bits that they probe. A reader in which one of
+//! these differs must not answer.
 
 use crate::filter::{Layout, Shape, blocked, classic};
 use crate::hash::{IdHash, Murmur3, Spark, Xxh3};
@@ -46,8 +46,8 @@ impl TestVector {
     }
 }
 
-/// The `i`th of the 64 fixed IDs of the test vector: lengths 1 to 16, then every 21st up to 1,024, so
-/// that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
+/// The `i`th of the 64 fixed IDs of the test vector: lengths 1 to 16, then every 21st up to 1,024,
+/// so that each branch of a hash by length is covered; the letters a to z, starting at the `i`th.
 pub fn test_vector_id(i: usize) -> Vec<u8> {
     const LETTERS: [u8; TEST_IDS + 1024] = {
         let mut letters = [0; TEST_IDS + 1024];

@@ -6,10 +6,11 @@ use crate::filter::Shape;
 /// Golomb codes take about half a percent more than the entropy.
 const GOLOMB_OVERHEAD: f64 = 1.005;
 
-/// The size of a delta between two days with `n_ids` each, of which the share `churn` left and as many arrived.
+/// The size of a delta between two days with `n_ids` each, of which the share `churn` left and as
+/// many arrived.
 ///
-/// An ID that both days have sets the same bits in both. Any other bit differs if IDs of exactly one of the
-/// two days set it.
+/// An ID that both days have sets the same bits in both. Any other bit differs if IDs of exactly
+/// one of the two days set it.
 ///
 /// ```
 /// use bloomsday_common::delta::expected_bytes;

@@ -55,8 +55,8 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 impl Section<'_> {
-    /// Reads the section of a part of `part` bytes at the beginning of `bytes`. Returns it and its length, or
-    /// `None` when some of it is not there yet.
+    /// Reads the section of a part of `part` bytes at the beginning of `bytes`. Returns it and its
+    /// length, or `None` when some of it is not there yet.
     ///
     /// # Errors
     /// A sentence: what is wrong with its numbers.
@@ -78,8 +78,9 @@ impl Section<'_> {
         Ok(Some((Section { flips, divisor, code }, HEAD_BYTES + length)))
     }
 
-    /// Flips the bits of a part, piece by piece. `fill` is called for each piece first, with its offset, and
-    /// writes the base's bytes into it; `done` is called when the piece is as it should be.
+    /// Flips the bits of a part, piece by piece. `fill` is called for each piece first, with its
+    /// offset, and writes the base's bytes into it; `done` is called when the piece is as it should
+    /// be.
     ///
     /// # Errors
     /// A sentence: what is wrong with the code; or the error of `fill`.
@@ -141,8 +142,8 @@ impl Flips<'_> {
 
     /// Flips those of the piece that begins at the bit `start`. `None` when the code has too few.
     ///
-    /// A function of its own, so that the loop has the registers for itself: inlined it takes half as long
-    /// again.
+    /// A function of its own, so that the loop has the registers for itself: inlined it takes half
+    /// as long again.
     #[inline(never)]
     fn flip(&mut self, start: u64, piece: &mut [u8]) -> Option<()> {
         let Flips { mut gaps, next, mut left } = *self;

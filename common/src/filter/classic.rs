@@ -1,7 +1,8 @@
-//! The classic Bloom filters of other systems, byte for byte as they write them: `guava`, `spark1`, `spark2`.
+//! The classic Bloom filters of other systems, byte for byte as they write them: `guava`, `spark1`,
+//! `spark2`.
 //!
-//! A body is the other system's file: a header, then 64-bit words, each big-endian. Bit `i` is bit `i & 63` of
-//! word `i >> 6`.
+//! A body is the other system's file: a header, then 64-bit words, each big-endian. Bit `i` is bit
+//! `i & 63` of word `i >> 6`.
 //!
 //! | layout | file | header |
 //! |---|---|---|
@@ -132,7 +133,8 @@ fn all_bits<H: IdHash>(hash: H, shape: Shape, mut test: impl FnMut(u64) -> bool)
     }
 }
 
-/// Where bit `i` lies among the words. They are big-endian, so the byte order within a word is turned.
+/// Where bit `i` lies among the words. They are big-endian, so the byte order within a word is
+/// turned.
 #[inline(always)]
 fn place(bit: u64) -> (usize, u8) {
     (((bit >> 3) ^ 7) as usize, 1 << (bit & 7))

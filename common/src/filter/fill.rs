@@ -59,11 +59,12 @@ impl FilterMut {
         }
     }
 
-    /// Divides the filter into at most `n_shards` shards, which threads can fill at the same time without
-    /// atomics.
+    /// Divides the filter into at most `n_shards` shards, which threads can fill at the same time
+    /// without atomics.
     ///
-    /// Only `blocked` can be divided: a hash there sets bits in one block, and a larger hash never belongs
-    /// to an earlier block. The probes of the others span the array, so each is returned as one shard.
+    /// Only `blocked` can be divided: a hash there sets bits in one block, and a larger hash never
+    /// belongs to an earlier block. The probes of the others span the array, so each is returned as
+    /// one shard.
     ///
     /// ```
     /// # use bloomsday_common::filter::{FilterMut, Layout, Shape};
@@ -137,14 +138,16 @@ impl FilterShard<'_> {
         }
     }
 
-    /// Loads the blocks of the hashes from `first` to `last`, by their high bits, into the cache, because
-    /// these hashes are inserted next. Blocks are loaded in order, which is fastest for memory.
+    /// Loads the blocks of the hashes from `first` to `last`, by their high bits, into the cache,
+    /// because these hashes are inserted next. Blocks are loaded in order, which is fastest for
+    /// memory.
     pub fn prefault(&mut self, first: u64, last: u64) {
         if let ShardBits::Blocked(blocks) = &mut self.bits {
             let block = |hash| blocked::block_of(hash, self.shape.units());
             let start = block(first).saturating_sub(self.first_block).min(blocks.len());
             let end = (block(last) + 1).saturating_sub(self.first_block).min(blocks.len());
-            // A write, not a read: new memory would be mapped once for the read and again for the write.
+            // A write, not a read: new memory would be mapped once for the read and again for the
+            // write.
             for block in &mut blocks[start..end.max(start)] {
                 block[0] = std::hint::black_box(block[0]);
             }

@@ -1,6 +1,6 @@
-//! The code that tests bits, in one version for each instruction set. It is chosen once, when a filter
-//! is made. All versions give identical bits and results: `scalar` is the definition, and property
-//! tests check the others against it.
+//! The code that tests bits, in one version for each instruction set. It is chosen once, when a
+//! filter is made. All versions give identical bits and results: `scalar` is the definition, and
+//! property tests check the others against it.
 //!
 //! All unsafe code of the crate is in this folder, except cache hints and non-temporal stores
 //! (`memory/cache.rs`), and words that threads share in mapped memory (`memory/lines.rs`).
@@ -47,8 +47,8 @@ impl Kernel {
 
     /// Every kernel that this machine can run, the fastest last.
     ///
-    /// This is the only place that makes a kernel with an instruction set. AVX2 needs `avx2` and `bmi2`;
-    /// AVX-512 needs those and `avx512f`, because it counts bits with the code of AVX2.
+    /// This is the only place that makes a kernel with an instruction set. AVX2 needs `avx2` and
+    /// `bmi2`; AVX-512 needs those and `avx512f`, because it counts bits with the code of AVX2.
     #[doc(hidden)] // for benchmarks and tests: a filter chooses its kernel
     pub fn all() -> Vec<Kernel> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
@@ -85,10 +85,12 @@ impl Kernel {
         match self.0 {
             Isa::Scalar => scalar::contains(body, probes, hash),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function
+            // enables.
             Isa::Avx2 => unsafe { avx2::contains(body, probes, hash) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it
+            // enables.
             Isa::Avx512 => unsafe { avx512::contains(body, probes, hash) },
         }
     }
@@ -100,7 +102,8 @@ impl Kernel {
         n_hits
     }
 
-    /// Calls `found` with the number of each hash and whether it may be in a `blocked` filter, in order.
+    /// Calls `found` with the number of each hash and whether it may be in a `blocked` filter, in
+    /// order.
     pub(super) fn contains_hashes<H: IdHash>(
         self,
         body: &[u8],
@@ -111,10 +114,12 @@ impl Kernel {
         match self.0 {
             Isa::Scalar => scalar::contains_hashes(body, probes, hashes, found),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function
+            // enables.
             Isa::Avx2 => unsafe { avx2::contains_hashes(body, probes, hashes, found) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it
+            // enables.
             Isa::Avx512 => unsafe { avx512::contains_hashes(body, probes, hashes, found) },
         }
     }
@@ -124,13 +129,14 @@ impl Kernel {
         match self.0 {
             Isa::Scalar => batch::count_ones(bytes),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the function enables AVX2 and BMI2. `all` makes an AVX2 kernel only if the CPU has
-            // both, and an AVX-512 kernel only where it made one of AVX2.
+            // SAFETY: the function enables AVX2 and BMI2. `all` makes an AVX2 kernel only if the
+            // CPU has both, and an AVX-512 kernel only where it made one of AVX2.
             Isa::Avx2 | Isa::Avx512 => unsafe { avx2::count_ones(bytes) },
         }
     }
 
-    /// Looks up a batch of IDs in a `blocked` filter; `over` gives the answers. Returns the number of hits.
+    /// Looks up a batch of IDs in a `blocked` filter; `over` gives the answers. Returns the number
+    /// of hits.
     pub(super) fn contains_batch<T: AsRef<[u8]>>(
         self,
         body: &[u8],
@@ -142,10 +148,12 @@ impl Kernel {
         match self.0 {
             Isa::Scalar => scalar::contains_batch(body, probes, ids, hits, over),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX2 and BMI2, which the function
+            // enables.
             Isa::Avx2 => unsafe { avx2::contains_batch(body, probes, ids, hits, over) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it enables.
+            // SAFETY: `all` makes this kernel only if the CPU has AVX-512F and BMI2, which it
+            // enables.
             Isa::Avx512 => unsafe { avx512::contains_batch(body, probes, ids, hits, over) },
         }
     }

@@ -1,6 +1,8 @@
-//! [`Overlay`]: what lies over a filter and may change its answers. It never sees an ID, only hashes.
+//! [`Overlay`]: what lies over a filter and may change its answers. It never sees an ID, only
+//! hashes.
 
-/// What lies over a filter. It is looked up in the same pass, so that the cache misses of both overlap.
+/// What lies over a filter. It is looked up in the same pass, so that the cache misses of both
+/// overlap.
 pub trait Overlay {
     /// Whether it changes any answer.
     const CHANGES_ANSWERS: bool;
@@ -13,7 +15,8 @@ pub trait Overlay {
     /// Fetches the word of the ID with this hash, and returns where it is.
     fn prefetch(&self, hash: u64) -> Self::Word<'_>;
 
-    /// Whether [`Overlay::answer`] may differ from the filter's answer for the ID with this hash and its word.
+    /// Whether [`Overlay::answer`] may differ from the filter's answer for the ID with this hash
+    /// and its word.
     fn may_change(word: Self::Word<'_>, hash: u64) -> bool;
 
     /// Fetches what [`Overlay::answer`] reads.

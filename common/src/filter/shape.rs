@@ -13,7 +13,8 @@ use crate::error::Error;
 
 /// `blocked` is sized for this share of the target, so that the measured fpp stays under it.
 const MARGIN: f64 = 0.97;
-/// Small filters have few blocks, so that their fpp varies: allow for this many standard deviations.
+/// Small filters have few blocks, so that their fpp varies: allow for this many standard
+/// deviations.
 const SAFETY_SIGMAS: f64 = 3.0;
 /// The targets a filter can be sized for.
 const FPP: std::ops::RangeInclusive<f64> = 1e-9..=0.5;
@@ -28,7 +29,8 @@ const MAX_BLOCK_LOAD: f64 = 4.0;
 const REACH_SIGMAS: f64 = 12.0;
 const REACH_LOADS: f64 = 40.0;
 
-/// The layout, the size and the number of probes of a filter: everything that addressing a bit needs.
+/// The layout, the size and the number of probes of a filter: everything that addressing a bit
+/// needs.
 ///
 /// ```
 /// use bloomsday_common::filter::{Layout, Shape};
@@ -49,13 +51,14 @@ pub struct Shape {
 impl Shape {
     /// The smallest shape that holds `n_ids` at a false-positive probability of at most `fpp`.
     ///
-    /// `guava`, `spark1` and `spark2` get exactly the shape that Guava and Spark choose. Guava rounds the number of probes, so the fpp
-    /// can be a little above the target: at most 4 % near 0.36, less than 0.1 % below 0.01. Near 1e-9 and
-    /// with fewer than some millions of IDs, its double hashing misses the target, as in Guava.
+    /// `guava`, `spark1` and `spark2` get exactly the shape that Guava and Spark choose. Guava
+    /// rounds the number of probes, so the fpp can be a little above the target: at most 4 % near
+    /// 0.36, less than 0.1 % below 0.01. Near 1e-9 and with fewer than some millions of IDs, its
+    /// double hashing misses the target, as in Guava.
     ///
     /// # Errors
-    /// [`Error::Fpp`] outside 1e-9 to 0.5, or below 5e-8 for `blocked`: choose [`Layout::Guava`] there;
-    /// [`Error::TooLarge`] for more than the layout can address.
+    /// [`Error::Fpp`] outside 1e-9 to 0.5, or below 5e-8 for `blocked`: choose [`Layout::Guava`]
+    /// there; [`Error::TooLarge`] for more than the layout can address.
     pub fn for_ids(layout: Layout, n_ids: u64, fpp: f64) -> Result<Shape, Error> {
         if !FPP.contains(&fpp) {
             return Err(Error::Fpp { fpp, layout, remedy: "choose one between 1e-9 and 0.5" });
@@ -169,7 +172,8 @@ pub fn recommend(fpp: f64) -> (Layout, &'static str) {
     }
 }
 
-/// Bits of a classic Bloom filter: m = ⌊-n·ln p / (ln 2)²⌋ (Bloom 1970; Guava's `optimalNumOfBits`).
+/// Bits of a classic Bloom filter: m = ⌊-n·ln p / (ln 2)²⌋ (Bloom 1970; Guava's
+/// `optimalNumOfBits`).
 pub fn classic_bits(n_ids: u64, fpp: f64) -> u64 {
     (-(n_ids as f64) * libm::log(fpp) / (LN_2 * LN_2)) as u64
 }
@@ -232,9 +236,9 @@ struct BlockStats {
     fill: f64,
 }
 
-/// The Poisson mixture over block loads: Putze, Sanders & Singler 2009, §3, with the variance of the
-/// number of occupied bits (Feller, "An Introduction to Probability Theory", vol. 1, IV.2) as the
-/// second-order term of E[fill^k], and the chance that two IDs share all their probe bits.
+/// The Poisson mixture over block loads: Putze, Sanders & Singler 2009, §3, with the variance of
+/// the number of occupied bits (Feller, "An Introduction to Probability Theory", vol. 1, IV.2) as
+/// the second-order term of E[fill^k], and the chance that two IDs share all their probe bits.
 fn poisson_mixture(blocks: u64, n_ids: u64, probes: u32) -> BlockStats {
     let bits = BLOCK_BITS as f64;
     let k = f64::from(probes);
@@ -263,7 +267,8 @@ fn poisson_mixture(blocks: u64, n_ids: u64, probes: u32) -> BlockStats {
         fill += weight * full;
         weight *= load / (ids + 1) as f64;
     }
-    // Two IDs of a block share all probe bits when the 32 hash bits that choose the probes are equal.
+    // Two IDs of a block share all probe bits when the 32 hash bits that choose the probes are
+    // equal.
     let collision_rate = load / (1u64 << 32) as f64;
     BlockStats {
         fpp: sum + collision_rate,

@@ -1,4 +1,5 @@
-//! Lookups are right, kernels agree, and the fpp holds at sizes that no test machine has memory for.
+//! Lookups are right, kernels agree, and the fpp holds at sizes that no test machine has memory
+//! for.
 
 use std::sync::Arc;
 
@@ -128,8 +129,8 @@ fn fill_lies_within_the_stated_tolerance() {
     }
 }
 
-/// At 300 million IDs and past 2^31, 2^32 and 2^36 bits: builds only a few thousand of the blocks, with
-/// just the IDs that fall into them, and measures the rate there.
+/// At 300 million IDs and past 2^31, 2^32 and 2^36 bits: builds only a few thousand of the blocks,
+/// with just the IDs that fall into them, and measures the rate there.
 #[test]
 fn rates_hold_past_two_to_the_31_and_32_bits() {
     for n in [300_000_000u64, 600_000_000, 10_000_000_000] {
@@ -325,7 +326,8 @@ fn a_batch_under_an_overlay_has_its_answers() {
     }
 }
 
-/// Files that spark-sketch 4.3.0 wrote: `BloomFilter.create(version, n, bits, 0)` with 72 and 73 bits.
+/// Files that spark-sketch 4.3.0 wrote: `BloomFilter.create(version, n, bits, 0)` with 72 and 73
+/// bits.
 #[test]
 fn spark_filters_are_the_bytes_that_spark_writes() {
     let expected = [

@@ -1,10 +1,12 @@
-//! [`Spark`]: the hash of `org.apache.spark.util.sketch.BloomFilter`, for the layouts `spark1` and `spark2`.
+//! [`Spark`]: the hash of `org.apache.spark.util.sketch.BloomFilter`, for the layouts `spark1` and
+//! `spark2`.
 
 use super::IdHash;
 use crate::filter::layout::Layout;
 
-/// Two hashes of 32 bits by Spark's own MurmurHash3: the first with the seed 0 in the high half, the second with
-/// the first as its seed in the low half. `VERSION` is that of Spark's filter, 1 or 2.
+/// Two hashes of 32 bits by Spark's own MurmurHash3: the first with the seed 0 in the high half,
+/// the second with the first as its seed in the low half. `VERSION` is 1 or 2, that of Spark's
+/// filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct Spark<const VERSION: u8>(pub u64);
@@ -31,8 +33,8 @@ impl<const VERSION: u8> IdHash for Spark<VERSION> {
     }
 }
 
-/// Spark's `Murmur3_x86_32.hashUnsafeBytes`. It is not MurmurHash3 x86 32: each byte after the last four is
-/// sign-extended and mixed as a word of its own.
+/// Spark's `Murmur3_x86_32.hashUnsafeBytes`. It is not MurmurHash3 x86 32: each byte after the last
+/// four is sign-extended and mixed as a word of its own.
 fn murmur3(id: &[u8], seed: u32) -> u32 {
     let (words, tail) = id.as_chunks::<4>();
     let mut hash = words.iter().fold(seed, |hash, word| mix(hash, u32::from_le_bytes(*word)));

@@ -1,5 +1,5 @@
-//! [`absorb`]: what happens to a live ID when a day's filter goes live; [`comes_back`]: when what was dropped has to
-//! come back. Pure decisions.
+//! [`absorb`]: what happens to a live ID when a day's filter goes live; [`comes_back`]: when what
+//! was dropped has to come back. Pure decisions.
 
 use crate::day::Day;
 use crate::digest::Digest;
@@ -18,10 +18,11 @@ pub enum Absorbed {
     Newer,
 }
 
-/// What happens to an ID that was last seen on the day of this number when the filter of `day` goes live.
+/// What happens to an ID that was last seen on the day of this number when the filter of `day` goes
+/// live.
 ///
-/// By the filter's false positives some IDs that the input lost are dropped too; they are misses with the next
-/// day's filter, as without a live layer.
+/// By the filter's false positives some IDs that the input lost are dropped too; they are misses
+/// with the next day's filter, as without a live layer.
 ///
 /// ```
 /// use bloomsday_common::live::absorb::{Absorbed, absorb, day_number};
@@ -41,8 +42,8 @@ pub fn absorb(seen: u64, day: Day, is_in_filter: bool) -> Absorbed {
     }
 }
 
-/// Whether the IDs that were dropped because the filter `before` had them must come back before `next` becomes the
-/// current one: `next` is of an earlier day, or another filter of the same day.
+/// Whether the IDs that were dropped because the filter `before` had them must come back before
+/// `next` becomes the current one: `next` is of an earlier day, or another filter of the same day.
 ///
 /// ```
 /// use bloomsday_common::digest::Digest;

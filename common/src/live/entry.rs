@@ -1,11 +1,12 @@
-//! A live entry as one 64-bit word: the low 56 bits of an ID's hash, and a tag for the time when it was
-//! seen. Arithmetic only: no table, no clock.
+//! A live entry as one 64-bit word: the low 56 bits of an ID's hash, and a tag for the time when it
+//! was seen. Arithmetic only: no table, no clock.
 //!
-//! The leading 8 bits of the hash are the number of the shard that holds the word, so shard and word
-//! together are the complete hash: a shard can grow, and be copied to another process, without its IDs.
+//! The leading 8 bits of the hash are the number of the shard that holds the word, so shard and
+//! word together are the complete hash: a shard can grow, and be copied to another process, without
+//! its IDs.
 //!
-//! A tag is one byte: 0 for an empty place, 1 to 253 for a step, 254 for a place that is free again,
-//! and 255 for an ID that was deleted and must stay hidden.
+//! A tag is one byte: 0 for an empty place, 1 to 253 for a step, 254 for a place that is free
+//! again, and 255 for an ID that was deleted and must stay hidden.
 
 use std::num::NonZeroU64;
 
@@ -121,8 +122,8 @@ impl Window {
     /// No window: an entry is alive until it is deleted.
     pub const NONE: Window = Window { step_ms: NonZeroU64::MAX, steps: None, repeat: Repeat::Keep };
 
-    /// A window of at least `window_ms`, which moves on every `step_ms`. `None` when it has no step, or more than
-    /// [`MAX_WINDOW_STEPS`].
+    /// A window of at least `window_ms`, which moves on every `step_ms`. `None` when it has no
+    /// step, or more than [`MAX_WINDOW_STEPS`].
     pub fn of(window_ms: u64, step_ms: u64, repeat: Repeat) -> Option<Window> {
         let step = NonZeroU64::new(step_ms)?;
         let steps = window_ms.div_ceil(step_ms);

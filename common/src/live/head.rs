@@ -1,5 +1,5 @@
-//! [`Head`]: how much of a log is in the store. The record `{filter}/live/heads/{node}`, which the log's writer
-//! replaces after each segment.
+//! [`Head`]: how much of a log is in the store. The record `{filter}/live/heads/{node}`, which the
+//! log's writer replaces after each segment.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

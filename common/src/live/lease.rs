@@ -1,10 +1,12 @@
-//! [`Lease`]: which server decides what is new in a live filter. The record `{filter}/live/lease`, written only
-//! over what was read; and [`claim`], the decision of a server that wants it. No I/O here, and no clock.
+//! [`Lease`]: which server decides what is new in a live filter. The record `{filter}/live/lease`,
+//! written only over what was read; and [`claim`], the decision of a server that wants it. No I/O
+//! here, and no clock.
 //!
-//! A holder renews its lease three times in its length. It stops when its own clock says that the lease is over,
-//! counted from before the write that the store took. So two servers may decide at the same time for at most
-//! the length of one lease, whatever other clocks say: this begins when another server takes the lease, and ends when
-//! the holder's next renewal fails or its time is over.
+//! A holder renews its lease three times in its length. It stops when its own clock says that the
+//! lease is over, counted from before the write that the store took. So two servers may decide at
+//! the same time for at most the length of one lease, whatever other clocks say: this begins when
+//! another server takes the lease, and ends when the holder's next renewal fails or its time is
+//! over.
 
 use std::time::Duration;
 
@@ -68,8 +70,8 @@ pub enum Claim<'a> {
 
 /// Whether a server may take the lease, or renew it.
 ///
-/// One that ended is free; so is one that did not change for its whole length while this server read it,
-/// whatever the clock of its holder says.
+/// One that ended is free; so is one that did not change for its whole length while this server
+/// read it, whatever the clock of its holder says.
 ///
 /// ```
 /// use std::time::Duration;

@@ -31,9 +31,10 @@
 //!
 //! A closed segment ends with 32 bytes: BLAKE3 of everything before.
 //!
-//! Adding is a union: a frame that is read twice, or out of order, adds nothing wrong; but in a set that counts
-//! copies each hash of an *add* frame is one copy, so that a frame is read once. An open segment
-//! may end in the middle of a frame that was being written; a closed one is complete or corrupt.
+//! Adding is a union: a frame that is read twice, or out of order, adds nothing wrong; but in a set
+//! that counts copies each hash of an *add* frame is one copy, so that a frame is read once. An
+//! open segment may end in the middle of a frame that was being written; a closed one is complete
+//! or corrupt.
 
 use std::fmt;
 
@@ -81,8 +82,8 @@ pub struct Header {
     pub created_ms: u64,
 }
 
-/// The place of a frame in the order of all logs of a filter: of two changes of an ID the greater one counts. The
-/// order of the fields is the order of comparison.
+/// The place of a frame in the order of all logs of a filter: of two changes of an ID the greater
+/// one counts. The order of the fields is the order of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangeOrder {
     /// When it was made, in milliseconds since 1970.
@@ -310,7 +311,8 @@ impl<'a> Frames<'a> {
     /// The header of a closed segment, and its frames. Each of them is complete.
     ///
     /// # Errors
-    /// Those of [`Header::parse`]; [`SegmentError::Digest`], [`SegmentError::Frame`]: fetch the segment again.
+    /// Those of [`Header::parse`]; [`SegmentError::Digest`], [`SegmentError::Frame`]: fetch the
+    /// segment again.
     pub fn of_closed(bytes: &'a [u8]) -> Result<(Header, Frames<'a>), SegmentError> {
         let (before, digest) =
             bytes.split_last_chunk::<DIGEST_BYTES>().ok_or(SegmentError::Header)?;
@@ -399,7 +401,8 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Whether a sound frame begins somewhere in these bytes. A frame that was being written has none behind it.
+/// Whether a sound frame begins somewhere in these bytes. A frame that was being written has none
+/// behind it.
 pub fn has_frame(bytes: &[u8]) -> bool {
     (0..bytes.len().saturating_sub(FRAME_BYTES - 1)).any(|at| {
         let next_seq = u64_at(bytes, at + 16);

@@ -1,5 +1,5 @@
-//! [`shipments`]: frames of a log → the segments in the store. Each has frames of one UTC day, so that a
-//! day's folder has all changes of the day and no others. Bytes only: no I/O.
+//! [`shipments`]: frames of a log → the segments in the store. Each has frames of one UTC day, so
+//! that a day's folder has all changes of the day and no others. Bytes only: no I/O.
 
 use super::segment::{Frames, Header, closed};
 use crate::day::Day;
@@ -20,8 +20,8 @@ pub struct Shipment {
     pub bytes: Vec<u8>,
 }
 
-/// The segments for the frames from `first` to `last`, of a segment with this header. Frames after one that is
-/// damaged or incomplete are left out.
+/// The segments for the frames from `first` to `last`, of a segment with this header. Frames after
+/// one that is damaged or incomplete are left out.
 pub fn shipments(header: &Header, frames: Frames<'_>, first: u64, last: u64) -> Vec<Shipment> {
     let mut all = Vec::new();
     let mut part: Option<Part> = None;
@@ -55,9 +55,9 @@ impl Part {
     }
 }
 
-/// How far a segment that is in the store agrees with one that should be there: the number of its last frame, if
-/// all its frames are also the first ones of `ours`. A process that was killed may have shipped fewer frames
-/// under the same name.
+/// How far a segment that is in the store agrees with one that should be there: the number of its
+/// last frame, if all its frames are also the first ones of `ours`. A process that was killed may
+/// have shipped fewer frames under the same name.
 pub fn shipped_before(theirs: &[u8], ours: &Shipment) -> Option<u64> {
     let (header, frames) = Frames::of_closed(theirs).ok()?;
     let (_, our_frames) = Frames::of_closed(&ours.bytes).ok()?;

@@ -15,8 +15,8 @@ pub struct Available {
     pub by: String,
 }
 
-/// What the machine has free or what the cgroups of this process allow, whichever is less; `None` where
-/// the system reports neither.
+/// What the machine has free or what the cgroups of this process allow, whichever is less; `None`
+/// where the system reports neither.
 pub fn available() -> Option<Available> {
     under(Path::new("/"))
 }

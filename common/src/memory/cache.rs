@@ -14,15 +14,15 @@ const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 #[inline(always)]
 pub(crate) fn prefetch<T>(of: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint, which changes no memory and cannot fault; the address comes from a
-    // live reference. It needs SSE, which every x86-64 has.
+    // SAFETY: a prefetch is a hint, which changes no memory and cannot fault; the address comes
+    // from a live reference. It needs SSE, which every x86-64 has.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: `prfm` is a hint: it changes no memory, no register and no flag, and cannot fault at any
-    // address.
+    // SAFETY: `prfm` is a hint: it changes no memory, no register and no flag, and cannot fault at
+    // any address.
     unsafe {
         std::arch::asm!(
             "prfm pldl1keep, [{line}]",
@@ -36,18 +36,19 @@ pub(crate) fn prefetch<T>(of: &T) {
 
 /// Prefetches all cache lines of what is read next. Does not wait for them.
 ///
-/// For a few pages at most: with more, the first lines are evicted before they are read. The processor
-/// detects by itself that memory is read in order, but only after some lines, and again after each jump.
+/// For a few pages at most: with more, the first lines are evicted before they are read. The
+/// processor detects by itself that memory is read in order, but only after some lines, and again
+/// after each jump.
 #[inline]
 pub fn prefetch_all<T>(next: &[T]) {
     next.iter().step_by((LINE_BYTES / size_of::<T>().max(1)).max(1)).for_each(prefetch);
 }
 
-/// Memory that is written in complete cache lines with non-temporal stores, which bypass the caches, and
-/// is read when everything is written.
+/// Memory that is written in complete cache lines with non-temporal stores, which bypass the
+/// caches, and is read when everything is written.
 ///
-/// A line that goes through a cache is first read from memory, and evicts another that somebody needs.
-/// The writer stays on one thread: others see what was written after [`LineWriter::finish`].
+/// A line that goes through a cache is first read from memory, and evicts another that somebody
+/// needs. The writer stays on one thread: others see what was written after [`LineWriter::finish`].
 #[derive(Debug)]
 pub struct LineWriter {
     /// Dropped before `memory`, and by `finish` before it returns that.
@@ -63,8 +64,8 @@ impl LineWriter {
         LineWriter { fence: FenceOnDrop, memory, not_send: PhantomData }
     }
 
-    /// Writes complete cache lines. The memory is divided into parts of `words.len()` words; the words
-    /// become part number `at`.
+    /// Writes complete cache lines. The memory is divided into parts of `words.len()` words; the
+    /// words become part number `at`.
     ///
     /// # Panics
     /// When there is no such part, or `words` are not complete lines.
@@ -76,8 +77,8 @@ impl LineWriter {
         assert!(rest.is_empty(), "{} words are not complete lines", words.len());
         for i in 0..lines.len() {
             // SAFETY: `self.fence` fences on this thread before anything but `write` can reach the
-            // memory: `finish` and the drop of `self` run it first, `self` is not `Send`, and no other
-            // method reads. A `self` that is leaked leaks the memory, too.
+            // memory: `finish` and the drop of `self` run it first, `self` is not `Send`, and no
+            // other method reads. A `self` that is leaked leaks the memory, too.
             unsafe { write_line(&mut places[i], &lines[i]) };
         }
     }
@@ -107,18 +108,18 @@ impl Drop for FenceOnDrop {
 /// Writes a line with non-temporal stores.
 ///
 /// # Safety
-/// Non-temporal stores are not ordered with other stores. So this thread must execute an `sfence` after
-/// this call and before anybody reads `place`, frees it, or lets another thread have it. Only another
-/// `write_line` to it on this thread may come before: a processor keeps its own stores to one address
-/// in order.
+/// Non-temporal stores are not ordered with other stores. So this thread must execute an `sfence`
+/// after this call and before anybody reads `place`, frees it, or lets another thread have it. Only
+/// another `write_line` to it on this thread may come before: a processor keeps its own stores to
+/// one address in order.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn write_line(place: &mut [u64; LINE_WORDS], line: &[u64; LINE_WORDS]) {
-    // Word by word: a wider load would wait for the store of the last word, which was made just before.
-    // By index: the compiler unrolls it, and does not unroll a zip.
+    // Word by word: a wider load would wait for the store of the last word, which was made just
+    // before. By index: the compiler unrolls it, and does not unroll a zip.
     for i in 0..LINE_WORDS {
-        // SAFETY: `place[i]` is borrowed mutably, so it is valid, exclusive and aligned to 8 bytes. The
-        // store needs SSE2, which every x86-64 has. The caller fences before any other access.
+        // SAFETY: `place[i]` is borrowed mutably, so it is valid, exclusive and aligned to 8 bytes.
+        // The store needs SSE2, which every x86-64 has. The caller fences before any other access.
         unsafe {
             std::arch::x86_64::_mm_stream_si64(
                 std::ptr::from_mut(&mut place[i]).cast(),

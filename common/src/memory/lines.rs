@@ -1,8 +1,8 @@
-//! [`Lines`]: cache lines of words that threads share, in huge pages if they are many. [`LineArena`] makes
-//! them.
+//! [`Lines`]: cache lines of words that threads share, in huge pages if they are many.
+//! [`LineArena`] makes them.
 //!
-//! A lookup reads a random line. With 4 KiB pages nearly every one also misses the TLB, and in a virtual
-//! machine that costs more than the line itself.
+//! A lookup reads a random line. With 4 KiB pages nearly every one also misses the TLB, and in a
+//! virtual machine that costs more than the line itself.
 
 use std::fmt;
 use std::io;
@@ -44,8 +44,8 @@ enum Owner {
     Mapped(Buffer),
 }
 
-// SAFETY: a `Lines` is a shared reference to `len` lines, and what has their memory; both may go to other
-// threads and be used by several, because `Line` is `Sync` and an `Owner` is never changed.
+// SAFETY: a `Lines` is a shared reference to `len` lines, and what has their memory; both may go to
+// other threads and be used by several, because `Line` is `Sync` and an `Owner` is never changed.
 unsafe impl Send for Lines {}
 // SAFETY: as above.
 unsafe impl Sync for Lines {}
@@ -55,8 +55,9 @@ impl Deref for Lines {
 
     #[inline(always)]
     fn deref(&self) -> &[Line] {
-        // SAFETY: `LineArena` made `first` and `len` of memory that `owner` has, that begins on a line's
-        // boundary, that is initialised (a new mapping is zero), and that is changed by atomics only.
+        // SAFETY: `LineArena` made `first` and `len` of memory that `owner` has, that begins on a
+        // line's boundary, that is initialised (a new mapping is zero), and that is changed by
+        // atomics only.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }
@@ -65,7 +66,8 @@ impl Lines {
     /// The words of all lines, one line after the other.
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: as in `deref`: `len` lines begin at `first`, and a line is `LINE_WORDS` words without padding.
+        // SAFETY: as in `deref`: `len` lines begin at `first`, and a line is `LINE_WORDS` words
+        // without padding.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr().cast(), self.len * LINE_WORDS) }
     }
 }
@@ -86,12 +88,14 @@ impl fmt::Debug for Lines {
     }
 }
 
-/// Makes lines. What is made one after the other shares a mapping, which is there as long as any of them.
+/// Makes lines. What is made one after the other shares a mapping, which is there as long as any of
+/// them.
 #[derive(Default)]
 pub struct LineArena {
     /// The last mapping, and how many of its bytes are in use.
     last: Option<(Arc<Owner>, usize)>,
-    /// The next mapping. A thread writes to its pages, so that the system zeroes them before they are needed.
+    /// The next mapping. A thread writes to its pages, so that the system zeroes them before they
+    /// are needed.
     next: Option<JoinHandle<io::Result<Buffer>>>,
 }
 
@@ -114,8 +118,8 @@ impl LineArena {
             _ => (Arc::new(Owner::Mapped(self.next_mapping(bytes)?)), 0),
         };
         let Owner::Mapped(buffer) = &*owner else { unreachable!("what is kept is mapped") };
-        // SAFETY: `used + bytes` is at most the length of the buffer, see above, so that the pointer stays
-        // within it. It is a multiple of the line's size from the begin of a page.
+        // SAFETY: `used + bytes` is at most the length of the buffer, see above, so that the
+        // pointer stays within it. It is a multiple of the line's size from the begin of a page.
         let first = unsafe { buffer.first().add(used) }.cast();
         let lines = Lines { first, len, owner: owner.clone() };
         self.last = Some((owner, used + bytes));

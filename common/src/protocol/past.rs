@@ -1,21 +1,22 @@
-//! What a day's pointer has named, according to the history and to the pointer, and whether a person made
-//! it what it is now.
+//! What a day's pointer has named, according to the history and to the pointer, and whether a
+//! person made it what it is now.
 //!
 //! A rollback counts, however it is made. A `repoint` and a hand-written line show that they are
-//! rollbacks. A restored earlier record, an edited record and a removed one do not: they are recognized
-//! with the history, which has a record of every build and repoint.
+//! rollbacks. A restored earlier record, an edited record and a removed one do not: they are
+//! recognized with the history, which has a record of every build and repoint.
 //!
 //! The rules:
 //!
-//! - A build or repoint that ended *published* or *unchanged* wrote a pointer to its blob. The pointer also
-//!   named what a record gives as `previous`, however the event ended: it was read from the pointer.
-//! - A record that is still *pending* is of a build that was interrupted, before it wrote the pointer or
-//!   right after. When a person wrote the pointer, such a blob counts as named: no guess may undo a
-//!   rollback. It does not count when the build began with the record that is there now (or with none, if
-//!   there is none): most likely it was interrupted before it wrote, and the same build must be able to
-//!   run again. So one case is not recognized: a build is killed between its pointer and its last record,
-//!   nobody runs it again, and somebody then restores by hand the record (or the absence) that it
-//!   replaced. A `repoint` is always recognized.
+//! - A build or repoint that ended *published* or *unchanged* wrote a pointer to its blob. The
+//!   pointer also named what a record gives as `previous`, however the event ended: it was read
+//!   from the pointer.
+//! - A record that is still *pending* is of a build that was interrupted, before it wrote the
+//!   pointer or right after. When a person wrote the pointer, such a blob counts as named: no guess
+//!   may undo a rollback. It does not count when the build began with the record that is there now
+//!   (or with none, if there is none): most likely it was interrupted before it wrote, and the same
+//!   build must be able to run again. So one case is not recognized: a build is killed between its
+//!   pointer and its last record, nobody runs it again, and somebody then restores by hand the
+//!   record (or the absence) that it replaced. A `repoint` is always recognized.
 //! - A day so old that prune may have dropped its pointer is not rolled back when it has none.
 
 use std::collections::BTreeSet;
@@ -80,8 +81,8 @@ impl Past {
         self.by_hand
     }
 
-    /// Whether the history does not show how the pointer got what it names: the event that wrote it was
-    /// interrupted before its last record, or was a person's.
+    /// Whether the history does not show how the pointer got what it names: the event that wrote it
+    /// was interrupted before its last record, or was a person's.
     pub fn is_unrecorded(&self) -> bool {
         self.unrecorded
     }
@@ -105,8 +106,9 @@ impl DayEvents<'_> {
         named.chain(self.0.iter().filter_map(|event| event.previous.clone())).collect()
     }
 
-    /// The events that certainly moved the pointer. Of interrupted events these are one for each blob that was
-    /// named and that no other event wrote: the first, because later ones may have stopped before the write.
+    /// The events that certainly moved the pointer. Of interrupted events these are one for each
+    /// blob that was named and that no other event wrote: the first, because later ones may have
+    /// stopped before the write.
     fn moves(&self, published: &BTreeSet<BlobKey>) -> Vec<&HistoryEvent> {
         let of =
             |outcome: Outcome| self.0.iter().copied().filter(move |event| event.outcome == outcome);
@@ -122,8 +124,8 @@ impl DayEvents<'_> {
         moves
     }
 
-    /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record from a
-    /// copy of it. Only the first depends on clocks, which may differ from host to host.
+    /// Whether a person wrote this pointer of `day`. Three signs distinguish a build's own record
+    /// from a copy of it. Only the first depends on clocks, which may differ from host to host.
     fn is_by_hand(&self, day: Day, pointer: &Pointer, published: &BTreeSet<BlobKey>) -> bool {
         let own_day = pointer.blob.day == day && pointer.kind == Some(EventKind::Build);
         let Some(written) = pointer.published_at.filter(|_| own_day) else { return true };
@@ -135,8 +137,8 @@ impl DayEvents<'_> {
         let arrived = moves.iter().filter(|event| names(&event.blob)).count();
         let left = moves.iter().filter(|event| names(&event.previous)).count();
         let gone = left > 0 && arrived <= left;
-        // No build of the day can have written this record. An interrupted one can have, if what it found
-        // was not replaced by another. Without any record, nothing is known.
+        // No build of the day can have written this record. An interrupted one can have, if what it
+        // found was not replaced by another. Without any record, nothing is known.
         let was_there = |before: &Option<BlobKey>| {
             let arrived = moves.iter().filter(|event| event.blob == *before).count();
             let arrived = arrived + usize::from(before.is_none());
@@ -170,7 +172,8 @@ impl DayEvents<'_> {
         })
     }
 
-    /// The blobs of events that were cut off, but for those that certainly, or most likely, never pointed.
+    /// The blobs of events that were cut off, but for those that certainly, or most likely, never
+    /// pointed.
     fn may_have_had(&self, day: Day, now: &RecordState<Pointer>) -> BTreeSet<BlobKey> {
         let since = self.repointed_at(now);
         let own_record = now.found().is_none_or(|pointer| {
@@ -185,11 +188,12 @@ impl DayEvents<'_> {
         self.0.iter().filter(may).filter_map(|event| event.blob.clone()).collect()
     }
 
-    /// When an operator's repoint began whose record the pointer still is. A build that began later did
-    /// not point, else the pointer would be another.
+    /// When an operator's repoint began whose record the pointer still is. A build that began later
+    /// did not point, else the pointer would be another.
     fn repointed_at(&self, now: &RecordState<Pointer>) -> Option<Timestamp> {
         let pointer = now.found().filter(|pointer| pointer.kind == Some(EventKind::Repoint))?;
-        // A pointer copied by hand carries another day's record: only the day's own history dates it.
+        // A pointer copied by hand carries another day's record: only the day's own history dates
+        // it.
         let repointed = |event: &&&HistoryEvent| {
             event.kind == EventKind::Repoint
                 && event.blob.as_ref() == Some(&pointer.blob)

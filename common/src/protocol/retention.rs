@@ -2,14 +2,15 @@
 //! must not point at.
 //!
 //! Prune works in two steps. It drops the pointers of days that nobody follows any more; then it
-//! deletes old blobs that nothing names. Others go on writing at the same time, and no store deletes
-//! conditionally, so three rules keep every named blob:
+//! deletes old blobs that nothing names. Others go on writing at the same time, and no store
+//! deletes conditionally, so three rules keep every named blob:
 //!
 //! - prune reads the blob's age and all references again right before each delete ([`may_delete`]);
-//! - a build reads its blob's age right before it writes the pointer, and uploads a blob again that prune
-//!   may delete within a day, which makes it young ([`is_old`]);
-//! - an operator's command does not point at a blob that prune may be about to delete ([`is_expiring`]),
-//!   and checks again after the write: somebody else may have removed what kept the blob.
+//! - a build reads its blob's age right before it writes the pointer, and uploads a blob again that
+//!   prune may delete within a day, which makes it young ([`is_old`]);
+//! - an operator's command does not point at a blob that prune may be about to delete
+//!   ([`is_expiring`]), and checks again after the write: somebody else may have removed what kept
+//!   the blob.
 //!
 //! They hold as long as no program stops for a day between such a read and the write after it.
 
@@ -49,7 +50,8 @@ impl Default for Retention {
 }
 
 /// The days whose pointers prune drops, of all `days` that have one: those older than `keep_days`,
-/// but never the newest `max_age_days` + 1, so that a fleet whose builds stopped keeps its pointers.
+/// but never the newest `max_age_days` + 1, so that a fleet whose builds stopped keeps its
+/// pointers.
 ///
 /// ```
 /// use bloomsday_common::day::Day;
@@ -72,9 +74,9 @@ pub fn pointers_to_drop(days: &[Day], today: Day, retention: Retention) -> Vec<D
     beyond.filter(|day| *day < oldest_kept).collect()
 }
 
-/// The days whose segments of live IDs prune deletes, of all `days` that have some: those older than
-/// `segment_days`, but never the day of the oldest blob that a record names, nor a later one: a server that goes back
-/// to that blob reads the segments of its day and of all days after it.
+/// The days whose segments of live IDs prune deletes, of all `days` that have some: those older
+/// than `segment_days`, but never the day of the oldest blob that a record names, nor a later one:
+/// a server that goes back to that blob reads the segments of its day and of all days after it.
 pub fn segment_days_to_drop(
     days: &[Day],
     today: Day,
@@ -131,8 +133,8 @@ impl References {
         self.named.contains(blob)
     }
 
-    /// Whether a record names this blob, or might: a record that cannot be read may name any blob. Where
-    /// there is no pointer at all, they were lost, or live in another place.
+    /// Whether a record names this blob, or might: a record that cannot be read may name any blob.
+    /// Where there is no pointer at all, they were lost, or live in another place.
     pub fn may_name(&self, blob: &BlobKey) -> bool {
         !self.unreadable.is_empty() || self.pointers == 0 || self.names(blob)
     }
@@ -148,7 +150,8 @@ impl References {
     }
 }
 
-/// Whether prune may delete a blob that was uploaded at `uploaded`, given references read just before.
+/// Whether prune may delete a blob that was uploaded at `uploaded`, given references read just
+/// before.
 ///
 /// `now` must be of the same clock as `uploaded`: the store's.
 pub fn may_delete(
@@ -161,8 +164,9 @@ pub fn may_delete(
     older_than(uploaded, now, retention.keep_days.saturating_add(1)) && !references.may_name(blob)
 }
 
-/// Whether prune may delete a delta that was uploaded at `uploaded`, when these are the blobs that stay: one of
-/// its two is gone, or no server is so far behind that it still begins from the older of them.
+/// Whether prune may delete a delta that was uploaded at `uploaded`, when these are the blobs that
+/// stay: one of its two is gone, or no server is so far behind that it still begins from the older
+/// of them.
 pub fn may_delete_delta(
     delta: &DeltaKey,
     uploaded: Timestamp,
@@ -174,7 +178,8 @@ pub fn may_delete_delta(
     there < 2 || older_than(uploaded, now, retention.max_age_days.saturating_add(1))
 }
 
-/// Whether a blob is so old that prune may delete it within a day. A build uploads such a blob again.
+/// Whether a blob is so old that prune may delete it within a day. A build uploads such a blob
+/// again.
 pub fn is_old(uploaded: Timestamp, now: Timestamp, retention: Retention) -> bool {
     older_than(uploaded, now, retention.keep_days)
 }

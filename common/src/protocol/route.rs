@@ -11,8 +11,8 @@ pub enum Route {
     Full,
 }
 
-/// Decides how a server that has the blob `have` gets the blob `want`. `failed` is the delta that could not be
-/// used since the last load: it is not fetched again.
+/// Decides how a server that has the blob `have` gets the blob `want`. `failed` is the delta that
+/// could not be used since the last load: it is not fetched again.
 ///
 /// ```
 /// use bloomsday_common::key::{BlobKey, DeltaKey};

@@ -105,8 +105,8 @@ impl Store {
     }
 }
 
-/// An upload under way. If it is dropped before it is finished, there is no object, but a store may keep its
-/// parts for a while.
+/// An upload under way. If it is dropped before it is finished, there is no object, but a store may
+/// keep its parts for a while.
 pub struct Upload {
     objects: Objects,
     key: String,
@@ -122,8 +122,8 @@ enum UploadKind {
 }
 
 impl Upload {
-    /// Sends the next bytes. Waits while too many parts are under way. Calls `progress` with the number of
-    /// bytes sent so far.
+    /// Sends the next bytes. Waits while too many parts are under way. Calls `progress` with the
+    /// number of bytes sent so far.
     ///
     /// # Errors
     /// The store's; then [`Upload::abort`] removes what was sent.

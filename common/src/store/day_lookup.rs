@@ -57,7 +57,8 @@ pub struct DayLookup {
 }
 
 impl Store {
-    /// Looks an ID up in each of the last `n` days up to `today`, and passes each result to `found` at once.
+    /// Looks an ID up in each of the last `n` days up to `today`, and passes each result to `found`
+    /// at once.
     ///
     /// Cost: [`Store::lookup_day`] for each day, one after the other.
     ///
@@ -81,9 +82,9 @@ impl Store {
         Ok(Trace { days, summary })
     }
 
-    /// Looks an ID up in one day's own blob: the pointer's if it is of that day, else the only one of that
-    /// day. Returns `None` when the day has none. For a blob that cannot be read, `contains` is `None`: one
-    /// bad day must not hide the results of the others.
+    /// Looks an ID up in one day's own blob: the pointer's if it is of that day, else the only one
+    /// of that day. Returns `None` when the day has none. For a blob that cannot be read,
+    /// `contains` is `None`: one bad day must not hide the results of the others.
     ///
     /// Cost: it fetches and checks the complete blob.
     ///

@@ -1,7 +1,7 @@
 //! [`open`]: HDFS by its own protocol, as an object store whose errors are those of the others.
 //!
-//! HDFS creates a new object atomically, by a rename, and never overwrites one then, but it has no conditional
-//! replacement. So pointers must live in another place.
+//! HDFS creates a new object atomically, by a rename, and never overwrites one then, but it has no
+//! conditional replacement. So pointers must live in another place.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -22,8 +22,8 @@ use object_store::{
 /// How a NameNode refuses for lack of rights.
 const FORBIDDEN: &str = "org.apache.hadoop.security.AccessControlException";
 
-/// The HDFS at an address without a path. Name services and Kerberos come from the Hadoop configuration that
-/// `HADOOP_CONF_DIR` names, the user from `HADOOP_USER_NAME`.
+/// The HDFS at an address without a path. Name services and Kerberos come from the Hadoop
+/// configuration that `HADOOP_CONF_DIR` names, the user from `HADOOP_USER_NAME`.
 pub(super) fn open(address: &str, max_retries: usize) -> Result<Arc<dyn ObjectStore>> {
     // Its own default is 15, with pauses of up to 15 s: minutes until a dead NameNode is an error.
     let limits = [("dfs.client.failover.max.attempts", max_retries.to_string())];
@@ -40,8 +40,8 @@ impl fmt::Display for Hdfs {
     }
 }
 
-/// The error for a lack of rights, which the client does not distinguish, and any other without the stack of the
-/// NameNode that the client appends.
+/// The error for a lack of rights, which the client does not distinguish, and any other without the
+/// stack of the NameNode that the client appends.
 fn classify(path: &Path, error: Error) -> Error {
     let Error::Generic { source, .. } = error else { return error };
     let text = source.to_string();
@@ -52,9 +52,9 @@ fn classify(path: &Path, error: Error) -> Error {
     Error::Generic { store: "HDFS", source: text.into() }
 }
 
-/// A name under which a file is written that will be `path`: another one at each try. The client's own names are
-/// the same again, and the NameNode refuses one of a file that a killed upload has open, for as long as one of its
-/// DataNodes is away.
+/// A name under which a file is written that will be `path`: another one at each try. The client's
+/// own names are the same again, and the NameNode refuses one of a file that a killed upload has
+/// open, for as long as one of its DataNodes is away.
 fn staging(path: &Path) -> Path {
     let number = RandomState::new().build_hasher().finish();
     let mut parts: Vec<String> = path.parts().map(|part| part.as_ref().to_owned()).collect();
@@ -145,8 +145,8 @@ impl ObjectStore for Hdfs {
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        // The client panics when it finds fewer bytes than a moment before: in a file that is replaced, or that
-        // somebody still writes.
+        // The client panics when it finds fewer bytes than a moment before: in a file that is
+        // replaced, or that somebody still writes.
         let got = AssertUnwindSafe(self.0.get_opts(path, options)).catch_unwind().await;
         let got = got.unwrap_or_else(|_| {
             let source = "it is being written or replaced".into();

@@ -27,7 +27,8 @@ pub struct LiveChange {
 impl Store {
     /// The newest change of an ID, by its hash, in the segments of the `n` days up to `today`.
     ///
-    /// Cost: it fetches all segments of a day, the newest day first, until one of them has the hash.
+    /// Cost: it fetches all segments of a day, the newest day first, until one of them has the
+    /// hash.
     ///
     /// # Errors
     /// [`Error::Malformed`] for a damaged segment; the store's.

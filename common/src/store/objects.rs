@@ -1,7 +1,7 @@
 //! [`Objects`]: the objects of a store below its root, by key, with errors that name store and key.
 //!
-//! Every read and write of an object goes through here. So this is the only place that knows whether a
-//! store is read-only.
+//! Every read and write of an object goes through here. So this is the only place that knows
+//! whether a store is read-only.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(super) struct Objects {
     read_only: bool,
 }
 
-/// Whether a name is one under which a file is written to HDFS before it is renamed, `.NAME.tmp.NUMBER`.
-/// Other stores do not list what is unfinished.
+/// Whether a name is one under which a file is written to HDFS before it is renamed,
+/// `.NAME.tmp.NUMBER`. Other stores do not list what is unfinished.
 fn is_unfinished(name: &str) -> bool {
     let number = name.strip_prefix('.').and_then(|name| name.rsplit_once(".tmp."));
     number.is_some_and(|(_, number)| number.parse::<u64>().is_ok())
@@ -96,8 +96,8 @@ impl Objects {
         Error::from_store(doing, key, &self.name, source)
     }
 
-    /// Refuses what a plain HTTP server cannot do. Some can write, but without conditions, so that this
-    /// is refused, too.
+    /// Refuses what a plain HTTP server cannot do. Some can write, but without conditions, so that
+    /// this is refused, too.
     fn refuse_plain_http(&self, doing: &'static str, key: &str) -> Result<(), Error> {
         if self.read_only {
             let (key, store) = (key.to_owned(), self.name.clone());
@@ -209,8 +209,8 @@ impl Objects {
         Ok(listed)
     }
 
-    /// The files that uploads to HDFS which were killed have left directly in a folder, and those that are
-    /// being written.
+    /// The files that uploads to HDFS which were killed have left directly in a folder, and those
+    /// that are being written.
     pub(super) async fn unfinished(&self, folder: &str) -> Result<Vec<Listed>, Error> {
         let mut listed = self.list_all(folder).await?;
         listed.retain(|object| is_unfinished(&object.name));

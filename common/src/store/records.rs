@@ -1,8 +1,9 @@
-//! [`RecordStore`]: where small records live (pointers, pins), and how they are written conditionally.
+//! [`RecordStore`]: where small records live (pointers, pins), and how they are written
+//! conditionally.
 //!
-//! The implementations are `ObjectRecords` for every object store, `LocalRecords` for a local folder, and
-//! `RedisRecords` for pointers in Redis. A read-only store is an `ObjectRecords` whose `Objects` refuse to
-//! write.
+//! The implementations are `ObjectRecords` for every object store, `LocalRecords` for a local
+//! folder, and `RedisRecords` for pointers in Redis. A read-only store is an `ObjectRecords` whose
+//! `Objects` refuse to write.
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -21,8 +22,8 @@ pub(super) trait RecordStore: Send + Sync {
     /// Reads what is at `key`, at most one byte more than a record may have.
     fn read<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Precondition, Error>>;
 
-    /// Tries once to write `new` at `key` if `read` still is what is there. An error does not say whether
-    /// it was written: see [`put_if`].
+    /// Tries once to write `new` at `key` if `read` still is what is there. An error does not say
+    /// whether it was written: see [`put_if`].
     fn try_put_if<'a>(
         &'a self,
         key: &'a str,
@@ -57,8 +58,8 @@ pub(super) async fn read<T>(
 
 /// Writes `new` at `key` if `read` still is what is there.
 ///
-/// After an error the record is read again: only that shows whether it was written. It is tried again
-/// when nothing was written, at most [`WRITE_TRIES`] times.
+/// After an error the record is read again: only that shows whether it was written. It is tried
+/// again when nothing was written, at most [`WRITE_TRIES`] times.
 pub(super) async fn put_if(
     records: &dyn RecordStore,
     key: &str,

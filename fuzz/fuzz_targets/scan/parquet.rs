@@ -502,7 +502,8 @@ fn runs(numbers: &[u8], bits: u32, choices: &mut Choices<'_>) -> Vec<u8> {
     bytes
 }
 
-/// DELTA_BINARY_PACKED, in blocks of 128 and four parts, with as many bits as a difference can have.
+/// DELTA_BINARY_PACKED, in blocks of 128 and four parts, with as many bits as a difference can
+/// have.
 fn deltas(numbers: &[i64], bits: u32) -> Vec<u8> {
     let mut bytes = vec![0x80, 1, 4];
     varint(&mut bytes, numbers.len() as u64);

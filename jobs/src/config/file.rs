@@ -87,7 +87,8 @@ pub(crate) struct FilterFile {
     /// For how many earlier days' blobs a build makes deltas.
     #[serde(default, deserialize_with = "days::<0, MAX_DELTA_DAYS, _>")]
     pub(crate) deltas: Option<u32>,
-    /// Whether the filter keeps the shape of the blob before while it fits; by default with `deltas`.
+    /// Whether the filter keeps the shape of the blob before while it fits; by default with
+    /// `deltas`.
     pub(crate) stable_shape: Option<bool>,
     pub(crate) memory: Option<bytesize::ByteSize>,
     /// Where a build keeps what exceeds its memory.
@@ -194,8 +195,8 @@ impl FromStr for WindowMissing {
     }
 }
 
-/// Parses the text of a file. An error names the line and the key, but redacts addresses: one may contain a
-/// password.
+/// Parses the text of a file. An error names the line and the key, but redacts addresses: one may
+/// contain a password.
 pub(crate) fn parse(text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());

@@ -1,5 +1,5 @@
-//! Checks whether a day's input is there and complete. The rules ([`crate::scheduling::rules`]) compare one
-//! check with the previous one.
+//! Checks whether a day's input is there and complete. The rules ([`crate::scheduling::rules`])
+//! compare one check with the previous one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -73,8 +73,8 @@ impl Reason {
 
 /// Checks every input of a day, and whether the other days of its window have any.
 ///
-/// The default marker must not be more than `settle` older than the files next to it. A marker that the
-/// configuration names need only exist.
+/// The default marker must not be more than `settle` older than the files next to it. A marker that
+/// the configuration names need only exist.
 ///
 /// Cost: one listing for each input and day of the window.
 ///
@@ -108,8 +108,8 @@ pub(super) async fn check_input(
     }
 }
 
-/// Whether all that was added to a live filter on a day is in the store. A log whose server is gone for good
-/// counts as complete when nothing changes any more.
+/// Whether all that was added to a live filter on a day is in the store. A log whose server is gone
+/// for good counts as complete when nothing changes any more.
 async fn check_live(
     store: &Store,
     filter: &FilterName,

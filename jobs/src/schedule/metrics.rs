@@ -1,7 +1,7 @@
 //! The metrics of the schedule, `bloomsday_build_*`: over HTTP, or as a file for node_exporter.
 //!
-//! Both, because Prometheus can scrape a scheduler that keeps running, while a run from a timer (`--once`)
-//! ends before a scrape: its file remains.
+//! Both, because Prometheus can scrape a scheduler that keeps running, while a run from a timer
+//! (`--once`) ends before a scrape: its file remains.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! [`Expression`]: five fields of crontab, in UTC.
 //!
-//! The `cron` crate accepts more, and gives some of it another meaning than crontab does. Whatever would
-//! silently mean another time is refused here, with the reason.
+//! The `cron` crate accepts more, and gives some of it another meaning than crontab does. Whatever
+//! would silently mean another time is refused here, with the reason.
 
 use std::fmt;
 use std::str::FromStr;

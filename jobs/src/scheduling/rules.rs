@@ -1,5 +1,5 @@
-//! [`Rules`]: what a filter's schedule does next, as a pure function of the rules, the time and what was
-//! observed. No clock and no I/O here.
+//! [`Rules`]: what a filter's schedule does next, as a pure function of the rules, the time and
+//! what was observed. No clock and no I/O here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::cron::Expression;
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause between two attempts.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30 * 60);
-/// After this many failures a run is given up, until a person builds the day or the next run is due.
+/// After this many failures a run is given up, until a person builds the day or the next run is
+/// due.
 pub(crate) const MAX_TRIES: usize = 20;
 
 /// How one filter is scheduled.
@@ -39,8 +40,8 @@ pub(crate) struct Rules {
 pub(crate) enum Found {
     /// Nothing, or not every input.
     Nothing,
-    /// Input that may still grow, with a number that changes when it does: a hash of the files, or how many
-    /// segments there are.
+    /// Input that may still grow, with a number that changes when it does: a hash of the files, or
+    /// how many segments there are.
     Incomplete(u64),
     /// Files, and the marker that says that there will be no more.
     Complete,
@@ -102,8 +103,8 @@ impl Observed {
 }
 
 impl Rules {
-    /// The days whose run is due at `now`, or was due within the days to catch up; each with the latest moment
-    /// it was due.
+    /// The days whose run is due at `now`, or was due within the days to catch up; each with the
+    /// latest moment it was due.
     pub(crate) fn due(&self, now: Timestamp) -> BTreeMap<Day, Timestamp> {
         let first = Day::of(now).minus(self.catch_up_days + 1).end();
         let before = first.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(first);
@@ -146,8 +147,8 @@ impl Rules {
 
     /// What to do at `now`.
     ///
-    /// The newest day goes first, because servers follow it. An older day whose input never comes delays no
-    /// other.
+    /// The newest day goes first, because servers follow it. An older day whose input never comes
+    /// delays no other.
     pub(crate) fn next(&self, now: Timestamp, observed: &Observed) -> Action {
         let mut wake = self.expression.after(now).next().unwrap_or(Timestamp::MAX);
         for (&day, &due) in self.due(now).iter().rev() {

@@ -27,7 +27,8 @@ impl Daemon {
     /// Returns at SIGTERM and Ctrl-C.
     ///
     /// # Errors
-    /// Without the poller the filters would stay as they are until a restart: it returns the reason.
+    /// Without the poller the filters would stay as they are until a restart: it returns the
+    /// reason.
     pub(super) async fn until_stopped(
         &self,
         signals: Signals,
@@ -42,8 +43,8 @@ impl Daemon {
 
     /// Finishes the running requests, then what they added: first on the disk, then in the store.
     pub(super) async fn stop(self) {
-        // While this server still has its port: another one of the same name may begin as soon as that is
-        // free.
+        // While this server still has its port: another one of the same name may begin as soon as
+        // that is free.
         if let Some(heartbeats) = self.heartbeats {
             heartbeats.end(&self.bloomsday).await;
         }
@@ -75,8 +76,8 @@ impl Heartbeats {
 
     async fn end(self, bloomsday: &Bloomsday) {
         self.task.abort();
-        // It has ended, or was aborted. A write that is under way may still come after the deletion, and
-        // expires.
+        // It has ended, or was aborted. A write that is under way may still come after the
+        // deletion, and expires.
         let _ = self.task.await;
         bloomsday.end_heartbeats(&self.name).await;
     }

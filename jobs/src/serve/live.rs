@@ -132,7 +132,8 @@ pub(super) fn scheme(tls: Option<&Tls>) -> &'static str {
     if tls.is_some() { "rediss" } else { "redis" }
 }
 
-/// Serves Redis clients and nothing else, until SIGTERM or Ctrl-C. SIGHUP reads the certificate again.
+/// Serves Redis clients and nothing else, until SIGTERM or Ctrl-C. SIGHUP reads the certificate
+/// again.
 pub(super) async fn serve_alone(
     resp: Resp,
     tls: Option<Tls>,

@@ -1,5 +1,5 @@
-//! `build` and `publish`: a day's Parquet, or a blob file, → a published blob. The Python side has the
-//! defaults that depend on the machine's user, and turns a refusal into an exception.
+//! `build` and `publish`: a day's Parquet, or a blob file, → a published blob. The Python side has
+//! the defaults that depend on the machine's user, and turns a refusal into an exception.
 
 use std::future::Future;
 use std::path::PathBuf;

@@ -34,7 +34,8 @@ pub(crate) fn of_common(py: Python<'_>, error: &CommonError) -> PyErr {
     of_kind(py, error.kind(), error, error.remedy())
 }
 
-/// An error of a file that was opened by its path: one that is not there is also Python's own error for it.
+/// An error of a file that was opened by its path: one that is not there is also Python's own error
+/// for it.
 pub(crate) fn of_file(py: Python<'_>, error: &CommonError) -> PyErr {
     match error.kind() {
         Kind::NotFound => raise(py, "MissingFileError", &error.to_string()),

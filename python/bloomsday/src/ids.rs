@@ -33,8 +33,8 @@ pub(crate) trait Lookup: Sync {
     fn many(&self, ids: &[&[u8]], answers: &mut [bool]);
 }
 
-/// How many IDs are looked up by one call: enough that the waits for memory overlap, and few enough that
-/// their addresses stay in the processor's first cache.
+/// How many IDs are looked up by one call: enough that the waits for memory overlap, and few enough
+/// that their addresses stay in the processor's first cache.
 const CHUNK: usize = 1024;
 
 /// Looks up IDs, one answer each.

@@ -11,8 +11,8 @@
 //! | `errors` | errors of the libraries → Python exceptions by kind |
 //! | `wait` | runs what the libraries do asynchronously |
 //!
-//! Rules: no lookup, no load and no build has the interpreter's lock (GIL) while it works, except a lookup
-//! of a single ID, which is shorter than releasing it.
+//! Rules: no lookup, no load and no build has the interpreter's lock (GIL) while it works, except a
+//! lookup of a single ID, which is shorter than releasing it.
 
 #![deny(unsafe_code)]
 

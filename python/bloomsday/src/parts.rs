@@ -1,5 +1,6 @@
-//! The pure functions of a build in parts, Arrow → Arrow: what `bloomsday.parts` runs in the executors of an
-//! engine. Each takes batches and returns batches; nothing here does I/O, except the scan of one file.
+//! The pure functions of a build in parts, Arrow → Arrow: what `bloomsday.parts` runs in the
+//! executors of an engine. Each takes batches and returns batches; nothing here does I/O, except
+//! the scan of one file.
 
 mod batch;
 mod gather;

@@ -1,4 +1,5 @@
-//! [`Server`]: the library that follows a store, and [`ServedFilter`], a handle of one of its filters.
+//! [`Server`]: the library that follows a store, and [`ServedFilter`], a handle of one of its
+//! filters.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -22,7 +22,8 @@ pub(crate) struct Coordinator {
     /// `None` after the last step. Boxed: Python does not align its objects to cache lines.
     build: Option<Box<parts::Coordinator>>,
     plan: Option<FillPlan>,
-    /// In a mutex, because an upload cannot be shared between threads; Python's own lock keeps it free.
+    /// In a mutex, because an upload cannot be shared between threads; Python's own lock keeps it
+    /// free.
     upload: Mutex<Option<Uploading>>,
 }
 

@@ -10,8 +10,8 @@ use tokio::runtime::Runtime;
 /// How often signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(100);
 
-/// A runtime whose end waits for nothing: after Ctrl-C a read under way may take minutes, and the interpreter's lock
-/// would be held for so long.
+/// A runtime whose end waits for nothing: after Ctrl-C a read under way may take minutes, and the
+/// interpreter's lock would be held for so long.
 pub(crate) struct DetachedRuntime(Option<Runtime>);
 
 impl From<Runtime> for DetachedRuntime {
@@ -36,7 +36,8 @@ impl Drop for DetachedRuntime {
 
 /// Waits for `work`. A signal whose handler raises (Ctrl-C) drops the work and is raised here.
 ///
-/// `begin` makes the work on this thread, where it stays: the work of a build cannot be sent to another one.
+/// `begin` makes the work on this thread, where it stays: the work of a build cannot be sent to
+/// another one.
 pub(crate) fn wait<T: Send, W: Future<Output = T>>(
     py: Python<'_>,
     runtime: &Runtime,

@@ -1,5 +1,5 @@
-//! [`CacheWriter`]: writes a filter to the cache while rounds go on: a slow disk delays none, and a full disk only
-//! prevents a start without the store.
+//! [`CacheWriter`]: writes a filter to the cache while rounds go on: a slow disk delays none, and a
+//! full disk only prevents a start without the store.
 
 use std::sync::Arc;
 

@@ -13,7 +13,8 @@ pub(super) trait Atomic {
     fn store(&self, value: u64, order: Ordering);
     fn swap(&self, value: u64, order: Ordering) -> u64;
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
-    /// What other threads did before they stored a value that was loaded before this is visible after it.
+    /// What other threads did before they stored a value that was loaded before this is visible
+    /// after it.
     #[cfg(any(feature = "live", test))]
     fn fence_acquire();
 }

@@ -60,7 +60,8 @@ impl<A: Atomic> LookupCounters<A> {
 /// The counters of a reader's single lookups, on a cache line of its own.
 ///
 /// A hit is added to a byte. That takes one instruction less than a number of 64 bits, which a hit
-/// would have to be extended to. Target: one lookup at a time at least 10 × as fast as Guava's (decision 20).
+/// would have to be extended to. Target: one lookup at a time at least 10 × as fast as Guava's
+/// (decision 20).
 #[repr(align(128))]
 pub(super) struct SingleCounters<A: Atomic = AtomicU64> {
     lookups: A,

@@ -73,8 +73,8 @@ impl KeptGeneration {
         };
     }
 
-    /// Keeps the current generation instead if there was a swap that the lookup just made may have met. Returns
-    /// whether there was one.
+    /// Keeps the current generation instead if there was a swap that the lookup just made may have
+    /// met. Returns whether there was one.
     #[cfg(feature = "live")]
     #[inline(always)]
     pub(super) fn update_after_lookup(&mut self, current: &Current) -> bool {

@@ -15,8 +15,8 @@ impl FilterHandle {
     /// counts from now on, and is as safe as [`Ack`](crate::live::Ack) promises when this returns.
     ///
     /// # Errors
-    /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::ReadOnly`] where another process decides which
-    /// are new; [`Error::InvalidId`], [`Error::AddRefused`].
+    /// [`Error::NotLive`] for a filter that takes no IDs; [`Error::ReadOnly`] where another process
+    /// decides which are new; [`Error::InvalidId`], [`Error::AddRefused`].
     pub async fn add(&self, id: &[u8]) -> Result<bool, Error> {
         let mut is_new = [false];
         self.add_batch(&[id], &mut is_new).await?;
@@ -83,8 +83,8 @@ impl FilterHandle {
         forgotten.map(|_| ticket).map_err(|why| self.not_made(why))
     }
 
-    /// For a trace: `added` for an ID that is alive here, `deleted` for one that is hidden, else `no`; `None` for a
-    /// filter that takes no IDs.
+    /// For a trace: `added` for an ID that is alive here, `deleted` for one that is hidden, else
+    /// `no`; `None` for a filter that takes no IDs.
     #[cfg(feature = "http")]
     pub(crate) fn live_state(&self, id: &[u8]) -> Option<&'static str> {
         Some(match self.served.live()?.state_of(self.served.now_ms(), id) {

@@ -1,8 +1,9 @@
 //! Lookups in a day's filter and in the live IDs over it.
 //!
-//! A lookup goes to the day's filter first, then to the live IDs. A swap in between can move an ID from the live IDs
-//! to the day's filter: the new day has it, so the live IDs drop it, and the lookup finds it in neither. So a
-//! lookup at whose end there is another epoch is made again, with the new filter.
+//! A lookup goes to the day's filter first, then to the live IDs. A swap in between can move an ID
+//! from the live IDs to the day's filter: the new day has it, so the live IDs drop it, and the
+//! lookup finds it in neither. So a lookup at whose end there is another epoch is made again, with
+//! the new filter.
 
 use bloomsday_common::filter::Filter;
 

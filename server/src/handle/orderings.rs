@@ -1,5 +1,5 @@
-//! The memory orderings of a swap and of the counters, under loom: every interleaving of the threads,
-//! and every value that the memory model lets a load return.
+//! The memory orderings of a swap and of the counters, under loom: every interleaving of the
+//! threads, and every value that the memory model lets a load return.
 
 use std::sync::atomic::Ordering;
 
@@ -111,7 +111,8 @@ fn an_id_that_a_new_day_takes_over_is_never_a_miss() {
 fn a_count_of_misses_is_never_too_high() {
     loom::model(|| {
         let counters = Arc::new(LookupCounters::<AtomicU64>::default());
-        // The status in the spawned thread: loom lets it load older values of what was stored before.
+        // The status in the spawned thread: loom lets it load older values of what was stored
+        // before.
         let status = thread::spawn({
             let counters = counters.clone();
             move || {

@@ -98,7 +98,8 @@ impl ServedFilter {
         &self.name
     }
 
-    /// Says whether the store was read and no day of this filter is published: then live IDs alone answer.
+    /// Says whether the store was read and no day of this filter is published: then live IDs alone
+    /// answer.
     #[cfg(feature = "live")]
     pub(crate) fn set_has_no_day(&self, has_no_day: bool) {
         self.has_no_day.store(has_no_day, Ordering::Relaxed);
@@ -324,7 +325,8 @@ impl Below for ServedFilter {
     fn contains_each(&self, hashes: &[u64], answers: &mut [bool]) -> Result<(), NoAnswer> {
         let generation = self.current.generation.load();
         let Some(generation) = &*generation else {
-            // Without a day there is nothing but the live IDs. A day that is not loaded would be taken for that.
+            // Without a day there is nothing but the live IDs. A day that is not loaded would be
+            // taken for that.
             if !self.has_no_day.load(Ordering::Relaxed) {
                 return Err(NoAnswer::NotLoaded);
             }

@@ -1,6 +1,7 @@
 //! A hook for tests: where other threads may come between two steps of a swap. A program has none.
 
-/// A point between two steps of a swap, at which a test may run code. Does nothing outside of tests.
+/// A point between two steps of a swap, at which a test may run code. Does nothing outside of
+/// tests.
 #[inline(always)]
 pub(super) fn step_done() {
     #[cfg(test)]

@@ -1,12 +1,12 @@
-//! How a reader learns of a swap: [`SwapCount`], which a swap raises, and [`Due`], through which it makes
-//! the reader look at the epoch. `orderings` tests both in every order.
+//! How a reader learns of a swap: [`SwapCount`], which a swap raises, and [`Due`], through which it
+//! makes the reader look at the epoch. `orderings` tests both in every order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::atomic::Atomic;
 
-/// The number of swaps so far. A reader or a thread slot compares it with the epoch of the generation
-/// that it keeps.
+/// The number of swaps so far. A reader or a thread slot compares it with the epoch of the
+/// generation that it keeps.
 pub(super) struct SwapCount<A = AtomicU64>(A);
 
 impl<A: Atomic> SwapCount<A> {
@@ -20,8 +20,9 @@ impl<A: Atomic> SwapCount<A> {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether no swap has come since this epoch that could have changed anything the caller has read. For
-    /// use after a lookup in the live IDs, which a swap changes once it has raised the epoch.
+    /// Whether no swap has come since this epoch that could have changed anything the caller has
+    /// read. For use after a lookup in the live IDs, which a swap changes once it has raised the
+    /// epoch.
     #[cfg(any(feature = "live", test))]
     pub(super) fn is_still(&self, epoch: u64) -> bool {
         // Between the lookup and the load: without it, the processor may load the epoch first.
@@ -57,8 +58,8 @@ impl<A: Atomic> Due<A> {
         self.0.swap(0, Ordering::Release);
     }
 
-    /// By the reader, before it looks at the epoch. No swap is missed: a signal that this overwrites is
-    /// acquired by it, so that its epoch is read then; a later signal stays.
+    /// By the reader, before it looks at the epoch. No swap is missed: a signal that this
+    /// overwrites is acquired by it, so that its epoch is read then; a later signal stays.
     pub(super) fn set(&self, next: u64) {
         self.0.swap(next, Ordering::AcqRel);
     }

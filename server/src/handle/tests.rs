@@ -96,7 +96,8 @@ fn the_signal_of_a_swap_reaches_a_reader_that_is_checking_for_one() {
     assert_eq!(IDS.map(|id| reader.contains(id)), [false, true]);
 }
 
-/// A lookup in the day's filter before the swap, and in the live IDs after the new day took them over.
+/// A lookup in the day's filter before the swap, and in the live IDs after the new day took them
+/// over.
 #[cfg(feature = "live")]
 #[test]
 fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
@@ -144,7 +145,8 @@ fn an_id_that_a_day_takes_over_in_the_middle_of_a_lookup_is_a_hit() {
             drop(to_swap.swap(next.clone()));
             to_swap.absorb(&next);
         })));
-        // The first lookup after a swap checks for one, and may run the swap before the lookup in the filter.
+        // The first lookup after a swap checks for one, and may run the swap before the lookup in
+        // the filter.
         assert!(look_up(&handle, &mut reader, b"new"), "{name} misses in the middle of a swap");
         assert!(MID_SWAP.take().is_none(), "no swap while {name} looked up");
         assert_eq!(handle.status().live.unwrap().entries, 0, "the day did not take it over");

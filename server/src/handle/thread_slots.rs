@@ -1,11 +1,11 @@
 //! [`ThreadSlots`]: what a shared handle lends to a thread for one lookup.
 //!
 //! A thread locks its slot with one locked instruction and unlocks it with a plain store. Without
-//! slots a lookup would keep the current generation and count in shared counters, which takes four locked
-//! instructions.
-//! Nobody waits for a slot: a thread that finds its slot locked does the lookup without one. A slot
-//! is locked when another thread has the same slot, for a moment by the poller during a swap and
-//! before the guard judges, and by the thread's own lookup if that makes another.
+//! slots a lookup would keep the current generation and count in shared counters, which takes four
+//! locked instructions. Nobody waits for a slot: a thread that finds its slot locked does the
+//! lookup without one. A slot is locked when another thread has the same slot, for a moment by the
+//! poller during a swap and before the guard judges, and by the thread's own lookup if that makes
+//! another.
 //!
 //! Target: a lookup by a shared handle in at most 2 × the bare filter (decision 20).
 

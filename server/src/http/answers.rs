@@ -40,7 +40,8 @@ pub(crate) struct Answers {
     bytes: u64,
     /// The number of bytes still to be sent.
     left: u64,
-    /// When the client must have read all: counted from its first read, since what is answered may wait for a disk.
+    /// When the client must have read all: counted from its first read, since what is answered may
+    /// wait for a disk.
     deadline: Option<Instant>,
 }
 

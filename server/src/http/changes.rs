@@ -1,8 +1,8 @@
 //! `POST /v1/filters/{filter}/add` and `/forget`: a body of IDs as for a query, added to the live
 //! filter or deleted. The answers, in the formats of a query, tell which were new, or were there.
 //!
-//! Lookups are open to whoever reaches the public address; changes need the token of the live layer, or
-//! come from this machine.
+//! Lookups are open to whoever reaches the public address; changes need the token of the live
+//! layer, or come from this machine.
 
 use bloomsday_common::hash::is_valid_len;
 use hyper::body::Incoming;

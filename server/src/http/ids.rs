@@ -14,8 +14,8 @@ const MAX_LINE_BYTES: usize = *ID_BYTES.end() + 1;
 /// The bytes of an ID from a URL, where it is percent-encoded.
 ///
 /// # Errors
-/// In words: a `%` without two hexadecimal digits after it. To take it as it is would look up another ID than the
-/// client means, or this one only for as long as no digits follow.
+/// In words: a `%` without two hexadecimal digits after it. To take it as it is would look up
+/// another ID than the client means, or this one only for as long as no digits follow.
 pub(crate) fn decode_id(encoded: &str) -> Result<Vec<u8>, &'static str> {
     let mut after = encoded.split('%').skip(1).map(str::as_bytes);
     if after

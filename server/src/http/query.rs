@@ -69,7 +69,8 @@ pub(super) async fn many(
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
-    // One generation for the complete body, and its day in the header; the last one if live IDs met a swap.
+    // One generation for the complete body, and its day in the header; the last one if live IDs met
+    // a swap.
     let mut kept = handle.keep();
     if kept.generation().is_none() {
         return not_loaded(filter);

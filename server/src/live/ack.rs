@@ -9,8 +9,8 @@ pub enum Ack {
     /// The system has it: the end of the process does not lose it, and a crash of the machine
     /// loses at most the last second.
     Written,
-    /// It is on the disk, and in the engine or the store, where other servers read it: the loss of the disk
-    /// does not lose it. Of a filter that is not shared: it is on the disk.
+    /// It is on the disk, and in the engine or the store, where other servers read it: the loss of
+    /// the disk does not lose it. Of a filter that is not shared: it is on the disk.
     Shipped,
     /// It is in memory only.
     Memory,

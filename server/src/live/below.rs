@@ -1,4 +1,5 @@
-//! [`Below`]: the day's filter that lies below a set of live IDs; [`DayAnswers`]: what it says of some hashes.
+//! [`Below`]: the day's filter that lies below a set of live IDs; [`DayAnswers`]: what it says of
+//! some hashes.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ pub(crate) trait Below: Send + Sync {
     /// The number of swaps so far.
     fn epoch(&self) -> u64;
 
-    /// Whether no swap has come since this epoch that could have changed anything the caller has read. A swap
-    /// changes live IDs only after it has raised the epoch.
+    /// Whether no swap has come since this epoch that could have changed anything the caller has
+    /// read. A swap changes live IDs only after it has raised the epoch.
     fn is_still(&self, epoch: u64) -> bool;
 
     /// Looks hashes up.
@@ -48,8 +49,8 @@ impl DayAnswers {
         self.below.contains_each(hashes, &mut self.hits)
     }
 
-    /// Looks them up again if there was a swap since, whose day may have taken IDs over from the table. Returns
-    /// whether there was one.
+    /// Looks them up again if there was a swap since, whose day may have taken IDs over from the
+    /// table. Returns whether there was one.
     pub(crate) fn refresh_after_swap(&mut self, hashes: &[u64]) -> Result<bool, NoAnswer> {
         let was_swapped = !self.below.is_still(self.epoch);
         if was_swapped {

@@ -1,4 +1,5 @@
-//! [`Disk`]: the data folder of a process, with a folder for the log of each set; `replay` makes a set from its log.
+//! [`Disk`]: the data folder of a process, with a folder for the log of each set; `replay` makes a
+//! set from its log.
 
 pub(super) mod replay;
 

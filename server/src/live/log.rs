@@ -344,8 +344,8 @@ impl Log {
         Ok(OpenSegment { path, file, bytes, is_torn: false })
     }
 
-    /// Closes a segment that is long enough. The next frame begins another. One that cannot be closed now is
-    /// tried again with the next sync.
+    /// Closes a segment that is long enough. The next frame begins another. One that cannot be
+    /// closed now is tried again with the next sync.
     ///
     /// # Errors
     /// Those of a sync: nobody knows what is on the disk.
@@ -450,8 +450,8 @@ impl Queued for Log {
     }
 }
 
-/// Ends an open segment of `bytes` bytes with its digest, and gives it its final name. The file takes
-/// appends, and no new one is opened.
+/// Ends an open segment of `bytes` bytes with its digest, and gives it its final name. The file
+/// takes appends, and no new one is opened.
 ///
 /// # Errors
 /// The system's; then it may be tried again.

@@ -1,4 +1,5 @@
-//! What of the live layer is in memory: tables of hashes, the index of fingerprints, and how much they may take.
+//! What of the live layer is in memory: tables of hashes, the index of fingerprints, and how much
+//! they may take.
 //!
 //! | module | contents |
 //! |---|---|

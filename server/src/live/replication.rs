@@ -1,4 +1,5 @@
-//! What several servers share: the logs of live IDs in the store, and which server decides what is new.
+//! What several servers share: the logs of live IDs in the store, and which server decides what is
+//! new.
 //!
 //! | module | contents |
 //! |---|---|

@@ -49,7 +49,8 @@ pub(crate) enum SetError {
     Full,
     /// The set was dropped meanwhile: look its key up again.
     Gone,
-    /// The day's filter, or what others added before the start, is not here yet: nobody knows what is new.
+    /// The day's filter, or what others added before the start, is not here yet: nobody knows what
+    /// is new.
     NotLoaded,
     /// The day's filter has a layout that cannot be looked up by the hashes of live IDs.
     Layout,
@@ -100,8 +101,8 @@ pub(crate) struct LiveSet {
     key: Key,
     options: Options,
     table: Arc<Table>,
-    /// The fingerprints, if this is a set of fingerprints; `None` after it was dropped. Such a set has an
-    /// empty `table`. Locked after `state`, or alone.
+    /// The fingerprints, if this is a set of fingerprints; `None` after it was dropped. Such a set
+    /// has an empty `table`. Locked after `state`, or alone.
     near: RwLock<Option<Near>>,
     below: OnceLock<Weak<dyn Below>>,
     state: Mutex<SetState>,
@@ -129,8 +130,8 @@ struct SetState {
     /// The hashes of one call that the log has to have.
     changed: Vec<u64>,
     deletions: Deletions,
-    /// Deletions of another log that came later than newer changes, while it is looked up whether their IDs were
-    /// seen again. An add removes its IDs.
+    /// Deletions of another log that came later than newer changes, while it is looked up whether
+    /// their IDs were seen again. An add removes its IDs.
     late: LateDeletions,
 }
 
@@ -305,7 +306,8 @@ impl LiveSet {
         lock(&self.state).is_dropped
     }
 
-    /// Ends the set if that still holds: changes are refused from now on. Returns whether it has ended.
+    /// Ends the set if that still holds: changes are refused from now on. Returns whether it has
+    /// ended.
     pub(super) fn end(&self, when: End) -> bool {
         let mut state = lock(&self.state);
         state.is_dropped |= match when {

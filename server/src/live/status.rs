@@ -1,5 +1,5 @@
-//! [`LiveStatus`]: what is known of the live IDs over a filter. `/status` returns it and the metrics are made
-//! of it.
+//! [`LiveStatus`]: what is known of the live IDs over a filter. `/status` returns it and the
+//! metrics are made of it.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::live::lease::Lease;
@@ -24,20 +24,21 @@ pub struct LiveStatus {
     pub added_seen: u64,
     /// How many of those because of the day's filter: no live ID was there.
     pub seen_by_day: u64,
-    /// Of a filter whose IDs are URLs, the domains that most adds since the start belong to, and the
-    /// share of each: at most [`MAX_DOMAINS`](crate::live::MAX_DOMAINS).
+    /// Of a filter whose IDs are URLs, the domains that most adds since the start belong to, and
+    /// the share of each: at most [`MAX_DOMAINS`](crate::live::MAX_DOMAINS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainShare>,
     /// IDs that were deleted since the start.
     pub deleted: u64,
     /// How many IDs the day's filter had, when it was last compared: they were dropped from memory.
     pub confirmed: u64,
-    /// How many IDs the day's filter lacks and should have, when it was last compared: the day's input lost them.
+    /// How many IDs the day's filter lacks and should have, when it was last compared: the day's
+    /// input lost them.
     pub unconfirmed: u64,
     /// The day of the filter that they were last compared with.
     pub absorbed_day: Option<Day>,
-    /// Seconds since everything that was changed until then has been in the store; where another server decides,
-    /// here. Absent when nothing is shared.
+    /// Seconds since everything that was changed until then has been in the store; where another
+    /// server decides, here. Absent when nothing is shared.
     pub lag_seconds: Option<f64>,
     /// How many segments this process wrote to the store.
     pub segments: u64,
@@ -56,8 +57,8 @@ pub struct ShareStatus {
     pub role: LiveRole,
     /// Whether it takes IDs now, and so decides which are new.
     pub decides: bool,
-    /// Which server decides, and until when, as far as this one knows. Around a change two may decide, for at
-    /// most the length of the lease.
+    /// Which server decides, and until when, as far as this one knows. Around a change two may
+    /// decide, for at most the length of the lease.
     pub lease: Option<Lease>,
     /// Why the lease could not be read, taken or renewed; absent when it could.
     pub lease_error: Option<String>,
@@ -67,7 +68,8 @@ pub struct ShareStatus {
     pub followed_segments: u64,
     /// Why not all that others added is here; absent when all is.
     pub follow_error: Option<String>,
-    /// What is wrong with the engine, or the stream that IDs are added from; absent when nothing is.
+    /// What is wrong with the engine, or the stream that IDs are added from; absent when nothing
+    /// is.
     pub engine_error: Option<String>,
     /// The stream that IDs are added from; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,8 +96,8 @@ impl ShareStatus {
 }
 
 impl AccessStatus {
-    /// Seconds since all that others changed until then has been here. Before the first of it: since the start
-    /// if it cannot be read, else unknown.
+    /// Seconds since all that others changed until then has been here. Before the first of it:
+    /// since the start if it cannot be read, else unknown.
     pub(super) fn lag_seconds(&self, now_ms: u64) -> Option<f64> {
         let lag = match self.through_ms {
             0 => self.follow_error.is_some().then_some(self.running_ms)?,

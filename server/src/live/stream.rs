@@ -1,5 +1,6 @@
-//! Streams: the engine in Redis, which tells other servers at once what one adds; and feeds, streams of others
-//! from which IDs are added. Without the features `redis-streams` and `kafka` only the addresses, which are then refused.
+//! Streams: the engine in Redis, which tells other servers at once what one adds; and feeds,
+//! streams of others from which IDs are added. Without the features `redis-streams` and `kafka`
+//! only the addresses, which are then refused.
 //!
 //! | module | contents |
 //! |---|---|

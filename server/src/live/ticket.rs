@@ -14,7 +14,8 @@ struct PendingChange {
     log: Arc<Log>,
     /// The number of its last frame.
     seq: u64,
-    /// The lease under which it was made, if it is to be in the store or an engine before it is answered.
+    /// The lease under which it was made, if it is to be in the store or an engine before it is
+    /// answered.
     lease: Option<(Arc<WriteAccess>, LeaseEpoch)>,
 }
 
@@ -45,8 +46,8 @@ impl Ticket {
     pub(crate) async fn wait(self) -> Result<(), Arc<str>> {
         let Some(PendingChange { log, seq, lease }) = self.0 else { return Ok(()) };
         log.wait(seq).await?;
-        // Another server may have taken the lease meanwhile without having read this change, and may have answered
-        // for the same ID.
+        // Another server may have taken the lease meanwhile without having read this change, and
+        // may have answered for the same ID.
         lease.map_or(Ok(()), |(access, epoch)| access.check_same(epoch))
     }
 

@@ -1,5 +1,6 @@
-//! Loads a blob by its delta from the one that this server has: the current filter, or the copy in the cache. Any
-//! trouble means the full blob, in the same round, and is never an error of the load.
+//! Loads a blob by its delta from the one that this server has: the current filter, or the copy in
+//! the cache. Any trouble means the full blob, in the same round, and is never an error of the
+//! load.
 
 use std::fs::File;
 use std::io;
@@ -89,11 +90,11 @@ impl Base for LocalContent {
     }
 }
 
-/// Fetches the delta from `have` to the followed blob, if there is one, and applies it. Returns the blob's bytes, with
-/// their digest already right, and how many bytes were fetched.
+/// Fetches the delta from `have` to the followed blob, if there is one, and applies it. Returns the
+/// blob's bytes, with their digest already right, and how many bytes were fetched.
 ///
-/// `fit` is called only if there is a delta. It checks that there is memory for that many bytes, and returns the spare
-/// buffer; an error means the full blob.
+/// `fit` is called only if there is a delta. It checks that there is memory for that many bytes,
+/// and returns the spare buffer; an error means the full blob.
 pub(crate) async fn load(
     store: &Store,
     have: LocalBlob,

@@ -27,8 +27,8 @@ pub(crate) struct Command {
     pub(crate) subcommands: &'static [Command],
 }
 
-/// Which words of a request are keys, as COMMAND describes it: none if `first` is 0; a negative `last` counts from
-/// the end.
+/// Which words of a request are keys, as COMMAND describes it: none if `first` is 0; a negative
+/// `last` counts from the end.
 #[derive(Clone, Copy)]
 struct KeySpec {
     first: i32,

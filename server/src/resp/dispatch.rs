@@ -12,7 +12,8 @@ const MAX_BATCH_REPLY_BYTES: usize = 1 << 20;
 /// The most requests of a transaction, and the memory that they take.
 const MAX_QUEUED: usize = 16 << 10;
 const MAX_QUEUED_BYTES: usize = 64 << 20;
-/// What a word takes beside its bytes: its place in the request, and what an allocation needs at least.
+/// What a word takes beside its bytes: its place in the request, and what an allocation needs at
+/// least.
 const WORD_BYTES: usize = size_of::<Vec<u8>>() + 32;
 /// The longest reply of one request or transaction.
 const MAX_REPLY_BYTES: usize = 64 << 20;

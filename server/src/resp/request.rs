@@ -59,8 +59,8 @@ impl fmt::Display for Malformed {
 /// request that arrives in many pieces is scanned once.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    /// Where the next part of the request begins, from its first byte; of a line, how far its end was
-    /// looked for.
+    /// Where the next part of the request begins, from its first byte; of a line, how far its end
+    /// was looked for.
     at: usize,
     /// The arguments that are still to come; `None` before the length of the array.
     left: Option<usize>,
@@ -80,8 +80,8 @@ pub(crate) enum Request {
 }
 
 impl Scanner {
-    /// Scans one request at the beginning of `bytes`, which begin with the same bytes as in the last
-    /// call if that found none. `None` when it is incomplete.
+    /// Scans one request at the beginning of `bytes`, which begin with the same bytes as in the
+    /// last call if that found none. `None` when it is incomplete.
     ///
     /// # Errors
     /// [`Malformed`]: answer, and close the connection.
@@ -165,8 +165,8 @@ impl Scanner {
     }
 }
 
-/// Whether a line is of an HTTP request: a page that a browser shows can send one here, and its body would be
-/// commands.
+/// Whether a line is of an HTTP request: a page that a browser shows can send one here, and its
+/// body would be commands.
 fn is_http(words: &[Vec<u8>]) -> bool {
     let is_header = words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"host:"));
     is_header || words.len() > 1 && words.last().is_some_and(|word| word.starts_with(b"HTTP/"))

@@ -101,8 +101,8 @@ impl Session {
         }
     }
 
-    /// The state of a new connection, but for the name of the client's library. With a token, the client has to log in
-    /// again.
+    /// The state of a new connection, but for the name of the client's library. With a token, the
+    /// client has to log in again.
     pub(crate) fn reset(&mut self) {
         (self.is_v3, self.database, self.transaction) = (false, 0, None);
         self.name.clear();
@@ -182,7 +182,8 @@ impl Session {
         }
     }
 
-    /// As [`Session::set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another kind.
+    /// As [`Session::set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another
+    /// kind.
     pub(crate) fn find_set_for_lookup(
         &mut self,
         name: &[u8],

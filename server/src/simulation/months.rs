@@ -207,7 +207,8 @@ impl Month {
         }
     }
 
-    // ---- what happens ------------------------------------------------------------------------------
+    // ---- what happens
+    // ------------------------------------------------------------------------------
 
     async fn build(&mut self, today: i64) {
         let kind = match self.below(10) {
@@ -306,7 +307,8 @@ impl Month {
         self.upload_deltas(blob).await;
     }
 
-    /// Uploads deltas between a blob and what the newest pointers name: some are damaged, some missing.
+    /// Uploads deltas between a blob and what the newest pointers name: some are damaged, some
+    /// missing.
     async fn upload_deltas(&mut self, blob: &Made) {
         let named = self.records.pointers.values().rev().take(DELTAS);
         let named = named.filter_map(|record| match record {
@@ -387,7 +389,8 @@ impl Month {
 
     async fn restart(&mut self, first: bool) {
         self.log("restart".into());
-        // The last write to the cache may not have ended: every filter that was current may be in it.
+        // The last write to the cache may not have ended: every filter that was current may be in
+        // it.
         let cached = match self.config.cache_dir {
             Some(_) if !first => self.oracle.cacheable(),
             _ => Vec::new(),
@@ -409,7 +412,8 @@ impl Month {
         self.note();
     }
 
-    // ---- what must hold ----------------------------------------------------------------------------
+    // ---- what must hold
+    // ----------------------------------------------------------------------------
 
     fn observe(&mut self) {
         let status = self.process.status();

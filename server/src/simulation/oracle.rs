@@ -30,7 +30,8 @@ pub(super) struct Records {
     pub(super) pin: Option<(Record, Option<Timestamp>)>,
     /// Blobs that are missing or damaged now.
     pub(super) unsound: Vec<BlobKey>,
-    /// Blobs to which a delta leads: a server may have the right one although it is missing or damaged.
+    /// Blobs to which a delta leads: a server may have the right one although it is missing or
+    /// damaged.
     pub(super) by_delta: BTreeSet<BlobKey>,
 }
 

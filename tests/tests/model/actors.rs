@@ -10,7 +10,8 @@ use crate::world::{
     day_of, key, pin_of, state_of, time,
 };
 
-// ---- builders ------------------------------------------------------------------------------------
+// ---- builders
+// ------------------------------------------------------------------------------------
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Builder {
@@ -317,7 +318,8 @@ impl World {
     }
 }
 
-// ---- the pruner ----------------------------------------------------------------------------------
+// ---- the pruner
+// ----------------------------------------------------------------------------------
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pruner {
@@ -376,7 +378,8 @@ impl World {
         let Some((mut pointers, mut blobs, mut deltas)) = self.pruner.due.take() else { return };
         if let Some(day) = pointers.pop() {
             self.pointers.remove(&day);
-            // With its pointer the day forgets that it was rolled back: nobody is to follow it any more.
+            // With its pointer the day forgets that it was rolled back: nobody is to follow it any
+            // more.
             self.taken_away.retain(|(taken, _)| *taken != day);
         } else if let Some(blob) = blobs.pop() {
             let references = self.references(&[]);
@@ -409,7 +412,8 @@ impl World {
     }
 }
 
-// ---- servers -------------------------------------------------------------------------------------
+// ---- servers
+// -------------------------------------------------------------------------------------
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
@@ -444,7 +448,8 @@ impl World {
         }
     }
 
-    /// What a server has after it tried to load a blob: by a sound delta, else the blob if it is there.
+    /// What a server has after it tried to load a blob: by a sound delta, else the blob if it is
+    /// there.
     fn load(&self, server: &mut Server, want: B) -> bool {
         let delta = self.delta_to(server, want);
         let is_sound = delta.map(|delta| self.deltas[&delta].is_sound);
@@ -458,7 +463,8 @@ impl World {
         is_loaded
     }
 
-    /// Whether each server has, after a poll, what it would have without deltas wherever the blob is there.
+    /// Whether each server has, after a poll, what it would have without deltas wherever the blob
+    /// is there.
     pub(crate) fn deltas_change_no_answer(&self) -> bool {
         let without = World { deltas: BTreeMap::new(), ..self.clone() };
         (0..self.servers.len()).all(|server| {

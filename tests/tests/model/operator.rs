@@ -1,5 +1,5 @@
-//! The operator: repoints, pins and unpins with the program, and rolls back by hand: a plain line, the
-//! day's own earlier record put back, one field of it edited, the pointer removed.
+//! The operator: repoints, pins and unpins with the program, and rolls back by hand: a plain line,
+//! the day's own earlier record put back, one field of it edited, the pointer removed.
 
 use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::{self, AmbiguousWrite};

@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_list_is_read_to_its_end_and_no_further() {
-        // Blocks of 128 in 4 miniblocks; 200 values from 7 on, each one more: widths of 0 and no bytes.
+        // Blocks of 128 in 4 miniblocks; 200 values from 7 on, each one more: widths of 0 and no
+        // bytes.
         let list = [&[0x80, 1, 4, 0xc8, 1, 14][..], &[2, 0, 0, 0, 0].repeat(2)].concat();
         let (all, left) = values(&[&list[..], &[9; 3]].concat(), 200).unwrap();
         assert_eq!((all, left), ((7..207).collect(), 3));

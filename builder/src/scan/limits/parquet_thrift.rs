@@ -1,7 +1,7 @@
 //! Security boundary: the tables of Parquet's Thrift structures, for footers and page headers.
 //!
-//! The source is `parquet.thrift`, whose names stand next to the fields. Fields that neither the parquet
-//! crate nor this one reads are skipped.
+//! The source is `parquet.thrift`, whose names stand next to the fields. Fields that neither the
+//! parquet crate nor this one reads are skipped.
 
 use super::thrift::{Field, FieldType, I32, I64, Name, Struct};
 

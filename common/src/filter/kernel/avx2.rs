@@ -65,8 +65,8 @@ fn test(block: &Block, probes: u32, salts: &Salts, hash: u64) -> bool {
 #[target_feature(enable = "avx2,bmi2")]
 #[inline]
 fn test8(block: &Block, salts: &[u32; 8], hash: u64) -> bool {
-    // SAFETY: `loadu` needs no alignment. It reads 32 bytes: bytes 0 to 31 and 32 to 63 of a block of 64,
-    // and the 8 words of 4 bytes of `salts`, all behind live references.
+    // SAFETY: `loadu` needs no alignment. It reads 32 bytes: bytes 0 to 31 and 32 to 63 of a block
+    // of 64, and the 8 words of 4 bytes of `salts`, all behind live references.
     let (low, high, salts) = unsafe {
         (
             _mm256_loadu_si256(block.as_ptr().cast()),

@@ -51,8 +51,8 @@ pub(super) fn contains_hashes<H: IdHash>(
 #[target_feature(enable = "avx512f,bmi2")]
 #[inline]
 fn test(block: &Block, salts: &Salts, hash: u64) -> bool {
-    // SAFETY: `loadu` needs no alignment. It reads the 64 bytes of a block and the 16 words of 4 bytes of
-    // `salts`, both behind live references.
+    // SAFETY: `loadu` needs no alignment. It reads the 64 bytes of a block and the 16 words of 4
+    // bytes of `salts`, both behind live references.
     let (block, salts) = unsafe {
         (_mm512_loadu_si512(block.as_ptr().cast()), _mm512_loadu_si512(salts.0.as_ptr().cast()))
     };

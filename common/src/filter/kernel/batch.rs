@@ -1,6 +1,6 @@
 //! The loops that hide the latency of memory: many lookups at once, and the lower bound for that.
-//! All kernels share them: `#[inline(always)]`, so that each is compiled with the instruction set of its
-//! caller.
+//! All kernels share them: `#[inline(always)]`, so that each is compiled with the instruction set
+//! of its caller.
 
 use crate::filter::blocked::{Block, block_of};
 use crate::filter::overlay::Overlay;
@@ -33,8 +33,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must be
-/// inlined at both places, or each lookup pays for a call and for the change of instruction set.
+/// Hashes an ID and prefetches its block, and what lies over it. A function, not a closure: it must
+/// be inlined at both places, or each lookup pays for a call and for the change of instruction set.
 #[inline(always)]
 fn hash_and_prefetch<'a, O: Overlay>(
     blocks: Blocks<'_>,
@@ -49,8 +49,8 @@ fn hash_and_prefetch<'a, O: Overlay>(
     (hash, over.prefetch(hash))
 }
 
-/// The loop of a batch: a ring of hashes whose blocks are being prefetched. Each is tested [`AHEAD`]
-/// lookups after its prefetch. Returns the number of hits.
+/// The loop of a batch: a ring of hashes whose blocks are being prefetched. Each is tested
+/// [`AHEAD`] lookups after its prefetch. Returns the number of hits.
 #[inline(always)]
 pub(super) fn contains<T: AsRef<[u8]>>(
     body: &[u8],
@@ -89,7 +89,8 @@ struct Answers<'a, O, T> {
     hits: &'a mut [bool],
     over: &'a O,
     test: T,
-    /// Hits are counted here: a caller that reads the results back at once waits until all are stored.
+    /// Hits are counted here: a caller that reads the results back at once waits until all are
+    /// stored.
     n_hits: usize,
     late: Late,
 }
@@ -107,7 +108,8 @@ impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
             self.n_hits += usize::from(hit);
             return;
         }
-        // No branch on what may change: it depends on memory that has just arrived, and cannot be predicted.
+        // No branch on what may change: it depends on memory that has just arrived, and cannot be
+        // predicted.
         let may_change = O::may_change(word, hash);
         self.n_hits += usize::from(hit & !may_change);
         self.n_hits += self.late.push_if(may_change, i, hash, self.hits, self.over);
@@ -120,8 +122,8 @@ impl<O: Overlay, T: Fn(&Block, u64) -> bool> Answers<'_, O, T> {
     }
 }
 
-/// How many lookups are answered late at once: so many that the memory of the first one has arrived when
-/// that of the last one is prefetched.
+/// How many lookups are answered late at once: so many that the memory of the first one has arrived
+/// when that of the last one is prefetched.
 const LATE: usize = 32;
 
 /// The lookups whose answers an [`Overlay`] may change: their numbers and hashes.
@@ -138,8 +140,8 @@ impl Default for Late {
 }
 
 impl Late {
-    /// Adds lookup `i` if `is_late`, and answers all when there are [`LATE`]. Returns the number of hits among
-    /// those that are answered now.
+    /// Adds lookup `i` if `is_late`, and answers all when there are [`LATE`]. Returns the number of
+    /// hits among those that are answered now.
     #[inline(always)]
     fn push_if(
         &mut self,
@@ -168,8 +170,8 @@ impl Late {
     }
 }
 
-/// The loop of [`contains`] for IDs that are hashed already. Calls `found` with the number of each hash
-/// and whether it may be in the body, in order.
+/// The loop of [`contains`] for IDs that are hashed already. Calls `found` with the number of each
+/// hash and whether it may be in the body, in order.
 #[inline(always)]
 pub(super) fn contains_hashes<H: IdHash>(
     body: &[u8],
@@ -208,7 +210,8 @@ pub(crate) fn touch<T: AsRef<[u8]>>(body: &[u8], ids: &[T]) -> u64 {
     ring.iter().fold(sum, |sum, due| sum.wrapping_add(touch(*due)))
 }
 
-/// How many bits are set. The compiler counts several words at once where its caller enables vectors.
+/// How many bits are set. The compiler counts several words at once where its caller enables
+/// vectors.
 #[inline(always)]
 pub(super) fn count_ones(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();

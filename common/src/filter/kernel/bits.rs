@@ -29,8 +29,8 @@ pub(crate) struct FilterBits {
 // SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to bytes that
 // `memory` owns (fact 2), which moves to the other thread too, and `Buffer` is `Send`.
 unsafe impl Send for FilterBits {}
-// SAFETY: through `&FilterBits` the bytes behind the pointer are only read, and nothing writes to them
-// while the value exists (fact 2); there is no interior mutability.
+// SAFETY: through `&FilterBits` the bytes behind the pointer are only read, and nothing writes to
+// them while the value exists (fact 2); there is no interior mutability.
 unsafe impl Sync for FilterBits {}
 
 impl FilterBits {
@@ -92,8 +92,8 @@ impl FilterBits {
     /// Whether `id` may be in it. An ID of invalid length is not.
     #[inline(always)]
     pub(crate) fn contains(&self, id: &[u8]) -> bool {
-        // SAFETY: `probe_fn` and `prober` were made together from one `Kernel` (fact 3), and `memory`
-        // keeps the bytes alive as long as `self` is borrowed (fact 2).
+        // SAFETY: `probe_fn` and `prober` were made together from one `Kernel` (fact 3), and
+        // `memory` keeps the bytes alive as long as `self` is borrowed (fact 2).
         unsafe { self.prober.contains(self.probe_fn, id) }
     }
 }
@@ -128,8 +128,8 @@ fn probe_url(layout: Layout) -> ProbeFn {
 /// `prober` is of a filter of the hash's layout whose memory is alive.
 unsafe fn probe_classic<H: IdHash, const URL: bool>(prober: &Prober, id: &[u8]) -> bool {
     let form = if URL { IdForm::Url } else { IdForm::Bytes };
-    // SAFETY: `shape.body_bytes()` bytes follow `first` (fact 1); they are alive by the caller's promise
-    // and are never written (fact 2). Bytes need no alignment.
+    // SAFETY: `shape.body_bytes()` bytes follow `first` (fact 1); they are alive by the caller's
+    // promise and are never written (fact 2). Bytes need no alignment.
     let body = unsafe {
         std::slice::from_raw_parts(prober.first.cast::<u8>(), prober.shape.body_bytes() as usize)
     };

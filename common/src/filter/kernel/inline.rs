@@ -1,22 +1,23 @@
 //! The kernels that run inline: a lookup of a device ID without a call.
 //!
-//! This is the only file with assembly. A program for any x86-64 must call a function that enables AVX2 or
-//! AVX-512; the compiler can put these few instructions into the caller. It exists for a target: without
-//! it a reader is 8.7 times as fast as Guava and slower than sbbf-rs-safe, and 10 times and not slower are
-//! wanted (decision 20).
+//! This is the only file with assembly. A program for any x86-64 must call a function that enables
+//! AVX2 or AVX-512; the compiler can put these few instructions into the caller. It exists for a
+//! target: without it a reader is 8.7 times as fast as Guava and slower than sbbf-rs-safe, and 10
+//! times and not slower are wanted (decision 20).
 //!
 //! # Safety
 //! One argument for both functions. The CPU has the instruction set: the caller promises it.
 //!
-//! - **Memory.** They read the 64 bytes of `block`, the first 32 (AVX2) or all 64 (AVX-512) bytes of
-//!   `salts`, and the 4 bytes of `ONE`, all behind live references; no VEX or EVEX instruction here needs
-//!   alignment. They write no memory: `readonly`. Their output depends only on their inputs and on those
-//!   bytes, and they always end: `pure`. They do not use the stack: `nostack`.
-//! - **`sym ONE`.** A private static of this crate is linked into the same image as this code, so its
-//!   address relative to `rip` is known when linking, also in a position-independent program.
-//! - **Registers.** Every register that is written is declared as clobbered, and the flags are by default.
-//!   `vzeroupper` clears the upper halves of `ymm0` to `ymm15`, so that SSE code after it does not wait for
-//!   them; so all sixteen are declared. SSE code does not use registers from 16 on, so AVX-512 needs none.
+//! - **Memory.** They read the 64 bytes of `block`, the first 32 (AVX2) or all 64 (AVX-512) bytes
+//!   of `salts`, and the 4 bytes of `ONE`, all behind live references; no VEX or EVEX instruction
+//!   here needs alignment. They write no memory: `readonly`. Their output depends only on their
+//!   inputs and on those bytes, and they always end: `pure`. They do not use the stack: `nostack`.
+//! - **`sym ONE`.** A private static of this crate is linked into the same image as this code, so
+//!   its address relative to `rip` is known when linking, also in a position-independent program.
+//! - **Registers.** Every register that is written is declared as clobbered, and the flags are by
+//!   default. `vzeroupper` clears the upper halves of `ymm0` to `ymm15`, so that SSE code after it
+//!   does not wait for them; so all sixteen are declared. SSE code does not use registers from 16
+//!   on, so AVX-512 needs none.
 //! - **Result.** `setc` writes 0 or 1.
 
 #[cfg(target_arch = "x86_64")]
@@ -63,17 +64,17 @@ impl Prober {
     /// A lookup, inline or through `probe_fn`.
     ///
     /// # Safety
-    /// Either `probe_fn` and `self` were made together from one kernel, and the memory behind `self` is
-    /// alive; or `self` is [`Prober::none`] and `probe_fn` does not use its pointer.
+    /// Either `probe_fn` and `self` were made together from one kernel, and the memory behind
+    /// `self` is alive; or `self` is [`Prober::none`] and `probe_fn` does not use its pointer.
     #[inline(always)]
     pub(super) unsafe fn contains(&self, probe_fn: ProbeFn, id: &[u8]) -> bool {
         // SAFETY: in the first case the caller's promise is the contract of both functions. In the
-        // second case `inline` is `NONE`, so that `contains_inline` reads nothing and returns `None`,
-        // and `probe_fn` does not use the pointer.
+        // second case `inline` is `NONE`, so that `contains_inline` reads nothing and returns
+        // `None`, and `probe_fn` does not use the pointer.
         let hit =
             unsafe { self.contains_inline(id).unwrap_or_else(|| u8::from(probe_fn(self, id))) };
-        // SAFETY: `u8::from(bool)` is 0 or 1, and so is the byte that both inline kernels return. Said here, where both paths meet:
-        // otherwise the compiler tests it once more.
+        // SAFETY: `u8::from(bool)` is 0 or 1, and so is the byte that both inline kernels return.
+        // Said here, where both paths meet: otherwise the compiler tests it once more.
         unsafe { assert_unchecked(hit <= 1) };
         hit != 0
     }
@@ -85,11 +86,12 @@ impl Prober {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn contains_inline(&self, id: &[u8]) -> Option<u8> {
-        // SAFETY: a slice has at most `isize::MAX` bytes, so `id.len()` never equals `usize::MAX`. When it
-        // equals a field, that field is therefore `DEVICE_ID_BYTES`: that is what `assert_unchecked` says.
-        // Only `choose` sets a field to that, for a `blocked` filter and a `Kernel` of this
-        // instruction set, which the CPU has (fact 3); for AVX2 it also checked that the probes fit its
-        // eight lanes. Such a prober is not `none`, so the caller promises that its memory is alive.
+        // SAFETY: a slice has at most `isize::MAX` bytes, so `id.len()` never equals `usize::MAX`.
+        // When it equals a field, that field is therefore `DEVICE_ID_BYTES`: that is what
+        // `assert_unchecked` says. Only `choose` sets a field to that, for a `blocked` filter and a
+        // `Kernel` of this instruction set, which the CPU has (fact 3); for AVX2 it also checked
+        // that the probes fit its eight lanes. Such a prober is not `none`, so the caller promises
+        // that its memory is alive.
         unsafe {
             if id.len() == self.inline.avx512 {
                 assert_unchecked(id.len() == DEVICE_ID_BYTES);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::prober::{ProbeFn, Prober};
 use crate::filter::Filter;
 
-/// A filter that one thread keeps alive: `owner` owns the filter, and next to it lies a copy of what a
-/// lookup needs. So a lookup finds everything in one place. Before there is a filter, every lookup
-/// returns the same.
+/// A filter that one thread keeps alive: `owner` owns the filter, and next to it lies a copy of
+/// what a lookup needs. So a lookup finds everything in one place. Before there is a filter, every
+/// lookup returns the same.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,28 +41,29 @@ impl<O> fmt::Debug for KeptFilter<O> {
     }
 }
 
-// SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to memory that
-// `owner` keeps alive (see `KeptFilter::of`) and that is only read, from any thread: `Filter` is
-// `Sync`. The `Arc` may be sent because `O` is `Send` and `Sync`.
+// SAFETY: the raw pointer in `prober` is what keeps this from being `Send`. It points to memory
+// that `owner` keeps alive (see `KeptFilter::of`) and that is only read, from any thread: `Filter`
+// is `Sync`. The `Arc` may be sent because `O` is `Send` and `Sync`.
 unsafe impl<O: Send + Sync> Send for KeptFilter<O> {}
-// SAFETY: through `&KeptFilter` that memory is only read, and the only other thing to reach is `&O`,
-// which is `Sync`.
+// SAFETY: through `&KeptFilter` that memory is only read, and the only other thing to reach is
+// `&O`, which is `Sync`.
 unsafe impl<O: Send + Sync> Sync for KeptFilter<O> {}
 
 impl<O> KeptFilter<O> {
     /// Keeps `owner`, for lookups in its `filter`.
     //
-    // Why the filter that the closure returns lives as long as `owner`, although the closure is safe code
-    // of anybody: `impl FnOnce(&O) -> &Filter` means `for<'a> FnOnce(&'a O) -> &'a Filter`. It must
-    // return a filter that is valid for *every* lifetime for which `O` may be borrowed, and it cannot
-    // know which one it was called with. So it would have to return the same reference if the `O` were
-    // borrowed for as long as this `KeptFilter` exists: a filter inside the `O`, a `'static` one, or
-    // one that outlives every lifetime named in `O`, which bounds this value, too. A local filter that
-    // the closure captures by reference does not compile.
+    // Why the filter that the closure returns lives as long as `owner`, although the closure is
+    // safe code of anybody: `impl FnOnce(&O) -> &Filter` means `for<'a> FnOnce(&'a O) -> &'a
+    // Filter`. It must return a filter that is valid for *every* lifetime for which `O` may be
+    // borrowed, and it cannot know which one it was called with. So it would have to return the
+    // same reference if the `O` were borrowed for as long as this `KeptFilter` exists: a filter
+    // inside the `O`, a `'static` one, or one that outlives every lifetime named in `O`, which
+    // bounds this value, too. A local filter that the closure captures by reference does not
+    // compile.
     //
-    // During that time the `O` is in fact only borrowed: our `Arc` keeps it from being dropped or moved,
-    // and from `Arc::get_mut` and `Arc::try_unwrap`. Safe interior mutability (a `Mutex`, a `RefCell`)
-    // cannot return a plain `&'a Filter`, exactly because that would outlive its guard.
+    // During that time the `O` is in fact only borrowed: our `Arc` keeps it from being dropped or
+    // moved, and from `Arc::get_mut` and `Arc::try_unwrap`. Safe interior mutability (a `Mutex`, a
+    // `RefCell`) cannot return a plain `&'a Filter`, exactly because that would outlive its guard.
     pub fn of(owner: Arc<O>, filter: impl FnOnce(&O) -> &Filter) -> KeptFilter<O> {
         let bits = &filter(&owner).bits;
         KeptFilter { probe_fn: bits.probe_fn, prober: bits.prober, owner: Some(owner) }
@@ -83,9 +84,9 @@ impl<O> KeptFilter<O> {
     /// What [`Filter::contains`] returns. Cost: one pointer and one comparison less.
     #[inline(always)]
     pub fn contains(&self, id: &[u8]) -> bool {
-        // SAFETY: with an owner, `probe_fn` and `prober` were copied together from one `FilterBits`, made
-        // from one kernel, and `owner` keeps its memory alive (see `of`). Without one, `prober` is
-        // `Prober::none`, and `always` and `never` do not look at it.
+        // SAFETY: with an owner, `probe_fn` and `prober` were copied together from one
+        // `FilterBits`, made from one kernel, and `owner` keeps its memory alive (see `of`).
+        // Without one, `prober` is `Prober::none`, and `always` and `never` do not look at it.
         unsafe { self.prober.contains(self.probe_fn, id) }
     }
 }

@@ -1,11 +1,12 @@
-//! [`Shape::stable_for_ids`]: a shape that stays the same from day to day, so that a day's blob differs from
-//! the one before in few bits.
+//! [`Shape::stable_for_ids`]: a shape that stays the same from day to day, so that a day's blob
+//! differs from the one before in few bits.
 
 use super::Shape;
 use crate::error::Error;
 use crate::filter::Layout;
 
-/// A new stable shape has this many percent more units than are needed, so that it also fits the next days.
+/// A new stable shape has this many percent more units than are needed, so that it also fits the
+/// next days.
 const HEADROOM_PERCENT: u64 = 3;
 /// A shape with more than this many percent of the units that are needed is not kept.
 const MAX_PERCENT: u128 = 110;
@@ -13,9 +14,10 @@ const MAX_PERCENT: u128 = 110;
 const LEADING_BITS: u32 = 7;
 
 impl Shape {
-    /// Keeps `base`, the shape of the blob before, if it still fits `n_ids` at `fpp`; otherwise makes a new shape
-    /// with some headroom. Returns the shape, and whether it is `base`. A shape fits if it is not smaller than
-    /// [`Shape::for_ids`], at most a tenth larger, and has no higher fpp.
+    /// Keeps `base`, the shape of the blob before, if it still fits `n_ids` at `fpp`; otherwise
+    /// makes a new shape with some headroom. Returns the shape, and whether it is `base`. A shape
+    /// fits if it is not smaller than [`Shape::for_ids`], at most a tenth larger, and has no higher
+    /// fpp.
     ///
     /// Cost: up to a tenth more memory than [`Shape::for_ids`], usually 3 %.
     ///

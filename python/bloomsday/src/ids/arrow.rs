@@ -123,8 +123,8 @@ fn is_readable(data_type: &DataType, is_uuid: bool) -> bool {
     }
 }
 
-/// One answer for each element; what it is for a null means nothing. The view of a null may lead anywhere, so
-/// nulls of those types are not read.
+/// One answer for each element; what it is for a null means nothing. The view of a null may lead
+/// anywhere, so nulls of those types are not read.
 fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<bool> {
     use DataType as T;
     match piece.data_type() {

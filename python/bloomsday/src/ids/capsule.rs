@@ -1,4 +1,5 @@
-//! Arrow's C data interface and C stream interface, in PyCapsules: columns come and go without a copy.
+//! Arrow's C data interface and C stream interface, in PyCapsules: columns come and go without a
+//! copy.
 //!
 //! <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>
 
@@ -22,7 +23,8 @@ pub(crate) struct Column {
     pub(crate) pieces: Vec<ArrayRef>,
 }
 
-/// Takes a column or a record batch of any library that has `__arrow_c_array__` or `__arrow_c_stream__`.
+/// Takes a column or a record batch of any library that has `__arrow_c_array__` or
+/// `__arrow_c_stream__`.
 pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let py = object.py();
     if object.hasattr(intern!(py, "__arrow_c_array__"))? {
@@ -36,16 +38,16 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: a capsule of this name points to such a struct, by the interface, and stays alive through
-    // `pair`, which borrows it for longer than this. `from_raw` moves the content out and marks the
-    // original as released, so that the capsule's destructor does not release it again.
+    // SAFETY: a capsule of this name points to such a struct, by the interface, and stays alive
+    // through `pair`, which borrows it for longer than this. `from_raw` moves the content out and
+    // marks the original as released, so that the capsule's destructor does not release it again.
     let schema = unsafe { FFI_ArrowSchema::from_raw(schema.as_ptr()) };
     // SAFETY: as above.
     let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
     let column = || {
         let field = Field::try_from(&schema)?;
-        // SAFETY: the interface promises that the array is of this type and that its buffers are as long
-        // as the type and the length demand, and never change.
+        // SAFETY: the interface promises that the array is of this type and that its buffers are as
+        // long as the type and the length demand, and never change.
         let data = unsafe { from_ffi(array, &schema) }?;
         Ok(Column { field, pieces: vec![make_array(data)] })
     };
@@ -56,8 +58,8 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
 fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
     let stream: &Bound<'_, PyCapsule> = stream.cast()?;
     let stream = stream.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed capsule,
-    // and is moved out.
+    // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed
+    // capsule, and is moved out.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
     let column = || {
         let reader = ArrayStreamReader::try_new(stream)?;

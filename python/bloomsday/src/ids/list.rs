@@ -9,8 +9,8 @@ use super::{Lookup, add_answers, missing, single};
 /// How many IDs are copied before the interpreter's lock is released to look them up.
 const PIECE: usize = 8 * 1024;
 
-/// A copy of some IDs, one behind the other: what stays as it is while the interpreter's lock is released.
-/// A reference to each element would cost more than its 32 bytes.
+/// A copy of some IDs, one behind the other: what stays as it is while the interpreter's lock is
+/// released. A reference to each element would cost more than its 32 bytes.
 #[derive(Default)]
 struct Piece {
     bytes: Vec<u8>,

@@ -1,7 +1,7 @@
 //! numpy arrays and pandas columns; the answer is a numpy array of Booleans.
 //!
-//! The elements are copied, a piece at a time: an array can be written to by another thread while the
-//! interpreter's lock is released.
+//! The elements are copied, a piece at a time: an array can be written to by another thread while
+//! the interpreter's lock is released.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -9,8 +9,9 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use super::{COLUMN_TYPES, Lookup, arrow, list, look_up, missing, no_ids};
 
-/// How many bytes of an array are copied at once: the lookups of a piece take milliseconds, because a thread
-/// that wants the interpreter's lock back may wait that long (`sys.getswitchinterval`, 5 ms).
+/// How many bytes of an array are copied at once: the lookups of a piece take milliseconds, because
+/// a thread that wants the interpreter's lock back may wait that long (`sys.getswitchinterval`, 5
+/// ms).
 const PIECE_BYTES: usize = 8 << 20;
 
 /// Whether `ids` is a numpy array. Nothing is imported for it.
@@ -59,7 +60,8 @@ pub(super) fn contains_pandas<'py>(
     if ids.getattr("ndim").and_then(|ndim| ndim.extract()).unwrap_or(1) != 1usize {
         return Err(no_ids(py, "pandas table", "pass one column of it"));
     }
-    // The array behind a Series or an Index: pandas keeps text in one of pyarrow, which needs no copy.
+    // The array behind a Series or an Index: pandas keeps text in one of pyarrow, which needs no
+    // copy.
     let array = ids.getattr("array").unwrap_or_else(|_| ids.clone());
     if array.hasattr("__arrow_array__")? && py.import("pyarrow").is_ok() {
         let column = py.import("pyarrow")?.call_method1("array", (array,));
@@ -112,7 +114,8 @@ fn text(
             let (codes, _) = element.as_chunks::<4>();
             let codes = codes.iter().map(|code| u32::from_ne_bytes(*code));
             let written = codes.clone().rposition(|code| code != 0).map_or(0, |last| last + 1);
-            // What is no character is in no filter, because it has no UTF-8: an empty ID misses, too.
+            // What is no character is in no filter, because it has no UTF-8: an empty ID misses,
+            // too.
             let characters = codes.take(written).map(char::from_u32).collect::<Option<String>>();
             flat.push_str(&characters.unwrap_or_default());
             ends.push(flat.len());

@@ -23,7 +23,8 @@ pub(crate) fn contains(lookup: &impl Lookup, id: &Bound<'_, PyAny>) -> PyResult<
     Ok(lookup.one(text_of(id, None)?.as_bytes()))
 }
 
-/// An integer as decimal text, and a UUID as 36 lower-case characters: what a build makes of columns of these.
+/// An integer as decimal text, and a UUID as 36 lower-case characters: what a build makes of
+/// columns of these.
 pub(super) fn text_of(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<String> {
     if let Some(integer) = integer(id) {
         return decimal(&integer);

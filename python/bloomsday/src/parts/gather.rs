@@ -28,7 +28,8 @@ pub(crate) struct PartsGather {
     scanning: Option<Scanning>,
 }
 
-/// A file that is being scanned: its packages, few at a time, and at the end what gathers the next one.
+/// A file that is being scanned: its packages, few at a time, and at the end what gathers the next
+/// one.
 struct Scanning {
     packages: Mutex<Receiver<Vec<Package>>>,
     thread: JoinHandle<Result<Gather, Error>>,
@@ -67,8 +68,8 @@ impl PartsGather {
         })
     }
 
-    /// Begins to read one Parquet file, which must have `bytes` bytes. It is read when `next` has returned
-    /// `None`.
+    /// Begins to read one Parquet file, which must have `bytes` bytes. It is read when `next` has
+    /// returned `None`.
     fn scan(&mut self, file: String, bytes: u64, column: String) {
         let gather = std::mem::replace(&mut self.gather, Gather::new(Ranges::new(1), 0));
         // While one lot waits, the next one is made.

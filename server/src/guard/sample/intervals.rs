@@ -116,8 +116,8 @@ impl Drop for ClaimedRange<'_> {
     fn drop(&mut self) {
         // Lookups that were not taken, since the sample was locked, are skipped.
         while self.take().is_some() {}
-        // Of several claims at once, the first to end sets the next, whatever that is: the furthest one would
-        // make all intervals longer than they are drawn.
+        // Of several claims at once, the first to end sets the next, whatever that is: the furthest
+        // one would make all intervals longer than they are drawn.
         let (before, next) = (self.shared_next, self.intervals.next);
         let (relaxed, shared) = (Ordering::Relaxed, &self.shared.next);
         // Fails if another one has set it, which counts as much.

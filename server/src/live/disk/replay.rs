@@ -1,9 +1,9 @@
 //! A set from its log: at the start of a process, and never later.
 //!
 //! An open segment may end in the middle of a frame: that is what a process leaves which was killed
-//! while it wrote, and no client was answered that the frame is safe. The tail is cut, and the segment
-//! closed. If sound frames are in that tail, it was damaged: then a copy of the file stays. Damage
-//! anywhere else is an error: it would lose IDs that were acknowledged.
+//! while it wrote, and no client was answered that the frame is safe. The tail is cut, and the
+//! segment closed. If sound frames are in that tail, it was damaged: then a copy of the file stays.
+//! Damage anywhere else is an error: it would lose IDs that were acknowledged.
 
 use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -24,7 +24,8 @@ use crate::live::set::Deletions;
 
 /// The longest segment that is read: many times what is written.
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
-/// The extension of the copy of a segment whose tail was cut although there were sound frames in it.
+/// The extension of the copy of a segment whose tail was cut although there were sound frames in
+/// it.
 const DAMAGED: &str = "damaged";
 /// How long a start waits for the lock of its folder, and between two tries.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -86,7 +87,8 @@ pub(in crate::live) fn replay(
     }
     let Replaying { set, next_seq, epoch, node, .. } = replaying;
     let Some(set) = set else {
-        // It never began, or was dropped. What cannot be removed now is read again at the next start.
+        // It never began, or was dropped. What cannot be removed now is read again at the next
+        // start.
         segments.iter().for_each(|(path, _)| drop(fs::remove_file(path)));
         segments.iter().for_each(|(path, _)| drop(fs::remove_file(path.with_extension("seg"))));
         let _ = fs::remove_dir(folder);
@@ -146,8 +148,8 @@ fn segments(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Error> {
     }
 }
 
-/// How many entries a log without a window leaves: those that were added, less those that were deleted.
-/// What cannot be read does not count.
+/// How many entries a log without a window leaves: those that were added, less those that were
+/// deleted. What cannot be read does not count.
 ///
 /// Cost: the log is read twice, which takes less than the table's growth would.
 fn entries(segments: &[(PathBuf, u64)]) -> u64 {
@@ -168,8 +170,8 @@ fn entries(segments: &[(PathBuf, u64)]) -> u64 {
     entries
 }
 
-/// Cuts the tail of an open segment, and closes it. A copy stays if the tail is more than a frame that was
-/// being written.
+/// Cuts the tail of an open segment, and closes it. A copy stays if the tail is more than a frame
+/// that was being written.
 fn end(path: &Path, content: &[u8], good: usize) -> Result<(), Error> {
     let cut = || {
         let (tail, name) = (&content[good..], path.display());
@@ -315,7 +317,8 @@ impl Replaying {
             return Err(ReplayError::Corrupt("its record of options is of another set"));
         }
         let mut writer = Writer::new(options.window, budget.clone()).ok_or(ReplayError::Memory)?;
-        // So most shards grow once. What a window renews is in the log more than once, and not counted.
+        // So most shards grow once. What a window renews is in the log more than once, and not
+        // counted.
         if options.window.steps.is_none() {
             writer.reserve(entries(segments));
         }

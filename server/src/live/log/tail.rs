@@ -1,5 +1,5 @@
-//! [`Tail`]: the frames of a log's files that follow a number, read while the writer appends and closes
-//! files.
+//! [`Tail`]: the frames of a log's files that follow a number, read while the writer appends and
+//! closes files.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -49,11 +49,11 @@ impl Tail {
         self.position = None;
     }
 
-    /// The next piece that has a frame from `wanted` to `through`, and none after it; `None` when there is none
-    /// yet.
+    /// The next piece that has a frame from `wanted` to `through`, and none after it; `None` when
+    /// there is none yet.
     ///
-    /// Cost: from one call to the next one, what was appended meanwhile is read. The first call reads the file
-    /// that has the frame from its beginning.
+    /// Cost: from one call to the next one, what was appended meanwhile is read. The first call
+    /// reads the file that has the frame from its beginning.
     ///
     /// # Errors
     /// The system's; [`io::ErrorKind::InvalidData`] for damage in a closed file.

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much more than the limit a start may take, as a divisor of it, and in bytes: the shards of a table
-/// grow in another order then than when they fitted.
+/// How much more than the limit a start may take, as a divisor of it, and in bytes: the shards of a
+/// table grow in another order then than when they fitted.
 const START_SHARE: u64 = 4;
 const START_BYTES: u64 = 1 << 20;
 
@@ -20,8 +20,8 @@ impl Budget {
         Budget { limit, more: AtomicU64::new(0), taken: AtomicU64::new(0) }
     }
 
-    /// One for a start, which reads again what fitted before: until [`Budget::started`] a little more than
-    /// the limit may be taken.
+    /// One for a start, which reads again what fitted before: until [`Budget::started`] a little
+    /// more than the limit may be taken.
     pub(crate) fn starting(limit: u64) -> Budget {
         let more = limit / START_SHARE + START_BYTES;
         Budget { more: AtomicU64::new(more), ..Budget::new(limit) }

@@ -1,5 +1,5 @@
-//! [`Domains`]: which domains the URLs that are added belong to, of those with the largest shares. In bounded
-//! memory, whatever is added.
+//! [`Domains`]: which domains the URLs that are added belong to, of those with the largest shares.
+//! In bounded memory, whatever is added.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

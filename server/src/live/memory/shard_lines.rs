@@ -1,8 +1,9 @@
 //! [`ShardLines`]: the lines of one shard of a table, and a small Bloom filter in front of them.
 //!
-//! Most lookups are of IDs that are not alive. The prefilter has a word of 64 bits for each line. 98 of 100 lookups
-//! of a hash that is not there end in it; in the lines, one of four would go on in a second line. In a
-//! large table it takes an eighth of the lines' memory, and may stay in the processor's cache where they do not.
+//! Most lookups are of IDs that are not alive. The prefilter has a word of 64 bits for each line.
+//! 98 of 100 lookups of a hash that is not there end in it; in the lines, one of four would go on
+//! in a second line. In a large table it takes an eighth of the lines' memory, and may stay in the
+//! processor's cache where they do not.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,13 +86,15 @@ impl ShardLines {
         let begin = self.begin(hash);
         let prefilter = self.len + begin / LINES_PER_PREFILTER_LINE;
         let may_have = self.may_have(hash);
-        // If not, the line that was just read is fetched again, which costs less than a branch that cannot be predicted.
+        // If not, the line that was just read is fetched again, which costs less than a branch that
+        // cannot be predicted.
         let next = if may_have { begin } else { prefilter };
         prefetch_all(&self.all[next..=next]);
         may_have
     }
 
-    /// Lets the prefilter know a hash. To be called by the writer before it puts the hash into a line.
+    /// Lets the prefilter know a hash. To be called by the writer before it puts the hash into a
+    /// line.
     #[inline]
     pub(super) fn mark(&self, hash: u64) {
         let word = self.word(hash);
@@ -99,8 +102,8 @@ impl ShardLines {
         word.store(word.load(Ordering::Relaxed) | bits_of(hash), Ordering::Relaxed);
     }
 
-    /// Frees the places of words that have ended, and makes the prefilter forget what is in the lines no more. To
-    /// be called by the writer.
+    /// Frees the places of words that have ended, and makes the prefilter forget what is in the
+    /// lines no more. To be called by the writer.
     pub(super) fn sweep(&self, mut has_ended: impl FnMut(u64) -> bool) {
         let mut fresh = vec![0; self.len];
         for place in self.lines().iter().flat_map(|line| &line.0) {
@@ -116,7 +119,8 @@ impl ShardLines {
             let hash = word >> 8;
             fresh[self.begin(hash)] |= bits_of(hash);
         }
-        // One store for each word: a lookup finds the bits of a hash that is there in the old and in the new word.
+        // One store for each word: a lookup finds the bits of a hash that is there in the old and
+        // in the new word.
         for (word, fresh) in self.all[self.len..].iter().flat_map(|line| &line.0).zip(fresh) {
             word.store(fresh, Ordering::Relaxed);
         }

@@ -1,11 +1,11 @@
 //! [`Table`]: the exact set of hashes that are alive, which any number of threads look up while one
 //! [`Writer`](crate::live::memory::writer::Writer) changes it. A lookup takes no lock.
 //!
-//! Its 256 shards have lines of eight words, one cache line each. A hash begins in the line that its
-//! bits choose, and goes on in the next one while lines are full. A word never moves within its
+//! Its 256 shards have lines of eight words, one cache line each. A hash begins in the line that
+//! its bits choose, and goes on in the next one while lines are full. A word never moves within its
 //! shard's lines, and a line with an empty place ends every search: so a reader that runs while the
-//! writer works finds each word that was there when it began. A shard that grows gets new lines; a reader
-//! that still has the old ones keeps them until its batch is done.
+//! writer works finds each word that was there when it began. A shard that grows gets new lines; a
+//! reader that still has the old ones keeps them until its batch is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -65,7 +65,8 @@ impl Table {
 
     /// Looks one hash up.
     ///
-    /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost less: [`Table::each`].
+    /// Cost: a cache miss, and another one if the prefilter may have the hash. Many at once cost
+    /// less: [`Table::each`].
     pub(crate) fn state_of(&self, hash: u64) -> LiveState {
         let shards = self.shards.load();
         if !shards.of(hash).may_have(hash) {
@@ -112,8 +113,8 @@ impl Table {
         View { table: self, shards: self.shards.load(), now: self.step() }
     }
 
-    /// Whether an entry is alive, for a lookup that began in step `began`. One that was renewed in a later step
-    /// looks as old as can be then, so the step is read again.
+    /// Whether an entry is alive, for a lookup that began in step `began`. One that was renewed in
+    /// a later step looks as old as can be then, so the step is read again.
     #[inline]
     fn is_alive(&self, tag: Tag, began: u64) -> bool {
         let is_alive_now = || {

@@ -1,5 +1,5 @@
-//! [`Writer`]: the one owner of a [`Table`]'s changes: test-and-add, deletion, the passing of steps,
-//! and growth. It belongs to one thread at a time; what it wrote, readers see at once.
+//! [`Writer`]: the one owner of a [`Table`]'s changes: test-and-add, deletion, the passing of
+//! steps, and growth. It belongs to one thread at a time; what it wrote, readers see at once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,17 +14,17 @@ use super::table::{Shards, Table};
 
 /// How many hashes ahead of the one that is added are prefetched.
 const PREFETCH_AHEAD: usize = 24;
-/// The highest share of a shard's places that are in use, in percent. With more, more lines are full, and
-/// searches go on in lines that were not prefetched.
+/// The highest share of a shard's places that are in use, in percent. With more, more lines are
+/// full, and searches go on in lines that were not prefetched.
 const MAX_LOAD_PERCENT: usize = 78;
-/// How many lines a full shard gets, in percent of those that it had. With more, an entry would take
-/// more than 14 bytes for a while.
+/// How many lines a full shard gets, in percent of those that it had. With more, an entry would
+/// take more than 14 bytes for a while.
 const GROWTH_PERCENT: usize = 120;
 /// A shard with fewer entries than this gets lines of the same number when it is full: what fills
 /// it can be removed.
 const PURGE_PERCENT: usize = 50;
-/// The prefilter of a shard is made anew when so many of its places, in percent, were freed: the bits of what was
-/// there are still set.
+/// The prefilter of a shard is made anew when so many of its places, in percent, were freed: the
+/// bits of what was there are still set.
 const STALE_PERCENT: usize = 25;
 /// The most copies of one hash: [`Writer::add_copy`] refuses more.
 pub(crate) const MAX_COPIES: usize = 255;
@@ -140,8 +140,8 @@ impl Writer {
         (0..STEPS as usize).filter(alive).map(|step| self.by_step[step]).sum()
     }
 
-    /// Empties the table, and returns its lines, to be freed where nobody waits for that. Lookups that run
-    /// may still have them.
+    /// Empties the table, and returns its lines, to be freed where nobody waits for that. Lookups
+    /// that run may still have them.
     pub(crate) fn clear(&mut self) -> impl Sized + use<> {
         let before = self.bytes();
         let mut arena = LineArena::default();
@@ -397,7 +397,8 @@ impl Writer {
         unreachable!("a shard keeps an empty slot")
     }
 
-    /// Puts a hash that is not there into a vacant slot, or into another one if the shard has to grow.
+    /// Puts a hash that is not there into a vacant slot, or into another one if the shard has to
+    /// grow.
     fn put(&mut self, hash: u64, mut slot: Slot, tag: Tag) -> Result<(), AddError> {
         let number = entry::shard_of(hash);
         if slot.word == EMPTY {
@@ -433,8 +434,8 @@ impl Writer {
         }
     }
 
-    /// Takes memory for a shard's new lines, in which `kept` entries will be; returns their number. The old ones
-    /// are there, too, for as long as readers have them.
+    /// Takes memory for a shard's new lines, in which `kept` entries will be; returns their number.
+    /// The old ones are there, too, for as long as readers have them.
     fn reserve_lines(&self, number: usize, kept: usize) -> Option<usize> {
         let old = self.shards[number].lines.lines().len();
         let purge = kept * 100 < old * LINE_WORDS * PURGE_PERCENT;
@@ -524,12 +525,13 @@ fn more_lines(number: usize, old: usize) -> usize {
     if old >= STAGGERED_LINES || more < STAGGERED_LINES {
         return more;
     }
-    // All shards fill alike. With the same sizes all would grow at the same time, which would be one
-    // long pause; so each gets its own size between this one and the next.
+    // All shards fill alike. With the same sizes all would grow at the same time, which would be
+    // one long pause; so each gets its own size between this one and the next.
     STAGGERED_LINES + STAGGERED_LINES * (GROWTH_PERCENT - 100) * number / (100 * SHARDS)
 }
 
-/// The bytes that a table of this many entries takes: the least, and the most, just after it has grown.
+/// The bytes that a table of this many entries takes: the least, and the most, just after it has
+/// grown.
 ///
 /// ```
 /// let (least, most) = bloomsday_server::live::memory_of(24_000_000);

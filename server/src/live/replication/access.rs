@@ -1,5 +1,5 @@
-//! [`WriteAccess`]: whether this process may change a set now, and why not; with what is known of the
-//! lease and of the logs of other servers. Lookups wait for nothing here.
+//! [`WriteAccess`]: whether this process may change a set now, and why not; with what is known of
+//! the lease and of the logs of other servers. Lookups wait for nothing here.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -194,7 +194,8 @@ impl WriteAccess {
         self.update(&mut state);
     }
 
-    /// The lease could not be read, taken or renewed. One that this process has stays its own until its end.
+    /// The lease could not be read, taken or renewed. One that this process has stays its own until
+    /// its end.
     pub(in crate::live) fn lease_failed(&self, why: String) {
         let mut state = lock(&self.state);
         if state.lease_error.as_ref() != Some(&why) {
@@ -219,7 +220,8 @@ impl WriteAccess {
         if self.has_lease { lock(&self.state).own_epoch } else { Some(0) }
     }
 
-    /// A round of following that began in this epoch has succeeded. What was changed before `through_ms` is here.
+    /// A round of following that began in this epoch has succeeded. What was changed before
+    /// `through_ms` is here.
     pub(in crate::live) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
         let mut state = lock(&self.state);
         state.caught_up = epoch.or(state.caught_up);
@@ -276,7 +278,8 @@ impl WriteAccess {
         self.decided.notify_all();
     }
 
-    /// Waits until it is known whether this process decides. Returns the lease of another one, if that does.
+    /// Waits until it is known whether this process decides. Returns the lease of another one, if
+    /// that does.
     pub(in crate::live) fn wait(&self, most: Duration) -> Option<Lease> {
         let undecided = |state: &mut AccessState| {
             let is_waiting = state.own_epoch.is_some() && state.caught_up != state.own_epoch;

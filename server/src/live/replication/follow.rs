@@ -1,8 +1,8 @@
-//! [`LogFollower`]: the segments of other servers' logs in the store → one set. A round reads the heads that
-//! changed, and the segments that these say are new.
+//! [`LogFollower`]: the segments of other servers' logs in the store → one set. A round reads the
+//! heads that changed, and the segments that these say are new.
 //!
-//! A segment that is damaged or missing is named in the status and looked for again; what follows it is read
-//! all the same, because adds are a union. The lag grows until nothing is missing.
+//! A segment that is damaged or missing is named in the status and looked for again; what follows
+//! it is read all the same, because adds are a union. The lag grows until nothing is missing.
 
 mod late;
 mod receive;
@@ -44,10 +44,11 @@ const LIST_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The most gaps of a filter that are remembered; with more, a log is not read on.
 const MAX_GAPS: usize = 64;
-/// How many late deletions are collected before they are settled: at the end of a round, if there are fewer.
+/// How many late deletions are collected before they are settled: at the end of a round, if there
+/// are fewer.
 const MAX_LATE_DELETIONS: usize = 1 << 20;
-/// How long IDs that came only by the engine are kept from being dropped, after their server last wrote to the store.
-/// The engine does not keep them longer, either.
+/// How long IDs that came only by the engine are kept from being dropped, after their server last
+/// wrote to the store. The engine does not keep them longer, either.
 const MAX_AHEAD: Duration = Duration::from_secs(10 * 60);
 /// How many entries of an engine are kept that came before the frames in front of them.
 const MAX_OUT_OF_ORDER: usize = 8;
@@ -63,12 +64,13 @@ pub(in crate::live) struct LogFollower {
     own: Option<u64>,
     /// For how many days before today segments are read.
     days: u32,
-    /// Set when not all IDs came back at a rollback: the next round reads all logs from the beginning.
+    /// Set when not all IDs came back at a rollback: the next round reads all logs from the
+    /// beginning.
     is_incomplete: Arc<AtomicBool>,
     /// Segments that come by an engine.
     entries: Option<mpsc::Receiver<Entry>>,
-    /// Entries that came before the frames in front of them, in order, and the number of rounds since. When they are
-    /// [`MAX_OUT_OF_ORDER`], the others stay in the queue.
+    /// Entries that came before the frames in front of them, in order, and the number of rounds
+    /// since. When they are [`MAX_OUT_OF_ORDER`], the others stay in the queue.
     out_of_order: Vec<(Entry, u32)>,
     logs: BTreeMap<u64, RemoteLog>,
     /// By log, what came by an engine and is not in the store yet.
@@ -158,8 +160,8 @@ impl LogFollower {
         loop {
             let epoch = self.access.epoch();
             let round = self.round().await;
-            // Before this process may decide: what a server acknowledged just before its end may be in the engine
-            // only.
+            // Before this process may decide: what a server acknowledged just before its end may be
+            // in the engine only.
             self.receive_queued().await;
             // Also when a log cannot be read: what was read of others counts.
             let settled = self.settle_late_deletions().await;
@@ -291,8 +293,8 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Reads the next segment by its name, which is known if it is of the same day and process as the last one:
-    /// mostly it is. Returns whether there is such a segment.
+    /// Reads the next segment by its name, which is known if it is of the same day and process as
+    /// the last one: mostly it is. Returns whether there is such a segment.
     async fn follow_named(&mut self, node: u64) -> Result<bool, FollowError> {
         let log = &self.logs[&node];
         let (Some(next), Some(last), false) = (log.next, &log.last, log.is_end_unknown) else {
@@ -411,7 +413,8 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Applies the segments that are in a gap. Returns the first number that is missing, or is after it.
+    /// Applies the segments that are in a gap. Returns the first number that is missing, or is
+    /// after it.
     async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, FollowError> {
         let is_last = |log: &RemoteLog, key: &SegmentKey| {
             log.is_end_unknown && log.last.as_ref() == Some(key)
@@ -434,7 +437,8 @@ impl LogFollower {
         Ok(next)
     }
 
-    /// Applies a segment's frames from a number on. Returns the number and the time of the last one.
+    /// Applies a segment's frames from a number on. Returns the number and the time of the last
+    /// one.
     async fn apply(
         &self,
         key: &SegmentKey,

@@ -1,5 +1,5 @@
-//! [`Sharing`]: the thread that follows other servers' logs and keeps leases, for all sets of a process. No
-//! lookup and no add waits for it.
+//! [`Sharing`]: the thread that follows other servers' logs and keeps leases, for all sets of a
+//! process. No lookup and no add waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -170,7 +170,8 @@ fn wait_for_deciders(accesses: &[(FilterName, Arc<WriteAccess>)]) -> Result<(), 
 }
 
 impl Sharing {
-    /// Shares these sets from now on. Waits a few seconds at most until it is known which server decides.
+    /// Shares these sets from now on. Waits a few seconds at most until it is known which server
+    /// decides.
     ///
     /// # Errors
     /// [`Error::OtherDecider`] when another one does, for a set whose role is [`LiveRole::Decide`].

@@ -1,9 +1,10 @@
-//! [`Shipper`]: the log of each set → segments in the store, for builds and for other servers. One thread for
-//! all sets of a process; an add never waits for it.
+//! [`Shipper`]: the log of each set → segments in the store, for builds and for other servers. One
+//! thread for all sets of a process; an add never waits for it.
 //!
-//! Only frames that are synced are shipped, so that no other frame can ever have the number of one that is in
-//! the store. The head of a log in the store says what was shipped: a new process goes on from there. What a
-//! killed process shipped after its last head is found when its name is taken.
+//! Only frames that are synced are shipped, so that no other frame can ever have the number of one
+//! that is in the store. The head of a log in the store says what was shipped: a new process goes
+//! on from there. What a killed process shipped after its last head is found when its name is
+//! taken.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +33,8 @@ use crate::live::set::LiveSet;
 
 /// How often what was added is shipped.
 const SHIP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the head of a log is written without a new segment: it tells others that there is none.
+/// How often the head of a log is written without a new segment: it tells others that there is
+/// none.
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest pause after failures; it doubles from [`SHIP_INTERVAL`].
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -43,8 +45,8 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) struct Shipper(TaskThread);
 
 impl Shipper {
-    /// Ships these sets from now on. A set without a log is left out. `server` is the name in the heads. Where it
-    /// is `promised`, acknowledgements wait for the store.
+    /// Ships these sets from now on. A set without a log is left out. `server` is the name in the
+    /// heads. Where it is `promised`, acknowledgements wait for the store.
     pub(crate) fn start(
         store: &Store,
         sets: Vec<(FilterName, Arc<LiveSet>)>,

@@ -9,7 +9,8 @@ use crate::live::lock::lock;
 
 /// What is known of the shipping of a set.
 pub(in crate::live) struct ShipStatus {
-    /// What was changed before this time is in the store, in milliseconds since 1970; 0 for unknown.
+    /// What was changed before this time is in the store, in milliseconds since 1970; 0 for
+    /// unknown.
     through_ms: AtomicU64,
     segments: AtomicU64,
     error: Mutex<Option<String>>,

@@ -1,5 +1,5 @@
-//! [`StoredLogs`]: the segments of other servers, read once more. After a rollback a set needs again what it dropped
-//! because a later day's filter has it.
+//! [`StoredLogs`]: the segments of other servers, read once more. After a rollback a set needs
+//! again what it dropped because a later day's filter has it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub(in crate::live) struct StoredLogs {
 
 impl OtherLogs for StoredLogs {
     fn for_each_add(&self, visit: AddVisitor<'_>) -> Result<(), String> {
-        // In the poller's runtime, which runs in the poller's thread and drives the connections to the store.
+        // In the poller's runtime, which runs in the poller's thread and drives the connections to
+        // the store.
         let runtime = tokio::runtime::Handle::current();
         let read =
             runtime.block_on(async { tokio::time::timeout(MAX_TIME, self.read(visit)).await });
@@ -71,7 +72,8 @@ impl StoredLogs {
     }
 }
 
-/// Visits what a segment adds. The inner error is of a segment that cannot be read, the outer one the visitor's.
+/// Visits what a segment adds. The inner error is of a segment that cannot be read, the outer one
+/// the visitor's.
 fn visit_adds(
     key: &SegmentKey,
     bytes: Result<Bytes, FollowError>,

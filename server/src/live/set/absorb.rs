@@ -1,5 +1,6 @@
-//! What a set of live IDs does at a swap. IDs that the new filter has are dropped from memory; the others stay.
-//! Before a swap to a filter of an earlier day, the IDs that it lacks come back from the log.
+//! What a set of live IDs does at a swap. IDs that the new filter has are dropped from memory; the
+//! others stay. Before a swap to a filter of an earlier day, the IDs that it lacks come back from
+//! the log.
 
 use std::sync::atomic::Ordering;
 
@@ -41,8 +42,9 @@ impl DayFilter<'_> {
 }
 
 impl LiveSet {
-    /// Adds again what was dropped because a later filter has it, and this one, which goes live next, lacks it.
-    /// Nothing to do unless it is of the same day as the filter before, or of an earlier one.
+    /// Adds again what was dropped because a later filter has it, and this one, which goes live
+    /// next, lacks it. Nothing to do unless it is of the same day as the filter before, or of an
+    /// earlier one.
     ///
     /// Cost: one pass over the log, and a lookup in the filter for each ID in it. Lookups go on.
     pub(crate) fn bring_back(&self, now: u64, next: DayFilter<'_>) {
@@ -78,8 +80,8 @@ impl LiveSet {
         tracing::info!(%filter, %day, ids = count, "live IDs came back for an earlier filter");
     }
 
-    /// Adds hashes that were seen at `ms`, unless their window has ended, they were deleted, or the filter has
-    /// them. Returns how many are new.
+    /// Adds hashes that were seen at `ms`, unless their window has ended, they were deleted, or the
+    /// filter has them. Returns how many are new.
     fn add_again(
         &self,
         now: u64,
@@ -105,8 +107,8 @@ impl LiveSet {
         Ok(new)
     }
 
-    /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set that
-    /// neither has a log nor only follows drops nothing, because it could not bring that back.
+    /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set
+    /// that neither has a log nor only follows drops nothing, because it could not bring that back.
     ///
     /// Cost: a lookup in the filter for each ID; adds wait for a 256th of them at a time.
     pub(crate) fn absorb(&self, now: u64, live: DayFilter<'_>) {

@@ -1,5 +1,6 @@
-//! What other servers changed in a set, from their logs. The newest change of an ID counts, whichever log has
-//! it; logs are read one after the other, so a frame may come that is older than what is here.
+//! What other servers changed in a set, from their logs. The newest change of an ID counts,
+//! whichever log has it; logs are read one after the other, so a frame may come that is older than
+//! what is here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use crate::live::lock::lock;
 use crate::live::replication::access::WriteAccess;
 use crate::live::replication::role::LiveRole;
 
-/// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting that is read
-/// later then wins over such a deletion.
+/// The most deletions whose time is remembered. Above this the older half is forgotten: a sighting
+/// that is read later then wins over such a deletion.
 const MAX_DELETIONS: usize = 1 << 20;
 
 /// When hashes that are hidden were deleted, in milliseconds since 1970.
@@ -51,8 +52,8 @@ pub(crate) type LateDeletions = HashMap<u64, u64>;
 
 /// Who can read again what other servers added.
 pub(crate) trait OtherLogs: Send + Sync {
-    /// Visits all sightings that may still count, with their times. Waits for the store, so it may be called in
-    /// tokio's threads for blocking work only. An error of `visit` ends it.
+    /// Visits all sightings that may still count, with their times. Waits for the store, so it may
+    /// be called in tokio's threads for blocking work only. An error of `visit` ends it.
     fn for_each_add(&self, visit: AddVisitor<'_>) -> Result<(), String>;
 }
 
@@ -70,8 +71,8 @@ impl LiveSet {
         self.others.get()
     }
 
-    /// Makes the change of a frame of another log. Deletions that are older than what is here of another log are
-    /// not made, and kept for [`LiveSet::late_deletions`].
+    /// Makes the change of a frame of another log. Deletions that are older than what is here of
+    /// another log are not made, and kept for [`LiveSet::late_deletions`].
     pub(crate) fn apply(&self, now: u64, frame: &Frame<'_>, is_late: bool) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let now = now.max(state.last_ms);
@@ -132,8 +133,8 @@ impl LiveSet {
         })
     }
 
-    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since. After an error
-    /// the others stay late.
+    /// Hides the IDs of the late deletions that are left in `deleted`, unless one was added since.
+    /// After an error the others stay late.
     pub(crate) fn hide_late(&self, deleted: &LateDeletions) -> Result<(), SetError> {
         let mut state = lock(&self.state);
         let SetState { writer, deletions, late, .. } = &mut *state;
@@ -151,7 +152,8 @@ impl LiveSet {
         Ok(())
     }
 
-    /// Notes that the changes of other servers from before this time are in the store, as far as they are here.
+    /// Notes that the changes of other servers from before this time are in the store, as far as
+    /// they are here.
     pub(in crate::live) fn set_stored_before(&self, ms: u64) {
         self.absorb.set_stored_before(ms);
     }

@@ -47,7 +47,8 @@ impl LiveSet {
         Ok(Some(DayAnswers::of(below, hashes)?))
     }
 
-    /// As [`LiveSet::look_up_day`], for a change. Who may not change anything hears that, whatever is loaded.
+    /// As [`LiveSet::look_up_day`], for a change. Who may not change anything hears that, whatever
+    /// is loaded.
     pub(super) fn look_up_day_to_change(
         &self,
         hashes: &[u64],

@@ -12,7 +12,8 @@ const MAX_ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl LiveSet {
-    /// Visits the frames that the log has now, in order. A set without a log has none. An error of `visit` ends it.
+    /// Visits the frames that the log has now, in order. A set without a log has none. An error of
+    /// `visit` ends it.
     ///
     /// Cost: a pass over the files; it waits for the disk.
     ///

@@ -25,8 +25,8 @@ pub(super) struct AbsorbState {
     pub(super) confirmed: AtomicU64,
     /// How many live IDs the filter lacks and should have.
     pub(super) unconfirmed: AtomicU64,
-    /// Whatever was changed before this time (milliseconds since 1970) can be read again from a log or the
-    /// store: a swap drops nothing newer.
+    /// Whatever was changed before this time (milliseconds since 1970) can be read again from a log
+    /// or the store: a swap drops nothing newer.
     pub(super) stored_before: AtomicU64,
 }
 

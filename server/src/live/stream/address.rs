@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use bloomsday_common::redact::redact_url;
 
-/// A Redis that tells other servers at once what one adds: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`.
+/// A Redis that tells other servers at once what one adds:
+/// `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`.
 ///
 /// ```
 /// use bloomsday_server::live::EngineUrl;
@@ -22,10 +23,11 @@ pub struct EngineUrl(String);
 
 /// A stream whose IDs are added.
 ///
-/// - `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]/STREAM`, a stream of Redis: the ID of an entry is its field
-///   `id`, or its only field.
-/// - `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST…]/TOPIC[?OPTION=VALUE&…]`, a topic of Kafka: the ID of a message is
-///   its value; with `id=key` its key; with `id=json:FIELD` that field of its value, a JSON object.
+/// - `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]/STREAM`, a stream of Redis: the ID of an entry
+///   is its field `id`, or its only field.
+/// - `kafka://[USER:PASSWORD@]HOST[:PORT][,HOST…]/TOPIC[?OPTION=VALUE&…]`, a topic of Kafka: the ID
+///   of a message is its value; with `id=key` its key; with `id=json:FIELD` that field of its
+///   value, a JSON object.
 ///
 /// ```
 /// use bloomsday_server::live::FeedUrl;
@@ -158,7 +160,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The address up to its path, and the parts of that. No error repeats the text: it may have a password.
+/// The address up to its path, and the parts of that. No error repeats the text: it may have a
+/// password.
 fn split(text: &str) -> Result<(String, Vec<&str>), String> {
     if !cfg!(feature = "redis-streams") {
         return Err(without("redis-streams"));

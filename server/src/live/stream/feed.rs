@@ -1,8 +1,9 @@
-//! [`FeedReader`]: a stream of others → adds, while this process decides. At least once: the position in the stream is
-//! kept in the data folder after the IDs are as safe as promised, so that a crash reads some again.
+//! [`FeedReader`]: a stream of others → adds, while this process decides. At least once: the
+//! position in the stream is kept in the data folder after the IDs are as safe as promised, so that
+//! a crash reads some again.
 //!
-//! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by `feed_redis` or
-//! `feed_kafka`.
+//! Here is what all feeds share. `feed_run` reads a stream for as long as a process runs, by
+//! `feed_redis` or `feed_kafka`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,8 @@ pub(in crate::live) struct FeedReader {
     pub(in crate::live) set: Arc<LiveSet>,
     pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) feed: FeedUrl,
-    /// The file with the position; without a data folder a start reads the stream from its beginning.
+    /// The file with the position; without a data folder a start reads the stream from its
+    /// beginning.
     pub(in crate::live) file: Option<PathBuf>,
     pub(in crate::live) clock: Clock,
     pub(in crate::live) warned: Mutex<Warned>,

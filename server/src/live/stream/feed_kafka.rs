@@ -1,5 +1,5 @@
-//! A topic of Kafka as a feed: one worker for each partition, over one client. A partition without a leader, or
-//! whose broker is away, does not delay the others.
+//! A topic of Kafka as a feed: one worker for each partition, over one client. A partition without
+//! a leader, or whose broker is away, does not delay the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -23,20 +23,22 @@ use crate::live::replication::access::StreamTask;
 
 /// How often new partitions, and leaders of those without one, are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
-/// How long a partition may not be read without a known reason, before the topic is connected to again: more than
-/// librdkafka needs to find a new leader.
+/// How long a partition may not be read without a known reason, before the topic is connected to
+/// again: more than librdkafka needs to find a new leader.
 const MAX_STUCK: Duration = Duration::from_secs(20);
 /// How many partitions the first client of a session is made for; another one is made for more.
 const FEW_PARTITIONS: usize = 16;
 
-/// Reads the topic until something is wrong with it, it has other partitions, or another server decides.
+/// Reads the topic until something is wrong with it, it has other partitions, or another server
+/// decides.
 pub(super) async fn session(
     reader: &FeedReader,
     url: &KafkaUrl,
     position: &mut Option<String>,
     backoff: &mut Backoff,
 ) -> Result<(), FeedError> {
-    // A standby with `from=latest` records where it would begin now: else it would miss messages when it takes over.
+    // A standby with `from=latest` records where it would begin now: else it would miss messages
+    // when it takes over.
     if position.is_some() || url.start == Start::Earliest {
         reader.check()?;
     }
@@ -149,7 +151,8 @@ impl TopicReader<'_> {
         begin
     }
 
-    /// Both ends of partitions. Each leader gets a request of its own: one that is away does not delay the others.
+    /// Both ends of partitions. Each leader gets a request of its own: one that is away does not
+    /// delay the others.
     async fn ends(&self, leaders: &BTreeMap<i32, Option<i32>>) -> BTreeMap<i32, (i64, i64)> {
         let mut led: BTreeMap<Option<i32>, Vec<i32>> = BTreeMap::new();
         for (partition, leader) in leaders {
@@ -216,8 +219,8 @@ impl TopicReader<'_> {
         }
     }
 
-    /// Says how much is left, and that nothing is wrong if all partitions are read. Ends when one has not been read
-    /// for long, and nobody said why.
+    /// Says how much is left, and that nothing is wrong if all partitions are read. Ends when one
+    /// has not been read for long, and nobody said why.
     async fn judge(&self, backoff: &mut Backoff) -> FeedError {
         let mut statistics = self.client.statistics();
         let mut last = Instant::now();

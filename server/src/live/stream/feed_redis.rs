@@ -16,13 +16,14 @@ const MAX_ENTRIES: usize = 1000;
 /// The position before the first entry.
 const BEGINNING: &str = "0-0";
 
-/// How far a stream was read. In the file `NAME.from` it is the number of the entry, and after a colon the count.
+/// How far a stream was read. In the file `NAME.from` it is the number of the entry, and after a
+/// colon the count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Position {
     /// The number of the last entry that was read.
     at: String,
-    /// How many entries the stream had ever been given up to that one. Unknown before its end was reached once, and
-    /// of a Redis before 7.0.
+    /// How many entries the stream had ever been given up to that one. Unknown before its end was
+    /// reached once, and of a Redis before 7.0.
     count: Option<u64>,
 }
 
@@ -34,7 +35,8 @@ impl Position {
         }
     }
 
-    /// At the end of the stream, which was given `added` entries so far: returns how many of them were dropped unread.
+    /// At the end of the stream, which was given `added` entries so far: returns how many of them
+    /// were dropped unread.
     fn reach_end(&mut self, added: u64) -> u64 {
         let lost = self.count.map_or(0, |count| added.saturating_sub(count));
         self.count = Some(added);

@@ -16,9 +16,11 @@ pub struct FeedStatus {
     pub skipped: u64,
     /// Messages since the start that the stream dropped before they were read, at most.
     pub lost: u64,
-    /// How many messages of a topic of Kafka are still to be read, as far as its partitions are known.
+    /// How many messages of a topic of Kafka are still to be read, as far as its partitions are
+    /// known.
     pub behind: Option<u64>,
-    /// Seconds since everything in the stream had been read. Absent where another server decides, and reads.
+    /// Seconds since everything in the stream had been read. Absent where another server decides,
+    /// and reads.
     pub lag_seconds: Option<f64>,
 }
 

@@ -1,5 +1,6 @@
-//! [`Client`]: rdkafka's consumer of one topic: its settings, the requests of a feed, and its errors in words.
-//! It reads from the offsets that it is given, is a member of no group, and commits nothing.
+//! [`Client`]: rdkafka's consumer of one topic: its settings, the requests of a feed, and its
+//! errors in words. It reads from the offsets that it is given, is a member of no group, and
+//! commits nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -41,7 +42,8 @@ const MAX_SHARE: usize = 1 << 20;
 const MAX_FETCHED_BYTES: usize = 8 << 20;
 /// The largest response.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
-/// The name of this client for brokers. A consumer has to name a group, too, although it is in none.
+/// The name of this client for brokers. A consumer has to name a group, too, although it is in
+/// none.
 const NAME: &str = "bloomsday";
 
 /// A consumer of a topic.
@@ -140,8 +142,8 @@ impl Client {
         self.statistics.clone()
     }
 
-    /// Receives what librdkafka reports, and calls `report` with what is wrong with a broker. Ends only when
-    /// the consumer cannot go on.
+    /// Receives what librdkafka reports, and calls `report` with what is wrong with a broker. Ends
+    /// only when the consumer cannot go on.
     pub(super) async fn listen(&self, report: impl Fn(String)) -> FeedError {
         loop {
             match self.consumer().recv().await {
@@ -254,7 +256,8 @@ impl Client {
         sought.map_err(|error| self.failed(&error))
     }
 
-    /// An error in words, with the reason that librdkafka gave for the last one that was more than noise.
+    /// An error in words, with the reason that librdkafka gave for the last one that was more than
+    /// noise.
     pub(super) fn failed(&self, error: &KafkaError) -> FeedError {
         let last = lock(&self.consumer().client().context().error).clone();
         let own = error.rdkafka_error_code();

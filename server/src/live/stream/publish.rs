@@ -1,5 +1,6 @@
-//! [`EnginePublisher`]: the log of one set → the engine, as soon as it is synced. The engine keeps some minutes of it:
-//! what is older is in the store. Whatever the engine loses, the log has, and sends again.
+//! [`EnginePublisher`]: the log of one set → the engine, as soon as it is synced. The engine keeps
+//! some minutes of it: what is older is in the store. Whatever the engine loses, the log has, and
+//! sends again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ pub(in crate::live) struct EnginePublisher {
     /// Tells the number of the last frame that is in the engine.
     pub(in crate::live) last: watch::Sender<u64>,
     pub(in crate::live) tail: Tail,
-    /// The number of the last frame that the engine has, as it has answered; `None` when that is not known.
+    /// The number of the last frame that the engine has, as it has answered; `None` when that is
+    /// not known.
     pub(in crate::live) in_engine: Option<u64>,
     /// Whether the engine has lost what it had, and was not sent it again yet.
     pub(in crate::live) is_lost: bool,
@@ -97,8 +99,8 @@ impl EnginePublisher {
         }
     }
 
-    /// Publishes all that is synced from a number on, or until the engine turns out to have lost what it had. Returns
-    /// the next number.
+    /// Publishes all that is synced from a number on, or until the engine turns out to have lost
+    /// what it had. Returns the next number.
     async fn publish(
         &mut self,
         redis: &mut MultiplexedConnection,
@@ -139,21 +141,23 @@ impl EnginePublisher {
         Ok(())
     }
 
-    /// Whether the engine, which has `last`, lost what it had. A transaction whose answer did not come counts as a
-    /// loss, too: before it the engine may have been wiped. What is sent twice does no harm.
+    /// Whether the engine, which has `last`, lost what it had. A transaction whose answer did not
+    /// come counts as a loss, too: before it the engine may have been wiped. What is sent twice
+    /// does no harm.
     fn has_lost(&self, last: Option<u64>) -> bool {
         self.in_engine.is_some() && last != self.in_engine
     }
 
-    /// The number of the first frame to send: after the last one in the engine, if that is known and not lost, else
-    /// after the last one in the store.
+    /// The number of the first frame to send: after the last one in the engine, if that is known
+    /// and not lost, else after the last one in the store.
     async fn first(&mut self, redis: &mut MultiplexedConnection) -> Result<u64, PublishError> {
         self.in_engine = self.in_engine.filter(|_| !self.is_lost);
         let last = match self.in_engine {
             Some(last) => last,
             None => match self.store.head_of(&self.filter, self.log.node()).await {
                 Ok(head) => head.map_or(0, |head| head.seq),
-                // The engine is for when the store is away, too. At a start it probably has what it says.
+                // The engine is for when the store is away, too. At a start it probably has what it
+                // says.
                 Err(error) => match self.last_in_engine(redis).await? {
                     Some(last) if !self.is_lost => last,
                     _ => return Err(error.into()),

@@ -1,4 +1,5 @@
-//! [`EngineReader`]: the engine → entries for who follows. Entries that are lost on the way are read from the store.
+//! [`EngineReader`]: the engine → entries for who follows. Entries that are lost on the way are
+//! read from the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,7 +188,8 @@ impl EngineReader {
         let mut redis = connect(&self.engine).await?;
         let last = last_of(&mut redis, &stream).await?;
         let mut at = match after.take() {
-            // All that is there: a server that ended a moment ago may not have written it to the store.
+            // All that is there: a server that ended a moment ago may not have written it to the
+            // store.
             None => "0-0".to_owned(),
             // The stream was lost, and began anew.
             Some(before) if is_before(&last, &before) => "0-0".to_owned(),

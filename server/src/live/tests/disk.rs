@@ -1,4 +1,5 @@
-//! What a start does with a data folder in which others wrote, and with one that is as full as may be.
+//! What a start does with a data folder in which others wrote, and with one that is as full as may
+//! be.
 
 use super::*;
 

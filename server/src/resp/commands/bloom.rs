@@ -1,5 +1,5 @@
-//! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is kept
-//! for `BF.INFO`, and the real rate is lower.
+//! BF.*: the commands of Bloom filters. The set behind is exact: a target of false positives is
+//! kept for `BF.INFO`, and the real rate is lower.
 
 use super::super::command::{Command, fraction, is, number};
 use super::super::reply::{Fault, Reply};
@@ -100,8 +100,8 @@ fn add_all(
             set.add_each(now, &hashes, |_, added| answers.push(added == Added::New))
         },
     )?;
-    // What refuses the first item refuses the command: clients look for these errors in its place. A full filter is
-    // an error of the item.
+    // What refuses the first item refuses the command: clients look for these errors in its place.
+    // A full filter is an error of the item.
     if let Err(refusal) = &result
         && answers.is_empty()
         && *refusal != SetError::Full

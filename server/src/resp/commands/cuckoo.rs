@@ -1,5 +1,5 @@
-//! CF.*: the commands of cuckoo filters. An item can be added more than once, and is then deleted as
-//! often. Deleting an item that was never added changes nothing.
+//! CF.*: the commands of cuckoo filters. An item can be added more than once, and is then deleted
+//! as often. Deleting an item that was never added changes nothing.
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
@@ -247,8 +247,8 @@ fn debug(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Res
     Ok(())
 }
 
-/// The buckets of a cuckoo filter's first part, and of how many parts it would consist by now. A part
-/// is full when no bucket for an item can be freed: sooner if buckets are small.
+/// The buckets of a cuckoo filter's first part, and of how many parts it would consist by now. A
+/// part is full when no bucket for an item can be freed: sooner if buckets are small.
 fn scaled(options: &Options, entries: u64) -> (u64, u64) {
     let bucket = u64::from(options.bucket.max(1));
     let buckets = (options.capacity / bucket).max(1).next_power_of_two();

@@ -1,9 +1,11 @@
-//! The patterns of KEYS and SCAN: `*`, `?`, `[abc]`, `[^a-c]`, and `\` before what is meant as it is.
+//! The patterns of KEYS and SCAN: `*`, `?`, `[abc]`, `[^a-c]`, and `\` before what is meant as it
+//! is.
 
 use super::super::reply::Fault;
 use crate::live::MAX_KEY_BYTES;
 
-/// A pattern of at most as many bytes as a name has: a long one could keep a thread busy for minutes.
+/// A pattern of at most as many bytes as a name has: a long one could keep a thread busy for
+/// minutes.
 pub(crate) fn checked(pattern: &[u8]) -> Result<&[u8], Fault> {
     match pattern.len() {
         ..=MAX_KEY_BYTES => Ok(pattern),
@@ -15,8 +17,8 @@ pub(crate) fn checked(pattern: &[u8]) -> Result<&[u8], Fault> {
 
 /// Whether a name fits a pattern.
 ///
-/// Cost: the product of both lengths at most, and with classes once more that of the pattern: after a
-/// `*`, only the last one is tried again.
+/// Cost: the product of both lengths at most, and with classes once more that of the pattern: after
+/// a `*`, only the last one is tried again.
 pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where to go on after the last star, and what it takes of the name so far.

@@ -205,8 +205,8 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             return Err(SYNTAX);
         }
     }
-    // By a number that a name always has, so that SCAN returns every key that is there from the first call to
-    // the last.
+    // By a number that a name always has, so that SCAN returns every key that is there from the
+    // first call to the last.
     let mut sets = session.live().list(session.database, session.now);
     sets.sort_by_key(|set| set.number());
     let mut sets = sets.into_iter().skip_while(|set| set.number() < cursor);

@@ -1,5 +1,5 @@
-//! Deletions that are read after newer changes of other logs: whether their IDs were seen again is looked up for all
-//! of them at once.
+//! Deletions that are read after newer changes of other logs: whether their IDs were seen again is
+//! looked up for all of them at once.
 
 use std::pin::pin;
 
@@ -13,9 +13,11 @@ use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
 
 impl LogFollower {
-    /// Hides the IDs of late deletions, but for those that a server saw again. After an error they stay late.
+    /// Hides the IDs of late deletions, but for those that a server saw again. After an error they
+    /// stay late.
     ///
-    /// Cost: if there are any, a pass over the segments from the day of the oldest one on, and over the own log.
+    /// Cost: if there are any, a pass over the segments from the day of the oldest one on, and over
+    /// the own log.
     pub(super) async fn settle_late_deletions(&self) -> Result<(), FollowError> {
         let mut late = self.set.late_deletions();
         let Some(oldest) = late.values().min().copied() else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! What comes by an engine: entries with the segments of other servers, sooner than they are in the store.
+//! What comes by an engine: entries with the segments of other servers, sooner than they are in the
+//! store.
 
 use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
@@ -9,8 +10,8 @@ use super::{Ahead, FOLLOW_INTERVAL, LogFollower, MAX_OUT_OF_ORDER};
 use crate::live::replication::segment_fetch::FollowError;
 use crate::live::stream::Entry;
 
-/// For how many rounds an entry of an engine that is out of order is kept. The frames before it are in the store
-/// by then, or are lost.
+/// For how many rounds an entry of an engine that is out of order is kept. The frames before it are
+/// in the store by then, or are lost.
 const MAX_ROUNDS_OUT_OF_ORDER: u32 = 5;
 
 /// What became of an entry.
@@ -34,8 +35,8 @@ impl LogFollower {
         }
     }
 
-    /// Applies an entry of the engine. One that is out of order is kept for the next rounds, and dropped in the end: if
-    /// its frames come to the store, they are read from there.
+    /// Applies an entry of the engine. One that is out of order is kept for the next rounds, and
+    /// dropped in the end: if its frames come to the store, they are read from there.
     pub(super) async fn receive_or_keep(&mut self, entry: Entry, rounds: u32) {
         match self.receive(&entry).await {
             Ok(Received::Applied) => {}

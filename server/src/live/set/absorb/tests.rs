@@ -1,4 +1,5 @@
-//! Live IDs against a simple statement of what must be a hit, over days, deletions, swaps and rollbacks.
+//! Live IDs against a simple statement of what must be a hit, over days, deletions, swaps and
+//! rollbacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -204,7 +205,8 @@ proptest! {
     }
 }
 
-/// The day's filter misses the ID, then a day comes that has it and takes it over, then the table misses it.
+/// The day's filter misses the ID, then a day comes that has it and takes it over, then the table
+/// misses it.
 #[test]
 fn a_day_that_takes_an_id_over_in_the_middle_of_a_call_does_not_make_it_a_miss() {
     let (_folder, current, set) = set_over_day();
