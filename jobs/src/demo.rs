@@ -92,76 +92,99 @@ impl Demo {
         };
         let today = Day::of(Timestamp::now());
         let days = [today.minus(2), today.minus(1), today];
-
-        demo.step(&format!(
-            "Three days of sample data, as Parquet in {}: {} users a day, a tenth of them new.",
-            demo.input.display(),
-            thousands(USERS_PER_DAY)
-        ));
-        for (i, day) in days.iter().enumerate() {
-            write_day(&demo.input, *day, i as u64)?;
-        }
-
-        demo.step("Build the first two days: each becomes an immutable blob and a dated pointer.");
-        for day in &days[..2] {
-            demo.build(*day).await?;
-        }
-
-        demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
+        demo.build_two_days(days).await?;
         // Any free ports for a run that nobody looks at.
         let port_of = |address: SocketAddr| if self.exit { 0 } else { address.port() };
         let listen = self.listen.unwrap_or_else(|| free_or_any_port(defaults::LISTEN));
         let admin = free_or_any_port(defaults::ADMIN);
         let [listen, admin] =
             [listen, admin].map(|address| SocketAddr::new(address.ip(), port_of(address)));
+        demo.step("Serve: load yesterday's filter, the newest that a pointer names.");
         let (bloomsday, server) = demo.serve(&dir, listen, admin).await?;
-
-        let (old, new) = (user(USERS_PER_DAY / 2), user(USERS_PER_DAY + 2 * NEW_PER_DAY - 1));
-        demo.step("Look up a user of yesterday, and one who comes for the first time today.");
-        demo.look_up(&bloomsday, &old)?;
-        demo.look_up(&bloomsday, &new)?;
-
-        let visitor = user(VISITOR);
-        demo.step("Somebody comes now. One POST adds the ID: it counts at once, without a build.");
-        demo.look_up(&bloomsday, &visitor)?;
-        demo.add(server.public, &visitor).await?;
-        demo.look_up(&bloomsday, &visitor)?;
-
-        demo.step("Publish today. The server follows at its next poll, or at once after a reload.");
-        demo.build(days[2]).await?;
-        demo.reload(&bloomsday).await?;
-        demo.look_up(&bloomsday, &old)?;
-        demo.look_up(&bloomsday, &new)?;
-        demo.note("Today's data does not have the ID that was added; it stays, and is counted:");
-        demo.look_up(&bloomsday, &visitor)?;
-
-        demo.step("Suppose today's data is bad: point today at yesterday's blob, and reload.");
-        demo.roll_back(days[2], days[1]).await?;
-        demo.reload(&bloomsday).await?;
-        demo.look_up(&bloomsday, &new)?;
-
-        demo.step("Run today's build again, with the same data: the rollback stands.");
-        demo.build(days[2]).await?;
-
+        demo.look_up_and_add(&bloomsday, server.public).await?;
+        demo.publish_and_roll_back(&bloomsday, days).await?;
+        if !self.exit {
+            demo.step("The server keeps running. Try in another terminal (Ctrl-C stops it here):");
+            demo.suggest((server.public, server.admin), &old_user(), (days[1], days[2]));
+            Signals::new()?.until_stopped(&bloomsday, None).await;
+        }
+        server.stop().await;
+        bloomsday.finish_shipping().await;
         if self.exit {
-            server.stop().await;
-            bloomsday.finish_shipping().await;
             demo.step(&format!(
                 "Done. Everything is in {}; delete it when you like.",
                 dir.display()
             ));
-            return Ok(ExitCode::SUCCESS);
         }
-        demo.step("The server keeps running. Try in another terminal (Ctrl-C stops it here):");
-        demo.suggest((server.public, server.admin), &old, (days[1], days[2]));
-        Signals::new()?.until_stopped(&bloomsday, None).await;
-        server.stop().await;
-        bloomsday.finish_shipping().await;
         Ok(ExitCode::SUCCESS)
     }
 }
 
+/// A user of yesterday and today.
+fn old_user() -> String {
+    user(USERS_PER_DAY / 2)
+}
+
+/// A user who comes for the first time today.
+fn new_user() -> String {
+    user(USERS_PER_DAY + 2 * NEW_PER_DAY - 1)
+}
+
 impl Demonstration<'_> {
+    async fn build_two_days(&mut self, days: [Day; 3]) -> Result<(), Error> {
+        self.step(&format!(
+            "Three days of sample data, as Parquet in {}: {} users a day, a tenth of them new.",
+            self.input.display(),
+            thousands(USERS_PER_DAY)
+        ));
+        for (i, day) in days.iter().enumerate() {
+            write_day(&self.input, *day, i as u64)?;
+        }
+        self.step("Build the first two days: each becomes an immutable blob and a dated pointer.");
+        for day in &days[..2] {
+            self.build(*day).await?;
+        }
+        Ok(())
+    }
+
+    async fn look_up_and_add(
+        &mut self,
+        bloomsday: &Bloomsday,
+        address: SocketAddr,
+    ) -> Result<(), Error> {
+        self.step("Look up a user of yesterday, and one who comes for the first time today.");
+        self.look_up(bloomsday, &old_user())?;
+        self.look_up(bloomsday, &new_user())?;
+
+        let visitor = user(VISITOR);
+        self.step("Somebody comes now. One POST adds the ID: it counts at once, without a build.");
+        self.look_up(bloomsday, &visitor)?;
+        self.add(address, &visitor).await?;
+        self.look_up(bloomsday, &visitor)
+    }
+
+    async fn publish_and_roll_back(
+        &mut self,
+        bloomsday: &Bloomsday,
+        [_, yesterday, today]: [Day; 3],
+    ) -> Result<(), Error> {
+        self.step("Publish today. The server follows at its next poll, or at once after a reload.");
+        self.build(today).await?;
+        self.reload(bloomsday).await?;
+        self.look_up(bloomsday, &old_user())?;
+        self.look_up(bloomsday, &new_user())?;
+        self.note("Today's data does not have the ID that was added; it stays, and is counted:");
+        self.look_up(bloomsday, &user(VISITOR))?;
+
+        self.step("Suppose today's data is bad: point today at yesterday's blob, and reload.");
+        self.roll_back(today, yesterday).await?;
+        self.reload(bloomsday).await?;
+        self.look_up(bloomsday, &new_user())?;
+
+        self.step("Run today's build again, with the same data: the rollback stands.");
+        self.build(today).await.map(drop)
+    }
+
     async fn serve(
         &self,
         dir: &Path,

@@ -44,7 +44,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bloomsday_common::redact::single_line;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
@@ -130,48 +131,7 @@ fn main() -> ExitCode {
     };
     let output = Output::new(cli.global.json, cli.global.quiet);
     start_logging(&cli.global);
-    let from_flag = |name: &str| {
-        matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
-            || matches.subcommand().is_some_and(|(_, sub)| {
-                sub.try_contains_id(name).is_ok()
-                    && sub.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
-            })
-    };
-    let store_is_flag = from_flag("store");
-    let run = || -> Result<ExitCode, Error> {
-        let settings = Settings::load(cli.global.config, cli.global.store, store_is_flag)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime
-            .map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
-        runtime.block_on(async {
-            match cli.command {
-                Command::Demo(job) => job.run(&output).await,
-                Command::Build(job) => job.run(&settings, &output).await,
-                Command::Compact(job) => job.run(&settings, &output).await,
-                Command::Serve(job) => job.run(&settings, &output).await,
-                Command::Status(job) => job.run(&settings, &output).await,
-                Command::History(job) => job.run(&settings, &output).await,
-                Command::Inspect(job) => job.run(&settings, &output).await,
-                Command::Query(job) => job.run(&settings, &output).await,
-                Command::Follow(job) => job.run(&settings, &output).await,
-                Command::Trace(job) => job.run(&settings, &output).await,
-                Command::Schedule(job) => job.run(&settings, &output).await,
-                Command::Repoint(job) => job.run(&settings, &output).await,
-                Command::Pin(job) => job.run(&settings, &output).await,
-                Command::Unpin(job) => job.run(&settings, &output).await,
-                Command::Prune(job) => job.run(&settings, &output).await,
-                Command::Export(job) => job.run(&settings, &output).await,
-                Command::Import(job) => job.run(&settings, &output).await,
-                Command::Plan(job) => job.run(&output).await,
-                Command::Simhash(job) => job.run(&output),
-                Command::Health(job) => job.run().await,
-                Command::Completions(job) => job.run(Cli::command()),
-                Command::Man(job) => job.run(Cli::command()),
-                Command::Config(job) => job.run(&settings, &output).await,
-            }
-        })
-    };
-    match run() {
+    match run(cli, is_flag(&matches, "store"), &output) {
         Ok(code) => output::exit_code(code),
         Err(error) => {
             // A message of this program may have several lines. Values in it have been made single
@@ -180,6 +140,53 @@ fn main() -> ExitCode {
                 error.to_string().lines().map(|line| single_line(line, MAX_LINE_CHARS)).collect();
             output::complain("error", &lines.join("\n"));
             error.exit_code()
+        }
+    }
+}
+
+/// Whether a value was given as a flag, before or after the command.
+fn is_flag(matches: &ArgMatches, name: &str) -> bool {
+    let is_given = |matches: &ArgMatches| {
+        matches.try_contains_id(name).is_ok()
+            && matches.value_source(name) == Some(ValueSource::CommandLine)
+    };
+    is_given(matches) || matches.subcommand().is_some_and(|(_, matches)| is_given(matches))
+}
+
+fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error> {
+    let settings = Settings::load(cli.global.config, cli.global.store, store_is_flag)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
+    runtime.block_on(cli.command.run(&settings, output))
+}
+
+impl Command {
+    async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
+        match self {
+            Command::Demo(job) => job.run(output).await,
+            Command::Build(job) => job.run(settings, output).await,
+            Command::Compact(job) => job.run(settings, output).await,
+            Command::Serve(job) => job.run(settings, output).await,
+            Command::Status(job) => job.run(settings, output).await,
+            Command::History(job) => job.run(settings, output).await,
+            Command::Inspect(job) => job.run(settings, output).await,
+            Command::Query(job) => job.run(settings, output).await,
+            Command::Follow(job) => job.run(settings, output).await,
+            Command::Trace(job) => job.run(settings, output).await,
+            Command::Schedule(job) => job.run(settings, output).await,
+            Command::Repoint(job) => job.run(settings, output).await,
+            Command::Pin(job) => job.run(settings, output).await,
+            Command::Unpin(job) => job.run(settings, output).await,
+            Command::Prune(job) => job.run(settings, output).await,
+            Command::Export(job) => job.run(settings, output).await,
+            Command::Import(job) => job.run(settings, output).await,
+            Command::Plan(job) => job.run(output).await,
+            Command::Simhash(job) => job.run(output),
+            Command::Health(job) => job.run().await,
+            Command::Completions(job) => job.run(Cli::command()),
+            Command::Man(job) => job.run(Cli::command()),
+            Command::Config(job) => job.run(settings, output).await,
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use bloomsday_common::crash_point::crash_point;
-use bloomsday_common::key::FilterName;
+use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin as PinRecord};
 use bloomsday_common::protocol::RecordState;
+use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -74,21 +75,7 @@ impl Pin {
         let retention = settings.retention(filter);
         let (blob, _, header) = verified_target(&store, filter, &self.to, retention).await?;
         if !self.dry_run {
-            let pin = PinRecord {
-                blob: blob.clone(),
-                until: self.until,
-                pinned_at: Some(now),
-                pinned_by: Some(who()),
-                reason: self.reason.clone(),
-            };
-            mark(&store, filter).await?;
-            store.put_pin(filter, &pin, &read.version).await?;
-            crash_point("pinned");
-            // A prune that read the records before the pin was written may have deleted the blob.
-            if let Err(error) = store.head_blob(&blob).await {
-                store.take_back_pin(filter, &pin, &read.version).await?;
-                return Err(error.into());
-            }
+            self.write(&store, &blob, &read, now).await?;
             let event = HistoryEvent {
                 blob: Some(blob.clone()),
                 previous: before.clone(),
@@ -114,6 +101,32 @@ impl Pin {
             ])
         });
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes the pin, and takes it back if the blob has been deleted.
+    async fn write(
+        &self,
+        store: &Store,
+        blob: &BlobKey,
+        read: &Versioned<PinRecord>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let pin = PinRecord {
+            blob: blob.clone(),
+            until: self.until,
+            pinned_at: Some(now),
+            pinned_by: Some(who()),
+            reason: self.reason.clone(),
+        };
+        mark(store, &self.filter).await?;
+        store.put_pin(&self.filter, &pin, &read.version).await?;
+        crash_point("pinned");
+        // A prune that read the records before the pin was written may have deleted the blob.
+        if let Err(error) = store.head_blob(blob).await {
+            store.take_back_pin(&self.filter, &pin, &read.version).await?;
+            return Err(error.into());
+        }
+        Ok(())
     }
 }
 

@@ -108,44 +108,55 @@ pub(crate) async fn repoint(
         mark(store, filter).await?;
     }
     if !unchanged && !dry_run {
-        let (at, by) = (Timestamp::now(), who());
         let pointer = Pointer {
             bytes: Some(bytes),
             ids: Some(header.ids),
             previous: previous.clone(),
-            published_at: Some(at),
-            published_by: Some(by.clone()),
+            published_at: Some(Timestamp::now()),
+            published_by: Some(who()),
             kind: Some(EventKind::Repoint),
-            reason: reason.clone(),
+            reason,
             ..Pointer::to(blob.clone())
         };
-        let event = HistoryEvent {
-            day: Some(day),
-            blob: Some(blob.clone()),
-            previous: previous.clone(),
-            reason,
-            ids: Some(header.ids),
-            ..HistoryEvent::new(EventKind::Repoint, Outcome::Pending, at, &by)
-        };
-        // Recorded before the write: if this command is killed in between and somebody then edits
-        // the pointer by hand, a build still finds in the history what the pointer named.
-        record(store, filter, &event).await;
-        let moved = point(store, filter, day, &pointer, &read).await;
-        let ended = match &moved {
-            Ok(()) => Some(Outcome::Published),
-            Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
-            // The blob was deleted, and the pointer was restored.
-            Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
-            // The outcome is unknown; the record stays `pending`.
-            Err(_) => None,
-        };
-        if let Some(outcome) = ended {
-            record(store, filter, &HistoryEvent { outcome, ..event }).await;
-        }
-        moved?;
+        point_and_record(store, filter, day, &pointer, &read).await?;
     }
     let rolled_back = blob.day != day;
     Ok(Repointed { filter: filter.clone(), day, outcome, blob, previous, rolled_back, dry_run })
+}
+
+/// Writes the pointer, with an event in the history before and after.
+async fn point_and_record(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    pointer: &Pointer,
+    read: &Versioned<Pointer>,
+) -> Result<(), StoreError> {
+    let (at, by) = (pointer.published_at.unwrap_or_else(Timestamp::now), who());
+    let event = HistoryEvent {
+        day: Some(day),
+        blob: Some(pointer.blob.clone()),
+        previous: pointer.previous.clone(),
+        reason: pointer.reason.clone(),
+        ids: pointer.ids,
+        ..HistoryEvent::new(EventKind::Repoint, Outcome::Pending, at, &by)
+    };
+    // Recorded before the write: if this command is killed in between and somebody then edits the
+    // pointer by hand, a build still finds in the history what the pointer named.
+    record(store, filter, &event).await;
+    let moved = point(store, filter, day, pointer, read).await;
+    let ended = match &moved {
+        Ok(()) => Some(Outcome::Published),
+        Err(error) if error.kind() == Kind::Superseded => Some(Outcome::Superseded),
+        // The blob was deleted, and the pointer was restored.
+        Err(error) if error.kind() == Kind::NotFound => Some(Outcome::Failed),
+        // The outcome is unknown; the record stays `pending`.
+        Err(_) => None,
+    };
+    if let Some(outcome) = ended {
+        record(store, filter, &HistoryEvent { outcome, ..event }).await;
+    }
+    moved
 }
 
 /// Writes the pointer, and restores the former one if the blob has been deleted.

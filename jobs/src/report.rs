@@ -12,85 +12,79 @@ const MAX_LISTED_DAYS: usize = 20;
 
 /// The lines of a report.
 pub(crate) fn describe(report: &Report) -> String {
-    let mut outcome = report.outcome.name().to_owned();
-    if report.dry_run {
-        outcome = format!("{outcome} (dry run: nothing was written)");
-    }
-    if report.pinned {
-        outcome += " (pinned: servers stay on the pin until it is removed or expires)";
-    }
-    let gates = report.gates.iter().map(|verdict| verdict.gate);
-    let evaluated: Vec<&str> = gates.collect();
+    // Of a blob that was imported nothing was read, counted or judged.
+    let is_import = report.files == 0 && report.segments == 0;
     let mut lines = vec![
-        ("outcome", outcome),
+        ("outcome", outcome(report)),
         ("filter", report.filter.to_string()),
         ("day", report.day.to_string()),
-        ("blob", or_dash(report.blob.as_ref())),
-        ("files", files(report)),
-        (
-            "rows",
-            format!(
-                "{} ({} null, {} empty or too long)",
-                thousands(report.rows),
-                thousands(report.nulls),
-                thousands(report.invalid)
-            ),
-        ),
-        ("IDs", format!("{} distinct", thousands(report.ids))),
-        (
-            "size",
-            format!(
-                "{}, {:.2} bits per ID, {}",
-                mebibytes(report.bytes),
-                report.bits_per_id,
-                report.layout
-            ),
-        ),
-        (
-            "fpp",
-            format!("{:.6} measured, {} target", report.fpp_measured, target(report.fpp_target)),
-        ),
-        (
-            "overlap",
-            report.overlap.map_or("– (no earlier day that can be compared)".into(), |share| {
-                format!("{:.1} % of these IDs are in the newest earlier filter", share * 100.0)
-            }),
-        ),
-        (
-            "gates",
-            match report.gates.iter().filter(|verdict| !verdict.passed).count() {
-                _ if evaluated.is_empty() => "– (not evaluated)".into(),
-                0 => format!("passed: {}", evaluated.join(", ")),
-                failed => format!("{failed} of {} failed", evaluated.len()),
-            },
-        ),
-        (
-            "seconds",
-            format!(
-                "{:.1}: scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}",
-                report.seconds.total,
-                report.seconds.scan,
-                report.seconds.count,
-                report.seconds.fill,
-                report.seconds.publish,
-                report.seconds.verify
-            ),
-        ),
     ];
-    if report.files == 0 && report.segments == 0 {
-        // A blob that was imported: nothing was read, counted or judged.
-        lines.retain(|(name, _)| !["files", "rows", "IDs", "overlap", "gates"].contains(name));
-        lines.insert(4, ("IDs", format!("about {}, by its bits", thousands(report.ids))));
-    }
     if report.window_days > 1 {
-        lines.insert(3, ("window", window_of(report)));
+        lines.push(("window", window_of(report)));
+    }
+    lines.push(("blob", or_dash(report.blob.as_ref())));
+    if is_import {
+        lines.push(("IDs", format!("about {}, by its bits", thousands(report.ids))));
+    } else {
+        lines.extend([
+            ("files", files(report)),
+            ("rows", rows(report)),
+            ("IDs", format!("{} distinct", thousands(report.ids))),
+        ]);
+    }
+    let (bits, layout) = (report.bits_per_id, report.layout);
+    let (measured, target) = (report.fpp_measured, target(report.fpp_target));
+    lines.push(("size", format!("{}, {bits:.2} bits per ID, {layout}", mebibytes(report.bytes))));
+    lines.push(("fpp", format!("{measured:.6} measured, {target} target")));
+    if !is_import {
+        lines.extend([("overlap", overlap(report)), ("gates", gates(report))]);
     }
     if report.shape != ShapeSource::Exact {
-        let at = lines.iter().position(|(name, _)| *name == "seconds").unwrap_or(lines.len());
-        lines.splice(at..at, [("shape", shape(report)), ("deltas", deltas(report))]);
+        lines.extend([("shape", shape(report)), ("deltas", deltas(report))]);
     }
+    lines.push(("seconds", seconds(report)));
     lines.extend(report.warnings.iter().map(|warning| ("warning", warning.clone())));
     pairs(&lines)
+}
+
+fn outcome(report: &Report) -> String {
+    let dry = if report.dry_run { " (dry run: nothing was written)" } else { "" };
+    let pinned = match report.pinned {
+        true => " (pinned: servers stay on the pin until it is removed or expires)",
+        false => "",
+    };
+    format!("{}{dry}{pinned}", report.outcome.name())
+}
+
+fn rows(report: &Report) -> String {
+    let [rows, nulls, invalid] = [report.rows, report.nulls, report.invalid].map(thousands);
+    format!("{rows} ({nulls} null, {invalid} empty or too long)")
+}
+
+fn overlap(report: &Report) -> String {
+    match report.overlap {
+        Some(share) => {
+            format!("{:.1} % of these IDs are in the newest earlier filter", share * 100.0)
+        }
+        None => "– (no earlier day that can be compared)".into(),
+    }
+}
+
+fn gates(report: &Report) -> String {
+    let evaluated: Vec<&str> = report.gates.iter().map(|verdict| verdict.gate).collect();
+    match report.gates.iter().filter(|verdict| !verdict.passed).count() {
+        _ if evaluated.is_empty() => "– (not evaluated)".into(),
+        0 => format!("passed: {}", evaluated.join(", ")),
+        failed => format!("{failed} of {} failed", evaluated.len()),
+    }
+}
+
+fn seconds(report: &Report) -> String {
+    let seconds = &report.seconds;
+    format!(
+        "{:.1}: scan {:.1}, count {:.1}, fill {:.1}, publish {:.1}, verify {:.1}",
+        seconds.total, seconds.scan, seconds.count, seconds.fill, seconds.publish, seconds.verify
+    )
 }
 
 /// A target for the fpp as it was given, or to six digits where it was worked out.
