@@ -198,7 +198,7 @@ fn add_resp(rows: &mut Rows, file: &RespFile, env: &ServeEnvironment, has_admin_
     rows.add("resp.allow_flush", file.allow_flush, false);
 }
 
-/// The keys of one filter. `name` and the reason are in the error.
+/// Writes the rows of one filter. An error begins with `filters.NAME.`
 struct FilterRows<'a> {
     settings: &'a Settings,
     name: &'a FilterName,
@@ -209,14 +209,14 @@ struct FilterRows<'a> {
 impl FilterRows<'_> {
     fn add(mut self) -> Result<(), Error> {
         self.add_input()?;
-        self.add_size()?;
+        self.add_build();
         self.row("max_age_days", self.file.max_age_days, defaults::MAX_AGE_DAYS);
         self.row("keep_days", self.file.keep_days, Retention::default().keep_days);
         self.file.gates.check().map_err(|why| self.wrong(why))?;
         add_gates(self.rows, &format!("filters.{}.gates", self.name), &self.file.gates);
         self.add_schedule()?;
         self.add_serving();
-        Ok(())
+        self.check_fpp()
     }
 
     fn row(&mut self, key: &str, value: Option<impl ToString>, default: impl ToString) {
@@ -239,6 +239,8 @@ impl FilterRows<'_> {
         self.row("input", input, "none (--input)");
         self.row("column", file.column.as_ref(), "none (--column)");
         self.row("id", file.id, IdForm::default());
+        self.row("fpp", file.fpp, defaults::FPP);
+        self.row("layout", file.layout, Layout::Blocked);
         let window = config::window(file, None, None);
         self.row("window_days", file.window_days, window.days);
         let missing = file.window_missing.map(WindowMissing::name);
@@ -249,24 +251,26 @@ impl FilterRows<'_> {
         config::check_source(self.name, &file.input, column, (self.layout(), window), today)
     }
 
-    /// What a build makes, and with what.
-    fn add_size(&mut self) -> Result<(), Error> {
+    /// What a build keeps of the days before, and what it may take.
+    fn add_build(&mut self) {
         let file = self.file;
-        let fpp = file.fpp.unwrap_or(defaults::FPP);
-        self.row("fpp", file.fpp, defaults::FPP);
-        self.row("layout", file.layout, Layout::Blocked);
-        // Some layouts cannot reach some rates, whatever the number of IDs.
-        let wrong = |error| self.wrong(format!("fpp: {error}"));
-        Shape::for_ids(self.layout(), 1_000_000, fpp).map_err(wrong)?;
         self.row("deltas", file.deltas, defaults::DELTAS);
         let is_carried = file.deltas.unwrap_or(defaults::DELTAS) > 0;
         self.row("stable_shape", file.stable_shape, is_carried);
         self.row("memory", file.memory, "3/4 of what is left");
-        if let Some(spill) = file.spill.as_ref().filter(|spill| !spill.is_dir()) {
-            return Err(self.wrong(format!("spill: there is no folder {}", spill.display())));
-        }
         self.row("spill", path(&file.spill), std::env::temp_dir().display());
-        Ok(())
+        if let Some(spill) = file.spill.as_ref().filter(|spill| !spill.is_dir()) {
+            let (name, spill) = (self.name, spill.display());
+            let why = format!("filters.{name}.spill: there is no folder {spill} on this machine");
+            output::complain("warning", &why);
+        }
+    }
+
+    /// Some layouts cannot reach some rates, whatever the number of IDs.
+    fn check_fpp(&self) -> Result<(), Error> {
+        let fpp = self.file.fpp.unwrap_or(defaults::FPP);
+        let shape = Shape::for_ids(self.layout(), 1_000_000, fpp);
+        shape.map(drop).map_err(|error| self.wrong(format!("fpp: {error}")))
     }
 
     fn add_schedule(&mut self) -> Result<(), Error> {

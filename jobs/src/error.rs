@@ -29,8 +29,8 @@ pub(crate) mod exit {
         }
     }
 
-    /// The status of two that ended. A failure hides what is only to be tried again: systemd can be
-    /// told that the latter is no failure.
+    /// The one of two statuses to end with: a failure before [`TRY_AGAIN`], which systemd may count
+    /// as success.
     pub(crate) fn worse(one: u8, other: u8) -> u8 {
         let rank = |status: u8| (status != 0, status != TRY_AGAIN, status);
         if rank(one) > rank(other) { one } else { other }

@@ -117,7 +117,7 @@ impl Schedule {
         });
         let runners = runners.collect::<Result<Vec<Runner>, Error>>()?;
         if self.dry_run {
-            return show::show(runners, output).await;
+            return show::run(runners, output).await;
         }
         if let Some(address) = self.metrics {
             let address = metrics.serve(address).await?;

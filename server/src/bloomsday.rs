@@ -1,11 +1,11 @@
 //! [`Bloomsday`]: the filters of one process, and the functions that start it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bloomsday_common::error::Error as StoreError;
-#[cfg(feature = "live")]
 use bloomsday_common::key::FilterName;
 use bloomsday_common::store::Store;
 
@@ -19,6 +19,9 @@ use crate::heartbeat;
 use crate::live::{Ack, Live, LiveConfig, SharedSet, Sharing, Shipper};
 use crate::poller::{Poller, ReloadRequest};
 use crate::status::{FilterStatus, Reloaded};
+
+/// How often it is tried to learn where the pointers are, until the store was read once.
+const POINTERS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Loaded filters, which a background thread keeps up to date. Cheap to clone; the thread ends when
 /// the last clone is dropped.
@@ -115,9 +118,10 @@ pub fn open_store(config: &Config) -> Result<Store, Error> {
         Err(missing @ StoreError::NoStore { .. }) => missing,
         opened => return Ok(opened?),
     };
-    let store = Store::open_unmounted(&config.store)?;
-    let cache_knows = |folder: &PathBuf| cache::has_copies_of(folder, &store);
-    if !config.cache_dir.as_ref().is_some_and(cache_knows) {
+    let Ok(store) = Store::open_unmounted(&config.store) else { return Err(missing.into()) };
+    let names: Vec<&FilterName> = config.filters.iter().map(|filter| &filter.name).collect();
+    let has_copies = |folder: &PathBuf| cache::has_copies_of(folder, &store, &names);
+    if !config.cache_dir.as_ref().is_some_and(has_copies) {
         return Err(missing.into());
     }
     tracing::warn!("{missing}; until it is there, lookups use the copies in the cache");
@@ -295,12 +299,19 @@ impl Bloomsday {
     /// one this server reads. Otherwise it never returns: a store that cannot be read is reported
     /// by the polls.
     pub async fn other_pointers(&self) -> Error {
-        for served in self.served.iter() {
-            if let Err(error @ StoreError::OtherPointers { .. }) =
-                self.store.check_pointers(served.name()).await
-            {
-                return error.into();
+        let mut unchecked: Vec<&FilterName> = self.served.iter().map(|s| s.name()).collect();
+        while !unchecked.is_empty() {
+            let mut failed = Vec::new();
+            for filter in unchecked {
+                match self.store.check_pointers(filter).await {
+                    Err(error @ StoreError::OtherPointers { .. }) => return error.into(),
+                    // A folder that is not mounted has no record, either.
+                    Ok(()) if self.store.folder().is_none_or(Path::is_dir) => {}
+                    _ => failed.push(filter),
+                }
             }
+            unchecked = failed;
+            tokio::time::sleep(POINTERS_CHECK_INTERVAL).await;
         }
         std::future::pending().await
     }

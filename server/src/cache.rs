@@ -80,11 +80,14 @@ pub fn check_cache_dir(folder: &Path, store: Option<&Path>) -> Result<PathBuf, E
     Ok(real)
 }
 
-/// Whether the copies in a cache are from this store, wherever its pointers are.
-pub(crate) fn has_copies_of(folder: &Path, store: &Store) -> bool {
+/// Whether a cache has the copy of one of these filters, and is of this store, wherever its
+/// pointers are.
+pub(crate) fn has_copies_of(folder: &Path, store: &Store, filters: &[&FilterName]) -> bool {
     let Ok(Some(marker)) = read_record(&folder.join(MARKER)) else { return false };
     let rest = marker.store.strip_prefix(store.name());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(WITH_POINTERS))
+    let is_of_store = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(WITH_POINTERS));
+    let has_copy = |filter: &&FilterName| is_file(&folder.join(filter.as_str()).join(FOLLOWED));
+    is_of_store && filters.iter().any(has_copy)
 }
 
 impl Cache {

@@ -355,7 +355,7 @@ impl Follower {
         RoundResult {
             outcome: ReloadOutcome::Swapped,
             followed: Some(followed),
-            error: self.status.last_error.clone(),
+            error: Some(rejected_newer.to_owned()),
             held: None,
         }
     }

@@ -164,7 +164,7 @@ impl Comparison {
 }
 
 /// The verdict on a newer day's filter; `held_since` is when the hold began, if there is one.
-pub(crate) fn verdict(
+pub(crate) fn verdict_of(
     mode: Guard,
     comparison: Option<&Comparison>,
     held_since: Option<Instant>,
@@ -234,7 +234,7 @@ mod tests {
     fn a_hold_ends() {
         let beyond = of(1_000, 500, 30);
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-        let after = |mode, since| verdict(mode, Some(&beyond), since, hour, now + hour);
+        let after = |mode, since| verdict_of(mode, Some(&beyond), since, hour, now + hour);
         assert_eq!(after(Guard::Warn, None), Verdict::Warned);
         assert_eq!(after(Guard::Hold, None), Verdict::Held);
         assert_eq!(after(Guard::Hold, Some(now + hour / 2)), Verdict::Held);

@@ -70,7 +70,7 @@ enum AttemptError {
 
 /// What follows a failed attempt.
 #[derive(Debug)]
-enum Next {
+enum AfterAttempt {
     /// Another attempt at once, past caches on the way.
     TryPastCaches,
     /// Another attempt after a pause.
@@ -79,28 +79,29 @@ enum Next {
     Fail(fn(String) -> LoadError),
 }
 
-fn after(error: &AttemptError, attempts_left: u32, past_caches: bool) -> Next {
+/// What follows an attempt with this error. `past_caches` says whether it went past caches.
+fn after_attempt(error: &AttemptError, attempts_left: u32, past_caches: bool) -> AfterAttempt {
     let (error, has_arrived) = match error {
-        AttemptError::Memory(_) => return Next::Fail(LoadError::Transient),
+        AttemptError::Memory(_) => return AfterAttempt::Fail(LoadError::Transient),
         AttemptError::Open(error) => (error, true),
         AttemptError::Fetch(error) => (error, false),
     };
     // Bytes can change on their way, and a relay may keep such bytes. A blob that arrives damaged
     // twice is damaged.
     if error.may_be_of_a_cache() && !past_caches && attempts_left > 0 {
-        return Next::TryPastCaches;
+        return AfterAttempt::TryPastCaches;
     }
     if has_arrived {
-        return Next::Fail(LoadError::Permanent);
+        return AfterAttempt::Fail(LoadError::Permanent);
     }
     // The store reports one size and sent another: the body was cut, and the blob may be sound.
     let is_cut = matches!(error, Error::Length { .. });
     match error.kind() {
-        kind if (kind == Kind::Transient || is_cut) && attempts_left > 0 => Next::TryLater,
-        _ if is_cut => Next::Fail(LoadError::Transient),
-        Kind::NotFound => Next::Fail(LoadError::Missing),
-        Kind::Corrupt | Kind::Usage => Next::Fail(LoadError::Permanent),
-        _ => Next::Fail(LoadError::Transient),
+        kind if (kind == Kind::Transient || is_cut) && attempts_left > 0 => AfterAttempt::TryLater,
+        _ if is_cut => AfterAttempt::Fail(LoadError::Transient),
+        Kind::NotFound => AfterAttempt::Fail(LoadError::Missing),
+        Kind::Corrupt | Kind::Usage => AfterAttempt::Fail(LoadError::Permanent),
+        _ => AfterAttempt::Fail(LoadError::Transient),
     }
 }
 
@@ -161,10 +162,10 @@ impl Loader {
                 Ok(generation) => return Ok(generation),
                 Err(error) => error,
             };
-            match after(&error, attempts_left, past_caches) {
-                Next::TryPastCaches => past_caches = true,
-                Next::TryLater => tokio::time::sleep(backoff.after_failure()).await,
-                Next::Fail(as_error) => return Err(as_error(self.describe_attempt(error))),
+            match after_attempt(&error, attempts_left, past_caches) {
+                AfterAttempt::TryPastCaches => past_caches = true,
+                AfterAttempt::TryLater => tokio::time::sleep(backoff.after_failure()).await,
+                AfterAttempt::Fail(as_error) => return Err(as_error(self.describe_attempt(error))),
             }
         }
         unreachable!("the last attempt returns")
@@ -312,16 +313,23 @@ mod tests {
         let malformed = || AttemptError::Open(Error::Malformed { key: key(), why: "no".into() });
         let cut = || AttemptError::Fetch(Error::Length { key: key(), expected: 2, got: 1 });
         let missing = || AttemptError::Fetch(Error::NotFound { key: key(), store: "store".into() });
-        let described =
-            |error, attempts_left, past_caches| match after(&error, attempts_left, past_caches) {
-                Next::TryPastCaches => "past caches",
-                Next::TryLater => "later",
-                Next::Fail(as_error) => match as_error(String::new()) {
-                    LoadError::Permanent(_) => "permanent",
-                    LoadError::Transient(_) => "transient",
-                    LoadError::Missing(_) => "missing",
-                },
-            };
+        let described = |error, attempts_left, past_caches| match after_attempt(
+            &error,
+            attempts_left,
+            past_caches,
+        ) {
+            AfterAttempt::TryPastCaches => "past caches",
+            AfterAttempt::TryLater => "later",
+            AfterAttempt::Fail(as_error) => match as_error(String::new()) {
+                LoadError::Permanent(_) => "permanent",
+                LoadError::Transient(_) => "transient",
+                LoadError::Missing(_) => "missing",
+            },
+        };
+        let transient =
+            || AttemptError::Fetch(Error::Locked { lock: key(), holder: key(), seconds: 1 });
+        assert_eq!(described(transient(), 1, true), "later");
+        assert_eq!(described(transient(), 0, true), "transient");
         assert_eq!(described(damaged(), 3, false), "past caches");
         assert_eq!(described(damaged(), 3, true), "permanent", "it arrived damaged twice");
         assert_eq!(described(damaged(), 0, false), "permanent");

@@ -292,6 +292,34 @@ fn a_server_whose_store_is_not_mounted_yet_answers_from_its_cache() {
     });
 }
 
+/// A link whose target is on a disk of its own.
+#[test]
+fn a_server_whose_store_is_a_link_to_what_is_not_mounted_yet_answers_from_its_cache() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..1_000).publish();
+    let link = backend.folder.path().join("link");
+    symlink(&backend.store, &link).unwrap();
+    let linked = Backend { store: link.display().to_string(), ..Backend::local() };
+    let cache = backend.folder.path().join("cache");
+    fill(&linked, &cache);
+    let unmounted = backend.folder.path().join("unmounted");
+    fs::rename(&backend.store, &unmounted).unwrap();
+
+    let daemon = Daemon::ready(&linked, &["--cache-dir", &cache.display().to_string()]);
+    assert!(daemon.contains(&user(7)));
+    drop(daemon);
+
+    let empty = backend.folder.path().join("empty");
+    for store in [linked.store, format!("{}/../store", backend.store)] {
+        let store = Backend { store, ..Backend::local() };
+        let words =
+            ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let folder = empty.display().to_string();
+        let run = store.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
+        run.expect(4).complains(&["there is no store at", &store.store]);
+    }
+}
+
 #[test]
 fn a_missing_store_of_which_a_cache_knows_nothing_is_refused() {
     let backend = Backend::local();

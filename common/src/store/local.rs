@@ -253,22 +253,32 @@ pub(super) async fn check_folder_exists(folder: Option<&Path>) -> Result<(), Err
     if is_there { Ok(()) } else { Err(Error::NoStore { path }) }
 }
 
-/// The real path of a folder that may not exist yet.
+/// How many links to what is not there are followed.
+const MAX_DANGLING_LINKS: usize = 16;
+
+/// The real path of a folder that may not exist yet. A link to what is not there, such as a disk
+/// that is not mounted, is followed.
 ///
 /// # Errors
 /// Why it has none.
 pub fn real_path(folder: &Path) -> Result<PathBuf, String> {
-    let absolute = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    let mut there = absolute.as_path();
-    loop {
-        if fs::symlink_metadata(there).is_ok() {
-            let rest = absolute.strip_prefix(there).expect("it is a prefix");
-            if rest.components().any(|part| part == Component::ParentDir) {
-                return Err("`..` leads through a folder that does not exist".into());
-            }
-            let real = there.canonicalize().map_err(|e| format!("{}: {e}", there.display()))?;
-            return Ok(real.join(rest));
+    let mut absolute = std::path::absolute(folder).map_err(|e| e.to_string())?;
+    for _ in 0..MAX_DANGLING_LINKS {
+        let there = absolute.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+        let there = there.ok_or("no part of its path exists")?;
+        let rest = absolute.strip_prefix(there).expect("it is a prefix");
+        if rest.components().any(|part| part == Component::ParentDir) {
+            return Err("`..` leads through a folder that does not exist".into());
         }
-        there = there.parent().ok_or("no part of its path exists")?;
+        let failed = |e: io::Error| format!("{}: {e}", there.display());
+        match there.canonicalize() {
+            Ok(real) => return Ok(real.join(rest)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let target = fs::read_link(there).map_err(failed)?;
+                absolute = there.parent().unwrap_or(there).join(target).join(rest);
+            }
+            Err(e) => return Err(failed(e)),
+        }
     }
+    Err("it leads through too many links".into())
 }

@@ -42,10 +42,10 @@ struct Upcoming {
 }
 
 /// Prints what is due and the next runs of every filter.
-pub(super) async fn show(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> {
-    let (mut rows, mut worst) = (Vec::new(), 0);
+pub(super) async fn run(runners: Vec<Runner>, output: &Output) -> Result<ExitCode, Error> {
+    let (mut rows, mut worst, now) = (Vec::new(), 0, Timestamp::now());
     for mut runner in runners {
-        match report_of(&mut runner, Timestamp::now()).await {
+        match report_of(&mut runner, now).await {
             Ok(report) => {
                 output.show(&report, String::new);
                 rows.extend(rows_of(&report));

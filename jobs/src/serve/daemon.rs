@@ -16,7 +16,7 @@ use crate::signals::Signals;
 pub(super) struct Daemon {
     pub(super) bloomsday: Bloomsday,
     pub(super) server: Server,
-    /// The address for Redis clients.
+    /// What answers Redis clients.
     pub(super) resp: Option<Resp>,
     /// The live filters.
     pub(super) sets: Option<Live>,
@@ -27,8 +27,7 @@ impl Daemon {
     /// Returns at SIGTERM and Ctrl-C.
     ///
     /// # Errors
-    /// Without the poller the filters would stay as they are until a restart: it returns the
-    /// reason.
+    /// Why the server must end: its poller has ended, or the pointers are in another place.
     pub(super) async fn until_stopped(
         &self,
         signals: Signals,

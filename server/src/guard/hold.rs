@@ -14,7 +14,7 @@ use bloomsday_common::protocol::Followed;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Comparison, Guard, Verdict, compare, verdict};
+use super::{Comparison, Guard, Verdict, compare, verdict_of};
 use crate::generation::Generation;
 use crate::handle::ServedFilter;
 use crate::status::Judged;
@@ -107,7 +107,7 @@ impl GuardHold {
         let (clock, since) = (Instant::now(), self.since.map(|(since, _)| since));
         let verdict = match force {
             true => Verdict::Forced,
-            false => verdict(self.mode, comparison.as_ref(), since, self.max_hold, clock),
+            false => verdict_of(self.mode, comparison.as_ref(), since, self.max_hold, clock),
         };
         self.verdicts[verdict as usize] += 1;
         let rates = comparison.as_ref().map_or_else(

@@ -19,14 +19,21 @@ struct PipelinedCommand {
     is_boolean: bool,
 }
 
-fn command(name: &[u8]) -> Option<PipelinedCommand> {
+fn pipelined(name: &[u8]) -> Option<PipelinedCommand> {
     let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
-    let of = |kind, adds, is_boolean| PipelinedCommand { kind, adds, is_boolean };
     match name.len() {
-        6 if is("BF.ADD") => Some(of(Kind::Bloom, true, true)),
-        4 if is("SADD") => Some(of(Kind::Set, true, false)),
-        9 if is("BF.EXISTS") => Some(of(Kind::Bloom, false, true)),
-        9 if is("SISMEMBER") => Some(of(Kind::Set, false, false)),
+        6 if is("BF.ADD") => {
+            Some(PipelinedCommand { kind: Kind::Bloom, adds: true, is_boolean: true })
+        }
+        4 if is("SADD") => {
+            Some(PipelinedCommand { kind: Kind::Set, adds: true, is_boolean: false })
+        }
+        9 if is("BF.EXISTS") => {
+            Some(PipelinedCommand { kind: Kind::Bloom, adds: false, is_boolean: true })
+        }
+        9 if is("SISMEMBER") => {
+            Some(PipelinedCommand { kind: Kind::Set, adds: false, is_boolean: false })
+        }
         _ => None,
     }
 }
@@ -41,7 +48,7 @@ pub(super) fn run<'a>(
     out: &mut Vec<u8>,
 ) -> usize {
     let [name, key, _] = request(from) else { return 0 };
-    let Some(command) = command(name) else { return 0 };
+    let Some(command) = pipelined(name) else { return 0 };
     // An error in the name is found again where it is answered.
     let Ok(form) = session.ids_of(key) else { return 0 };
     let mut hashes = std::mem::take(&mut session.hashes);

@@ -62,6 +62,9 @@ pub(crate) struct ReplySpan {
     pub(crate) replies: usize,
 }
 
+/// How many databases there are: a database is a part of each key.
+pub(crate) const DATABASES: u8 = 16;
+
 /// What WAITAOF waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Awaited {
@@ -182,7 +185,7 @@ impl Session {
         }
     }
 
-    /// As [`Session::set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another
+    /// As [`Session::find_set_of`], for lookups: `BF.*` and `CF.*` find nothing in a set of another
     /// kind.
     pub(crate) fn find_set_for_lookup(
         &mut self,

@@ -19,7 +19,7 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::{FilterName, SegmentKey};
 use bloomsday_common::live::head::Head;
-use bloomsday_common::live::segment::Frames;
+use bloomsday_common::live::segment::{Frames, SegmentError};
 use bloomsday_common::store::{HeadNow, Store};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::access::WriteAccess;
 use super::role::LiveRole;
-use super::segment_fetch::{FollowError, damaged, fetch, fetch_all};
+use super::segment_fetch::{MAX_CONCURRENT_FETCHES, fetch_all};
 use super::store_call::{CallError, in_time};
 use super::task_context::TaskContext;
 use crate::backoff::Backoff;
@@ -126,6 +126,23 @@ struct Gap {
     /// The days in whose folders they may be.
     days: (Day, Day),
     why: String,
+}
+
+/// Why something was not read.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("{0}")]
+    Store(#[from] CallError),
+    #[error("{0} cannot be used: {1}; put back a sound copy; it is read again until then")]
+    Damaged(String, String),
+    #[error("{0}")]
+    Incomplete(String),
+    #[error("the frames {1} to {2} of the log {0:016x} are not in the store; it is read again")]
+    Missing(u64, u64, u64),
+    #[error("the limit on the memory of live filters is reached: raise it")]
+    Memory,
+    #[error("cannot read the log of this server: {0}")]
+    OwnLog(String),
 }
 
 impl LogFollower {
@@ -319,8 +336,9 @@ impl LogFollower {
             let keys = in_time(self.store.segments_of(&self.filter, day, node, after)).await?;
             let keys = from_next(keys, self.logs[&node].next.unwrap_or(0));
             many += keys.len();
-            let mut fetched = pin!(fetch_all(&self.store, keys));
-            while let Some((key, bytes)) = fetched.next().await {
+            let mut fetched = pin!(fetch_all(&self.store, keys, MAX_CONCURRENT_FETCHES));
+            while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
+                let bytes = bytes.map_err(|error| not_fetched(&key, error));
                 self.take(key, bytes).await?;
             }
         }
@@ -487,4 +505,24 @@ fn refused(refusal: SetError) -> FollowError {
         SetError::Memory => FollowError::Memory,
         other => FollowError::Incomplete(format!("{other:?}")),
     }
+}
+
+async fn fetch(store: &Store, key: &SegmentKey) -> Result<Bytes, FollowError> {
+    match in_time(store.segment(key)).await {
+        Err(CallError::Store(error)) => Err(not_fetched(key, error)),
+        other => Ok(other?),
+    }
+}
+
+/// The error of a segment that did not come: one that is too large is as good as damaged.
+fn not_fetched(key: &SegmentKey, error: StoreError) -> FollowError {
+    match error {
+        StoreError::TooManyBytes { .. } => FollowError::Damaged(key.to_string(), error.to_string()),
+        other => FollowError::Store(other.into()),
+    }
+}
+
+/// The error of a segment that cannot be used.
+fn damaged(key: &SegmentKey, why: &SegmentError) -> FollowError {
+    FollowError::Damaged(key.to_string(), why.to_string())
 }

@@ -14,7 +14,7 @@ use bloomsday_common::store::Store;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use super::segment_fetch::{FollowError, damaged, fetch_all};
+use super::segment_fetch::{MAX_CONCURRENT_FETCHES, fetch_all};
 use crate::clock::Clock;
 use crate::live::set::{AddVisitor, OtherLogs};
 
@@ -60,10 +60,10 @@ impl StoredLogs {
             // The clock of another server may be ahead.
             for day in first.through(today.plus(1)) {
                 let keys = store.segments_of(&self.filter, day, node, None).await.map_err(text)?;
-                let mut fetched = pin!(fetch_all(store, keys));
+                let mut fetched = pin!(fetch_all(store, keys, MAX_CONCURRENT_FETCHES));
                 while let Some((key, bytes)) = fetched.next().await {
                     if let Err(why) = visit_adds(&key, bytes, visit)? {
-                        not_read.get_or_insert(why.to_string());
+                        not_read.get_or_insert(why);
                     }
                 }
             }
@@ -76,16 +76,16 @@ impl StoredLogs {
 /// the visitor's.
 fn visit_adds(
     key: &SegmentKey,
-    bytes: Result<Bytes, FollowError>,
+    bytes: Result<Bytes, StoreError>,
     visit: AddVisitor<'_>,
-) -> Result<Result<(), FollowError>, String> {
+) -> Result<Result<(), String>, String> {
     let bytes = match bytes {
         Ok(bytes) => bytes,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Err(error.to_string())),
     };
     let frames = match Frames::of_named(key, &bytes) {
         Ok((_, frames)) => frames,
-        Err(why) => return Ok(Err(damaged(key, &why))),
+        Err(why) => return Ok(Err(format!("{key} cannot be used: {why}"))),
     };
     for frame in frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add) {
         let hashes: Vec<u64> = frame.hashes().collect();

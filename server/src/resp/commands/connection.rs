@@ -2,8 +2,7 @@
 
 use super::super::command::{Command, is, number};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{Awaited, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
-use super::items::DATABASES;
+use super::super::session::{Awaited, DATABASES, NOT_AN_INTEGER, SYNTAX, Session, wrong_number};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::plain("hello", -1, hello).without_auth(),

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::super::command::{Command, help, is, number, quote};
 use super::super::reply::{Fault, Reply};
-use super::super::session::{NOT_AN_INTEGER, SYNTAX, Session};
+use super::super::session::{DATABASES, NOT_AN_INTEGER, SYNTAX, Session};
 use super::glob;
-use super::items::DATABASES;
 use crate::connections::MAX_CONNECTIONS;
 use crate::live::{Ack, Kind, Options};
 

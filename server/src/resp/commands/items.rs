@@ -7,8 +7,6 @@ use super::super::reply::Fault;
 use super::super::session::{Session, refused};
 use crate::live::{Kind, Options, hash_of};
 
-/// How many databases there are: a database is a part of each key.
-pub(super) const DATABASES: u8 = 16;
 /// The largest capacity that can be named: 2^30.
 pub(super) const MAX_CAPACITY: u64 = 1 << 30;
 /// The largest expansion.

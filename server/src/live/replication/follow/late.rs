@@ -7,10 +7,14 @@ use bloomsday_common::day::Day;
 use bloomsday_common::live::segment::{Frames, Op};
 use futures::StreamExt;
 
-use super::{LogFollower, refused};
-use crate::live::replication::segment_fetch::{FollowError, fetch_all};
+use super::{FollowError, LogFollower, not_fetched, refused};
+use crate::live::replication::segment_fetch::fetch_all;
 use crate::live::replication::store_call::in_time;
 use crate::live::set::{LateDeletions, drop_if_later};
+
+/// How many segments are fetched at the same time: few, since the reading of a log may hold its
+/// own.
+const MAX_CONCURRENT_FETCHES: usize = 2;
 
 impl LogFollower {
     /// Hides the IDs of late deletions, but for those that a server saw again. After an error they
@@ -41,9 +45,9 @@ impl LogFollower {
             for node in &nodes {
                 let listed =
                     in_time(self.store.segments_of(&self.filter, day, *node, None)).await?;
-                let mut fetched = pin!(fetch_all(&self.store, listed));
-                while let Some((key, bytes)) = fetched.next().await {
-                    let bytes = bytes?;
+                let mut fetched = pin!(fetch_all(&self.store, listed, MAX_CONCURRENT_FETCHES));
+                while let Some((key, bytes)) = in_time(async { Ok(fetched.next().await) }).await? {
+                    let bytes = bytes.map_err(|error| not_fetched(&key, error))?;
                     // One that is damaged is named where it is read in its order.
                     let Ok((_, frames)) = Frames::of_named(&key, &bytes) else { continue };
                     let seen = frames.map_while(Result::ok).filter(|frame| frame.op == Op::Add);

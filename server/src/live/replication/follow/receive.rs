@@ -6,8 +6,7 @@ use bloomsday_common::key::SegmentKey;
 use bloomsday_common::live::segment::{Frames, Header};
 use tokio::time::Instant;
 
-use super::{Ahead, FOLLOW_INTERVAL, LogFollower, MAX_OUT_OF_ORDER};
-use crate::live::replication::segment_fetch::FollowError;
+use super::{Ahead, FOLLOW_INTERVAL, FollowError, LogFollower, MAX_OUT_OF_ORDER};
 use crate::live::stream::Entry;
 
 /// For how many rounds an entry of an engine that is out of order is kept. The frames before it are
