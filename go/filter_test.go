@@ -270,6 +270,27 @@ func TestADamagedFileIsReadAgainOnlyWhenItChangedOrByReload(t *testing.T) {
 	if _, err := watched.check(false); !errors.As(err, &unsound) {
 		t.Fatal(err)
 	}
+	// Sound bytes with the same stamp are read an hour later.
+	if before, err = os.Stat(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if swapped, err := watched.check(false); swapped || !errors.As(err, &unsound) {
+		t.Fatal("it was read again at once", err)
+	}
+	watched.again = time.Now().Add(-time.Second)
+	if swapped, err := watched.check(false); !swapped || err != nil {
+		t.Fatal("it was not read again", err)
+	}
+	replace(t, path, damaged)
+	if _, err := watched.check(false); !errors.As(err, &unsound) {
+		t.Fatal(err)
+	}
 	replace(t, path, good)
 	if swapped, err := watched.check(false); !swapped || err != nil {
 		t.Fatal("another file is not read", err)

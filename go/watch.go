@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// How long an unsound file is left alone that has not changed: what was read badly may be good on the disk.
+const unsoundPause = time.Hour
+
 // A Watched follows a file that is replaced, as `bloomsday follow` does it: by a rename. Any number of goroutines may
 // use it.
 type Watched struct {
@@ -19,9 +22,10 @@ type Watched struct {
 	failure  atomic.Pointer[error]
 	// One poll at a time.
 	polling sync.Mutex
-	// The file that was read last, and what was wrong with it if it was unsound.
+	// The file that was read last; what was wrong with it, and when it is read once more, if it was unsound.
 	seen    os.FileInfo
 	unsound error
+	again   time.Time
 	stop    chan struct{}
 	stopped sync.Once
 }
@@ -29,9 +33,9 @@ type Watched struct {
 // Watch opens a blob file, and checks every interval whether there is another one. Lookups never wait for that. A file
 // of any filter will do: WatchFilter expects one.
 //
-// A file that is absent, damaged or not complete changes nothing: the old filter goes on answering, LastError says
-// why, and the next check tries again; a file that was read and is unsound is read again when it has changed. While a
-// filter is swapped there are two in memory.
+// A file that is absent, damaged or not complete changes nothing: the old filter goes on answering, and LastError says
+// why. An absent file is tried again at each check; an unsound one when it has changed, and once an hour. While a filter
+// is swapped there are two in memory.
 //
 // The error is that of Open, or says that the interval is not positive.
 func Watch(path string, interval time.Duration) (*Watched, error) {
@@ -98,7 +102,8 @@ func (w *Watched) poll(rereadUnsound bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if w.seen != nil && same(w.seen, now) && !(rereadUnsound && w.unsound != nil) {
+	isDue := w.unsound != nil && (rereadUnsound || time.Now().After(w.again))
+	if w.seen != nil && same(w.seen, now) && !isDue {
 		return false, w.unsound
 	}
 	filter, err := w.open()
@@ -106,7 +111,7 @@ func (w *Watched) poll(rereadUnsound bool) (bool, error) {
 	if err != nil && !errors.As(err, &unsound) {
 		return false, err
 	}
-	w.seen, w.unsound = now, err
+	w.seen, w.unsound, w.again = now, err, time.Now().Add(unsoundPause)
 	if err != nil {
 		return false, err
 	}

@@ -115,7 +115,8 @@ async fn run<H: IdHash>(
         upload_and_verify(job, store, report, &encoded, &gathered, &mut timer, progress).await?;
     }
 
-    timer.lap();
+    // What it ran until here was counted, or is no step.
+    let mut timer = Timer::start();
     let compared = earlier_day::compare(job, store, distinct, encoded.len()).await;
     state.report.seconds.verify += timer.lap();
     conclude(job, store, state, &header, Uploaded::InMemory(&encoded), compared).await

@@ -74,8 +74,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// A build with the usual settings: one day of input, an fpp of 3 %, the memory and the cores
-    /// of this machine, the default gates, and no deltas.
+    /// A build with the usual settings: one day of input, an fpp of 3 %, the default gates, no
+    /// deltas, all cores, three quarters of the memory that is left now, and the system's folder
+    /// for what is spilled. The history names `bloomsday-builder`.
     pub fn new(filter: FilterName, day: Day, inputs: Vec<String>, column: String) -> Job {
         Job {
             filter,

@@ -18,7 +18,7 @@ pub(crate) use self::header::MAX_HEADER_BYTES;
 pub use self::header::{Header, MAGIC, Origin, VERSION, version};
 use self::header::{encode_header, parse_header};
 use self::kernel_check::check_kernel;
-pub use self::streamed::{BlobLayout, SUBTREE_BYTES, StreamedBlob, seal, subtree_chaining_value};
+pub use self::streamed::{BlobSizes, SUBTREE_BYTES, StreamedBlob, seal, subtree_chaining_value};
 pub use self::summary::Summary;
 use self::test_vector::TestVector;
 pub use self::test_vector::test_vector_id;

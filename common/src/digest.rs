@@ -83,7 +83,7 @@ pub(crate) struct DigestTree {
 }
 
 impl DigestTree {
-    /// How many bytes each part has; the last may have fewer.
+    /// How many bytes each subtree has; the last may have fewer.
     pub(crate) const SUBTREE_BYTES: usize = 2 << 20;
 
     /// For a total of `len` bytes.
@@ -94,7 +94,7 @@ impl DigestTree {
         }
     }
 
-    /// The chaining value of the part that begins at `offset`, a multiple of
+    /// The chaining value of the subtree that begins at `offset`, a multiple of
     /// [`DigestTree::SUBTREE_BYTES`], of `len` bytes in total.
     pub(crate) fn value(len: usize, offset: usize, part: &[u8]) -> ChainingValue {
         let mut hasher = SubtreeHasher::begin(len, offset);
@@ -102,7 +102,7 @@ impl DigestTree {
         hasher.finish()
     }
 
-    /// Sets the chaining value of the part at `offset`.
+    /// Sets the chaining value of the subtree at `offset`.
     pub(crate) fn set(&mut self, offset: usize, value: ChainingValue) {
         self.values[offset / DigestTree::SUBTREE_BYTES] = value;
     }
@@ -179,15 +179,15 @@ pub(crate) fn parallel<P, E: Send>(
     })
 }
 
-/// Computes the chaining value of one part, whose bytes arrive in order.
+/// Computes the chaining value of one subtree, whose bytes arrive in order.
 pub(crate) struct SubtreeHasher {
     hasher: blake3::Hasher,
-    /// Whether there is no other part.
+    /// Whether there is no other one.
     is_only: bool,
 }
 
 impl SubtreeHasher {
-    /// For the part that begins at `offset`, of `len` bytes in total.
+    /// For the subtree that begins at `offset`, of `len` bytes in total.
     pub(crate) fn begin(len: usize, offset: usize) -> SubtreeHasher {
         let mut hasher = blake3::Hasher::new();
         hasher.set_input_offset(offset as u64);

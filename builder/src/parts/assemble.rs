@@ -40,12 +40,12 @@ impl Assembler {
 
     /// Where the bytes of the open part begin in the blob.
     fn start(&self) -> u64 {
-        (self.part * SUBTREE_BYTES as u64).max(self.plan.blob_layout.header)
+        (self.part * SUBTREE_BYTES as u64).max(self.plan.blob_sizes.header_bytes)
     }
 
     /// How many bytes of the body the open part has.
     fn len(&self) -> usize {
-        let end = ((self.part + 1) * SUBTREE_BYTES as u64).min(self.plan.blob_layout.content());
+        let end = ((self.part + 1) * SUBTREE_BYTES as u64).min(self.plan.blob_sizes.content());
         end.saturating_sub(self.start()) as usize
     }
 
@@ -54,7 +54,7 @@ impl Assembler {
     /// # Errors
     /// `Misplaced`: the parts from `part` on have been passed on.
     pub fn skip_to(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
-        if part < self.part || part > self.plan.blob_layout.subtrees() {
+        if part < self.part || part > self.plan.blob_sizes.subtrees() {
             return Err(Misplaced);
         }
         while self.part < part {
@@ -92,7 +92,7 @@ impl Assembler {
     /// `Misplaced`.
     pub fn pass(&mut self, part: u64, done: &mut impl FnMut(Part<'_>)) -> Result<(), Misplaced> {
         self.skip_to(part, done)?;
-        if part >= self.plan.blob_layout.subtrees() || self.bytes.iter().any(|byte| *byte != 0) {
+        if part >= self.plan.blob_sizes.subtrees() || self.bytes.iter().any(|byte| *byte != 0) {
             return Err(Misplaced);
         }
         self.part += 1;
@@ -103,7 +103,7 @@ impl Assembler {
 
     /// Passes all parts that are left to `done`.
     pub fn finish(mut self, done: &mut impl FnMut(Part<'_>)) {
-        let end = self.plan.blob_layout.subtrees();
+        let end = self.plan.blob_sizes.subtrees();
         self.skip_to(end, done).expect("no part is past the last one");
     }
 }

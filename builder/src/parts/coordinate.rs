@@ -339,7 +339,7 @@ impl Filling {
         let blocks = ranges.map(|range| plan.blocks(range));
         let edges = blocks.flat_map(|blocks| [blocks.start, blocks.end - 1]).collect();
         let (blocks, hits) = (OnesHistogram::new(), 0);
-        let values = vec![[0; Digest::BYTES]; plan.blob_layout.subtrees() as usize];
+        let values = vec![[0; Digest::BYTES]; plan.blob_sizes.subtrees() as usize];
         let (assembler, shared) = (Assembler::new(plan), EdgeBlocks { plan, edges, blocks, hits });
         Filling { plan, assembler, shared, values, first: Vec::new() }
     }
@@ -380,7 +380,7 @@ fn complete(
         // Its value needs the header, which has numbers of the whole filter.
         0 => first.extend_from_slice(part.bytes),
         n => {
-            let content = plan.blob_layout.content();
+            let content = plan.blob_sizes.content();
             values[n as usize] =
                 bloomsday_common::blob::subtree_chaining_value(content, part.offset, part.bytes);
         }
@@ -390,8 +390,8 @@ fn complete(
 impl EdgeBlocks {
     fn add(&mut self, part: Part<'_>) {
         let block = BlockRange::BLOCK_BYTES as u64;
-        let body = part.offset - self.plan.blob_layout.header;
-        // The head is a multiple of a block, so a part has whole blocks.
+        let body = part.offset - self.plan.blob_sizes.header_bytes;
+        // The header is a multiple of a block, so a part has whole blocks.
         let (start, end) = (body / block, (body + part.bytes.len() as u64) / block);
         for edge in self.edges.range(start..end) {
             let at = ((edge - start) * block) as usize;

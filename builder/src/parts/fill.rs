@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bloomsday_common::blob::{BlobLayout, SUBTREE_BYTES, subtree_chaining_value};
+use bloomsday_common::blob::{BlobSizes, SUBTREE_BYTES, subtree_chaining_value};
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::ChainingValue;
 use bloomsday_common::filter::{BlockRange, OnesHistogram, Shape};
@@ -23,13 +23,13 @@ pub struct FillPlan {
     /// The ranges of hashes.
     pub ranges: Ranges,
     /// Where the bytes of the blob lie.
-    pub blob_layout: BlobLayout,
+    pub blob_sizes: BlobSizes,
 }
 
 impl FillPlan {
     /// For a blob of this filter and day.
     pub fn new(filter: &FilterName, day: Day, shape: Shape, ranges: Ranges) -> FillPlan {
-        FillPlan { shape, ranges, blob_layout: BlobLayout::of(filter, day, shape) }
+        FillPlan { shape, ranges, blob_sizes: BlobSizes::of(filter, day, shape) }
     }
 
     /// The blocks of a range. The first and the last may belong to other ranges, too.
@@ -40,7 +40,7 @@ impl FillPlan {
 
     /// Where a block lies in the blob.
     pub(super) fn offset(&self, block: u64) -> u64 {
-        self.blob_layout.header + block * BlockRange::BLOCK_BYTES as u64
+        self.blob_sizes.header_bytes + block * BlockRange::BLOCK_BYTES as u64
     }
 }
 
@@ -160,7 +160,7 @@ impl Fill {
             let is_whole = piece.bytes.len() == SUBTREE_BYTES;
             is_whole && piece.offset >= start && piece.offset + SUBTREE_BYTES as u64 <= end
         });
-        let content = self.plan.blob_layout.content();
+        let content = self.plan.blob_sizes.content();
         whole
             .map(|piece| (piece.part, subtree_chaining_value(content, piece.offset, piece.bytes)))
             .collect()

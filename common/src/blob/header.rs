@@ -169,13 +169,13 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
         probe_positions: vector.positions,
     };
     let record = bincode::encode_to_vec(record, codec()).expect("at most 64 IDs × 125 probes fit");
-    let mut head = Vec::with_capacity(FIXED_BYTES + record.len() + ALIGNMENT);
-    head.extend_from_slice(&MAGIC);
-    head.extend_from_slice(&VERSION.to_le_bytes());
-    head.extend_from_slice(&(record.len() as u32).to_le_bytes());
-    head.extend_from_slice(&record);
-    head.resize(head.len().next_multiple_of(ALIGNMENT), 0);
-    head
+    let mut bytes = Vec::with_capacity(FIXED_BYTES + record.len() + ALIGNMENT);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&record);
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    bytes
 }
 
 /// Reads everything before the body. Returns header, record, and where the body begins.

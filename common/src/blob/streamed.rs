@@ -13,29 +13,29 @@ use crate::key::{BlobKey, FilterName};
 /// the last may have fewer.
 pub const SUBTREE_BYTES: usize = DigestTree::SUBTREE_BYTES;
 
-/// Where the bytes of a blob lie. They are its header, its body, and its digest.
+/// The sizes of a blob: its header, its body and its digest follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlobLayout {
-    /// How many bytes are before the body.
-    pub header: u64,
-    /// How many bytes the body has.
-    pub body: u64,
+pub struct BlobSizes {
+    /// With the padding up to the body.
+    pub header_bytes: u64,
+    /// Those of the filter's bits.
+    pub body_bytes: u64,
 }
 
-impl BlobLayout {
+impl BlobSizes {
     /// Those of a blob of this filter and shape, whatever its other numbers are.
     ///
     /// ```
-    /// use bloomsday_common::blob::BlobLayout;
+    /// use bloomsday_common::blob::BlobSizes;
     /// use bloomsday_common::filter::{Layout, Shape};
     ///
     /// let shape = Shape::for_ids(Layout::Blocked, 1_000, 0.03)?;
-    /// let layout = BlobLayout::of(&"rt".parse()?, "2026-11-19".parse()?, shape);
-    /// assert_eq!((layout.header, layout.body), (4096, shape.body_bytes()));
-    /// assert_eq!(layout.subtrees(), 1);
+    /// let sizes = BlobSizes::of(&"rt".parse()?, "2026-11-19".parse()?, shape);
+    /// assert_eq!((sizes.header_bytes, sizes.body_bytes), (4096, shape.body_bytes()));
+    /// assert_eq!(sizes.subtrees(), 1);
     /// # Ok::<(), bloomsday_common::error::Error>(())
     /// ```
-    pub fn of(filter: &FilterName, day: Day, shape: Shape) -> BlobLayout {
+    pub fn of(filter: &FilterName, day: Day, shape: Shape) -> BlobSizes {
         let (filter, origin, fpp_target) = (filter.clone(), Origin::Built, 0.0);
         let (ids, fpp_hits, fpp_lookups, ones) = (0, 0, 0, 0);
         let id_form = IdForm::Bytes;
@@ -51,12 +51,15 @@ impl BlobLayout {
             fpp_lookups,
             ones,
         };
-        BlobLayout { header: encode_header(&header).len() as u64, body: shape.body_bytes() }
+        BlobSizes {
+            header_bytes: encode_header(&header).len() as u64,
+            body_bytes: shape.body_bytes(),
+        }
     }
 
     /// How many bytes the digest covers: all but the last 32.
     pub fn content(&self) -> u64 {
-        self.header + self.body
+        self.header_bytes + self.body_bytes
     }
 
     /// How many subtrees the digest has.
@@ -65,8 +68,8 @@ impl BlobLayout {
     }
 }
 
-/// The chaining value of the part that begins at `offset`, a multiple of [`SUBTREE_BYTES`], in the
-/// digest of `content` bytes in total.
+/// The chaining value of the subtree that begins at `offset`, a multiple of [`SUBTREE_BYTES`], in
+/// the digest of `content` bytes in total.
 ///
 /// Cost: one pass of BLAKE3.
 pub fn subtree_chaining_value(content: u64, offset: u64, part: &[u8]) -> ChainingValue {
@@ -82,27 +85,27 @@ pub struct StreamedBlob {
     body: u64,
 }
 
-/// Computes the digest of a blob from the chaining values of its parts, and with it its key.
+/// Computes the digest of a blob from the chaining values of its subtrees, and with it its key.
 ///
-/// `first` is the beginning of the body, which is in the first part, with the header: the chaining
-/// value of that part is computed here, and `values[0]` means nothing.
+/// `first` is the beginning of the body, which is in the first subtree, with the header: its
+/// chaining value is computed here, and `values[0]` means nothing.
 ///
 /// # Panics
-/// When there is not one chaining value for each part, or `first` does not fill the first part.
+/// When there is not one chaining value for each subtree, or `first` does not fill the first one.
 pub fn seal(header: &Header, first: &[u8], values: &[ChainingValue]) -> StreamedBlob {
-    let layout = BlobLayout::of(&header.filter, header.day, header.shape);
+    let sizes = BlobSizes::of(&header.filter, header.day, header.shape);
     let header_bytes = encode_header(header);
     let first_part = [&header_bytes, first].concat();
-    let content = usize::try_from(layout.content()).expect("the header has been sized already");
+    let content = usize::try_from(sizes.content()).expect("the header has been sized already");
     assert_eq!(first_part.len(), content.min(SUBTREE_BYTES), "the first part");
-    assert_eq!(values.len() as u64, layout.subtrees(), "a value for each part");
+    assert_eq!(values.len() as u64, sizes.subtrees(), "a value for each part");
     let mut parts = DigestTree::new(content);
     for (i, value) in values.iter().enumerate() {
         parts.set(i * SUBTREE_BYTES, *value);
     }
     parts.set(0, DigestTree::value(content, 0, &first_part));
     let key = BlobKey { filter: header.filter.clone(), day: header.day, digest: parts.finish() };
-    StreamedBlob { key, header: header_bytes, body: layout.body }
+    StreamedBlob { key, header: header_bytes, body: sizes.body_bytes }
 }
 
 impl StreamedBlob {
@@ -191,16 +194,16 @@ mod tests {
             };
             let whole = encode(&header, &filter);
             let bytes = whole.parts().concat();
-            let layout = BlobLayout::of(&header.filter, header.day, shape);
-            let content = &bytes[..layout.content() as usize];
+            let sizes = BlobSizes::of(&header.filter, header.day, shape);
+            let content = &bytes[..sizes.content() as usize];
             let values: Vec<_> = content
                 .chunks(SUBTREE_BYTES)
                 .enumerate()
                 .map(|(i, part)| {
-                    subtree_chaining_value(layout.content(), (i * SUBTREE_BYTES) as u64, part)
+                    subtree_chaining_value(sizes.content(), (i * SUBTREE_BYTES) as u64, part)
                 })
                 .collect();
-            let first = &content[layout.header as usize..content.len().min(SUBTREE_BYTES)];
+            let first = &content[sizes.header_bytes as usize..content.len().min(SUBTREE_BYTES)];
             let streamed = seal(&header, first, &values);
             assert_eq!(streamed.key(), whole.key());
             assert_eq!(streamed.len(), whole.len());

@@ -9,6 +9,7 @@
 //! | `spark` | the steps of such a build that its driver does |
 //! | `ids` | what Python passes as IDs → bytes, and the answers back |
 //! | `errors` | errors of the libraries → Python exceptions by kind |
+//! | `version` | `bloomsday.__version__` |
 //! | `wait` | runs what the libraries do asynchronously |
 //!
 //! Rules: no lookup, no load and no build has the interpreter's lock (GIL) while it works, except a
@@ -23,6 +24,7 @@ mod ids;
 mod parts;
 mod server;
 mod spark;
+mod version;
 mod wait;
 
 use pyo3::prelude::*;
@@ -42,4 +44,6 @@ mod _native {
     use crate::server::{ServedFilter, Server};
     #[pymodule_export]
     use crate::spark::Coordinator;
+    #[pymodule_export]
+    use crate::version::version;
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bloomsday_builder::parts::{
     Count, Counted, Fill, FillPlan, Filled, MAX_PACKAGE_HASHES, Ranges,
 };
-use bloomsday_common::blob::BlobLayout;
+use bloomsday_common::blob::BlobSizes;
 use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
@@ -123,14 +123,14 @@ pub(crate) struct PlanNumbers {
 
 impl From<FillPlan> for PlanNumbers {
     fn from(plan: FillPlan) -> PlanNumbers {
-        let FillPlan { shape, ranges, blob_layout } = plan;
+        let FillPlan { shape, ranges, blob_sizes } = plan;
         let (units, probes) = (shape.units(), shape.probes());
         PlanNumbers {
             units,
             probes,
             ranges: ranges.count(),
-            head: blob_layout.header,
-            body: blob_layout.body,
+            head: blob_sizes.header_bytes,
+            body: blob_sizes.body_bytes,
         }
     }
 }
@@ -200,7 +200,7 @@ impl PartsFill {
         let plan = FillPlan {
             shape,
             ranges: Ranges::new(ranges),
-            blob_layout: BlobLayout { header: head, body },
+            blob_sizes: BlobSizes { header_bytes: head, body_bytes: body },
         };
         Ok(PartsFill { plan, ranges: Default::default(), made: VecDeque::new() })
     }

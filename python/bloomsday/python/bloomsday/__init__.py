@@ -1,10 +1,8 @@
 """Bloom filters of users, rebuilt every day: lookups in nanoseconds. The manual is docs/python.md."""
 
-from importlib.metadata import version
-
 from bloomsday._build import build, publish
 from bloomsday._header import Header
-from bloomsday._native import Answers, Filter, ServedFilter, Server
+from bloomsday._native import Answers, Filter, ServedFilter, Server, version
 from bloomsday.errors import (
     BloomsdayError,
     BuildError,
@@ -21,7 +19,7 @@ from bloomsday.errors import (
     UsageError,
 )
 
-__version__ = version("bloomsday")
+__version__ = version()
 
 __all__ = [
     "Answers",

@@ -21,6 +21,7 @@ __all__ = [
     "Server",
     "build",
     "publish",
+    "version",
 ]
 
 _Id = str | bytes | SupportsIndex | uuid.UUID
@@ -172,3 +173,4 @@ class Coordinator:
 
 def build(input: object, publication: object) -> str: ...
 def publish(filter: Filter, publication: object) -> str: ...
+def version() -> str: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from errno import ENOENT
 from typing import Any
 
@@ -45,6 +46,7 @@ class MissingFileError(NotFoundError, FileNotFoundError):
     """A blob file that was named is not there."""
 
     errno = ENOENT
+    strerror = os.strerror(ENOENT)
 
     def __str__(self) -> str:
         # That of an OSError is made of `errno` and `filename`.

@@ -26,25 +26,35 @@ pub(crate) fn contains(lookup: &impl Lookup, id: &Bound<'_, PyAny>) -> PyResult<
 /// An integer as decimal text, and a UUID as 36 lower-case characters: what a build makes of
 /// columns of these.
 pub(super) fn text_of(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<String> {
-    if let Some(integer) = integer(id) {
-        return decimal(&integer);
+    if let Ok(integer) = id.cast_exact::<PyInt>() {
+        return decimal(integer);
     }
     static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if id.is_instance(UUID.import(id.py(), "uuid", "UUID")?)? {
         return id.str()?.extract();
     }
-    Err(no_id(id, place)?)
+    match integer(id)? {
+        Some(integer) => decimal(&integer),
+        None => Err(no_id(id, place)?),
+    }
 }
 
 /// What is an integer: also those of numpy, which are no `int`.
-fn integer<'py>(id: &Bound<'py, PyAny>) -> Option<Bound<'py, PyInt>> {
-    if id.is_instance_of::<PyBool>() {
-        return None;
+fn integer<'py>(id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyInt>>> {
+    if id.is_instance_of::<PyBool>() || is_numpy_bool(&id.get_type())? {
+        return Ok(None);
     }
     if let Ok(integer) = id.cast::<PyInt>() {
-        return Some(integer.clone());
+        return Ok(Some(integer.clone()));
     }
-    id.call_method0(intern!(id.py(), "__index__")).ok()?.cast_into().ok()
+    let integer = id.call_method0(intern!(id.py(), "__index__")).ok();
+    Ok(integer.and_then(|integer| integer.cast_into().ok()))
+}
+
+/// Before version 2.3 it has an `__index__`.
+fn is_numpy_bool(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let is_bool = class.name()? == "bool" || class.name()? == "bool_";
+    Ok(is_bool && class.module()? == "numpy")
 }
 
 fn decimal(integer: &Bound<'_, PyInt>) -> PyResult<String> {
@@ -68,7 +78,9 @@ fn no_id(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<PyErr> {
     if id.is_instance_of::<PyByteArray>() || id.is_instance_of::<PyMemoryView>() {
         message.push_str(": write bytes(id)");
     } else if !id.is_none() && !id.is_instance_of::<PyBool>() {
-        message.push_str(": write int(id), str(id) or bytes(id), as the build read it");
+        message.push_str(
+            ": many are looked up by contains_batch; one has the bytes that the build read",
+        );
     }
     Ok(errors::raise(id.py(), "IdTypeError", &message))
 }

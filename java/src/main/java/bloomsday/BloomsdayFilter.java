@@ -612,8 +612,8 @@ public final class BloomsdayFilter {
      * <p>A thread of its own checks the file in an interval. When another file was renamed to its
      * name, the thread reads and checks that one and then puts the new filter in the old one's
      * place; lookups go on and wait for nothing. A file that is damaged, absent, unreadable or of
-     * another filter changes nothing but {@link #lastFailure()}. A damaged one is read once, and
-     * again when it has changed.
+     * another filter changes nothing but {@link #lastFailure()}. A damaged one is read again when it
+     * has changed, and once an hour.
      *
      * <p>Memory: two filters while a new one is read, and until the garbage collector has found
      * that nobody uses the old one.
@@ -627,6 +627,8 @@ public final class BloomsdayFilter {
     public static final class Watched implements AutoCloseable {
         private static final Duration SHORTEST = Duration.ofMillis(1);
         private static final Duration LONGEST = Duration.ofMillis(Long.MAX_VALUE);
+        /** How long an unsound file is left alone: what was read badly may be good on the disk. */
+        private static final long UNSOUND_PAUSE_NANOS = TimeUnit.HOURS.toNanos(1);
 
         private final Path file;
         private final boolean map;
@@ -638,6 +640,8 @@ public final class BloomsdayFilter {
         /** Of the file that was read last; and what was wrong with it, or null. */
         private String stamp = "";
         private UnsoundException unsound;
+        /** When an unsound file is read once more, by {@link System#nanoTime()}. */
+        long again;
 
         private Watched(Path file, boolean map, String expected) {
             this.file = file;
@@ -755,7 +759,8 @@ public final class BloomsdayFilter {
             try {
                 // Before the file is opened: what replaces it meanwhile has another stamp.
                 String now = stampOf(file);
-                if (now.equals(stamp) && !(rereadUnsound && unsound != null)) {
+                boolean isDue = rereadUnsound || System.nanoTime() - again >= 0;
+                if (now.equals(stamp) && !(isDue && unsound != null)) {
                     lastFailure = unsound;
                     return false;
                 }
@@ -784,6 +789,7 @@ public final class BloomsdayFilter {
             } catch (UnsoundException e) {
                 stamp = now;
                 unsound = e;
+                again = System.nanoTime() + UNSOUND_PAUSE_NANOS;
                 throw e;
             }
         }

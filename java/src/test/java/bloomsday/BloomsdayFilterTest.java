@@ -354,6 +354,15 @@ public final class BloomsdayFilterTest {
 
                 replace(file, damaged);
                 throwing(unsound, watched::check, "rt.bloom");
+                modified = Files.getLastModifiedTime(file);
+                Files.write(file, good);
+                Files.setLastModifiedTime(file, modified);
+                holds(!watched.check(), "it was read again at once");
+                watched.again = System.nanoTime();
+                holds(watched.check() && watched.lastFailure() == null, "an hour later");
+
+                replace(file, damaged);
+                throwing(unsound, watched::check, "rt.bloom");
                 replace(file, good);
                 holds(watched.check() && watched.lastFailure() == null, "another file is read");
             }
