@@ -25,57 +25,60 @@
 // The same call may succeed later.
 #define BLOOMSDAY_TRY_AGAIN 75
 
-// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of threads may use it at
-// the same time.
+// A set of IDs to look up: a blob file that was opened, or a filter of a server. Any number of
+// threads may use it at the same time.
 typedef struct bloomsday_filter_t bloomsday_filter_t;
 
-// Filters of a store, kept up to date by threads of the library. Any number of threads may use it at the same time.
+// Filters of a store, kept up to date by threads of the library. Any number of threads may use it
+// at the same time.
 //
-// After a `fork` the child may look up in filters that it has, and nothing else: the threads are in the parent.
+// After a `fork` the child may look up in filters that it has, and nothing else: the threads are
+// in the parent.
 typedef struct bloomsday_server_t bloomsday_server_t;
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// Why the last call of this thread that failed did so: a sentence in UTF-8, with a remedy where there is one. NULL
-// when none failed. It stays until another call of this thread fails; do not free it.
+// Why the last call of this thread that failed did so: a sentence in UTF-8, with a remedy where
+// there is one. NULL when none failed. It stays until another call of this thread fails; do not
+// free it.
 const char *bloomsday_last_error(void);
 
-// The code of the last call of this thread that failed: for a function that returned NULL or -1. BLOOMSDAY_OK when
-// none failed. It stays until another call of this thread fails, so ask only after an error.
+// The code of the last call of this thread that failed: for a function that returned NULL or -1.
+// BLOOMSDAY_OK when none failed. It stays until another call of this thread fails, so ask only
+// after an error.
 int bloomsday_last_code(void);
 
 // The version of the library, such as "0.1.0". Do not free it.
 const char *bloomsday_version(void);
 
-// Opens a blob file: every byte is read and checked. `*filter` is the filter, to be closed by `bloomsday_close`, or
-// NULL after an error.
+// Opens a blob file: every byte is read and checked. `*filter` is the filter, to be closed by
+// `bloomsday_close`, or NULL after an error.
 //
 // The caller promises:
 // `path` is text that ends with a zero, and `filter` can be written to.
-int bloomsday_open(const char *path,
-                   bloomsday_filter_t **filter);
+int bloomsday_open(const char *path, bloomsday_filter_t **filter);
 
-// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any other length is 0.
-// -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says which.
+// Whether an ID may be in the set: 1, or 0 if it is certainly not. An ID has 1 to 1,024 bytes; any
+// other length is 0. -1 when an argument is not valid, such as NULL; `bloomsday_last_error` says
+// which.
 //
 // C takes -1 for true: write `if (bloomsday_contains(filter, id, bytes) == 1)`.
 //
 // The caller promises:
 // `filter` is open, and `id` has `bytes` bytes.
-int bloomsday_contains(const bloomsday_filter_t *filter,
-                       const uint8_t *id,
-                       size_t bytes);
+int bloomsday_contains(const bloomsday_filter_t *filter, const uint8_t *id, size_t bytes);
 
 // Looks up `n` IDs: `answers[i]` is 1 or 0 for the bytes from `offsets[i]` to `offsets[i + 1]`, as
-// `bloomsday_contains` has it. There are `n + 1` offsets, as in an Arrow column of strings. This is several times as
-// fast as one at a time.
+// `bloomsday_contains` has it. There are `n + 1` offsets, as in an Arrow column of strings. This
+// is several times as fast as one at a time.
 //
 // After an error the answers mean nothing.
 //
 // The caller promises:
-// `filter` is open, `bytes` has `n_bytes` bytes, `offsets` has `n + 1` elements, `answers` has room for `n`.
+// `filter` is open, `bytes` has `n_bytes` bytes, `offsets` has `n + 1` elements, `answers` has
+// room for `n`.
 int bloomsday_contains_batch(const bloomsday_filter_t *filter,
                              const uint8_t *bytes,
                              size_t n_bytes,
@@ -94,8 +97,9 @@ int bloomsday_contains_batch64(const bloomsday_filter_t *filter,
                                size_t n,
                                uint8_t *answers);
 
-// What is known about a filter, as a JSON object: of a file its header, of a server's filter its status. To be freed
-// by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has the code.
+// What is known about a filter, as a JSON object: of a file its header, of a server's filter its
+// status. To be freed by `bloomsday_free`; NULL after an error, of which `bloomsday_last_code` has
+// the code.
 //
 // The caller promises:
 // `filter` is open.
@@ -117,8 +121,8 @@ void bloomsday_close(bloomsday_filter_t *filter);
 // `config` is text that ends with a zero, and `server` can be written to.
 int bloomsday_start(const char *config, bloomsday_server_t **server);
 
-// A filter of a server, to be closed by `bloomsday_close`. Its lookups wait for no load and no swap, and go on after
-// the server was stopped. `*filter` is NULL after an error.
+// A filter of a server, to be closed by `bloomsday_close`. Its lookups wait for no load and no
+// swap, and go on after the server was stopped. `*filter` is NULL after an error.
 //
 // The caller promises:
 // `server` is started, `name` is text that ends with a zero, and `filter` can be written to.
@@ -126,18 +130,17 @@ int bloomsday_filter(const bloomsday_server_t *server,
                      const char *name,
                      bloomsday_filter_t **filter);
 
-// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0 past the guard.
-// What each did is returned as a JSON list, to be freed by `bloomsday_free`: `outcome` is "swapped", "unchanged",
-// "held" or "failed". NULL after an error, of which `bloomsday_last_code` has the code.
+// Polls the store now, for one filter, or for all if `filter` is NULL; with `force` other than 0
+// past the guard. What each did is returned as a JSON list, to be freed by `bloomsday_free`:
+// `outcome` is "swapped", "unchanged", "held" or "failed". NULL after an error, of which
+// `bloomsday_last_code` has the code.
 //
 // The caller promises:
 // `server` is started, and `filter` is NULL or text that ends with a zero.
-char *bloomsday_reload(const bloomsday_server_t *server,
-                       const char *filter,
-                       int force);
+char *bloomsday_reload(const bloomsday_server_t *server, const char *filter, int force);
 
-// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL after an error, of
-// which `bloomsday_last_code` has the code.
+// The status of every filter, as a JSON object by name, to be freed by `bloomsday_free`. NULL
+// after an error, of which `bloomsday_last_code` has the code.
 //
 // The caller promises:
 // `server` is started.
