@@ -69,12 +69,12 @@ class BadIndex:
 NO_IDS = [
     (None, ""),
     (True, ""),
-    (np.True_, ": write int.id., str.id. or bytes.id."),
-    (1.5, ": write int.id., str.id. or bytes.id."),
-    ([1], ": write int.id., str.id. or bytes.id."),
-    (np.array([1, 2]), ": write int.id., str.id. or bytes.id."),
-    (BadIndex(), ": write int.id., str.id. or bytes.id."),
-    (object(), ": write int.id., str.id. or bytes.id."),
+    (np.True_, ": an ID is looked up by the bytes that the build read"),
+    (1.5, ": an ID is looked up by the bytes that the build read"),
+    ([1], ": an ID is looked up by the bytes that the build read"),
+    (np.array([1, 2]), ": an ID is looked up by the bytes that the build read"),
+    (BadIndex(), ": an ID is looked up by the bytes that the build read"),
+    (object(), ": an ID is looked up by the bytes that the build read"),
     (bytearray(b"x"), ": write bytes.id."),
     (memoryview(b"x"), ": write bytes.id."),
 ]

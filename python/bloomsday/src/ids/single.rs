@@ -79,7 +79,7 @@ fn no_id(id: &Bound<'_, PyAny>, place: Option<usize>) -> PyResult<PyErr> {
         message.push_str(": write bytes(id)");
     } else if !id.is_none() && !id.is_instance_of::<PyBool>() {
         message.push_str(
-            ": many are looked up by contains_batch; one has the bytes that the build read",
+            ": an ID is looked up by the bytes that the build read, and many by contains_batch",
         );
     }
     Ok(errors::raise(id.py(), "IdTypeError", &message))
