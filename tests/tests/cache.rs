@@ -11,6 +11,7 @@ use std::process::Command;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
+use bloomsday_tests::program::Run;
 use bloomsday_tests::publisher::Publisher;
 
 /// Every file below a folder, with what is in it; a link is not followed.
@@ -46,6 +47,12 @@ fn fill(backend: &Backend, cache: &Path) {
     daemon.until("the blob is cached", |_| is_cached(cache));
 }
 
+/// Runs a server with this cache until it ends: one that is refused.
+fn serve(backend: &Backend, cache: &str) -> Run {
+    let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    backend.bloomsday(&[&words[..], &["--cache-dir", cache]].concat()).run()
+}
+
 #[test]
 fn a_folder_that_is_a_store_or_lies_in_one_is_refused_and_stays_as_it_is() {
     let backend = Backend::local();
@@ -76,10 +83,7 @@ fn a_folder_that_is_a_store_or_lies_in_one_is_refused_and_stays_as_it_is() {
         mirror.join("rt"),
     ] {
         let folder = folder.display().to_string();
-        let words =
-            ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let run = backend.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
-        run.expect(2).complains(&["cache", "a folder of its own"]);
+        serve(&backend, &folder).expect(2).complains(&["cache", "a folder of its own"]);
         assert_eq!([files(&root), files(other.store.as_ref())], before, "{folder} was changed");
     }
     // Next to it is allowed.
@@ -96,9 +100,8 @@ fn a_cache_of_another_store_is_refused() {
     fs::create_dir(&empty).unwrap();
     let staging = Backend { store: empty.display().to_string(), ..Backend::local() };
     let before = files(&cache);
-    let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let folder = cache.display().to_string();
-    let run = staging.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
+    let run = serve(&staging, &folder);
     run.expect(2).complains(&[&folder, &backend.store, "a folder of its own"]);
     assert_eq!(files(&cache), before);
     // The same store by another name of it is the same.
@@ -203,10 +206,7 @@ fn whatever_stands_in_a_cache_no_look_stops_and_nothing_foreign_is_touched() {
             if place.file_name() == marker.as_deref() {
                 // The file that names the cache's owner cannot be read: an error at once is right,
                 // too.
-                let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0"];
-                let words =
-                    [&words[..], &["--admin", "127.0.0.1:0", "--cache-dir", &folder]].concat();
-                backend.bloomsday(&words).run().expect(2).complains(&[&folder]);
+                serve(&backend, &folder).expect(2).complains(&[&folder]);
                 continue;
             }
             let daemon = Daemon::ready(&backend, &words);
@@ -312,10 +312,7 @@ fn a_server_whose_store_is_a_link_to_what_is_not_mounted_yet_answers_from_its_ca
     let empty = backend.folder.path().join("empty");
     for store in [linked.store, format!("{}/../store", backend.store)] {
         let store = Backend { store, ..Backend::local() };
-        let words =
-            ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let folder = empty.display().to_string();
-        let run = store.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
+        let run = serve(&store, &empty.display().to_string());
         run.expect(4).complains(&["there is no store at", &store.store]);
     }
 }
@@ -327,8 +324,6 @@ fn a_missing_store_of_which_a_cache_knows_nothing_is_refused() {
     let cache = backend.folder.path().join("cache");
     fill(&backend, &cache);
     let typo = Backend { store: format!("{}-typo", backend.store), ..Backend::local() };
-    let words = ["serve", "--filter", "rt", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let folder = cache.display().to_string();
-    let run = typo.bloomsday(&[&words[..], &["--cache-dir", &folder]].concat()).run();
+    let run = serve(&typo, &cache.display().to_string());
     run.expect(4).complains(&["there is no store at", &typo.store]);
 }
