@@ -114,16 +114,17 @@ impl GuardHold {
             || format!("recent lookups have only {} distinct IDs", ids.len()),
             Comparison::describe,
         );
+        if verdict == Verdict::Held {
+            self.since.get_or_insert((clock, now));
+            self.held = Some((new.clone(), followed.clone()));
+        }
+        let report = self.report(verdict, &new.key, ids.len(), comparison, now);
+        let held_until = self.judged.insert(report).held_until;
         if verdict != Verdict::Held {
-            self.judged = Some(self.report(verdict, &new.key, ids.len(), comparison, now));
             log_swap(verdict, served.name(), new.key.day, &rates);
             return Decision::Swap;
         }
-        self.since.get_or_insert((clock, now));
-        self.held = Some((new.clone(), followed.clone()));
-        let report = self.report(verdict, &new.key, ids.len(), comparison, now);
-        let until = report.held_until.map_or(String::new(), |at| format!("{at:.0}"));
-        self.judged = Some(report);
+        let until = held_until.map_or(String::new(), |at| format!("{at:.0}"));
         let why = format!(
             "the guard holds {} back until {until} at most: {rates}; if the day is good, reload with \
              force=true, else repoint",
