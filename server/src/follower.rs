@@ -251,8 +251,7 @@ impl Follower {
         }
     }
 
-    /// Tries the pointers of these days. `rejected_newer` is why a newer day was not loaded: if
-    /// there is such a reason, it is the one that an operator needs.
+    /// Tries the pointers of these days. `rejected_newer` is why a newer day was not loaded.
     async fn try_days(
         &mut self,
         loader: &Loader,
@@ -260,12 +259,11 @@ impl Follower {
         days: &[Day],
         rejected_newer: Option<&str>,
     ) -> Attempt {
-        let failed = |why: String| RoundResult::failed(rejected_newer.map_or(why, str::to_owned));
         let followed = match self.resolve(loader, days).await {
             Ok(followed) => followed,
             Err(error) => {
                 let why = self.why_unresolved(error, rejected_newer.is_none());
-                return Attempt::Done(failed(why));
+                return Attempt::Done(RoundResult::failed_after(rejected_newer, why));
             }
         };
         self.set_has_no_day(false);
@@ -335,8 +333,7 @@ impl Follower {
                 Attempt::TryOlder { days: older, why }
             }
             LoadError::Permanent(why) | LoadError::Missing(why) | LoadError::Transient(why) => {
-                let why = rejected_newer.map_or(why, str::to_owned);
-                Attempt::Done(RoundResult::failed(why))
+                Attempt::Done(RoundResult::failed_after(rejected_newer, why))
             }
         }
     }

@@ -32,6 +32,12 @@ impl RoundResult {
         RoundResult { outcome: ReloadOutcome::Failed, followed: None, error: Some(why), held: None }
     }
 
+    /// As [`RoundResult::failed`], but why a newer day was not loaded is the reason that an
+    /// operator needs, if there is one.
+    pub(super) fn failed_after(rejected_newer: Option<&str>, why: String) -> RoundResult {
+        RoundResult::failed(rejected_newer.map_or(why, str::to_owned))
+    }
+
     pub(super) fn held(why: String) -> RoundResult {
         RoundResult { outcome: ReloadOutcome::Held, followed: None, error: None, held: Some(why) }
     }
