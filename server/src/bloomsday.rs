@@ -300,7 +300,7 @@ impl Bloomsday {
     /// by the polls.
     pub async fn other_pointers(&self) -> Error {
         let mut unchecked: Vec<&FilterName> = self.served.iter().map(|s| s.name()).collect();
-        while !unchecked.is_empty() {
+        loop {
             let mut failed = Vec::new();
             for filter in unchecked {
                 match self.store.check_pointers(filter).await {
@@ -310,10 +310,12 @@ impl Bloomsday {
                     _ => failed.push(filter),
                 }
             }
+            if failed.is_empty() {
+                return std::future::pending().await;
+            }
             unchecked = failed;
             tokio::time::sleep(POINTERS_CHECK_INTERVAL).await;
         }
-        std::future::pending().await
     }
 
     /// Ships what was added to live filters, ships no more after that, and lets another server
