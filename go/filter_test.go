@@ -249,7 +249,7 @@ func TestADamagedFileIsReadAgainOnlyWhenItChangedOrByReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	stays(watched.check(false))
-	// Another error meanwhile is not the one that is reported afterwards.
+	// Another error in between is not the one that is reported afterwards.
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (w *Watched) check(rereadUnsound bool) (bool, error) {
 }
 
 func (w *Watched) poll(rereadUnsound bool) (bool, error) {
-	// Before the file is opened: what replaces it meanwhile is another one for the next poll.
+	// Before the file is opened: the next poll sees that what replaces it after this is another one.
 	now, err := os.Stat(w.path)
 	if err != nil {
 		return false, err

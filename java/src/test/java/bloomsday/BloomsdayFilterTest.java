@@ -343,7 +343,7 @@ public final class BloomsdayFilterTest {
                 Files.setLastModifiedTime(file, modified);
                 holds(!watched.check() && watched.filter() == first, "it was read again");
                 holds(unsound.isInstance(watched.lastFailure()), "the failure stays");
-                // Another failure meanwhile is not the one that is reported afterwards.
+                // Another failure in between is not the one that is reported afterwards.
                 Path away = Files.move(file, folder.resolve("away"));
                 throwing(NoSuchFileException.class, watched::check, "rt.bloom");
                 Files.move(away, file);
