@@ -44,7 +44,7 @@ pub(crate) fn words(remedy: &Remedy) -> String {
                 .into()
         }
         Remedy::MoreMemory => "give the build more --memory".into(),
-        Remedy::OtherMemory => "change --memory".into(),
+        Remedy::OtherMemory => "change --memory or --spill".into(),
         Remedy::LargerFpp => "with a larger --fpp".into(),
         Remedy::AllowMissingDays => "--window-missing allow (`window_missing = \"allow\"`)".into(),
         Remedy::AcceptChange => "build again with --accept-change 'why'".into(),
