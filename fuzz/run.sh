@@ -51,9 +51,11 @@ fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 # With a target named, build scripts and macros are built without coverage.
 # shellcheck disable=SC2086
-RUSTFLAGS="--cfg fuzzing $(echo $coverage)" \
-  cargo build --locked --quiet --release --target "$host" --target-dir "$folder"
-[ -z "$build_only" ] || exit 0
+export RUSTFLAGS="--cfg fuzzing $(echo $coverage)"
+build=(cargo build --locked --quiet --release --target "$host" --target-dir "$folder")
+# Cargo in the place of this shell: who kills it, kills the build.
+[ -z "$build_only" ] || exec "${build[@]}"
+"${build[@]}"
 
 # Leaves target/TARGET.log, and its line of the table in target/TARGET.row.
 fuzz() {

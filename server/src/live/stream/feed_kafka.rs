@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
 use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
-use super::kafka_client::{At, Client, Queue, Topic};
-use super::kafka_progress::{Progress, ReadState};
+use super::kafka_client::{At, Client, Messages, Queue, Topic};
+use super::kafka_progress::{Damage, Progress, ReadState};
 use super::kafka_url::{IdSource, KafkaUrl, Start};
 use crate::backoff::Backoff;
 use crate::live::lock::lock;
@@ -88,6 +88,19 @@ struct TopicReader<'a> {
 
 impl TopicReader<'_> {
     async fn read(&self, is_first: bool, backoff: &mut Backoff) -> Result<(), FeedError> {
+        let mut ended = self.read_assigned(is_first, backoff).await?;
+        while ended == Ended::Stopped {
+            ended = self.read_assigned(false, backoff).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads all partitions that can be read, from where each of them is.
+    async fn read_assigned(
+        &self,
+        is_first: bool,
+        backoff: &mut Backoff,
+    ) -> Result<Ended, FeedError> {
         let begun = self.begin(&self.topic.leaders, is_first).await;
         let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();
         let at: BTreeMap<i32, i64> = {
@@ -103,8 +116,8 @@ impl TopicReader<'_> {
         }
         tokio::select! {
             Some(ended) = workers.next() => ended,
-            ended = self.keep() => ended,
-            ended = self.refresh() => ended,
+            ended = self.keep() => ended.map(|()| Ended::Session),
+            ended = self.refresh() => ended.map(|()| Ended::Session),
             stuck = self.judge(backoff) => Err(stuck),
             wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
         }
@@ -261,117 +274,102 @@ impl TopicReader<'_> {
     }
 
     /// Adds the messages of a partition.
-    async fn work(&self, partition: i32, queue: Queue) -> Result<(), FeedError> {
+    async fn work(&self, partition: i32, queue: Queue) -> Result<Ended, FeedError> {
         let mut next = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
-        let mut damage = Damage::None;
         let mut messages = queue.stream();
         loop {
             let mut ids = self.reader.ids();
-            let mut wrong = None;
-            let mut read = messages.next().await;
-            // And what is there already.
-            while let Some(message) = read {
-                match message {
-                    Ok(message) if message.offset() < next => {}
-                    Ok(message) => {
-                        if damage.is_passed() {
-                            self.skip(&mut ids, partition, message.offset() - next);
-                        }
-                        damage = Damage::None;
-                        push(&mut ids, &self.url.id, message.key(), message.payload());
-                        next = message.offset() + 1;
-                    }
-                    Err(error) => {
-                        wrong = Some(error);
-                        break;
-                    }
-                }
-                let is_full = ids.len() >= MAX_ADDED;
-                read = if is_full { None } else { messages.next().now_or_never().flatten() };
-            }
+            let wrong = self.take(&mut messages, &mut next, &mut ids).await;
             if ids.len() > 0 {
-                lock(&self.state).at_end.remove(&partition);
+                lock(&self.state).note_read(partition);
                 // What was read before an error counts.
                 self.reader.add(ids).await?;
                 lock(&self.state).at.insert(partition, next);
             }
-            match wrong {
-                None => {}
-                Some(KafkaError::PartitionEOF(_)) => {
+            let Some(error) = wrong else { continue };
+            match error.rdkafka_error_code() {
+                _ if matches!(error, KafkaError::PartitionEOF(_)) => {
                     lock(&self.state).at_end.insert(partition);
                 }
-                Some(error) => match error.rdkafka_error_code() {
-                    // Its messages were dropped, or it was made anew: the next session finds out.
-                    Some(Code::AutoOffsetReset | Code::LogTruncation) => return Ok(()),
-                    Some(
-                        Code::BadMessage
-                        | Code::BadCompression
-                        | Code::InvalidMessage
-                        | Code::NotImplemented,
-                    ) => {
-                        damage = self.damaged(partition, &mut next, damage, &error).await?;
-                    }
-                    _ => return Err(self.client.failed(&error)),
-                },
+                Some(Code::AutoOffsetReset | Code::LogTruncation) => {
+                    let is_damaged = lock(&self.state).damaged.contains_key(&partition);
+                    return Ok(if is_damaged { Ended::Stopped } else { Ended::Session });
+                }
+                Some(
+                    Code::BadMessage
+                    | Code::BadCompression
+                    | Code::InvalidMessage
+                    | Code::NotImplemented,
+                ) => next = self.damaged(partition, next, &error).await?,
+                _ => return Err(self.client.failed(&error)),
             }
         }
     }
 
-    /// A batch cannot be read. It is fetched once more, and then skipped.
+    /// Waits for messages, and takes those that are there. An error ends that.
+    async fn take(
+        &self,
+        messages: &mut Messages<'_>,
+        next: &mut i64,
+        ids: &mut FeedIds,
+    ) -> Option<KafkaError> {
+        let mut read = messages.next().await;
+        while let Some(message) = read {
+            match message {
+                Ok(message) if message.offset() < *next => {}
+                Ok(message) => {
+                    push(ids, &self.url.id, message.key(), message.payload());
+                    *next = message.offset() + 1;
+                }
+                Err(error) => return Some(error),
+            }
+            let is_full = ids.len() >= MAX_ADDED;
+            read = if is_full { None } else { messages.next().now_or_never().flatten() };
+        }
+        None
+    }
+
+    /// The batch at `next` cannot be read. It is fetched once more, since bytes may have changed on
+    /// their way, and then skipped, message by message: librdkafka does not say where it ends, and
+    /// goes on at an offset that it reads from the middle of it. Returns the next offset to read.
     async fn damaged(
         &self,
         partition: i32,
-        next: &mut i64,
-        damage: Damage,
+        next: i64,
         error: &KafkaError,
-    ) -> Result<Damage, FeedError> {
+    ) -> Result<i64, FeedError> {
         let (filter, why) = (&self.reader.filter, self.client.failed(error));
-        match damage {
-            Damage::None => {
-                // Bytes may have changed on their way.
+        let known = lock(&self.state).damaged.get(&partition).copied();
+        let damage = match known.filter(|damage| damage.at == next) {
+            None => {
                 tracing::warn!(%filter, "{why}, partition {partition}: it is fetched again");
-                self.client.seek(partition, *next)?;
-                Ok(Damage::Once)
+                Damage { at: next, is_skipped: false }
             }
-            Damage::Once => {
-                tracing::warn!(%filter, "{why}, partition {partition}: it is skipped");
-                Ok(Damage::Twice)
-            }
-            Damage::Twice => {
-                // Nothing follows the batch that would say where it ends.
+            Some(Damage { is_skipped, .. }) => {
+                if !is_skipped {
+                    tracing::warn!(%filter, "{why}, partition {partition}: it is skipped");
+                }
                 let mut ids = self.reader.ids();
-                self.skip(&mut ids, partition, 1);
+                ids.skip(1);
                 self.reader.add(ids).await?;
-                *next += 1;
-                lock(&self.state).at.insert(partition, *next);
-                self.client.seek(partition, *next)?;
-                Ok(Damage::Twice)
+                Damage { at: next + 1, is_skipped: true }
             }
-        }
-    }
-
-    fn skip(&self, ids: &mut FeedIds, partition: i32, messages: i64) {
-        let (filter, topic) = (&self.reader.filter, &self.url.topic);
-        tracing::debug!(%filter, "topic {topic}, partition {partition}: {messages} messages are skipped");
-        ids.skip(u64::try_from(messages).unwrap_or(0));
+        };
+        lock(&self.state).note_damage(partition, damage);
+        self.client.seek(partition, damage.at)?;
+        Ok(damage.at)
     }
 }
 
-/// What is known of a batch at the next offset.
+/// How the reading of partitions ended, if nothing else is wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Damage {
-    None,
-    /// It could not be read, and is fetched again.
-    Once,
-    /// Nor could it then.
-    Twice,
-}
-
-impl Damage {
-    /// Whether messages before the next one were in it.
-    fn is_passed(self) -> bool {
-        self == Damage::Twice
-    }
+enum Ended {
+    /// Messages were dropped, the topic has other partitions or was made anew: the next session
+    /// finds out.
+    Session,
+    /// librdkafka stopped reading a partition, since it looked for what follows a damaged batch
+    /// where nothing is.
+    Stopped,
 }
 
 /// Adds the ID of a message.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::MessageStream;
 use rdkafka::consumer::stream_consumer::StreamPartitionQueue;
 use rdkafka::consumer::{Consumer as _, ConsumerContext, StreamConsumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
@@ -56,8 +57,9 @@ pub(super) struct Client {
 
 type Consumer = StreamConsumer<Events>;
 
-/// The messages of a partition.
+/// The messages of a partition, and their stream.
 pub(super) type Queue = StreamPartitionQueue<Events>;
+pub(super) type Messages<'a> = MessageStream<'a, Events>;
 
 /// What librdkafka reports while it is polled.
 pub(super) struct Events {
