@@ -226,6 +226,8 @@ fn a_client_sees_the_others_and_ends_them() {
     let one = a.call(&format!("CLIENT LIST ID {id} 999999"));
     assert!(one.contains("name=victim") && !one.contains("name=killer"), "{one}");
     assert!(one.contains(" db=7 ") && one.contains(" resp=3"), "{one}");
+    assert!(one.contains(" idle=0 ") && one.contains(" cmd=NULL "), "{one}");
+    assert!(a.call("CLIENT INFO").contains(" cmd=client|info "));
     for (line, reply) in [
         ("CLIENT KILL 127.0.0.1:1", "-ERR No such client|"),
         ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0|"),

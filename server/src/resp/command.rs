@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::reply::{Fault, Reply};
+pub(super) use super::request::number;
 use super::session::Session;
 
 /// The most bytes of foreign text in an error.
@@ -143,13 +144,6 @@ pub(super) fn help(command: &str, subcommands: &[Command], reply: &mut Reply<'_>
 /// Whether a word of a request is this one, in upper or lower case.
 pub(super) fn is(word: &[u8], text: &str) -> bool {
     word.eq_ignore_ascii_case(text.as_bytes())
-}
-
-/// An integer in a request, as the protocol writes it: no plus sign, no zero before other digits.
-pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
-    let digits = word.strip_prefix(b"-").unwrap_or(word);
-    let is_plain = word == b"0" || matches!(digits.first(), Some(b'1'..=b'9'));
-    is_plain.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
 }
 
 /// A decimal fraction in a request.

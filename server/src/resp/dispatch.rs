@@ -112,9 +112,11 @@ fn run_one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
     let begin = out.len();
     let result = match find(request) {
         Err(fault) => Err(fault),
-        Ok(command) if !command.takes(request.len()) => Err(wrong_number_of(session, command.name)),
+        Ok(command) if !command.takes(request.len()) => {
+            Err(refusal(session, command, wrong_number(command.name)))
+        }
         Ok(command) if !session.is_authenticated && !command.needs_no_auth => {
-            Err(Fault::from("NOAUTH Authentication required."))
+            Err(refusal(session, command, "NOAUTH Authentication required.".into()))
         }
         Ok(command) if session.transaction.is_some() && !command.is_immediate => {
             enqueue(session, request, out)
@@ -131,10 +133,9 @@ fn run_one(session: &mut Session, request: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// The error for a wrong number of words. An EXEC ends the transaction whatever its words are.
-fn wrong_number_of(session: &mut Session, command: &str) -> Fault {
-    let fault = wrong_number(command);
-    if command != "exec" {
+/// The error of a command that is not run. An EXEC ends the transaction all the same.
+fn refusal(session: &mut Session, command: &Command, fault: Fault) -> Fault {
+    if command.name != "exec" {
         return fault;
     }
     session.transaction = None;

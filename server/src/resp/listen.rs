@@ -241,7 +241,6 @@ async fn batch(
             }
         }
     }
-    session.shared.commands.fetch_add(ends.len() as u64, Ordering::Relaxed);
     let mut is_open = run(stream, session, &arguments, &ends, out).await?;
     if let Some(words) = inline.filter(|words| is_open && !words.is_empty()) {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -263,6 +262,8 @@ async fn run(
     ends: &[usize],
     out: &mut Vec<u8>,
 ) -> std::io::Result<bool> {
+    session.shared.commands.fetch_add(ends.len() as u64, Ordering::Relaxed);
+    session.known.note_used();
     let mut from = 0;
     loop {
         let next = dispatch::run(session, arguments, ends, from, out);

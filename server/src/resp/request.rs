@@ -172,26 +172,33 @@ fn is_http(words: &[Vec<u8>]) -> bool {
     is_header || words.len() > 1 && words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
+/// An integer as the protocol writes it: no plus sign, no zero before other digits.
+pub(super) fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    let is_plain = word == b"0" || matches!(digits.first(), Some(b'1'..=b'9'));
+    is_plain.then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
+}
+
 /// The number in a line that begins at `at`, and where the next line begins.
 #[inline]
 fn length(bytes: &[u8], at: usize, wrong: Malformed) -> Result<Option<(i64, usize)>, Malformed> {
-    let (mut number, mut end) = (0_i64, at);
+    let (mut value, mut end) = (0_i64, at);
     // Nearly every length is a few digits and CRLF.
     while let Some(digit @ b'0'..=b'9') = bytes.get(end)
         && end - at < 9
     {
-        number = number * 10 + i64::from(digit - b'0');
+        value = value * 10 + i64::from(digit - b'0');
         end += 1;
     }
-    if end > at && bytes.get(end..end + 2) == Some(b"\r\n") {
-        return Ok(Some((number, end + 2)));
+    let is_plain = bytes.get(at) != Some(&b'0') || end == at + 1;
+    if end > at && is_plain && bytes.get(end..end + 2) == Some(b"\r\n") {
+        return Ok(Some((value, end + 2)));
     }
     let line = &bytes[at..bytes.len().min(at + MAX_LENGTH_DIGITS + 2)];
     let Some(end) = line.windows(2).position(|two| two == b"\r\n") else {
         return if line.len() < MAX_LENGTH_DIGITS + 2 { Ok(None) } else { Err(wrong) };
     };
-    let number = std::str::from_utf8(&line[..end]).ok().and_then(|text| text.parse().ok());
-    Ok(Some((number.ok_or(wrong)?, at + end + 2)))
+    Ok(Some((number(&line[..end]).ok_or(wrong)?, at + end + 2)))
 }
 
 /// The words of a line. In double quotes `\n`, `\r`, `\t`, `\a`, `\b` and `\xHH` are what they are

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -48,6 +48,8 @@ pub(crate) struct ClientEntry {
     pub(crate) id: u64,
     pub(crate) address: String,
     since: Instant,
+    /// When its last requests came, in seconds since then.
+    last_used: AtomicU64,
     info: Mutex<ClientInfo>,
     /// Notified when another connection ends this one.
     pub(crate) killed: Notify,
@@ -67,7 +69,8 @@ pub(crate) struct ClientInfo {
 impl ClientEntry {
     pub(super) fn new(id: u64, address: String) -> ClientEntry {
         let (info, killed) = (Mutex::default(), Notify::new());
-        ClientEntry { id, address, since: Instant::now(), info, killed }
+        let (since, last_used) = (Instant::now(), AtomicU64::new(0));
+        ClientEntry { id, address, since, last_used, info, killed }
     }
 
     pub(crate) fn info(&self) -> MutexGuard<'_, ClientInfo> {
@@ -77,5 +80,15 @@ impl ClientEntry {
     /// For how many seconds it is there.
     pub(crate) fn age(&self) -> u64 {
         self.since.elapsed().as_secs()
+    }
+
+    /// For how many seconds it has sent nothing.
+    pub(crate) fn idle(&self) -> u64 {
+        self.age().saturating_sub(self.last_used.load(Ordering::Relaxed))
+    }
+
+    /// Requests of it arrived.
+    pub(super) fn note_used(&self) {
+        self.last_used.store(self.age(), Ordering::Relaxed);
     }
 }

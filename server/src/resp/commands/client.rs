@@ -80,7 +80,7 @@ fn setinfo(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 
 fn info(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
     session.publish();
-    reply.verbatim(&description(&session.shared, &session.known));
+    reply.verbatim(&description(session, &session.known, "client|info"));
     Ok(())
 }
 
@@ -101,7 +101,7 @@ fn list(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     session.publish();
     let clients = session.shared.clients();
     let listed = clients.values().filter(|known| wanted(known));
-    let text: String = listed.map(|known| description(&session.shared, known)).collect();
+    let text: String = listed.map(|known| description(session, known, "client|list")).collect();
     drop(clients);
     reply.verbatim(&text);
     Ok(())
@@ -226,21 +226,25 @@ fn trackinginfo(_: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(
     Ok(())
 }
 
-fn description(shared: &RespState, known: &ClientEntry) -> String {
+/// A line of CLIENT LIST, with the fields and in the order of Redis, but for what it says of its
+/// buffers. `command` is the one that asks; of other connections nobody keeps the last one.
+fn description(session: &Session, known: &ClientEntry, command: &str) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let info = known.info();
     format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} flags=N db={} sub=0 psub=0 multi={} \
-         cmd=client user=default lib-name={} lib-ver={} resp={}\n",
+        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
+         multi={} watch=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
         known.id,
         known.address,
-        shared.address,
+        session.shared.address,
         text(&info.name),
         known.age(),
+        known.idle(),
         info.database,
         info.queued.map_or(-1, |queued| queued as i64),
+        if known.id == session.known.id { command } else { "NULL" },
+        if info.is_v3 { 3 } else { 2 },
         text(&info.library.0),
         text(&info.library.1),
-        if info.is_v3 { 3 } else { 2 },
     )
 }
