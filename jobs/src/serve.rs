@@ -39,7 +39,8 @@ pub(crate) struct Serve {
     /// A filter to serve; may repeat [default: every filter of the configuration].
     #[arg(long, value_name = "NAME")]
     filter: Vec<FilterName>,
-    /// The address for lookups [default: 127.0.0.1:8642].
+    /// The address for lookups [default: 127.0.0.1:8642]; with --resp alone, for metrics and health
+    /// [default: none].
     #[arg(long, value_name = "ADDRESS", value_parser = crate::config::address, env = "BLOOMSDAY_LISTEN")]
     listen: Option<SocketAddr>,
     /// The address for reloads and the operator's page [default: 127.0.0.1:8643].
@@ -120,19 +121,15 @@ impl Serve {
         let names = self.names(file);
         let is_alone = names.is_empty() && live.has_clients();
         // Before anything is opened.
-        if is_alone && self.listen.or(self.admin).is_some() {
+        if is_alone && self.admin.is_some() {
             return Err(Error::Usage(
-                "--listen and --admin are for filters that are followed: name one with --filter, or leave \
-                 these out"
+                "--admin is for filters that are followed: name one with --filter, or leave it out"
                     .into(),
             ));
         }
-        if is_alone
-            && let Some(resp) = live
-                .listen(live.open(access.live_token.clone(), true).await?, access.tls.clone())
-                .await?
-        {
-            return self::live::serve_alone(resp, access.tls, output).await;
+        if is_alone {
+            let metrics = self.listen.or(file.listen);
+            return live.serve_alone(access.live_token, access.tls, metrics, output).await;
         }
         let mut config = self.config(names, settings)?;
         let (listen, admin) = self.addresses(file, access.admin_token.is_some())?;

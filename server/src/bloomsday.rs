@@ -52,9 +52,9 @@ pub struct Bloomsday {
     /// Follows other servers' live IDs, and keeps leases.
     #[cfg(feature = "live")]
     sharing: Option<Arc<Sharing>>,
-    /// What clients present to change live IDs.
+    /// The live filters of this process, if it has any.
     #[cfg(all(feature = "http", feature = "live"))]
-    live_token: Option<crate::token::Token>,
+    live: Option<Live>,
 }
 
 /// Starts a server, and returns when every filter is loaded.
@@ -152,15 +152,15 @@ pub fn start_on(
         .map(|filter| Arc::new(ServedFilter::new(filter, answer_until_loaded, clock.clone())))
         .collect();
     #[cfg(feature = "live")]
-    let (shipper, sharing) = put_live(&config, &served, &store, &clock)?;
-    #[cfg(all(feature = "http", feature = "live"))]
-    let live_token = config.live.as_ref().and_then(|live| live.token().cloned());
+    let live = live_of(&config)?;
+    #[cfg(feature = "live")]
+    let (shipper, sharing) = put_live(&config, live.as_ref(), &served, &store, &clock)?;
     let poller = Poller::start(config, store.clone(), served.clone(), clock.clone())?;
     let bloomsday = Bloomsday::of(served, poller, store, clock);
     #[cfg(feature = "live")]
     let bloomsday = Bloomsday { shipper, sharing, ..bloomsday };
     #[cfg(all(feature = "http", feature = "live"))]
-    let bloomsday = Bloomsday { live_token, ..bloomsday };
+    let bloomsday = Bloomsday { live, ..bloomsday };
     Ok(bloomsday)
 }
 
@@ -168,24 +168,30 @@ pub fn start_on(
 #[cfg(feature = "live")]
 type LiveThreads = (Option<Arc<Shipper>>, Option<Arc<Sharing>>);
 
+/// The live filters of this process: those of the configuration, or new ones if all of its filters
+/// only follow.
+#[cfg(feature = "live")]
+fn live_of(config: &Config) -> Result<Option<Live>, Error> {
+    if config.live.is_some() || config.filters.iter().all(|filter| filter.live_days.is_none()) {
+        return Ok(config.live.clone());
+    }
+    match config.filters.iter().find(|filter| filter.takes_ids()) {
+        Some(filter) => Err(Error::NoLiveLayer { filter: filter.name.to_string() }),
+        None => Ok(Some(Live::open(LiveConfig::new(None))?)),
+    }
+}
+
 /// Puts live IDs over the filters that have them, ships them, and follows those of other servers.
 #[cfg(feature = "live")]
 fn put_live(
     config: &Config,
+    live: Option<&Live>,
     served: &[Arc<ServedFilter>],
     store: &Store,
     clock: &Clock,
 ) -> Result<LiveThreads, Error> {
-    if config.filters.iter().all(|filter| filter.live_days.is_none()) {
-        return Ok((None, None));
-    }
-    let live = match &config.live {
-        Some(live) => live.clone(),
-        None => match config.filters.iter().find(|filter| filter.takes_ids()) {
-            Some(filter) => return Err(Error::NoLiveLayer { filter: filter.name.to_string() }),
-            None => Live::open(LiveConfig::new(None))?,
-        },
-    };
+    let has_live_ids = config.filters.iter().any(|filter| filter.live_days.is_some());
+    let Some(live) = live.filter(|_| has_live_ids) else { return Ok((None, None)) };
     config.filters.iter().try_for_each(|filter| filter.check_engine(live.is_on_disk()))?;
     let (mut shipped, mut shared) = (Vec::new(), Vec::new());
     for (filter, served) in config.filters.iter().zip(served) {
@@ -204,7 +210,7 @@ fn put_live(
     };
     let promised = |filter: &FilterName| live.ack() == Ack::Shipped && !has_engine(filter);
     let shipper = Shipper::start(store, shipped, live.name(), clock, promised)?;
-    let sharing = Sharing::start(store, shared, &live, clock)?;
+    let sharing = Sharing::start(store, shared, live, clock)?;
     Ok((Some(Arc::new(shipper)), Some(Arc::new(sharing))))
 }
 
@@ -222,7 +228,7 @@ impl Bloomsday {
             #[cfg(feature = "live")]
             sharing: None,
             #[cfg(all(feature = "http", feature = "live"))]
-            live_token: None,
+            live: None,
         }
     }
 
@@ -332,10 +338,10 @@ impl Bloomsday {
         }
     }
 
-    /// What clients present to change live IDs; without one, only this machine may.
+    /// The live filters of this process, if it has any.
     #[cfg(all(feature = "http", feature = "live"))]
-    pub(crate) fn live_token(&self) -> Option<&crate::token::Token> {
-        self.live_token.as_ref()
+    pub(crate) fn live(&self) -> Option<&Live> {
+        self.live.as_ref()
     }
 
     /// The time of day, by the clock that the poller uses.

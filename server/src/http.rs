@@ -11,7 +11,7 @@
 //! | `changes` | IDs that are added or deleted (feature `live`) |
 //! | `query`, `ids`, `blocks`, `answers` | lookups: bodies, their IDs, their memory, their results |
 //! | `page`, `fleet`, `history_cache`, `traffic_history` | the status page and its data |
-//! | `metrics` | Prometheus text |
+//! | `metrics`, `live_metrics` | Prometheus text: of filters; of the live layer |
 //! | `texts` | an address with texts only, for other programs |
 //! | `headers`, `reply` | rules of HTTP; the forms of replies |
 
@@ -25,6 +25,8 @@ mod headers;
 mod history_cache;
 mod ids;
 mod listen;
+#[cfg(feature = "live")]
+mod live_metrics;
 mod metrics;
 mod page;
 mod public;
@@ -37,6 +39,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub use self::listen::Server;
+#[cfg(feature = "live")]
+pub use self::live_metrics::live_metrics;
 pub use self::texts::serve_texts;
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;

@@ -356,6 +356,22 @@ impl Live {
         all.into_iter().filter(|set| set.key().database == database && alive(set)).collect()
     }
 
+    /// The sets that clients made, and what is known of each.
+    #[cfg(feature = "http")]
+    pub(crate) fn made_by_clients(&self) -> Vec<(Key, LiveStatus)> {
+        let now = self.now();
+        let all: Vec<_> = self.sets().values().cloned().collect();
+        let made = all.iter().filter(|set| !set.is_declared());
+        made.map(|set| (set.key().clone(), set.status(now))).collect()
+    }
+
+    /// Why a log cannot be written, if there is one: adds to its set are refused.
+    #[cfg(feature = "http")]
+    pub(crate) fn log_error(&self) -> Option<Arc<str>> {
+        let all: Vec<_> = self.sets().values().cloned().collect();
+        all.iter().filter_map(|set| set.log()).find_map(|log| log.check().err())
+    }
+
     /// Drops sets whose time has come, and moves the windows of the others.
     fn tick(&self) {
         let now = self.now();

@@ -15,6 +15,8 @@ pub struct LiveDaemon {
     process: Child,
     /// The host and the port for Redis clients.
     pub address: String,
+    /// Those for metrics, with `--listen`.
+    pub metrics: Option<String>,
 }
 
 impl LiveDaemon {
@@ -46,7 +48,8 @@ impl LiveDaemon {
             return None;
         };
         let address = at["resp"].as_str().expect("an address").to_owned();
-        Some(LiveDaemon { process, address })
+        let metrics = at["listen"].as_str().map(str::to_owned);
+        Some(LiveDaemon { process, address, metrics })
     }
 
     /// The port.

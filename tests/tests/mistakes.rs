@@ -69,10 +69,10 @@ fn a_trace_says_nothing_for_certain_of_days_that_it_cannot_read() {
 }
 
 #[test]
-fn live_filters_alone_have_no_addresses_of_http() {
-    let words = ["serve", "--resp", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+fn live_filters_alone_have_no_admin_address() {
+    let words = ["serve", "--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let run = bloomsday_tests::program::bloomsday(&words).run().expect(2);
-    run.complains(&["--listen and --admin are for filters that are followed"]);
+    run.complains(&["--admin is for filters that are followed"]);
 }
 
 #[test]

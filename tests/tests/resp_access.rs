@@ -166,6 +166,10 @@ fn strangers_look_up_and_change_nothing() {
         let mut wire = Wire::connect(&resp);
         for (words, expected) in [
             (&["SADD", "rt", "new-2"][..], "-NOAUTH Authentication required.|"),
+            (
+                &["EXEC"],
+                "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.|",
+            ),
             (&["AUTH", "the operator's"], WRONGPASS),
             (&["AUTH", "default", "correct"], WRONGPASS),
             (&["AUTH", "root", "correct horse"], WRONGPASS),
@@ -199,6 +203,62 @@ fn strangers_look_up_and_change_nothing() {
 fn end(daemon: Daemon) {
     daemon.signal("TERM");
     assert_eq!(daemon.wait(), 0);
+}
+
+/// The value of a metric, which its whole name with labels begins.
+fn metric(page: &str, name: &str) -> f64 {
+    let found = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("no {name} in\n{page}"))
+}
+
+#[test]
+fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
+    let folder = TempDir::new().unwrap();
+    let flags = ["--listen", "127.0.0.1:0", "--live-memory", "4MiB"];
+    let daemon = LiveDaemon::on(folder.path(), &flags);
+    let address = daemon.metrics.clone().expect("it says where");
+    let get = |path: &str| {
+        let url = format!("http://{address}{path}");
+        ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap()
+    };
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call("BF.MADD seen a b a"), "*3|:1|:1|:0|");
+    assert_eq!(wire.call("SELECT 3"), "+OK|");
+    assert_eq!(wire.call("SADD seen a"), ":1|");
+    let page = get("/metrics");
+    let of = |metric: &str, labels: &str| {
+        self::metric(&page, &format!("bloomsday_resp_filter_{metric}{{{labels}}} "))
+    };
+    assert_eq!(of("entries", r#"database="0",filter="seen""#), 2.0);
+    assert_eq!(of("entries", r#"database="3",filter="seen""#), 1.0);
+    assert_eq!(of("adds_total", r#"database="0",filter="seen",result="new""#), 2.0);
+    assert_eq!(of("adds_total", r#"database="0",filter="seen",result="seen""#), 1.0);
+    let used = metric(&page, "bloomsday_live_memory_used_bytes ");
+    let sum = ["0", "3"]
+        .map(|database| of("memory_bytes", &format!(r#"database="{database}",filter="seen""#)));
+    assert_eq!(used, sum[0] + sum[1]);
+    assert_eq!(metric(&page, "bloomsday_live_memory_limit_bytes "), f64::from(4 << 20));
+    assert_eq!(metric(&page, "bloomsday_live_log_failed "), 0.0);
+    let url = format!("http://{address}");
+    assert_eq!(bloomsday(&["health", &url]).run().expect(0).stdout, "live\n");
+    assert_eq!(bloomsday(&["health", &url, "--ready"]).run().expect(0).stdout, "ready\n");
+    let none = ureq::get(format!("{url}/status")).call().unwrap_err();
+    assert!(matches!(none, ureq::Error::StatusCode(404)), "{none}");
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn its_scrapes_and_health_checks_are_over_tls_if_there_is_a_certificate() {
+    let folder = TempDir::new().unwrap();
+    let [ca, cert, key] = certificates(folder.path());
+    let daemon =
+        LiveDaemon::start(&["--listen", "127.0.0.1:0", "--tls-cert", &cert, "--tls-key", &key]);
+    let address = daemon.metrics.clone().expect("it says where").replace("127.0.0.1", "localhost");
+    let health =
+        |scheme: &str| bloomsday(&["health", &format!("{scheme}://{address}"), "--ca", &ca]).run();
+    health("https").expect(0);
+    let plain = ureq::get(format!("http://{address}/metrics")).call().unwrap_err();
+    assert!(matches!(plain, ureq::Error::StatusCode(400)), "{plain}");
 }
 
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";

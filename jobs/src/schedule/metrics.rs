@@ -94,7 +94,7 @@ impl Metrics {
             "/livez" => Ok(b"live\n".to_vec()),
             _ => Err("GET /metrics or /livez\n"),
         };
-        Ok(http::serve_texts(address, text).await?)
+        Ok(http::serve_texts(address, None, text).await?)
     }
 }
 

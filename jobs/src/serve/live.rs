@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bloomsday_server::http;
 use bloomsday_server::live::{Ack, Live, LiveConfig};
 use bloomsday_server::resp::{self, Resp, RespConfig};
 use bloomsday_server::{Tls, Token};
@@ -127,24 +128,62 @@ impl LiveSettings {
     }
 }
 
+impl LiveSettings {
+    /// Serves Redis clients and no filter of a store, until SIGTERM or Ctrl-C. SIGHUP reads the
+    /// certificate again. `metrics` is the address for those.
+    pub(super) async fn serve_alone(
+        &self,
+        token: Option<Token>,
+        tls: Option<Tls>,
+        metrics: Option<SocketAddr>,
+        output: &Output,
+    ) -> Result<ExitCode, Error> {
+        let live = self.open(token, true).await?;
+        let signals = Signals::new()?;
+        let metrics = match metrics {
+            Some(address) => Some(serve_metrics(live.clone(), tls.clone(), address).await?),
+            None => None,
+        };
+        let resp = self.listen(live, tls.clone()).await?.expect("there is an address for clients");
+        announce_alone(&resp, metrics, tls.as_ref(), output);
+        signals.until_ended(tls.as_ref()).await;
+        tracing::info!("stopping: no new requests; the running ones are finished");
+        resp.stop().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints where a server without filters of a store listens.
+fn announce_alone(resp: &Resp, metrics: Option<SocketAddr>, tls: Option<&Tls>, output: &Output) {
+    let mut at = json!({ "resp": resp.address.to_string() });
+    if let Some(metrics) = metrics {
+        at["listen"] = metrics.to_string().into();
+    }
+    output.show(&at, || {
+        let https = if tls.is_some() { "https" } else { "http" };
+        let metrics = metrics.map(|metrics| format!(", metrics at {https}://{metrics}/metrics"));
+        let metrics = metrics.unwrap_or_default();
+        format!("Redis clients at {}://{}{metrics}\n", scheme(tls), resp.address)
+    });
+}
+
 /// The scheme of the address for Redis clients.
 pub(super) fn scheme(tls: Option<&Tls>) -> &'static str {
     if tls.is_some() { "rediss" } else { "redis" }
 }
 
-/// Serves Redis clients and nothing else, until SIGTERM or Ctrl-C. SIGHUP reads the certificate
-/// again.
-pub(super) async fn serve_alone(
-    resp: Resp,
+/// Answers scrapes and health checks of a server without filters of a store.
+async fn serve_metrics(
+    live: Live,
     tls: Option<Tls>,
-    output: &Output,
-) -> Result<ExitCode, Error> {
-    let signals = Signals::new()?;
-    let at = json!({ "resp": resp.address.to_string() });
-    let scheme = scheme(tls.as_ref());
-    output.show(&at, || format!("Redis clients at {scheme}://{}\n", resp.address));
-    signals.until_ended(tls.as_ref()).await;
-    tracing::info!("stopping: no new requests; the running ones are finished");
-    resp.stop().await;
-    Ok(ExitCode::SUCCESS)
+    address: SocketAddr,
+) -> Result<SocketAddr, Error> {
+    let text = move |path: &str| match path {
+        "/metrics" => Ok(http::live_metrics(&live)),
+        "/livez" => Ok(b"live\n".to_vec()),
+        // All logs were read before anything listened.
+        "/readyz" => Ok(b"ready\n".to_vec()),
+        _ => Err("GET /metrics, /livez or /readyz: no filter of a store is served here\n"),
+    };
+    Ok(http::serve_texts(address, tls, text).await?)
 }

@@ -16,6 +16,7 @@ use super::query::{BodyIds, answer_format, read_ids};
 use super::reply::{self, Reply, error, unauthorized};
 use crate::bloomsday::Bloomsday;
 use crate::error::Error;
+use crate::live::Live;
 
 /// What is done with the IDs of a body.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ pub(super) fn refused<B>(
     is_loopback: bool,
     request: &Request<B>,
 ) -> Option<Reply> {
-    match bloomsday.live_token() {
+    match bloomsday.live().and_then(Live::token) {
         Some(token) => (!headers::has_token(request, token)).then(unauthorized),
         None if is_loopback => None,
         None => Some(error(

@@ -39,6 +39,9 @@ const SEND_BUFFER_BYTES: u32 = 64 << 10;
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 37\r\nConnection: close\r\n\r\nthis address speaks HTTPS, not HTTP\r\n";
 
+/// The protocol that is spoken under TLS.
+pub(super) const HTTP1: &[u8] = b"http/1.1";
+
 /// An address with its open socket.
 pub(super) struct Address {
     pub(super) listener: TcpListener,
@@ -85,7 +88,7 @@ impl Server {
     ) -> Server {
         let (stop, stopped) = watch::channel(false);
         let addresses = (public.address, admin.address);
-        let tls = tls.map(|tls| tls.acceptor(Some(b"http/1.1")));
+        let tls = tls.map(|tls| tls.acceptor(Some(HTTP1)));
         let tasks = vec![
             tokio::spawn(accept(public.listener, public_service, tls.clone(), stopped.clone())),
             tokio::spawn(accept(admin.listener, admin_service, tls, stopped)),

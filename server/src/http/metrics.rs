@@ -15,14 +15,14 @@ use crate::status::{FilterStatus, State};
 pub(super) const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn render(bloomsday: &Bloomsday) -> Reply {
-    match encode(&bloomsday.status()) {
+    match encode(bloomsday) {
         Ok(page) => of(StatusCode::OK, PROMETHEUS_TEXT, page),
         Err(e) => error(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string()),
     }
 }
 
-fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
-    let metrics = Metrics { registry: Registry::new(), filters };
+fn encode(bloomsday: &Bloomsday) -> prometheus::Result<Vec<u8>> {
+    let metrics = Metrics { registry: Registry::new(), filters: &bloomsday.status() };
     metrics.of_filters()?;
     metrics.of_polls()?;
     metrics.of_guard()?;
@@ -31,6 +31,9 @@ fn encode(filters: &[FilterStatus]) -> prometheus::Result<Vec<u8>> {
         metrics.of_live_ids()?;
         metrics.of_sharing()?;
         metrics.of_feeds()?;
+        if let Some(live) = bloomsday.live() {
+            super::live_metrics::register(live, &metrics.registry)?;
+        }
     }
     let mut page = Vec::new();
     TextEncoder::new().encode(&metrics.registry.gather(), &mut page)?;

@@ -11,10 +11,11 @@ use hyper::{Method, Request, StatusCode};
 use tokio::sync::watch;
 
 use super::headers;
-use super::listen::{self, Service};
+use super::listen::{self, HTTP1, Service};
 use super::metrics::PROMETHEUS_TEXT;
 use super::reply::{self, Reply};
 use crate::error::Error;
+use crate::tls::Tls;
 
 struct Texts<F>(F);
 
@@ -35,8 +36,9 @@ where
     }
 }
 
-/// Answers `GET` on one address for as long as the program runs. `text` returns what a path has, or
-/// says what there is instead. Returns the address, with the port that the system chose for port 0.
+/// Answers `GET` on one address for as long as the program runs; with `tls`, only over HTTPS.
+/// `text` returns what a path has, or says what there is instead. Returns the address, with the
+/// port that the system chose for port 0.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -47,7 +49,7 @@ where
 ///     "/livez" => Ok(b"live\n".to_vec()),
 ///     _ => Err("GET /livez\n"),
 /// };
-/// let address = http::serve_texts("127.0.0.1:0".parse()?, text).await?;
+/// let address = http::serve_texts("127.0.0.1:0".parse()?, None, text).await?;
 /// assert_ne!(address.port(), 0);
 /// # Ok(()) }
 /// ```
@@ -56,12 +58,14 @@ where
 /// [`Error::System`] when the address cannot be opened.
 pub async fn serve_texts(
     address: SocketAddr,
+    tls: Option<Tls>,
     text: impl Fn(&str) -> Result<Vec<u8>, &'static str> + Send + Sync + 'static,
 ) -> Result<SocketAddr, Error> {
     let listen::Address { listener, address } = listen::bind(address)?;
     let (stop, stopped) = watch::channel(false);
+    let tls = tls.map(|tls| tls.acceptor(Some(HTTP1)));
     tokio::spawn(async move {
-        listen::accept(listener, Arc::new(Texts(text)), None, stopped).await;
+        listen::accept(listener, Arc::new(Texts(text)), tls, stopped).await;
         // Until here: without its sender the loop would end.
         drop(stop);
     });

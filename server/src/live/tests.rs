@@ -228,11 +228,15 @@ async fn a_write_that_fails_refuses_adds_until_it_succeeds() {
         let refused = set.add_each(now, &[2], |_, _| ()).1;
         assert_eq!(refused, Err(SetError::Log(why)));
         assert!(all_alive(&live, "a", &[1]), "lookups go on");
+        #[cfg(feature = "http")]
+        assert!(live.log_error().is_some());
         fs::remove_file(&blocked).unwrap();
         while set.add_each(now, &[3], |_, _| ()).1.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         set.ticket().wait().await.unwrap();
+        #[cfg(feature = "http")]
+        assert!(live.log_error().is_none());
         drop((live, set));
         assert!(all_alive(&open(folder.path(), ack), "a", &[1, 3]));
     }
