@@ -32,7 +32,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// How often the position is kept.
 pub(super) const KEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it is said in the log that messages have no ID.
+/// How often it is said in the log that messages were skipped.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The feed of one set.
@@ -143,14 +143,14 @@ impl FeedReader {
         Ok(())
     }
 
-    /// Says once a minute that messages have no ID.
+    /// Says once a minute that messages were skipped.
     fn warn(&self, skipped: u64) {
         let mut warned = lock(&self.warned);
         warned.skipped += skipped;
         let is_due = warned.at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
         if warned.skipped > 0 && is_due {
             let (filter, name, skipped) = (&self.filter, self.feed.name(), warned.skipped);
-            tracing::warn!(%filter, "{skipped} messages of {name} have no ID of 1 to 1,024 bytes where it should be");
+            tracing::warn!(%filter, "{skipped} messages of {name} were skipped: they have no ID of 1 to 1,024 bytes where it should be, or are damaged");
             *warned = Warned { at: Some(Instant::now()), skipped: 0 };
         }
     }

@@ -88,19 +88,6 @@ struct TopicReader<'a> {
 
 impl TopicReader<'_> {
     async fn read(&self, is_first: bool, backoff: &mut Backoff) -> Result<(), FeedError> {
-        let mut ended = self.read_assigned(is_first, backoff).await?;
-        while ended == Ended::Stopped {
-            ended = self.read_assigned(false, backoff).await?;
-        }
-        Ok(())
-    }
-
-    /// Reads all partitions that can be read, from where each of them is.
-    async fn read_assigned(
-        &self,
-        is_first: bool,
-        backoff: &mut Backoff,
-    ) -> Result<Ended, FeedError> {
         let begun = self.begin(&self.topic.leaders, is_first).await;
         let all: BTreeSet<i32> = self.topic.leaders.keys().copied().collect();
         let at: BTreeMap<i32, i64> = {
@@ -116,8 +103,8 @@ impl TopicReader<'_> {
         }
         tokio::select! {
             Some(ended) = workers.next() => ended,
-            ended = self.keep() => ended.map(|()| Ended::Session),
-            ended = self.refresh() => ended.map(|()| Ended::Session),
+            ended = self.keep() => ended,
+            ended = self.refresh() => ended,
             stuck = self.judge(backoff) => Err(stuck),
             wrong = self.client.listen(|why| self.say(why)) => Err(wrong),
         }
@@ -274,9 +261,11 @@ impl TopicReader<'_> {
     }
 
     /// Adds the messages of a partition.
-    async fn work(&self, partition: i32, queue: Queue) -> Result<Ended, FeedError> {
+    async fn work(&self, partition: i32, queue: Queue) -> Result<(), FeedError> {
         let mut next = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
         let mut messages = queue.stream();
+        // Where reading was begun again after a damaged batch.
+        let mut restarted_at = None;
         loop {
             let mut ids = self.reader.ids();
             let wrong = self.take(&mut messages, &mut next, &mut ids).await;
@@ -291,9 +280,15 @@ impl TopicReader<'_> {
                 _ if matches!(error, KafkaError::PartitionEOF(_)) => {
                     lock(&self.state).at_end.insert(partition);
                 }
+                // Messages were dropped, or the topic was made anew: the next session finds out.
+                // Or librdkafka has stopped this partition, since after a damaged batch it looked
+                // for an offset that does not exist.
                 Some(Code::AutoOffsetReset | Code::LogTruncation) => {
                     let is_damaged = lock(&self.state).damaged.contains_key(&partition);
-                    return Ok(if is_damaged { Ended::Stopped } else { Ended::Session });
+                    if !is_damaged || restarted_at.replace(next) == Some(next) {
+                        return Ok(());
+                    }
+                    self.client.restart(partition, next).await?;
                 }
                 Some(
                     Code::BadMessage
@@ -330,8 +325,9 @@ impl TopicReader<'_> {
     }
 
     /// The batch at `next` cannot be read. It is fetched once more, since bytes may have changed on
-    /// their way, and then skipped, message by message: librdkafka does not say where it ends, and
-    /// goes on at an offset that it reads from the middle of it. Returns the next offset to read.
+    /// their way, and then skipped, message by message, with a fetch for each: librdkafka does not
+    /// say where it ends, and goes on at an offset that it reads from the middle of it. Returns the
+    /// next offset to read.
     async fn damaged(
         &self,
         partition: i32,
@@ -359,17 +355,6 @@ impl TopicReader<'_> {
         self.client.seek(partition, damage.at)?;
         Ok(damage.at)
     }
-}
-
-/// How the reading of partitions ended, if nothing else is wrong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    /// Messages were dropped, the topic has other partitions or was made anew: the next session
-    /// finds out.
-    Session,
-    /// librdkafka stopped reading a partition, since it looked for what follows a damaged batch
-    /// where nothing is.
-    Stopped,
 }
 
 /// Adds the ID of a message.

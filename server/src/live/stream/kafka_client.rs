@@ -251,6 +251,19 @@ impl Client {
         Ok(queues)
     }
 
+    /// Reads a partition from this offset on, after librdkafka stopped it. Its queue stays.
+    pub(super) async fn restart(&self, partition: i32, offset: i64) -> Result<(), FeedError> {
+        let mut list = TopicPartitionList::new();
+        let offset = Offset::Offset(offset);
+        let added = list.add_partition_offset(&self.url.topic, partition, offset);
+        added.map_err(|error| self.failed(&error))?;
+        self.call(move |consumer| {
+            consumer.incremental_unassign(&list)?;
+            consumer.incremental_assign(&list)
+        })
+        .await
+    }
+
     /// Reads a partition from this offset on. What its queue had is gone.
     pub(super) fn seek(&self, partition: i32, offset: i64) -> Result<(), FeedError> {
         let now = Duration::ZERO;

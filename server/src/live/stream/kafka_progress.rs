@@ -11,7 +11,7 @@ pub(super) struct ReadState {
     pub(super) at: BTreeMap<i32, i64>,
     /// The partitions whose last message was read. What follows it may be marks of transactions.
     pub(super) at_end: BTreeSet<i32>,
-    /// The batches that cannot be read, and are not passed yet.
+    /// The damaged batch of each partition that reading has not got past.
     pub(super) damaged: BTreeMap<i32, Damage>,
     /// The partitions that are not read, because nobody says where they begin.
     pub(super) waiting: BTreeSet<i32>,
