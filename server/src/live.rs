@@ -365,11 +365,11 @@ impl Live {
         made.map(|set| (set.key().clone(), set.status(now))).collect()
     }
 
-    /// Why a log cannot be written, if there is one: adds to its set are refused.
+    /// Why a log cannot be written or synced, if there is such a log: adds to its set are refused.
     #[cfg(feature = "http")]
     pub(crate) fn log_error(&self) -> Option<Arc<str>> {
         let all: Vec<_> = self.sets().values().cloned().collect();
-        all.iter().filter_map(|set| set.log()).find_map(|log| log.check().err())
+        all.iter().filter_map(|set| set.log()).find_map(|log| log.failure())
     }
 
     /// Drops sets whose time has come, and moves the windows of the others.

@@ -27,7 +27,8 @@ pub(super) fn register(live: &Live, registry: &Registry) -> prometheus::Result<(
     gauge("bloomsday_live_memory_used_bytes", help, used as f64)?;
     let help = "The limit on that memory: adds beyond it are refused.";
     gauge("bloomsday_live_memory_limit_bytes", help, limit as f64)?;
-    let help = "1 while a log of live IDs cannot be written, and adds are refused; else 0.";
+    let help =
+        "1 while a log of live IDs cannot be written or synced, and adds are refused; else 0.";
     let is_failed = live.log_error().is_some();
     gauge("bloomsday_live_log_failed", help, f64::from(u8::from(is_failed)))?;
     of_clients(live, registry)

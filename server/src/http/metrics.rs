@@ -266,7 +266,7 @@ impl Metrics<'_> {
 
     /// The streams that IDs are added from.
     fn of_feeds(&self) -> prometheus::Result<()> {
-        let help = "Messages of the stream that IDs are added from: read, skipped (without an ID), or lost (dropped unread).";
+        let help = "Messages of the stream that IDs are added from: read, skipped (without an ID, or damaged), or lost (dropped unread).";
         let results = &["result"];
         self.counter("bloomsday_live_feed_messages_total", help, results, |status, set| {
             let Some(feed) = feed(status) else { return };

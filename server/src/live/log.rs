@@ -144,6 +144,12 @@ impl Log {
         Ok(())
     }
 
+    /// Why nothing can be written, or was synced, if that is so.
+    #[cfg(feature = "http")]
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        self.failure.load().as_ref().map(|failure| failure.why.clone())
+    }
+
     /// Appends hashes, in the order of the calls; returns the number of the last frame.
     pub(super) fn append(&self, ms: u64, op: Op, hashes: &[u64]) -> u64 {
         let mut pending = lock(&self.pending);

@@ -48,7 +48,7 @@ pub(crate) struct ClientEntry {
     pub(crate) id: u64,
     pub(crate) address: String,
     since: Instant,
-    /// When its last requests came, in seconds since then.
+    /// When its last bytes came, in seconds from `since`.
     last_used: AtomicU64,
     info: Mutex<ClientInfo>,
     /// Notified when another connection ends this one.

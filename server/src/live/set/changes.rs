@@ -120,7 +120,10 @@ impl LiveSet {
 
     /// Adds one more copy of a hash.
     pub(crate) fn add_copy(&self, now: u64, hash: u64) -> (Ticket, Result<(), SetError>) {
-        self.change(now, |state| (Op::Add, self.add_copy_within_capacity(state, hash)))
+        let (ticket, added) =
+            self.change(now, |state| (Op::Add, self.add_copy_within_capacity(state, hash)));
+        self.added.count_one(added.as_ref().ok().map(|()| true));
+        (ticket, added)
     }
 
     /// Adds a hash unless it is there; returns whether it was added.
@@ -131,7 +134,9 @@ impl LiveSet {
             let added = if is_there { Ok(()) } else { self.add_copy_within_capacity(state, hash) };
             (Op::Add, added)
         });
-        (ticket, added.map(|()| !is_there))
+        let added = added.map(|()| !is_there);
+        self.added.count_one(added.as_ref().ok().copied());
+        (ticket, added)
     }
 
     fn add_copy_within_capacity(&self, state: &mut SetState, hash: u64) -> Result<(), SetError> {

@@ -18,11 +18,13 @@ impl LiveSet {
         fingerprint: u64,
         max: u32,
     ) -> (Ticket, Result<Option<Neighbour>, SetError>) {
-        self.change(now, |SetState { changed, .. }| {
+        let (ticket, added) = self.change(now, |SetState { changed, .. }| {
             let added = self.near(|near| near.add(fingerprint, max));
             changed.extend(matches!(added, Some(Ok(None))).then_some(fingerprint));
             (Op::Add, added.unwrap_or(Ok(None)).map_err(SetError::from))
-        })
+        });
+        self.added.count_one(added.as_ref().ok().map(Option::is_none));
+        (ticket, added)
     }
 
     /// Every fingerprint within `max` bits that is alive, the nearest first.

@@ -18,6 +18,16 @@ pub(super) struct AddCounts {
     pub(super) seen_by_day: AtomicU64,
 }
 
+impl AddCounts {
+    /// Counts one add without a day's filter: whether it was new, if it was not refused.
+    pub(super) fn count_one(&self, is_new: Option<bool>) {
+        if let Some(is_new) = is_new {
+            let count = if is_new { &self.new } else { &self.seen_live };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a set knows of the day's filter that it was compared with last.
 pub(super) struct AbsorbState {
     pub(super) filter: Mutex<Option<(Day, Digest)>>,
