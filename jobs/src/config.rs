@@ -37,6 +37,7 @@ const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
 const POINTERS: &str = "BLOOMSDAY_POINTERS";
 
 /// What every job can be given besides its own flags.
+#[derive(Default)]
 pub(crate) struct Settings {
     store: Option<(String, &'static str)>,
     path: Option<PathBuf>,
@@ -71,6 +72,8 @@ impl Settings {
         let path = path.or_else(found);
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
         let source = if store_is_flag { "--store" } else { "BLOOMSDAY_STORE" };
+        // An empty variable is as good as none: some programs cannot unset one.
+        let store = store.filter(|store| store_is_flag || !store.is_empty());
         let store = match (store, &file.store) {
             (Some(store), _) => Some((store, source)),
             (None, Some(store)) => Some((store.clone(), "file")),

@@ -154,7 +154,11 @@ fn is_flag(matches: &ArgMatches, name: &str) -> bool {
 }
 
 fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error> {
-    let settings = Settings::load(cli.global.config, cli.global.store, store_is_flag)?;
+    let Global { store, config, .. } = cli.global;
+    let settings = match cli.command.needs_settings() {
+        true => Settings::load(config, store, store_is_flag)?,
+        false => Settings::default(),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =
         runtime.map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
@@ -162,6 +166,12 @@ fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error
 }
 
 impl Command {
+    /// Whether it reads the configuration: a wrong one stops no other command.
+    fn needs_settings(&self) -> bool {
+        use Command::{Completions, Demo, Health, Man, Plan, Simhash};
+        !matches!(self, Demo(_) | Plan(_) | Simhash(_) | Health(_) | Completions(_) | Man(_))
+    }
+
     async fn run(self, settings: &Settings, output: &Output) -> Result<ExitCode, Error> {
         match self {
             Command::Demo(job) => job.run(output).await,
@@ -217,7 +227,13 @@ fn start_logging(global: &Global) {
             format!("warn,bloomsday={level},bloomsday_builder={level},bloomsday_server={level}")
         }
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
+        Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).unwrap_or_else(|why| {
+            output::complain("warning", &format!("RUST_LOG is ignored: {why}"));
+            EnvFilter::new(default)
+        }),
+        _ => EnvFilter::new(default),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -130,7 +130,7 @@ impl LiveSettings {
 
 impl LiveSettings {
     /// Serves Redis clients and no filter of a store, until SIGTERM or Ctrl-C. SIGHUP reads the
-    /// certificate again. `metrics` is the address for those.
+    /// certificate again. `metrics` is where scrapes and health checks are answered.
     pub(super) async fn serve_alone(
         &self,
         token: Option<Token>,
@@ -140,11 +140,13 @@ impl LiveSettings {
     ) -> Result<ExitCode, Error> {
         let live = self.open(token, true).await?;
         let signals = Signals::new()?;
+        let resp = self.listen(live.clone(), tls.clone()).await?;
+        let resp = resp.expect("there is an address for clients");
+        // After it: who is told that this server is ready can connect.
         let metrics = match metrics {
-            Some(address) => Some(serve_metrics(live.clone(), tls.clone(), address).await?),
+            Some(address) => Some(serve_metrics(live, tls.clone(), address).await?),
             None => None,
         };
-        let resp = self.listen(live, tls.clone()).await?.expect("there is an address for clients");
         announce_alone(&resp, metrics, tls.as_ref(), output);
         signals.until_ended(tls.as_ref()).await;
         tracing::info!("stopping: no new requests; the running ones are finished");

@@ -1,6 +1,7 @@
 //! Errors of the libraries → the exceptions of `bloomsday.errors`, one class for each kind.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use bloomsday_common::error::{Error as CommonError, Kind};
 use bloomsday_common::remedy::Remedy;
@@ -36,10 +37,14 @@ pub(crate) fn of_common(py: Python<'_>, error: &CommonError) -> PyErr {
 
 /// An error of a file that was opened by its path: one that is not there is also Python's own error
 /// for it.
-pub(crate) fn of_file(py: Python<'_>, error: &CommonError) -> PyErr {
-    match error.kind() {
-        Kind::NotFound => raise(py, "MissingFileError", &error.to_string()),
-        _ => of_common(py, error),
+pub(crate) fn of_file(py: Python<'_>, error: &CommonError, path: &Path) -> PyErr {
+    if error.kind() != Kind::NotFound {
+        return of_common(py, error);
+    }
+    let missing = raise(py, "MissingFileError", &error.to_string());
+    match missing.value(py).setattr("filename", path.as_os_str()) {
+        Ok(()) => missing,
+        Err(other) => other,
     }
 }
 

@@ -64,7 +64,7 @@ impl Filter {
         let digest = digest.map(|text| text.parse::<Digest>());
         let digest = digest.transpose().map_err(|why| errors::raise(py, "UsageError", why))?;
         let opened = py.detach(|| open_file(&path, digest));
-        let (key, header, filter) = opened.map_err(|error| errors::of_file(py, &error))?;
+        let (key, header, filter) = opened.map_err(|error| errors::of_file(py, &error, &path))?;
         Ok(Filter { path, key, header, filter: Box::new(filter) })
     }
 

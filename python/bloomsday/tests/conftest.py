@@ -1,4 +1,4 @@
-"""What `tests/tests/python.rs` of the repository prepared: blobs that the real program published.
+"""What `tests/tests/clients/python.rs` of the repository prepared: blobs that the real program published.
 
 Each folder of $BLOOMSDAY_TEST_BLOBS is of one shape and has `rt.bloom`, `inspect.json` (what `bloomsday inspect`
 says), `ids` (one a line; the first PRESENT of them are in the filter) and `answers` (what `bloomsday query` says).

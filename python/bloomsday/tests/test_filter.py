@@ -128,6 +128,7 @@ def test_a_file_that_is_not_there_or_cannot_be_read_is_a_named_error(tmp_path):
     for raised in (error.value, pickle.loads(pickle.dumps(error.value))):
         assert isinstance(raised, FileNotFoundError) and raised.errno == errno.ENOENT
         assert "no-such" in str(raised) and type(raised) is bloomsday.MissingFileError
+        assert raised.filename == str(tmp_path / "no-such")
     assert issubclass(bloomsday.NotFoundError, LookupError)
     with pytest.raises(bloomsday.StoreError, match="directory"):
         Filter.open(tmp_path)

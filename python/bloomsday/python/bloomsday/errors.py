@@ -52,6 +52,9 @@ class MissingFileError(NotFoundError, FileNotFoundError):
         # That of an OSError is made of `errno` and `filename`.
         return str(self.args[0])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__(), {"filename": self.filename})
+
 
 class UsageError(BloomsdayError, ValueError):
     """A setting or an address is not valid."""
