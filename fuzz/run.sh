@@ -53,7 +53,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # shellcheck disable=SC2086
 export RUSTFLAGS="--cfg fuzzing $(echo $coverage)"
 build=(cargo build --locked --quiet --release --target "$host" --target-dir "$folder")
-# Cargo in the place of this shell: who kills it, kills the build.
+# exec: killing this process then ends the build.
 [ -z "$build_only" ] || exec "${build[@]}"
 "${build[@]}"
 

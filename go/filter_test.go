@@ -60,7 +60,7 @@ func TestGoldenFilesHaveTheirIDs(t *testing.T) {
 	}
 }
 
-// tests/tests/go.rs publishes blobs with the program and asks it for its answers. By itself, `go test` skips this.
+// tests/tests/clients/go.rs publishes blobs with the program and asks it for its answers. By itself, `go test` skips this.
 func TestAnswersAreThoseOfTheProgram(t *testing.T) {
 	folder := os.Getenv("BLOOMSDAY_TEST_BLOBS")
 	if folder == "" {

@@ -93,7 +93,7 @@ install_tools() {
   fi
 }
 installing_log=$(mktemp)
-trap 'rm -f "$installing_log" "${second_half:-}"; kill $(jobs -rp) 2>/dev/null || true' EXIT
+trap 'rm -f "$installing_log"; kill $(jobs -rp) 2>/dev/null || true' EXIT
 install_tools >"$installing_log" 2>&1 &
 installing=$!
 
@@ -103,7 +103,9 @@ cargo fmt --all --check
 cargo fmt --manifest-path python/bloomsday/Cargo.toml --check
 cargo fmt --manifest-path c/Cargo.toml --check
 say "lints"
-cargo clippy --locked --workspace --all-targets --features bloomsday-server/kafka --quiet -- -D warnings
+# One selection for lints and documentation: what the first compiles, the second uses.
+all=(--locked --workspace --features bloomsday-tests/integration --quiet)
+cargo clippy "${all[@]}" --all-targets -- -D warnings
 cargo clippy --locked --manifest-path python/bloomsday/Cargo.toml --target-dir target --no-default-features \
   --all-targets --quiet -- -D warnings
 cargo clippy --locked --manifest-path c/Cargo.toml --target-dir target --no-default-features \
@@ -134,21 +136,14 @@ say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
-# Two halves side by side, since tests wait half of their time, for servers and timers. Every target of both, also after
-# one that fails: one run says what there is to mend.
-second_half=$(mktemp)
-"${tests[@]}" --no-fail-fast --test '[m-z]*' >"$second_half" 2>&1 &
-second=$!
-failed=
-"${tests[@]}" --no-fail-fast --lib --bins --test '[a-l]*' || failed=1
-wait "$second" || failed=1
-cat "$second_half"
-[ -z "$failed" ] || exit 1
+# Two tests for each core, since tests wait half of their time, for servers and timers. Every target, also after one
+# that fails: one run says what there is to mend.
+RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --lib --bins --tests
 "${tests[@]}" --doc
 # Counted by valgrind, so ignored by a plain `cargo test`.
 "${tests[@]}" --lib -- --ignored instructions
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --exclude bloomsday-bench --no-deps --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc "${all[@]}" --no-deps
 say "packages"
 # Without compiling what is in them: before a release, the same without --no-verify.
 cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --no-verify \

@@ -1,4 +1,4 @@
-// What tests/tests/c.rs runs, alone, in valgrind and with sanitizers:
+// What tests/tests/clients/c.rs runs, alone, in valgrind and with sanitizers:
 //
 //     answers file BLOB      looks up the lines of stdin one at a time and in batches, prints 1 or 0 for each
 //     answers misuse BLOB    every argument that cannot be is an error with its name

@@ -140,11 +140,13 @@ struct S3 {
 
 impl S3 {
     fn start() -> S3 {
-        let moto = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools/bin/moto_server");
+        let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools/bin/python");
+        let moto = concat!(env!("CARGO_MANIFEST_DIR"), "/python/s3_server.py");
         // Statics are not dropped: the shell stops moto when this process closes its stdin by
         // ending. It keeps no stderr of its own, so that the pipe ends with a moto that does not
         // start.
-        let script = format!("{moto} -H 127.0.0.1 -p 0 & exec 2>/dev/null; read _; kill $!");
+        let script =
+            format!("{python} {moto} -H 127.0.0.1 -p 0 & exec 2>/dev/null; read _; kill $!");
         let mut process = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())

@@ -1,9 +1,6 @@
 //! Whatever is wrong, the program says what and what to do about it, ends with the documented
 //! status, moves no pointer, and a running daemon goes on answering.
 
-#[path = "bad_input/objects.rs"]
-mod objects;
-#[path = "bad_input/proxy.rs"]
 mod proxy;
 
 use std::collections::BTreeMap;
@@ -12,12 +9,12 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::objects::{bucket, objects, put};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, user};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
-use objects::{bucket, objects, put};
 use proxy::{Proxy, Way};
 use serde_json::Value;
 

@@ -1,18 +1,15 @@
 //! What is normal for a day follows from the last accepted days, however old, and without a history
 //! from an earlier filter itself. A warning says what cannot be compared.
 
-#[path = "bad_input/objects.rs"]
-mod objects;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::objects::{objects, put};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, write_users};
 use bloomsday_tests::program::{Bloomsday, Run};
 use bloomsday_tests::publisher::Publisher;
-use objects::{objects, put};
 use serde_json::Value;
 
 /// Prepares a build of the day `back` days ago from this many users, in this many files.

@@ -1,9 +1,6 @@
 //! No file of a day's input is lost silently: each is read, refused by name, or named in the
 //! report.
 
-#[path = "bad_input/objects.rs"]
-mod objects;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,11 +9,11 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
+use crate::objects::{objects, put};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
-use objects::{objects, put};
 use serde_json::Value;
 
 /// A build of today.

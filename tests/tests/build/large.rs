@@ -3,7 +3,7 @@
 //! the docs/performance.md quotes:
 //!
 //! ```sh
-//! cargo test --release --workspace --test large -- --ignored --nocapture
+//! cargo test --release --workspace --test build -- --ignored --nocapture large::
 //! ```
 
 use std::hint::black_box;

@@ -1,15 +1,12 @@
 //! A window of days: a day's filter holds the IDs of the days up to it.
 
-#[path = "bad_input/objects.rs"]
-mod objects;
-
 use std::fs;
 
+use crate::objects::{objects, put};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::input::{today, user, write_users};
 use bloomsday_tests::program::{Run, bloomsday};
 use bloomsday_tests::publisher::Publisher;
-use objects::{objects, put};
 use serde_json::Value;
 
 /// Writes the input of the day `back` days ago, and gives the template for all days.

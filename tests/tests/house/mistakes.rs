@@ -138,6 +138,33 @@ fn what_serve_and_schedule_refuse_is_refused_by_a_check_of_the_configuration() {
 }
 
 #[test]
+fn a_wrong_configuration_stops_no_command_that_does_not_read_it() {
+    let folder = tempfile::TempDir::new().unwrap();
+    fs::write(folder.path().join("bloomsday.toml"), "x = = 3").unwrap();
+    fs::write(folder.path().join("text"), "so many words as to have a fingerprint").unwrap();
+    let run =
+        |words: &[&str]| bloomsday_tests::program::bloomsday(words).current_dir(folder.path());
+    run(&["simhash", "text"]).run().expect(0);
+    run(&["plan", "--ids", "1k"]).run().expect(0);
+    run(&["status"]).run().expect(2).complains(&["bloomsday.toml is wrong: line 1"]);
+}
+
+#[test]
+fn an_empty_store_variable_counts_as_none_and_a_wrong_rust_log_is_named() {
+    let (backend, _) = store();
+    let config = backend.folder.path().join("config.toml");
+    fs::write(&config, format!("store = \"{}\"\n", backend.store)).unwrap();
+    let words = ["status", "rt", "--config", config.to_str().unwrap()];
+    let run = |variable: &'static str, value: &str| {
+        let run = bloomsday_tests::program::bloomsday(&words);
+        run.envs(&[(variable, value.to_owned())]).run().expect(0)
+    };
+    assert_eq!(run("BLOOMSDAY_STORE", "").stderr, "");
+    let wrong = run("RUST_LOG", "bloomsday=loud");
+    wrong.complains(&["warning: RUST_LOG is ignored: "]);
+}
+
+#[test]
 fn numbers_beyond_any_machine_are_planned_without_a_panic() {
     let most = u64::MAX.to_string();
     let words = ["plan", "--ids", "1k", "--rows", &most, "--threads", "1"];

@@ -4,7 +4,7 @@
 //! After a change that is meant:
 //!
 //! ```text
-//! BLOOMSDAY_UPDATE=1 cargo test -p bloomsday-tests --test public_api
+//! BLOOMSDAY_UPDATE=1 cargo test -p bloomsday-tests --test house public_api
 //! ```
 
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ fn the_public_surface_is_the_one_that_was_reviewed() {
         assert!(
             surface == reviewed,
             "the public surface of {name} changed, first here (now, then): {differs:#?}\n\
-             If that is meant: BLOOMSDAY_UPDATE=1 cargo test -p bloomsday-tests --test public_api"
+             If that is meant: BLOOMSDAY_UPDATE=1 cargo test -p bloomsday-tests --test house public_api"
         );
     }
 }

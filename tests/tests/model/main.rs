@@ -20,11 +20,8 @@
 //! With deltas, a build publishes one between its upload and its pointer, or fails to; the store
 //! may damage it; prune deletes it; and a server that has the one blob fetches the other by it.
 
-#[path = "model/actors.rs"]
 mod actors;
-#[path = "model/operator.rs"]
 mod operator;
-#[path = "model/world.rs"]
 mod world;
 
 use std::time::Instant;

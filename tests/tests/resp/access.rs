@@ -214,7 +214,7 @@ fn metric(page: &str, name: &str) -> f64 {
 #[test]
 fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
     let folder = TempDir::new().unwrap();
-    let flags = ["--listen", "127.0.0.1:0", "--live-memory", "4MiB"];
+    let flags = ["--listen", "127.0.0.1:0", "--live-memory", "32MiB"];
     let daemon = LiveDaemon::on(folder.path(), &flags);
     let address = daemon.metrics.clone().expect("it says where");
     let get = |path: &str| {
@@ -223,8 +223,18 @@ fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
     };
     let mut wire = daemon.connect();
     assert_eq!(wire.call("BF.MADD seen a b a"), "*3|:1|:1|:0|");
-    assert_eq!(wire.call("SELECT 3"), "+OK|");
-    assert_eq!(wire.call("SADD seen a"), ":1|");
+    for (line, reply) in [
+        ("CF.ADD copies a", ":1|"),
+        ("CF.ADD copies a", ":1|"),
+        ("CF.ADDNX copies a", ":0|"),
+        ("SIM.RESERVE near", "+OK|"),
+        ("SIM.ADD near 00000000000000ff", "$-1|"),
+        ("SIM.ADD near 00000000000000fe", "*2|$16|00000000000000ff|:1|"),
+        ("SELECT 3", "+OK|"),
+        ("SADD seen a", ":1|"),
+    ] {
+        assert_eq!(wire.call(line), reply, "{line}");
+    }
     let page = get("/metrics");
     let of = |metric: &str, labels: &str| {
         self::metric(&page, &format!("bloomsday_resp_filter_{metric}{{{labels}}} "))
@@ -233,11 +243,18 @@ fn a_server_for_redis_clients_alone_answers_scrapes_and_health_checks() {
     assert_eq!(of("entries", r#"database="3",filter="seen""#), 1.0);
     assert_eq!(of("adds_total", r#"database="0",filter="seen",result="new""#), 2.0);
     assert_eq!(of("adds_total", r#"database="0",filter="seen",result="seen""#), 1.0);
+    let adds = |filter: &str, result: &str| {
+        of("adds_total", &format!(r#"database="0",filter="{filter}",result="{result}""#))
+    };
+    assert_eq!((adds("copies", "new"), adds("copies", "seen")), (2.0, 1.0));
+    assert_eq!((adds("near", "new"), adds("near", "seen")), (1.0, 1.0));
+    let filters = [("0", "seen"), ("0", "copies"), ("0", "near"), ("3", "seen")];
+    let bytes = filters.map(|(database, filter)| {
+        of("memory_bytes", &format!(r#"database="{database}",filter="{filter}""#))
+    });
     let used = metric(&page, "bloomsday_live_memory_used_bytes ");
-    let sum = ["0", "3"]
-        .map(|database| of("memory_bytes", &format!(r#"database="{database}",filter="seen""#)));
-    assert_eq!(used, sum[0] + sum[1]);
-    assert_eq!(metric(&page, "bloomsday_live_memory_limit_bytes "), f64::from(4 << 20));
+    assert_eq!(used, bytes.iter().sum::<f64>());
+    assert_eq!(metric(&page, "bloomsday_live_memory_limit_bytes "), f64::from(32 << 20));
     assert_eq!(metric(&page, "bloomsday_live_log_failed "), 0.0);
     let url = format!("http://{address}");
     assert_eq!(bloomsday(&["health", &url]).run().expect(0).stdout, "live\n");

@@ -4,7 +4,7 @@
 //! The golden blobs in `tests/golden` were built by the program, and are never written over:
 //!
 //! ```text
-//! cargo test -p bloomsday-tests --test format -- --ignored write_the_missing_goldens
+//! cargo test -p bloomsday-tests --test store -- --ignored write_the_missing_goldens
 //! ```
 //!
 //! Every version keeps its own for ever: a change of the format is a new version with new files.

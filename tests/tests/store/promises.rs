@@ -27,7 +27,7 @@ const STORE: &str = "BLOOMSDAY_TEST_STORE";
 
 fn run_on(backend: &Backend) {
     let suite = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "the_suite", "--nocapture"])
+        .args(["--ignored", "--exact", "promises::the_suite", "--nocapture"])
         .envs(backend.env.iter().map(|(name, value)| (*name, value)))
         .env(STORE, &backend.store)
         .output()

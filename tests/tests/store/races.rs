@@ -46,7 +46,7 @@ fn input(folder: &std::path::Path, builder: usize) -> PathBuf {
 fn race_on(backend: &Backend, name: &str, rounds: u64) {
     (0..BUILDERS).for_each(|n| write_users(&input(backend.folder.path(), n), users(n)));
     let races = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "the_races", "--nocapture"])
+        .args(["--ignored", "--exact", "races::the_races", "--nocapture"])
         .envs(backend.env.iter().map(|(name, value)| (*name, value)))
         .env(STORE, &backend.store)
         .env(FOLDER, backend.folder.path())

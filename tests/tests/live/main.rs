@@ -1,0 +1,14 @@
+//! Live IDs: over a day's filter, in the store, on several servers, from streams; and servers that
+//! are killed.
+
+mod absorb;
+mod compact;
+mod day;
+mod days_model;
+mod follow;
+mod kafka;
+mod kills;
+mod model;
+mod store;
+mod streams;
+mod urls;

@@ -1,0 +1,8 @@
+//! Redis's protocol: commands, wording, who may connect, real clients, near duplicates.
+
+mod access;
+mod clients;
+mod commands;
+mod kill;
+mod near;
+mod wording;
