@@ -93,7 +93,7 @@ install_tools() {
   fi
 }
 installing_log=$(mktemp)
-trap 'rm -f "$installing_log"; kill $(jobs -rp) 2>/dev/null || true' EXIT
+trap 'rm -f "$installing_log" "${others:-}"; kill $(jobs -rp) 2>/dev/null || true' EXIT
 install_tools >"$installing_log" 2>&1 &
 installing=$!
 
@@ -136,9 +136,16 @@ say "tests"
 # The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
 tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
-# Two tests for each core, since tests wait half of their time, for servers and timers. Every target, also after one
-# that fails: one run says what there is to mend.
-RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --lib --bins --tests
+# The packages in other languages at the same time as all else, since tests wait half of their time, for servers and
+# timers. Every target of both, also after one that fails: one run says what there is to mend.
+others=$(mktemp)
+RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --test clients >"$others" 2>&1 &
+clients=$!
+failed=
+"${tests[@]}" --no-fail-fast --lib --bins --test '[!c]*' || failed=1
+wait "$clients" || failed=1
+cat "$others"
+[ -z "$failed" ] || exit 1
 "${tests[@]}" --doc
 # Counted by valgrind, so ignored by a plain `cargo test`.
 "${tests[@]}" --lib -- --ignored instructions
