@@ -91,9 +91,12 @@ impl ServeEnvironment {
         let file = settings.file();
         let live = serve.live.resolve(&file.resp)?;
         let access = serve.access(file, &live)?;
-        serve.addresses(file, access.admin_token.is_some())?;
+        let names = serve.names(file);
+        if !is_alone(&names, &live) {
+            serve.addresses(file, access.admin_token.is_some())?;
+        }
         live.check_address(access.admin_token.is_some())?;
-        for filter in serve.names(file) {
+        for filter in names {
             settings.follow(filter).check_engine(live.has_log())?;
         }
         Ok(())
@@ -119,8 +122,8 @@ impl Serve {
         let live = self.live.resolve(&file.resp)?;
         let access = self.access(file, &live)?;
         let names = self.names(file);
-        let is_alone = names.is_empty() && live.has_clients();
         // Before anything is opened.
+        let is_alone = is_alone(&names, &live);
         if is_alone && self.admin.is_some() {
             return Err(Error::Usage(
                 "--admin is for filters that are followed: name one with --filter, or leave it out"
@@ -253,6 +256,11 @@ impl Access {
             );
         }
     }
+}
+
+/// Whether Redis clients are served, and no filter of a store.
+fn is_alone(names: &[FilterName], live: &LiveSettings) -> bool {
+    names.is_empty() && live.has_clients()
 }
 
 /// Whether this process adds live IDs to a filter of the configuration, and does not only follow

@@ -9,6 +9,7 @@ use bloomsday_tests::INTEGRATION;
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
 use bloomsday_tests::input::{today, write_users};
+use bloomsday_tests::live::Wire;
 use bloomsday_tests::program::bloomsday;
 use bloomsday_tests::sources::root;
 
@@ -116,7 +117,10 @@ fn alerts_and_dashboard_use_only_metrics_that_exist() {
     let words = ["schedule", "--once", "--config", &config, "--metrics-file", &file];
     backend.bloomsday(&words).run().expect(0);
     let data = folder.join("data").display().to_string();
-    let daemon = Daemon::ready(&backend, &["--config", &config, "--data-dir", &data]);
+    let flags = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    let daemon = Daemon::ready(&backend, &flags);
+    let mut client = Wire::connect(daemon.resp.as_ref().unwrap());
+    assert_eq!(client.call("BF.ADD of-a-client x"), ":1|");
     let there =
         metrics_in(&(daemon.get("/metrics").body + &std::fs::read_to_string(file).unwrap()));
     for file in ["deploy/prometheus/rules.yml", "deploy/grafana/bloomsday.json"] {
