@@ -255,6 +255,7 @@ impl Settings {
         if let Some(role) = file.live.and_then(LiveRole::role) {
             let days = file.live_for.unwrap_or(defaults::LIVE_DAYS);
             filter.live_days = Some(u8::try_from(days).unwrap_or(u8::MAX));
+            filter.live_keep_confirmed = file.live_keep_confirmed.unwrap_or(false);
             filter.live_role = role;
             (filter.live_engine, filter.live_from) = (file.live_engine, file.live_from);
             filter.live_lease = file.live_lease.unwrap_or(filter.live_lease);

@@ -304,6 +304,8 @@ impl FilterRows<'_> {
         self.row("live", file.live.map(LiveRole::name), LiveRole::Off.name());
         let days = |days: u32| format!("{days}days");
         self.row("live_for", file.live_for.map(days), days(defaults::LIVE_DAYS));
+        let keeps = file.live_keep_confirmed.map(|keeps| keeps.to_string());
+        self.row("live_keep_confirmed", keeps, "false");
         self.row("live_engine", file.live_engine.as_ref().map(EngineUrl::name), "store");
         self.row("live_from", file.live_from.as_ref().map(FeedUrl::name), "none");
         self.row("live_lease", file.live_lease.map(time), time(default.live_lease));

@@ -199,6 +199,9 @@ fn put_live(
         let (name, role, lease) = (filter.name.clone(), filter.live_role, filter.live_lease);
         let below = Arc::downgrade(served) as _;
         let set = live.declare(&name, (days, filter.id_form), role, below)?;
+        if filter.live_keep_confirmed {
+            set.keep_confirmed();
+        }
         served.put_live(set.clone());
         shipped.push((name.clone(), set.clone()));
         let (engine, from) = (filter.live_engine.clone(), filter.live_from.clone());

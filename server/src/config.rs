@@ -93,6 +93,11 @@ pub struct FilterConfig {
     /// `None` for a filter without live IDs.
     #[cfg(feature = "live")]
     pub live_days: Option<u8>,
+    /// Whether a live ID that the day's filter has stays in memory, too, until its days are over.
+    /// Without it, an ID that the filter has by mistake (its false positives) is a miss again with
+    /// the next day's filter.
+    #[cfg(feature = "live")]
+    pub live_keep_confirmed: bool,
     /// Whether this process takes IDs, or reads from the store what others added.
     #[cfg(feature = "live")]
     pub live_role: crate::live::LiveRole,
@@ -120,6 +125,8 @@ impl FilterConfig {
             guard_max_hold: GUARD_MAX_HOLD,
             #[cfg(feature = "live")]
             live_days: None,
+            #[cfg(feature = "live")]
+            live_keep_confirmed: false,
             #[cfg(feature = "live")]
             live_role: crate::live::LiveRole::default(),
             #[cfg(feature = "live")]

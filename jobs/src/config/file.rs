@@ -117,6 +117,8 @@ pub(crate) struct FilterFile {
     /// For how many days an ID that was added is a hit by itself.
     #[serde(default, deserialize_with = "live_for")]
     pub(crate) live_for: Option<u32>,
+    /// Whether a live ID that the day's filter has stays in memory, too.
+    pub(crate) live_keep_confirmed: Option<bool>,
     /// A Redis that tells other servers at once what is added.
     #[serde(default, deserialize_with = "engine")]
     pub(crate) live_engine: Option<EngineUrl>,

@@ -13,9 +13,14 @@ use bloomsday_tests::publisher::Publisher;
 const OLD: std::ops::Range<u64> = 0..5_000;
 
 fn serve(backend: &Backend) -> Daemon {
+    serve_with(backend, "")
+}
+
+/// A server with these keys of the filter.
+fn serve_with(backend: &Backend, keys: &str) -> Daemon {
     let path = |name: &str| backend.folder.path().join(name).display().to_string();
     let (config, data) = (path("live.toml"), path("data"));
-    std::fs::write(&config, "[filters.rt]\nlive = \"decide\"\n").unwrap();
+    std::fs::write(&config, format!("[filters.rt]\nlive = \"decide\"\n{keys}")).unwrap();
     let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
     Daemon::ready(backend, &more)
 }
@@ -122,6 +127,21 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn a_filter_that_keeps_confirmed_ids_drops_nothing_at_a_swap() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    let daemon = serve_with(&backend, "live_keep_confirmed = true\n");
+    let ids: Vec<String> = (100_000..100_200).map(user).collect();
+    let answer = daemon.post("/v1/filters/rt/add", ids.join("\n").as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let publisher = Publisher::day(&backend, today()).users(0..101_000);
+    publisher.with(&["--accept-change", "a test"]).publish();
+    reload(&daemon);
+    assert_eq!((live(&daemon, "entries"), live(&daemon, "confirmed")), (200, 200));
+    assert_eq!(live(&daemon, "unconfirmed"), 0);
 }
 
 #[test]

@@ -107,8 +107,14 @@ impl LiveSet {
         Ok(new)
     }
 
+    /// From now on a swap drops nothing: live IDs that the filter has stay, too.
+    pub(crate) fn keep_confirmed(&self) {
+        self.absorb.keeps_confirmed.store(true, Ordering::Relaxed);
+    }
+
     /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set
-    /// that neither has a log nor only follows drops nothing, because it could not bring that back.
+    /// that neither has a log nor only follows drops nothing, because it could not bring that back;
+    /// neither does one that keeps all.
     ///
     /// Cost: a lookup in the filter for each ID; adds wait for a 256th of them at a time.
     pub(crate) fn absorb(&self, now: u64, live: DayFilter<'_>) {
@@ -116,6 +122,7 @@ impl LiveSet {
             return;
         }
         let can_return = self.log().is_some() || self.only_follows();
+        let drops = can_return && !self.absorb.keeps_confirmed.load(Ordering::Relaxed);
         let (mut confirmed, mut unconfirmed) = (0, 0);
         for shard in 0..SHARDS {
             let entries = {
@@ -136,7 +143,7 @@ impl LiveSet {
                 }
             }
             confirmed += dropped.len() as u64;
-            if !can_return {
+            if !drops {
                 continue;
             }
             let mut state = lock(&self.state);

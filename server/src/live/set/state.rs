@@ -1,7 +1,7 @@
 //! What a set counts and remembers beside its table.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bloomsday_common::day::Day;
 use bloomsday_common::digest::Digest;
@@ -31,6 +31,8 @@ impl AddCounts {
 /// What a set knows of the day's filter that it was compared with last.
 pub(super) struct AbsorbState {
     pub(super) filter: Mutex<Option<(Day, Digest)>>,
+    /// Whether those that the filter has stay.
+    pub(super) keeps_confirmed: AtomicBool,
     /// How many live IDs the filter has.
     pub(super) confirmed: AtomicU64,
     /// How many live IDs the filter lacks and should have.
@@ -44,6 +46,7 @@ impl Default for AbsorbState {
     fn default() -> AbsorbState {
         AbsorbState {
             filter: Mutex::new(None),
+            keeps_confirmed: AtomicBool::new(false),
             confirmed: AtomicU64::new(0),
             unconfirmed: AtomicU64::new(0),
             stored_before: AtomicU64::new(u64::MAX),

@@ -142,8 +142,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn what_was_added_is_a_hit_over_days_deletions_swaps_and_rollbacks(steps in steps()) {
+    fn what_was_added_is_a_hit_over_days_deletions_swaps_and_rollbacks(
+        steps in steps(),
+        keeps in any::<bool>(),
+    ) {
         let (_folder, current, set) = set_over_day();
+        if keeps {
+            set.keep_confirmed();
+        }
         let mut today = FIRST_DAY;
         // The day on which each ID was last seen, and the IDs that are deleted.
         let (mut seen, mut hidden) = (BTreeMap::<u64, u64>::new(), BTreeSet::new());
@@ -180,9 +186,11 @@ proptest! {
                         let there = set.table.state_of(hash(*id));
                         let has = *day <= next.day && next.has(*id);
                         let must = is_back || was_alive.contains(id);
-                        prop_assert!(!has || there == LiveState::Unknown, "{id} is not dropped");
-                        prop_assert!(has || !must || there == LiveState::Alive, "{id} is lost");
-                        unconfirmed += u64::from(there == LiveState::Alive && *day <= next.day);
+                        let is_dropped = has && !keeps;
+                        prop_assert!(!is_dropped || there == LiveState::Unknown, "{id} is not dropped");
+                        prop_assert!(is_dropped || !must || there == LiveState::Alive, "{id} is lost");
+                        let is_alive = there == LiveState::Alive;
+                        unconfirmed += u64::from(is_alive && *day <= next.day && !has);
                     }
                     prop_assert_eq!(set.status(now).unconfirmed, unconfirmed);
                 }
@@ -197,6 +205,7 @@ proptest! {
                 match last {
                     _ if hidden.contains(&id) => prop_assert!(!hit, "{id} was deleted"),
                     Some(last) if *last > day => prop_assert!(hit, "{id} is newer than the filter"),
+                    Some(_) if keeps => prop_assert!(hit, "{id} was not kept"),
                     Some(_) => prop_assert!(hit || !below),
                     None => prop_assert_eq!(hit, below, "{} was not added", id),
                 }
