@@ -15,7 +15,7 @@ use tokio::time::{Duration, Instant, interval, sleep, timeout_at};
 
 use super::feed::{FeedError, FeedIds, FeedReader, KEEP_INTERVAL, MAX_ADDED};
 use super::kafka_client::{At, Client, Messages, Queue, Topic};
-use super::kafka_progress::{Damage, Progress, ReadState};
+use super::kafka_progress::{Progress, ReadState};
 use super::kafka_url::{IdSource, KafkaUrl, Start};
 use crate::backoff::Backoff;
 use crate::live::lock::lock;
@@ -264,13 +264,15 @@ impl TopicReader<'_> {
     async fn work(&self, partition: i32, queue: Queue) -> Result<(), FeedError> {
         let mut next = lock(&self.state).at.get(&partition).copied().unwrap_or(0);
         let mut messages = queue.stream();
+        let mut damage = None;
         // Where reading was begun again after a damaged batch.
         let mut restarted_at = None;
         loop {
             let mut ids = self.reader.ids();
             let wrong = self.take(&mut messages, &mut next, &mut ids).await;
             if ids.len() > 0 {
-                lock(&self.state).note_read(partition);
+                damage = None;
+                lock(&self.state).at_end.remove(&partition);
                 // What was read before an error counts.
                 self.reader.add(ids).await?;
                 lock(&self.state).at.insert(partition, next);
@@ -284,8 +286,7 @@ impl TopicReader<'_> {
                 // Or librdkafka has stopped this partition, since after a damaged batch it looked
                 // for an offset that does not exist.
                 Some(Code::AutoOffsetReset | Code::LogTruncation) => {
-                    let is_damaged = lock(&self.state).damaged.contains_key(&partition);
-                    if !is_damaged || restarted_at.replace(next) == Some(next) {
+                    if damage.is_none() || restarted_at.replace(next) == Some(next) {
                         return Ok(());
                     }
                     self.client.restart(partition, next).await?;
@@ -295,7 +296,11 @@ impl TopicReader<'_> {
                     | Code::BadCompression
                     | Code::InvalidMessage
                     | Code::NotImplemented,
-                ) => next = self.damaged(partition, next, &error).await?,
+                ) => {
+                    let found = self.damaged(partition, next, damage, &error).await?;
+                    next = found.at;
+                    damage = Some(found);
+                }
                 _ => return Err(self.client.failed(&error)),
             }
         }
@@ -326,17 +331,17 @@ impl TopicReader<'_> {
 
     /// The batch at `next` cannot be read. It is fetched once more, since bytes may have changed on
     /// their way, and then skipped, message by message, with a fetch for each: librdkafka does not
-    /// say where it ends, and goes on at an offset that it reads from the middle of it. Returns the
-    /// next offset to read.
+    /// say where it ends, and goes on at an offset that it reads from the middle of it. Returns
+    /// what is known of the batch now, with the next offset to read.
     async fn damaged(
         &self,
         partition: i32,
         next: i64,
+        known: Option<Damage>,
         error: &KafkaError,
-    ) -> Result<i64, FeedError> {
+    ) -> Result<Damage, FeedError> {
         let (filter, why) = (&self.reader.filter, self.client.failed(error));
-        let known = lock(&self.state).damaged.get(&partition).copied();
-        let damage = match known.filter(|damage| damage.at == next) {
+        let damage = match known {
             None => {
                 tracing::warn!(%filter, "{why}, partition {partition}: it is fetched again");
                 Damage { at: next, is_skipped: false }
@@ -351,10 +356,23 @@ impl TopicReader<'_> {
                 Damage { at: next + 1, is_skipped: true }
             }
         };
-        lock(&self.state).note_damage(partition, damage);
+        {
+            let mut state = lock(&self.state);
+            state.at_end.remove(&partition);
+            state.at.insert(partition, damage.at);
+        }
         self.client.seek(partition, damage.at)?;
-        Ok(damage.at)
+        Ok(damage)
     }
+}
+
+/// A batch that cannot be read.
+#[derive(Clone, Copy)]
+struct Damage {
+    /// The offset from which it is tried next.
+    at: i64,
+    /// Whether messages of it were skipped.
+    is_skipped: bool,
 }
 
 /// Adds the ID of a message.

@@ -11,21 +11,10 @@ pub(super) struct ReadState {
     pub(super) at: BTreeMap<i32, i64>,
     /// The partitions whose last message was read. What follows it may be marks of transactions.
     pub(super) at_end: BTreeSet<i32>,
-    /// The damaged batch of each partition that reading has not got past.
-    pub(super) damaged: BTreeMap<i32, Damage>,
     /// The partitions that are not read, because nobody says where they begin.
     pub(super) waiting: BTreeSet<i32>,
     /// Whether something was said to be wrong in this session.
     pub(super) is_explained: bool,
-}
-
-/// A batch that cannot be read.
-#[derive(Clone, Copy)]
-pub(super) struct Damage {
-    /// The offset from which that was tried last.
-    pub(super) at: i64,
-    /// Whether messages of it were skipped.
-    pub(super) is_skipped: bool,
 }
 
 impl ReadState {
@@ -44,19 +33,6 @@ impl ReadState {
         let pairs: Vec<String> =
             self.at.iter().map(|(p, offset)| format!("{p}:{offset}")).collect();
         pairs.join(",")
-    }
-
-    /// A batch of this partition cannot be read: what follows begins at its offset.
-    pub(super) fn note_damage(&mut self, partition: i32, damage: Damage) {
-        self.at_end.remove(&partition);
-        self.at.insert(partition, damage.at);
-        self.damaged.insert(partition, damage);
-    }
-
-    /// Messages of this partition were read: it is neither at its end nor in a damaged batch.
-    pub(super) fn note_read(&mut self, partition: i32) {
-        self.at_end.remove(&partition);
-        self.damaged.remove(&partition);
     }
 
     /// Judges the reading of these partitions by what librdkafka reports.
