@@ -351,16 +351,15 @@ impl Live {
 
     /// The sets of a database, by name.
     pub(crate) fn list(&self, database: u8, now: u64) -> Vec<Arc<LiveSet>> {
-        let all: Vec<_> = self.sets().values().cloned().collect();
         let alive = |set: &Arc<LiveSet>| set.expires_at().is_none_or(|at| at > now);
-        all.into_iter().filter(|set| set.key().database == database && alive(set)).collect()
+        self.all().into_iter().filter(|set| set.key().database == database && alive(set)).collect()
     }
 
     /// The sets that clients made, and what is known of each.
     #[cfg(feature = "http")]
     pub(crate) fn made_by_clients(&self) -> Vec<(Key, LiveStatus)> {
         let now = self.now();
-        let all: Vec<_> = self.sets().values().cloned().collect();
+        let all = self.all();
         let made = all.iter().filter(|set| !set.is_declared());
         made.map(|set| (set.key().clone(), set.status(now))).collect()
     }
@@ -368,15 +367,13 @@ impl Live {
     /// Why a log cannot be written or synced, if there is such a log: adds to its set are refused.
     #[cfg(feature = "http")]
     pub(crate) fn log_error(&self) -> Option<Arc<str>> {
-        let all: Vec<_> = self.sets().values().cloned().collect();
-        all.iter().filter_map(|set| set.log()).find_map(|log| log.failure())
+        self.all().iter().filter_map(|set| set.log()).find_map(|log| log.failure())
     }
 
     /// Drops sets whose time has come, and moves the windows of the others.
     fn tick(&self) {
         let now = self.now();
-        let all: Vec<_> = self.sets().values().cloned().collect();
-        for set in all {
+        for set in self.all() {
             if self.get(set.key(), now).is_some() {
                 set.tick(now);
             }
@@ -385,8 +382,7 @@ impl Live {
 
     /// Syncs all logs. For the end of a process.
     pub async fn sync(&self) {
-        let all: Vec<_> = self.sets().values().cloned().collect();
-        for set in all {
+        for set in self.all() {
             // The log has reported its failure already.
             let _ = set.ticket().wait_synced().await;
         }
@@ -426,6 +422,11 @@ impl Live {
     /// Whether changes are written to a disk.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.0.disk.is_some()
+    }
+
+    /// All sets, without the lock on their names.
+    fn all(&self) -> Vec<Arc<LiveSet>> {
+        self.sets().values().cloned().collect()
     }
 
     fn sets(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Arc<LiveSet>>> {
