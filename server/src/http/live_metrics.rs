@@ -3,6 +3,7 @@
 
 use prometheus::{CounterVec, Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
 
+use super::metrics::is;
 use crate::live::Live;
 
 /// The metrics of the live filters of a process as Prometheus text, for one that serves Redis
@@ -29,8 +30,7 @@ pub(super) fn register(live: &Live, registry: &Registry) -> prometheus::Result<(
     gauge("bloomsday_live_memory_limit_bytes", help, limit as f64)?;
     let help =
         "1 while a log of live IDs cannot be written or synced, and adds are refused; else 0.";
-    let is_failed = live.log_error().is_some();
-    gauge("bloomsday_live_log_failed", help, f64::from(u8::from(is_failed)))?;
+    gauge("bloomsday_live_log_failed", help, is(live.log_error().is_some()))?;
     of_clients(live, registry)
 }
 

@@ -298,7 +298,7 @@ fn share(status: &FilterStatus) -> Option<&crate::live::ShareStatus> {
 }
 
 /// 1 if it is so.
-fn is(so: bool) -> f64 {
+pub(super) fn is(so: bool) -> f64 {
     f64::from(u8::from(so))
 }
 
