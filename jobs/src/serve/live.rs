@@ -126,9 +126,7 @@ impl LiveSettings {
         (front.tls, front.allow_flush) = (tls, self.allow_flush);
         Ok(Some(resp::serve(live, front).await?))
     }
-}
 
-impl LiveSettings {
     /// Serves Redis clients and no filter of a store, until SIGTERM or Ctrl-C. SIGHUP reads the
     /// certificate again. `metrics` is where scrapes and health checks are answered.
     pub(super) async fn serve_alone(
@@ -142,7 +140,7 @@ impl LiveSettings {
         let signals = Signals::new()?;
         let resp = self.listen(live.clone(), tls.clone()).await?;
         let resp = resp.expect("there is an address for clients");
-        // After it: who is told that this server is ready can connect.
+        // After it: a client that finds this server ready can connect.
         let metrics = match metrics {
             Some(address) => Some(serve_metrics(live, tls.clone(), address).await?),
             None => None,
