@@ -3,7 +3,6 @@
 
 use prometheus::{CounterVec, Encoder, Gauge, GaugeVec, Opts, Registry, TextEncoder};
 
-use super::metrics::is;
 use crate::live::Live;
 
 /// The metrics of the live filters of a process as Prometheus text, for one that serves Redis
@@ -63,4 +62,9 @@ fn of_clients(live: &Live, registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(entries))?;
     registry.register(Box::new(memory))?;
     registry.register(Box::new(adds))
+}
+
+/// 1 if it is so.
+pub(super) fn is(so: bool) -> f64 {
+    f64::from(u8::from(so))
 }

@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
 
+use super::live_metrics::is;
 use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
 use crate::generation::Via;
@@ -295,11 +296,6 @@ fn feed(status: &FilterStatus) -> Option<&crate::live::FeedStatus> {
 #[cfg(feature = "live")]
 fn share(status: &FilterStatus) -> Option<&crate::live::ShareStatus> {
     status.live.as_ref()?.share.as_ref()
-}
-
-/// 1 if it is so.
-pub(super) fn is(so: bool) -> f64 {
-    f64::from(u8::from(so))
 }
 
 fn seconds_of(at: Timestamp) -> f64 {
