@@ -5,7 +5,6 @@
 #   fuzz/run.sh                  a short run: 8 seconds a target
 #   fuzz/run.sh full             the long run: 100,000,000 executions a target, 10,000,000 of scan
 #   fuzz/run.sh full header      one target of it
-#   fuzz/run.sh build            compiles what a short run needs, and no more
 #
 # Needs a Rust toolchain, stable will do, and g++, which it installs on Debian or Ubuntu. An input that
 # breaks a target is kept in fuzz/artifacts/TARGET; what was learnt, in fuzz/target/corpus/TARGET.
@@ -18,11 +17,6 @@ short_seconds=8
 long_runs=100000000
 long_scan_runs=10000000
 
-build_only=
-if [ "${1:-}" = build ]; then
-  build_only=1
-  shift
-fi
 size=short limit=(-max_total_time=$short_seconds)
 if [ "${1:-}" = full ]; then
   size=full limit=(-runs=$long_runs)
@@ -38,23 +32,28 @@ fi
 
 # What cargo-fuzz passes to a nightly compiler, without its address sanitizer, which stable has not:
 # of what is fuzzed, only kernels and memory have unsafe code, and they have tests of their own.
-coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
+coverage="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-folder=target/long
+programs=()
+for target in "${targets[@]}"; do programs+=(--bin "$target"); done
 if [ "$size" = short ]; then
-  # Comparisons that the fuzzer can see help it to guess, at half the speed: worth it in a short run only.
-  coverage+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
-  # Seconds of fuzzing are not worth minutes of compiling.
-  export CARGO_PROFILE_RELEASE_OPT_LEVEL=1
-  folder=target/short
+  # Seconds of fuzzing are not worth minutes of compiling: libraries are those of the tests, with their features, and
+  # only our own crates are compiled again, with coverage. Comparisons that the fuzzer can see help it to guess, at half
+  # the speed: worth it in a short run only.
+  export BLOOMSDAY_COVERAGE="$coverage -Cllvm-args=-sanitizer-coverage-trace-compares"
+  export RUSTC_WORKSPACE_WRAPPER=$PWD/rustc_with_coverage.sh
+  folder=../target/debug
+  build=(cargo build --locked --quiet --workspace --exclude bloomsday-bench
+    --features bloomsday-tests/integration "${programs[@]}")
+else
+  # With a target named, build scripts and macros are built without coverage.
+  host=$(rustc -vV | sed -n 's/^host: //p')
+  # shellcheck disable=SC2086
+  export RUSTFLAGS=$(echo $coverage)
+  folder=target/long/$host/fuzz
+  build=(cargo build --locked --quiet --package bloomsday-fuzz --profile fuzz --target "$host"
+    --target-dir target/long "${programs[@]}")
 fi
-host=$(rustc -vV | sed -n 's/^host: //p')
-# With a target named, build scripts and macros are built without coverage.
-# shellcheck disable=SC2086
-export RUSTFLAGS="--cfg fuzzing $(echo $coverage)"
-build=(cargo build --locked --quiet --release --target "$host" --target-dir "$folder")
-# exec: killing this process then ends the build.
-[ -z "$build_only" ] || exec "${build[@]}"
 "${build[@]}"
 
 # Leaves target/TARGET.log, and its line of the table in target/TARGET.row.
@@ -71,7 +70,7 @@ fuzz() {
   mkdir -p "$corpus" "$artifacts"
   # An input takes microseconds: a minute is a hang, whatever else the machine does. 1 GiB is far above
   # what a target needs.
-  "$folder/$host/release/$target" "$corpus" "seeds/$target" "${limit[@]}" -print_final_stats=1 \
+  "$folder/$target" "$corpus" "seeds/$target" "${limit[@]}" -print_final_stats=1 \
     -timeout=60 -rss_limit_mb=1024 -malloc_limit_mb=256 -max_len=$longest \
     -artifact_prefix="$artifacts/" >"$log" 2>&1 || result="BROKEN: see fuzz/$log and fuzz/$artifacts"
   stat() { sed -n "s/^stat::$1: *//p" "$log"; }

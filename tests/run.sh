@@ -129,12 +129,9 @@ alone c
 alone python/bloomsday
 wait "$installing" || { cat "$installing_log"; exit 1; }
 cat "$installing_log"
-# Tests often wait, for servers and timers: what they leave of the processors compiles the fuzz targets.
-nice -n 19 fuzz/run.sh build &
-fuzz_build=$!
 say "tests"
-# The benchmark is linted above like everything; its peers and itself need not be built to test the rest.
-tests=(cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration --quiet)
+# The default members: the benchmark and the fuzz targets need not be built to test the rest.
+tests=(cargo test --locked --features bloomsday-tests/integration --quiet)
 "${tests[@]}" --no-run
 # The packages in other languages at the same time as all else, since tests wait half of their time, for servers and
 # timers. Every target of both, also after one that fails: one run says what there is to mend.
@@ -142,7 +139,7 @@ others=$(mktemp)
 RUST_TEST_THREADS=$((2 * $(nproc))) "${tests[@]}" --no-fail-fast --test clients >"$others" 2>&1 &
 clients=$!
 failed=
-"${tests[@]}" --no-fail-fast --lib --bins --test '[!c]*' || failed=1
+RUST_TEST_THREADS=$((1 + $(nproc))) "${tests[@]}" --no-fail-fast --lib --bins --test '[!c]*' || failed=1
 wait "$clients" || failed=1
 cat "$others"
 [ -z "$failed" ] || exit 1
@@ -153,9 +150,8 @@ say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc "${all[@]}" --no-deps
 say "packages"
 # Without compiling what is in them: before a release, the same without --no-verify.
-cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --no-verify \
-  --allow-dirty --quiet
+cargo package --locked --workspace --exclude bloomsday-tests --exclude bloomsday-bench --exclude bloomsday-fuzz \
+  --no-verify --allow-dirty --quiet
 say "a short run of every fuzz target"
-wait "$fuzz_build"
 fuzz/run.sh
 say "everything holds"

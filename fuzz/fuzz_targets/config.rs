@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../jobs/src/scheduling/cron.rs"]
 #[allow(dead_code)]
 mod cron;
@@ -12,6 +13,7 @@ mod scheduling {
     pub(crate) use crate::cron;
 }
 
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../jobs/src/config/file.rs"]
 #[allow(dead_code)]
 mod file;

@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../server/src/live/stream/kafka_url.rs"]
 #[allow(dead_code)]
 mod kafka_url;

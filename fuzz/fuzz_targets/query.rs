@@ -8,8 +8,10 @@ use bloomsday_common::filter::{Filter, FilterMut, Layout, Shape};
 use bloomsday_common::hash::{IdHash, Xxh3};
 use libfuzzer_sys::fuzz_target;
 
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../server/src/http/blocks.rs"]
 mod blocks;
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../server/src/http/ids.rs"]
 #[allow(dead_code)]
 mod ids;
@@ -46,7 +48,8 @@ fuzz_target!(|input: &[u8]| {
     // as long as.
     let mut lines = ids::Lines::default();
     let blocks = blocks::Blocks::new(body.len() / 1024 + 2, 2048);
-    body.chunks(line.len() + 1).for_each(|piece| lines.push(piece, &blocks).expect("blocks enough"));
+    body.chunks(line.len() + 1)
+        .for_each(|piece| lines.push(piece, &blocks).expect("blocks enough"));
     let mut whole = ids.iter();
     for block in lines.into_blocks() {
         for id in ids::split_ids(&block) {

@@ -8,6 +8,7 @@ use std::io::Write;
 
 use libfuzzer_sys::fuzz_target;
 
+#[rustfmt::skip] // it is formatted where it belongs
 #[path = "../../server/src/resp/request.rs"]
 #[allow(dead_code)]
 mod request;

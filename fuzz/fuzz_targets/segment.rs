@@ -4,7 +4,9 @@
 #![no_main]
 
 use bloomsday_common::hash::{IdHash, Xxh3};
-use bloomsday_common::live::segment::{FRAME_BYTES, Frames, Header, Op, append_hashes, append_record};
+use bloomsday_common::live::segment::{
+    FRAME_BYTES, Frames, Header, Op, append_hashes, append_record,
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Makes the check of each frame right, as far as lengths lead from one to the next.
@@ -12,7 +14,8 @@ fn mend(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + FRAME_BYTES) {
         let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
-        let Some(end) = (at + FRAME_BYTES).checked_add(length).filter(|end| *end <= bytes.len()) else {
+        let Some(end) = (at + FRAME_BYTES).checked_add(length).filter(|end| *end <= bytes.len())
+        else {
             return;
         };
         let check = Xxh3::of(&bytes[at + 8..end]).0;

@@ -18,22 +18,14 @@ const DEADLINE: Duration = Duration::from_secs(600);
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        // Tests run in target/PROFILE/deps; the program is one folder up. The complete workspace is
-        // built, so that nothing is compiled twice with other features.
+        // Tests run in target/PROFILE/deps; the program is one folder up. It is built with the
+        // features of all default members, so that nothing is compiled twice.
         let deps = std::env::current_exe().expect("a test has a path");
         let folder =
             deps.ancestors().nth(2).expect("a test lies in target/PROFILE/deps").to_owned();
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        build.args([
-            "build",
-            "--quiet",
-            "--workspace",
-            "--exclude",
-            "bloomsday-bench",
-            "--bin",
-            "bloomsday",
-        ]);
+        build.args(["build", "--quiet", "--bin", "bloomsday"]);
         if INTEGRATION {
             build.args(["--features", "bloomsday-tests/integration"]);
         }

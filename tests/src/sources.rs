@@ -19,14 +19,16 @@ pub fn spark_jars() -> PathBuf {
     jars.expect("tests/run.sh installs pyspark")
 }
 
-/// Every Rust file in `folders` and below, in order.
+/// Every Rust file in `folders` and below, in order, but for what cargo wrote to a `target`.
 pub fn rust_files(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                if !path.ends_with("target") {
+                    folders.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);
             }

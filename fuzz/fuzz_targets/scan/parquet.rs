@@ -102,7 +102,9 @@ impl Thrift {
             Some(Forgery { act: 3, .. }) => return,
             Some(Forgery { act: 4, number: other, .. }) => wire = other as u8 & 15,
             Some(Forgery { act: 5, number: other, .. }) => id = other,
-            Some(Forgery { act: 6, number: other, .. }) => number = number.wrapping_add(other % 9 - 4),
+            Some(Forgery { act: 6, number: other, .. }) => {
+                number = number.wrapping_add(other % 9 - 4)
+            }
             Some(_) => {
                 // A struct of another kind of page.
                 self.open(5 + number.rem_euclid(4), STRUCT);
@@ -210,8 +212,7 @@ pub fn write(input: &[u8]) -> File {
     // UINT_64 belongs to 64 bits.
     let converted = if physical == 1 { converted.map(|_| 13) } else { converted };
     let codec = [0, 1, 2, 5, 6, 7, 0, 4][choices.below(8)];
-    let column =
-        Column { physical, width, converted, max_level: choices.byte() % 3, codec };
+    let column = Column { physical, width, converted, max_level: choices.byte() % 3, codec };
     let mut forger = Forger { forgeries: Vec::new(), fields: 0, is_used: false };
     for _ in 0..choices.byte() % 4 {
         let field = 1 + choices.below(64);
@@ -248,7 +249,12 @@ pub fn write(input: &[u8]) -> File {
 /// Where a row group's chunk lies, where its pages begin, and its rows.
 type Group = (usize, usize, usize, u64);
 
-fn group(file: &mut File, column: &Column, choices: &mut Choices<'_>, forger: &mut Forger) -> Group {
+fn group(
+    file: &mut File,
+    column: &Column,
+    choices: &mut Choices<'_>,
+    forger: &mut Forger,
+) -> Group {
     let start = file.bytes.len();
     let dictionary: Vec<Vec<u8>> = match choices.byte() % 3 {
         0 => (0..1 + choices.below(9)).map(|_| value(column, choices)).collect(),
@@ -287,7 +293,9 @@ fn page(
     let rows = choices.below(40);
     let top = column.max_level;
     let levels: Vec<u8> = (0..rows)
-        .map(|_| if top == 0 { 0 } else { [top, top, top, choices.byte() % (top + 1)][choices.below(4)] })
+        .map(|_| {
+            if top == 0 { 0 } else { [top, top, top, choices.byte() % (top + 1)][choices.below(4)] }
+        })
         .collect();
     let keys: Vec<usize>;
     let present = levels.iter().filter(|level| **level == top).count();
@@ -297,7 +305,7 @@ fn page(
         _ => &[0, 5, 9],
     };
     let mut encoding = fits[choices.below(3)];
-    let values: Vec<Vec<u8>> = if dictionary.is_empty() || choices.byte() % 4 == 0 {
+    let values: Vec<Vec<u8>> = if dictionary.is_empty() || choices.byte().is_multiple_of(4) {
         keys = Vec::new();
         (0..present).map(|_| value(column, choices)).collect()
     } else {
@@ -314,7 +322,10 @@ fn page(
                 all[..value.len()].copy_from_slice(value);
                 i64::from_le_bytes(all)
             };
-            deltas(&values.iter().map(number).collect::<Vec<_>>(), if column.width == 4 { 32 } else { 64 })
+            deltas(
+                &values.iter().map(number).collect::<Vec<_>>(),
+                if column.width == 4 { 32 } else { 64 },
+            )
         }
         6 => {
             let lengths: Vec<i64> = values.iter().map(|value| value.len() as i64).collect();
@@ -341,7 +352,7 @@ fn page(
     let bits = u32::from(8 - top.leading_zeros() as u8);
     let levels = if top == 0 { Vec::new() } else { runs(&levels, bits, choices) };
     let mut header = Thrift::new();
-    let all = if choices.byte() % 2 == 0 {
+    let all = if choices.byte().is_multiple_of(2) {
         let length = (levels.len() as u32).to_le_bytes();
         let front = if top == 0 { Vec::new() } else { [&length[..], &levels].concat() };
         let body = [front, body].concat();
@@ -357,7 +368,7 @@ fn page(
         });
         packed
     } else {
-        let is_packed = choices.byte() % 2 == 0;
+        let is_packed = choices.byte().is_multiple_of(2);
         let packed = if is_packed { pack(column.codec, &body) } else { body.clone() };
         header.int(forger, 1, I32, 3);
         header.int(forger, 2, I32, (levels.len() + body.len()) as i64);
@@ -479,7 +490,7 @@ fn runs(numbers: &[u8], bits: u32, choices: &mut Choices<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = numbers;
     while let Some(first) = rest.first() {
-        if choices.byte() % 2 == 0 {
+        if choices.byte().is_multiple_of(2) {
             let same = rest.iter().take_while(|number| *number == first).count();
             varint(&mut bytes, (same as u64) << 1);
             bytes.push(*first);
