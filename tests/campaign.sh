@@ -11,7 +11,7 @@ export BLOOMSDAY_CAMPAIGN="${BLOOMSDAY_CAMPAIGN:-full}"
 
 # What there is: a name, the file without which it is passed over, and the command. A campaign prints
 # lines `CAMPAIGN what | how much | what came of it | seconds`; to add one is to add a line here.
-tests="cargo test --locked --workspace --exclude bloomsday-bench --features bloomsday-tests/integration"
+tests="cargo test --locked --features bloomsday-tests/integration"
 release="$tests --release --test"
 # Places to stop at exist only without --release; and what waits for a store gains nothing from it.
 debug="$tests --test"
@@ -28,7 +28,7 @@ campaigns=(
   "resp_kill          | tests/tests/resp/kill.rs          | $debug resp $alone kill::"
   "swaps              | tests/tests/serve/swaps.rs        | $release serve $alone swaps::"
   "months             | server/src/simulation/months.rs   | cargo test --locked --release -p bloomsday-server --lib months $alone"
-  "model              | tests/tests/model/main.rs         | $release model $alone --include-ignored"
+  "model              | common/tests/model/pointers.rs    | $release model $alone --include-ignored"
   "spark              | python/bloomsday/tests/test_spark.py | $debug clients $alone spark"
   "fuzz               | fuzz/run.sh                       | fuzz/run.sh $BLOOMSDAY_CAMPAIGN"
 )

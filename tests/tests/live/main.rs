@@ -4,11 +4,9 @@
 mod absorb;
 mod compact;
 mod day;
-mod days_model;
 mod follow;
 mod kafka;
 mod kills;
-mod model;
 mod store;
 mod streams;
 mod urls;

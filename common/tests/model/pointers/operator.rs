@@ -4,8 +4,8 @@
 use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::{self, AmbiguousWrite};
 
-use crate::actors::ways;
-use crate::world::{
+use super::actors::ways;
+use super::world::{
     Action, B, By, Event, Pinned, RETENTION, Record, World, Write, day_of, key, time,
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bloomsday_common::pointer::Outcome;
 use bloomsday_common::protocol::{self, AmbiguousWrite, Past, Publish, Route, Step};
 
-use crate::world::{
+use super::world::{
     Action, B, By, Delta, DeltaBetween, Event, MAX_AGE_DAYS, RETENTION, Record, World, Write,
     day_of, key, pin_of, state_of, time,
 };

@@ -10,8 +10,8 @@ use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pin, Pointer};
 use bloomsday_common::protocol::{RecordState, References, Retention};
 use jiff::Timestamp;
 
-use crate::actors::{Builder, Pruner, Server};
-use crate::operator::Operator;
+use super::actors::{Builder, Pruner, Server};
+use super::operator::Operator;
 
 /// Pointers are kept for the current day and the newest; blobs for one day more.
 pub(crate) const RETENTION: Retention = Retention { keep_days: 0, max_age_days: 0 };
