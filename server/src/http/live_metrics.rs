@@ -29,7 +29,8 @@ pub(super) fn register(live: &Live, registry: &Registry) -> prometheus::Result<(
     gauge("bloomsday_live_memory_limit_bytes", help, limit as f64)?;
     let help =
         "1 while a log of live IDs cannot be written or synced, and adds are refused; else 0.";
-    gauge("bloomsday_live_log_failed", help, is(live.log_error().is_some()))?;
+    let is_failed = live.log_error().is_some();
+    gauge("bloomsday_live_log_failed", help, f64::from(u8::from(is_failed)))?;
     of_clients(live, registry)
 }
 
@@ -62,9 +63,4 @@ fn of_clients(live: &Live, registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(entries))?;
     registry.register(Box::new(memory))?;
     registry.register(Box::new(adds))
-}
-
-/// 1 if it is so.
-pub(super) fn is(so: bool) -> f64 {
-    f64::from(u8::from(so))
 }

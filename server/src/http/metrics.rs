@@ -5,7 +5,6 @@ use hyper::StatusCode;
 use jiff::Timestamp;
 use prometheus::{CounterVec, Encoder, GaugeVec, Opts, Registry, TextEncoder};
 
-use super::live_metrics::is;
 use super::reply::{Reply, error, of};
 use crate::bloomsday::Bloomsday;
 use crate::generation::Via;
@@ -296,6 +295,11 @@ fn feed(status: &FilterStatus) -> Option<&crate::live::FeedStatus> {
 #[cfg(feature = "live")]
 fn share(status: &FilterStatus) -> Option<&crate::live::ShareStatus> {
     status.live.as_ref()?.share.as_ref()
+}
+
+/// 1 if it is so.
+fn is(so: bool) -> f64 {
+    f64::from(u8::from(so))
 }
 
 fn seconds_of(at: Timestamp) -> f64 {
