@@ -5,6 +5,7 @@
 
 mod file;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +36,22 @@ const FILES: [&str; 2] = ["./bloomsday.toml", "/etc/bloomsday/bloomsday.toml"];
 
 /// Overrides `pointers` of the file, so that the file needs no password.
 const POINTERS: &str = "BLOOMSDAY_POINTERS";
+
+/// The value of [`POINTERS`]. An empty variable is as good as none; in one that is not UTF-8 the
+/// address shows what is wrong.
+fn pointers_variable() -> Option<String> {
+    let value = std::env::var_os(POINTERS).filter(|value| !value.is_empty());
+    value.map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether a file is there, or may be: one in a folder that we may not search counts, so that
+/// reading it says so. Taken for none, its settings would be missing in silence.
+fn may_be_there(file: &Path) -> bool {
+    match std::fs::metadata(file) {
+        Ok(about) => about.is_file(),
+        Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
+}
 
 /// What every job can be given besides its own flags.
 #[derive(Default)]
@@ -68,7 +85,7 @@ impl Settings {
         store: Option<String>,
         store_is_flag: bool,
     ) -> Result<Settings, Error> {
-        let found = || FILES.iter().map(PathBuf::from).find(|file| file.is_file());
+        let found = || FILES.iter().map(PathBuf::from).find(|file| may_be_there(file));
         let path = path.or_else(found);
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
         let source = if store_is_flag { "--store" } else { "BLOOMSDAY_STORE" };
@@ -132,13 +149,13 @@ impl Settings {
         // used.
         let scratch = Store::open(&std::env::temp_dir().display().to_string())?;
         let opened = in_redis(scratch, &pointers, self.file.pointers_key.as_deref())?;
-        let source = if std::env::var(POINTERS).is_ok() { POINTERS } else { "file" };
+        let source = if pointers_variable().is_some() { POINTERS } else { "file" };
         Ok(Some((opened.pointers_name().unwrap_or_default().to_owned(), source)))
     }
 
     /// The address of the Redis with the pointers; with its password, so never for a message.
     fn pointers(&self) -> Option<String> {
-        std::env::var(POINTERS).ok().or_else(|| self.file.pointers.clone())
+        pointers_variable().or_else(|| self.file.pointers.clone())
     }
 
     pub(crate) fn file(&self) -> &File {

@@ -15,12 +15,14 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 use crate::error::{Error, exit};
+use crate::output::Output;
 
 /// The most time for name resolution, connection, handshake and response together.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -91,7 +93,7 @@ impl FromStr for Address {
 }
 
 impl Health {
-    pub(crate) async fn run(self) -> Result<ExitCode, Error> {
+    pub(crate) async fn run(self, output: &Output) -> Result<ExitCode, Error> {
         let tls = match (self.address.is_tls, &self.ca, &self.name) {
             (true, ca, name) => Some(self.tls(ca.as_ref(), name.as_deref())?),
             (false, None, None) => None,
@@ -110,8 +112,11 @@ impl Health {
         let response =
             response.map_err(|source| Error::System { doing, source: with_remedy(source) })?;
         let body = response.lines().last().unwrap_or_default();
-        crate::output::print(&format!("{body}\n"));
         let is_ok = response.starts_with("HTTP/1.1 200 ");
+        let report = json!({
+            "address": self.address.text, "path": path, "ok": is_ok, "answer": body,
+        });
+        output.show(&report, || format!("{body}\n"));
         Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
     }
 

@@ -1,4 +1,4 @@
-//! `bloomsday history`: every event of a filter, newest first.
+//! `bloomsday history`: the events of a filter, newest first.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, or_dash, print, table, thousands};
 
-/// Show every event of a filter, newest first.
+/// Show the newest 1,000 events of a filter, newest first.
 ///
 /// Example: bloomsday history rt --store s3://ads-filters/prod
 #[derive(Args)]

@@ -42,6 +42,7 @@ mod trace;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bloomsday_common::redact::single_line;
 use clap::parser::ValueSource;
@@ -54,6 +55,9 @@ use tracing_subscriber::fmt::format::{self, Writer};
 use config::Settings;
 use error::Error;
 use output::Output;
+
+/// How long the end of a command waits for threads that it no longer needs.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers "has this user been in our app before?" from a Bloom filter that is rebuilt every day.
 ///
@@ -162,7 +166,10 @@ fn run(cli: Cli, store_is_flag: bool, output: &Output) -> Result<ExitCode, Error
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =
         runtime.map_err(|source| Error::System { doing: "start the runtime".into(), source })?;
-    runtime.block_on(cli.command.run(&settings, output))
+    let done = runtime.block_on(cli.command.run(&settings, output));
+    // A name that nobody resolves keeps a thread long after the command has given up on it.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    done
 }
 
 impl Command {
@@ -193,7 +200,7 @@ impl Command {
             Command::Import(job) => job.run(settings, output).await,
             Command::Plan(job) => job.run(output).await,
             Command::Simhash(job) => job.run(output),
-            Command::Health(job) => job.run().await,
+            Command::Health(job) => job.run(output).await,
             Command::Completions(job) => job.run(Cli::command()),
             Command::Man(job) => job.run(Cli::command()),
             Command::Config(job) => job.run(settings, output).await,

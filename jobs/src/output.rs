@@ -122,9 +122,11 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
     }
 }
 
-/// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal.
+/// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal. The job goes on
+/// if that fails, as [`print`] does: nobody is left to hear of it.
 pub(crate) fn complain(word: &str, text: &str) {
-    eprintln!("{}: {text}", paint("outcome", word, is_coloured(&io::stderr())));
+    let word = paint("outcome", word, is_coloured(&io::stderr()));
+    let _ = writeln!(io::stderr(), "{word}: {text}");
 }
 
 /// The error of a command for several filters, which goes on after one: the last. Those before are

@@ -156,8 +156,8 @@ impl Unpin {
             (true, false) => "released",
         };
         let report = json!({
-            "filter": filter, "released": was_pinned && !self.dry_run, "previous": blob,
-            "dry_run": self.dry_run,
+            "filter": filter, "outcome": outcome, "released": was_pinned && !self.dry_run,
+            "previous": blob, "dry_run": self.dry_run,
         });
         output.show(&report, || {
             pairs(&[

@@ -162,7 +162,7 @@ impl Sizes {
         json!({
             "ids": ids, "fpp_target": fpp, "window_days": window_days, "layouts": layouts,
             "recommended": self.recommended.name(), "because": self.because,
-            "live": self.live_ids.map(live_json), "deltas": deltas,
+            "not_blocked": self.not_blocked, "live": self.live_ids.map(live_json), "deltas": deltas,
         })
     }
 

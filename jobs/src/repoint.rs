@@ -7,11 +7,14 @@ use bloomsday_common::day::Day;
 use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
-use bloomsday_common::protocol::{RecordState, Retention, Target, newest_buildable, target_of_day};
-use bloomsday_common::store::{Store, Versioned};
+use bloomsday_common::protocol::{
+    FollowedBy, RecordState, Retention, Target, days_to_follow, newest_buildable, target_of_day,
+};
+use bloomsday_common::store::{Following, Store, Versioned};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::config::Settings;
 use crate::error::Error;
@@ -54,27 +57,65 @@ impl Repoint {
         }
         let retention = settings.retention(&filter);
         let done = repoint(&store, &filter, day, &to, retention, reason, dry_run).await?;
-        let oldest = Day::of(Timestamp::now()).minus(retention.max_age_days);
-        if day < oldest {
-            let days = retention.max_age_days;
-            complain(
-                "warning",
-                &format!(
-                    "no server follows {day}: with max_age_days = {days} the oldest is {oldest}"
-                ),
-            );
+        let not_followed = why_not_followed(&store, &filter, day, retention).await;
+        if let Some(why) = &not_followed {
+            complain("warning", why);
         }
-        output.show(&done, || {
+        let report = json_of(&done, not_followed.as_deref());
+        output.show(&report, || {
             pairs(&[
                 ("outcome", if dry_run { "dry run".into() } else { done.outcome.name().into() }),
                 ("pointer", format!("{filter} {day}")),
                 (if dry_run { "would name" } else { "now names" }, done.blob.to_string()),
                 ("named before", or_dash(done.previous.as_ref())),
-                ("next", "servers follow at their next poll; at once: POST /admin/reload".into()),
+                ("next", not_followed.clone().unwrap_or_else(|| NEXT.into())),
             ])
         });
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What follows a repoint that servers follow.
+const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
+
+/// Why servers do not follow the pointer of `day`, if so: what they follow in its place.
+async fn why_not_followed(
+    store: &Store,
+    filter: &FilterName,
+    day: Day,
+    retention: Retention,
+) -> Option<String> {
+    let now = Timestamp::now();
+    let today = Day::of(now);
+    let (days, oldest) = (retention.max_age_days, today.minus(retention.max_age_days));
+    if day < oldest {
+        return Some(format!(
+            "no server follows {day}: with max_age_days = {days} the oldest is {oldest}"
+        ));
+    }
+    if day > today {
+        return Some(format!("no server follows {day} before that day has begun"));
+    }
+    let days = days_to_follow(today, None, days);
+    // The pointer is written: a failure here is no failure of the command.
+    let Ok(Following::Blob(followed)) = store.follow(filter, &days, now).await else { return None };
+    match &followed.by {
+        FollowedBy::Pin { .. } => Some(format!(
+            "a pin keeps servers on {} until `bloomsday unpin {filter}`",
+            followed.blob
+        )),
+        FollowedBy::Pointer { day: newer } if *newer > day => {
+            Some(format!("servers follow the pointer of {newer}, which is newer"))
+        }
+        FollowedBy::Pointer { .. } => None,
+    }
+}
+
+/// The report for programs.
+fn json_of(done: &Repointed, not_followed: Option<&str>) -> Value {
+    let mut report = json!(done);
+    report["not_followed"] = json!(not_followed);
+    report
 }
 
 /// What a repoint did.

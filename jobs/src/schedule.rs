@@ -36,7 +36,7 @@ use crate::error::{Error, exit};
 use crate::output::{Output, complain};
 use crate::remedy::explain;
 use crate::report::describe;
-use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing};
+use crate::scheduling::rules::{Action, Found, Observed, Rules, Standing, later};
 use crate::signals::EndSignals;
 
 /// The shortest sleep: an action may be due within less than the clock can tell.
@@ -45,6 +45,10 @@ const MIN_SLEEP: Duration = Duration::from_millis(10);
 const MAX_SLEEP: Duration = Duration::from_secs(600);
 /// How long to wait after a failed read of the store.
 const STORE_RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// How often an input may change within its `settle` before a run with `--once` leaves it to the next.
+const MAX_SETTLES: u32 = 3;
+/// The time for the checks of such an input.
+const CHECKS_TIME: Duration = Duration::from_secs(60);
 /// How many days this program keeps its own events, in case the history lacks them.
 const KEEP_EVENTS_DAYS: u32 = MAX_CATCH_UP_DAYS + 1;
 
@@ -128,12 +132,12 @@ impl Schedule {
         for runner in runners {
             tasks.spawn(runner.run(self.once));
         }
-        until_done(tasks).await
+        until_done(tasks, self.once).await
     }
 }
 
 /// Waits for every runner, or for SIGTERM or Ctrl-C. Without `--once` runners do not end.
-async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
+async fn until_done(mut tasks: JoinSet<u8>, once: bool) -> Result<ExitCode, Error> {
     let (mut end, mut worst) = (EndSignals::new()?, 0);
     loop {
         tokio::select! {
@@ -148,7 +152,9 @@ async fn until_done(mut tasks: JoinSet<u8>) -> Result<ExitCode, Error> {
     // A running build ends with the process. That is safe at any moment: the next start builds the
     // same blob.
     tracing::info!("stopping");
-    std::process::exit(0);
+    // A daemon that is stopped has done its work; a run that was to build what is due has not.
+    let status = if once { exit::worse(worst, exit::TRY_AGAIN) } else { 0 };
+    std::process::exit(status.into());
 }
 
 /// What a runner did.
@@ -182,6 +188,9 @@ impl Runner {
     /// exit status of that state.
     async fn run(mut self, once: bool) -> u8 {
         let mut worst = 0;
+        // An input that keeps changing is left to the next run.
+        let settling = self.rules.settle.saturating_mul(MAX_SETTLES).saturating_add(CHECKS_TIME);
+        let settled_by = later(Timestamp::now(), settling);
         loop {
             let pause = match self.step().await {
                 Ok(Step::Ended(status)) => {
@@ -189,21 +198,22 @@ impl Runner {
                     None
                 }
                 Ok(Step::Sleep(pause)) => Some(pause),
-                // The other filters are built all the same.
-                Err(error) if once => {
-                    complain("error", &format!("{}: {error}", self.filter));
-                    return exit::worse(worst, error.exit_status());
-                }
                 Err(error) => {
-                    tracing::warn!(filter = %self.filter, "{error}");
                     self.gauge(&self.metrics.up, 0.0);
+                    if once {
+                        // The other filters are built all the same.
+                        complain("error", &format!("{}: {error}", self.filter));
+                        self.update_metrics();
+                        return exit::worse(worst, error.exit_status());
+                    }
+                    tracing::warn!(filter = %self.filter, "{error}");
                     Some(STORE_RETRY_PAUSE)
                 }
             };
             self.update_metrics();
             let Some(pause) = pause else { continue };
-            if once && !self.is_settling() {
-                let now = Timestamp::now();
+            let now = Timestamp::now();
+            if once && !(self.is_settling() && now < settled_by) {
                 let open = self.rules.open(now, &self.observed).into_iter();
                 let pending =
                     open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
@@ -223,7 +233,8 @@ impl Runner {
     async fn step(&mut self) -> Result<Step, Error> {
         let now = Timestamp::now();
         self.read_pointers(now).await?;
-        self.gauge(&self.metrics.up, 1.0);
+        // An input that could not be read stays a failure until its next check succeeds.
+        self.gauge(&self.metrics.up, if self.is_input_away(now) { 0.0 } else { 1.0 });
         match self.rules.next(now, &self.observed) {
             Action::Wait(until) => {
                 let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
@@ -325,6 +336,15 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether the input of a day that is to be built could not be read at its last check.
+    fn is_input_away(&self, now: Timestamp) -> bool {
+        self.rules.open(now, &self.observed).iter().any(|(day, standing, _)| {
+            let waits = self.waits.get(day);
+            let is_away = waits.is_some_and(|waits| waits.reason == Reason::Store);
+            is_away && matches!(standing, Standing::Pending(_))
+        })
+    }
+
     /// Whether a due day's files are there, and it only remains to see that they do not change.
     fn is_settling(&self) -> bool {
         let now = Timestamp::now();
@@ -369,8 +389,13 @@ impl Runner {
         self.record(event).await;
         // Last, so that history and metrics agree with the report that a reader sees.
         self.update_metrics();
-        // The rules decide later whether a failure is retried; its reason is logged again then.
-        let Ok(report) = built else { return 0 };
+        let Ok(report) = built else {
+            // A failure that is retried later is logged again then; the last one is final.
+            let open = self.rules.open(Timestamp::now(), &self.observed);
+            let gave_up =
+                open.iter().any(|(of, state, _)| *of == day && *state == Standing::GaveUp);
+            return if gave_up { exit::FAILED } else { 0 };
+        };
         self.output.show(&report, || format!("{}\n", describe(&report)));
         exit::of(report.outcome)
     }

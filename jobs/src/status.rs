@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use bloomsday_common::day::Day;
-use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::head::Head;
 use bloomsday_common::live::lease::Lease;
@@ -114,12 +113,10 @@ async fn report(
     let days = days_to_follow(Day::of(now), None, retention.max_age_days);
     let (followed, error) = match store.follow(filter, &days, now).await? {
         Following::Blob(followed) => {
-            // A pointer may outlive its blob; a server then stays as it is.
-            let missing = match store.head_blob(&followed.blob).await {
-                Err(error @ StoreError::NotFound { .. }) => Some(Error::from(error).to_string()),
-                _ => None,
-            };
-            (Some(followed), missing)
+            // A pointer may outlive its blob, or name one that these credentials may not read; a
+            // server then stays as it is.
+            let head = store.head_blob(&followed.blob).await;
+            (Some(followed), head.err().map(|error| Error::from(error).to_string()))
         }
         Following::Keep(error) => (None, Some(Error::from(error).to_string())),
         Following::NotFound(_) => (None, None),
