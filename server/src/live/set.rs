@@ -38,6 +38,9 @@ use super::ticket::Ticket;
 /// The `expires_at` of a set that does not end.
 const NEVER: u64 = u64::MAX;
 
+/// For how many hashes of a change the memory is kept: it is not counted with the table's.
+const KEPT_CHANGES: usize = 1 << 16;
+
 /// Why a call of a set failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SetError {
@@ -215,6 +218,8 @@ impl LiveSet {
             deletions.note(op, now, changed.iter().copied());
         }
         let ticket = self.ticket_of(log.as_ref(), |log| log.append(now, op, changed));
+        changed.clear();
+        changed.shrink_to(KEPT_CHANGES);
         (ticket, result)
     }
 

@@ -117,12 +117,17 @@ impl Command {
             (false, 0) => &["loading", "stale", "fast"],
             (false, _) => &["readonly", "fast"],
         };
-        reply.array(flags.len());
+        reply.set(flags.len());
         flags.iter().for_each(|flag| reply.simple(flag));
         let KeySpec { first, last, step } = self.keys;
         [first, last, step].into_iter().for_each(|number| reply.integer(i64::from(number)));
-        (0..3).for_each(|_| reply.array(0));
-        reply.array(self.subcommands.len());
+        // Categories, tips and key specifications.
+        (0..3).for_each(|_| reply.set(0));
+        // As Redis has it: of a command without them a set.
+        match self.subcommands.len() {
+            0 => reply.set(0),
+            some => reply.array(some),
+        }
         self.subcommands.iter().for_each(|command| command.describe(reply));
     }
 }

@@ -283,8 +283,10 @@ fn exec(session: &mut Session, _: &[&[u8]], reply: &mut Reply<'_>) -> Result<(),
     for request in &transaction.requests {
         let request: Vec<&[u8]> = request.iter().map(Vec::as_slice).collect();
         let Ok(command) = find(&request) else { continue };
+        let begin = reply.out.len();
         let done = check_length(reply);
         if let Err(fault) = done.and_then(|()| perform(session, command, &request, reply.out)) {
+            reply.out.truncate(begin);
             reply.error(&fault);
         }
     }

@@ -296,7 +296,7 @@ async fn wait_synced(session: &mut Session, awaited: Awaited, out: &mut Vec<u8>)
         Ok::<_, Arc<str>>(())
     };
     let done = match awaited {
-        Awaited { locals: 0, .. } => true,
+        Awaited { locals: 0, .. } => session.is_synced(),
         Awaited { timeout_ms: 0, .. } => all.await.is_ok(),
         Awaited { timeout_ms, .. } => {
             let limit = Duration::from_millis(timeout_ms);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bloomsday_common::id_form::IdForm;
+use futures::FutureExt;
 
 use super::reply::{Fault, error};
 use super::shared::{ClientEntry, ClientInfo, RespState};
@@ -271,16 +272,28 @@ impl Session {
             let Some(found) = set(self)? else { return Ok(None) };
             let result = change(self, &found)?;
             if !matches!(result, Err(SetError::Gone)) {
-                if !self.changed.iter().any(|other| Arc::ptr_eq(other, &found)) {
-                    self.changed.retain(|set| !set.is_dropped());
-                    self.changed.push(found);
-                }
+                self.note_changed(found);
                 return Ok(Some(result));
             }
             // The next lookup waits until the dropped set is removed.
             self.last = None;
         }
         Err(DROPPED_AGAIN)
+    }
+
+    /// Keeps a set for WAITAOF. Those that were dropped go: each keeps memory of the tables.
+    pub(crate) fn note_changed(&mut self, set: Arc<LiveSet>) {
+        if !self.changed.iter().any(|other| Arc::ptr_eq(other, &set)) {
+            self.changed.retain(|set| !set.is_dropped());
+            self.changed.push(set);
+        }
+    }
+
+    /// Whether all that this connection changed is synced by now.
+    pub(crate) fn is_synced(&self) -> bool {
+        let is_synced =
+            |set: &Arc<LiveSet>| matches!(set.ticket().wait_synced().now_or_never(), Some(Ok(())));
+        self.live().is_on_disk() && self.changed.iter().all(is_synced)
     }
 
     /// Drops the set of this name, and returns whether there was one.

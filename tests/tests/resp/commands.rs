@@ -325,6 +325,10 @@ fn a_restart_keeps_filters_options_windows_and_ends() {
                 ("BLOOM.RESERVE w WINDOW 1000 STEP 100", "+OK|"),
                 ("SADD w x", ":1|"),
                 ("WAITAOF 1 0 0", "*2|:1|:0|"),
+                ("WAITAOF 0 0 0", "*2|:1|:0|"),
+                ("MULTI", "+OK|"),
+                ("WAITAOF 1 0 0", "+QUEUED|"),
+                ("EXEC", "*1|*2|:1|:0|"),
             ],
         );
         daemon.kill();

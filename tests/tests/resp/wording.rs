@@ -33,7 +33,8 @@ module list a|module foo a|command getkeys sadd a b|command getkeys del a b|comm
 command getkeys sadd a|command getkeys ping a|command getkeys|command list filterby pattern smism*
 command list filterby|command list filterby module nosuch|command list filterby foo x|multi|client foo|exec
 multi|client id a|exec|multi|exec a|exec|exec a|multi|config|exec|multi|memory usage|exec|multi|command getkeys|exec
-time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
+client setinfo foo é|client setinfo LIB-Name é|client setinfo lib-name x|hello 3 auth default x foo|hello 3 setname é foo
+multi|waitaof 0 0 0|exec|time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
@@ -102,6 +103,7 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
         ("BF.RESERVE bf 0.1 9 EXPANSION 32769", BF_EXPANSION),
         ("BF.RESERVE bf 0.1 9 EXPANSION -1", BF_EXPANSION),
         ("BF.RESERVE bf 0.1 9 EXPANSION 2 NONSCALING", "-Nonscaling filters cannot expand|"),
+        ("BF.RESERVE bf 0.1 9 NONSCALING EXPANSION -1", "-Nonscaling filters cannot expand|"),
         ("BF.RESERVE bf 0.1 9 WHAT", "-ERR syntax error|"),
         ("BF.RESERVE bf 0.1 9", "+OK|"),
         ("BF.RESERVE bf 0.1 9", "-ERR item exists|"),
@@ -174,6 +176,8 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
             ("CF.DEL cf a", ":0|", "#f|"),
             ("CF.MEXISTS cf a b", "*2|:0|:1|", "*2|#f|#t|"),
             ("CF.COMPACT cf", "+OK|", "+OK|"),
+            // As in RedisBloom it is rounded up to a power of two.
+            ("CF.RESERVE three 100 EXPANSION 3", "+OK|", "-ERR item exists|"),
             ("BF.MEXISTS cf a b", "*2|:0|:0|", "*2|#f|#f|"),
             ("CF.EXISTS bf a", ":0|", "#f|"),
             ("BF.INSERT both NONSCALING EXPANSION 2 ITEMS a", "*1|:1|", "*1|#t|"),

@@ -32,10 +32,11 @@ impl Deletions {
 
     fn insert(&mut self, hash: u64, ms: u64) {
         if self.0.len() >= MAX_DELETIONS {
-            let mut times: Vec<u64> = self.0.values().copied().collect();
-            let (_, median, _) = times.select_nth_unstable(MAX_DELETIONS / 2);
+            // By time and hash: of one time there may be more than half.
+            let mut all: Vec<(u64, u64)> = self.0.iter().map(|(hash, at)| (*at, *hash)).collect();
+            let (_, median, _) = all.select_nth_unstable(MAX_DELETIONS / 2);
             let median = *median;
-            self.0.retain(|_, at| *at > median);
+            self.0.retain(|hash, at| (*at, *hash) > median);
         }
         let at = self.0.entry(hash).or_insert(ms);
         *at = ms.max(*at);
@@ -261,5 +262,12 @@ mod tests {
         assert!(!deletions.is_after(0, 0) && deletions.0.len() >= MAX_DELETIONS / 2);
         deletions.note(Op::Add, many, [many - 1].into_iter());
         assert!(!deletions.is_after(many - 1, 0));
+    }
+
+    #[test]
+    fn of_deletions_at_one_time_half_stay() {
+        let mut deletions = Deletions::default();
+        deletions.note(Op::Delete, 7, 0..MAX_DELETIONS as u64 + 1);
+        assert!(deletions.0.len() >= MAX_DELETIONS / 2, "{} are left", deletions.0.len());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bloomsday_common::live::segment::Op;
 
-use super::{LiveSet, SetError, SetState};
+use super::{KEPT_CHANGES, LiveSet, SetError, SetState};
 use crate::live::lock::lock;
 use crate::live::memory::writer::Added;
 use crate::live::ticket::Ticket;
@@ -42,6 +42,8 @@ impl LiveSet {
             }
             // With the time of the step: a replay adds them in it.
             last = self.ticket_of(log.as_ref(), |log| log.append(*ms, Op::Add, changed));
+            changed.clear();
+            changed.shrink_to(KEPT_CHANGES);
             if let Some(refused) = refusal {
                 return (last, Err(refused.into()));
             }

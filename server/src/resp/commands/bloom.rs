@@ -36,16 +36,17 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
         } else if is(word, "EXPANSION") {
             let given = words.next().ok_or("ERR no expansion")?;
             let given = number::<i64>(given).ok_or("ERR bad expansion")?;
-            let in_range = u32::try_from(given).ok().filter(|given| *given <= MAX_EXPANSION);
-            expansion = Some(in_range.ok_or("ERR expansion must be in the range [0, 32768]")?);
+            expansion = Some(given);
         } else {
             return Err(SYNTAX);
         }
     }
-    if is_fixed && expansion.is_some_and(|expansion| expansion > 0) {
+    if is_fixed && expansion.is_some_and(|expansion| expansion != 0) {
         return Err("Nonscaling filters cannot expand".into());
     }
     let expansion = if is_fixed { 0 } else { expansion.unwrap_or(2) };
+    let expansion = u32::try_from(expansion).ok().filter(|given| *given <= MAX_EXPANSION);
+    let expansion = expansion.ok_or("ERR expansion must be in the range [0, 32768]")?;
     let options = Options { capacity, error, expansion, ..Options::of(Kind::Bloom) };
     make(session, request[1], options)?;
     reply.ok();

@@ -61,18 +61,17 @@ fn setname(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
 }
 
 fn setinfo(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Result<(), Fault> {
-    let value = check_name(request[3]).map_err(|_| {
-        let option = String::from_utf8_lossy(request[2]).to_ascii_lowercase();
+    let option = String::from_utf8_lossy(request[2]);
+    let place = if is(request[2], "LIB-NAME") {
+        &mut session.library.0
+    } else if is(request[2], "LIB-VER") {
+        &mut session.library.1
+    } else {
+        return Err(format!("ERR Unrecognized option '{option}'").into());
+    };
+    *place = check_name(request[3]).map_err(|_| {
         format!("ERR {option} cannot contain spaces, newlines or special characters.")
     })?;
-    if is(request[2], "LIB-NAME") {
-        session.library.0 = value;
-    } else if is(request[2], "LIB-VER") {
-        session.library.1 = value;
-    } else {
-        let option = String::from_utf8_lossy(request[2]);
-        return Err(format!("ERR Unrecognized option '{option}'").into());
-    }
     session.publish();
     reply.ok();
     Ok(())

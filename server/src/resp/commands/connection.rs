@@ -41,6 +41,7 @@ impl Hello {
     fn parse(session: &Session, request: &[&[u8]]) -> Result<Hello, Fault> {
         let (is_v3, is_authenticated) = (session.is_v3, session.is_authenticated);
         let mut hello = Hello { is_v3, name: None, is_authenticated };
+        let mut credentials = None;
         if let Some(version) = request.get(1) {
             let version = number::<i64>(version);
             let version =
@@ -57,14 +58,18 @@ impl Hello {
                 let (Some(user), Some(password)) = (words.next(), words.next()) else {
                     return Err(syntax_of_hello(word));
                 };
-                check(session, user, password)?;
-                hello.is_authenticated = true;
+                credentials = Some((user, password));
             } else if is(word, "SETNAME") {
                 let given = words.next().ok_or_else(|| syntax_of_hello(word))?;
                 hello.name = Some(super::client::check_name(given)?);
             } else {
                 return Err(syntax_of_hello(word));
             }
+        }
+        // As Redis does, after all words were read.
+        if let Some((user, password)) = credentials {
+            check(session, user, password)?;
+            hello.is_authenticated = true;
         }
         Ok(hello)
     }
@@ -205,7 +210,7 @@ fn waitaof(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
     // In a transaction nothing can wait: the reply is what is synced by now.
     if session.is_executing {
         reply.array(2);
-        reply.integer(0);
+        reply.integer(i64::from(session.is_synced()));
         reply.integer(0);
         return Ok(());
     }

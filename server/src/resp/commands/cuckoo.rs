@@ -38,7 +38,9 @@ fn reserve(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> R
         } else if is(word, "MAXITERATIONS") {
             options.iterations = value("MAXITERATIONS", 1, MAX_ITERATIONS)?;
         } else if is(word, "EXPANSION") {
-            options.expansion = value("EXPANSION", 0, MAX_EXPANSION)?;
+            let given = value("EXPANSION", 0, MAX_EXPANSION)?;
+            // As in RedisBloom; 0 stays 0.
+            options.expansion = if given == 0 { 0 } else { given.next_power_of_two() };
         } else {
             return Err(SYNTAX);
         }

@@ -205,13 +205,11 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
             return Err(SYNTAX);
         }
     }
-    // By a number that a name always has, so that SCAN returns every key that is there from the
-    // first call to the last.
     let mut sets = session.live().list(session.database, session.now);
-    sets.sort_by_key(|set| set.number());
-    let mut sets = sets.into_iter().skip_while(|set| set.number() < cursor);
+    sets.sort_by_key(|set| place(set));
+    let mut sets = sets.into_iter().skip_while(|set| place(set) < cursor);
     let some: Vec<_> = sets.by_ref().take(count.min(MAX_SCAN_COUNT)).collect();
-    let next = sets.next().map_or(0, |set| set.number());
+    let next = sets.next().map_or(0, |set| place(&set));
     let is_wanted = |set: &LiveSet| {
         pattern.is_none_or(|pattern| glob::fits(pattern, &set.key().name))
             && wanted.is_none_or(|wanted| is(wanted, type_of(set)))
@@ -222,6 +220,13 @@ fn scan(session: &mut Session, request: &[&[u8]], reply: &mut Reply<'_>) -> Resu
     reply.array(some.len());
     some.iter().for_each(|set| reply.bulk(&set.key().name));
     Ok(())
+}
+
+/// The place of a set in the order of SCAN: a number that a name always has, so that SCAN returns
+/// every key that is there from the first call to the last. It has 53 bits, since some clients take
+/// a cursor for a float; and is not 0, which is the end.
+fn place(set: &LiveSet) -> u64 {
+    (set.number() >> 11).max(1)
 }
 
 /// Where SCAN goes on. As in Redis what C's `strtoul` takes is a cursor.
