@@ -382,6 +382,15 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (circle, none) = (folder.path().join("circle"), folder.path().join("none"));
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        assert!(may_be_there(&circle) && !may_be_there(&none) && !may_be_there(folder.path()));
+    }
+
     #[test]
     fn pointers_on_hdfs_are_refused_with_what_to_do() {
         for address in ["hdfs://u:secret@namenode:9000/ads", "HDFS://u:secret@namenode:9000/ads"] {

@@ -43,6 +43,22 @@ fn a_day_that_no_server_follows_is_repointed_with_a_word() {
 }
 
 #[test]
+fn a_repoint_that_servers_do_not_follow_yet_says_what_they_follow() {
+    let (backend, day) = store();
+    let repoint = |of: &str| {
+        let words = ["repoint", "rt", of, "--to", &day, "--dry-run", "--json"];
+        let run = backend.bloomsday(&words).run().expect(0);
+        (run.json()["not_followed"].as_str().unwrap_or_default().to_owned(), run.stderr)
+    };
+    assert_eq!(repoint(&day).0, "");
+    let (why, said) = repoint(&today().minus(2).to_string());
+    assert_eq!(why, format!("servers follow the pointer of {day}, which is newer"));
+    assert!(said.contains(&why), "{said}");
+    backend.bloomsday(&["pin", "rt", "--to", &day, "--reason", "test"]).run().expect(0);
+    assert!(repoint(&day).0.starts_with("a pin keeps servers on "), "{:?}", repoint(&day));
+}
+
+#[test]
 fn a_folder_in_place_of_a_file_is_named_and_does_not_count_as_none() {
     let (backend, day) = store();
     let pointer = Path::new(&backend.store).join(format!("rt/pointers/{day}"));
@@ -150,7 +166,7 @@ fn a_wrong_configuration_stops_no_command_that_does_not_read_it() {
 }
 
 #[test]
-fn an_empty_store_variable_counts_as_none_and_a_wrong_rust_log_is_named() {
+fn an_empty_variable_counts_as_none_and_a_wrong_rust_log_is_named() {
     let (backend, _) = store();
     let config = backend.folder.path().join("config.toml");
     fs::write(&config, format!("store = \"{}\"\n", backend.store)).unwrap();
@@ -160,6 +176,7 @@ fn an_empty_store_variable_counts_as_none_and_a_wrong_rust_log_is_named() {
         run.envs(&[(variable, value.to_owned())]).run().expect(0)
     };
     assert_eq!(run("BLOOMSDAY_STORE", "").stderr, "");
+    assert_eq!(run("BLOOMSDAY_POINTERS", "").stderr, "");
     let wrong = run("RUST_LOG", "bloomsday=loud");
     wrong.complains(&["warning: RUST_LOG is ignored: "]);
 }

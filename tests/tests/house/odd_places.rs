@@ -12,12 +12,15 @@ use bloomsday_tests::program::{Bloomsday, bloomsday};
 use bloomsday_tests::publisher::Publisher;
 use bloomsday_tests::wire::request;
 
-/// The exit status of a command whose stdout is a full disk.
+/// The exit status of a command whose stdout is a full disk. That of one whose stderr is, too, is
+/// the same.
 fn on_a_full_disk(command: Bloomsday) -> i32 {
-    let full = File::options().write(true).open("/dev/full").unwrap();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut command = command.into_command();
-    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::null());
-    command.status().unwrap().code().unwrap()
+    command.stdin(Stdio::null()).stdout(full()).stderr(Stdio::null());
+    let status = command.status().unwrap().code().unwrap();
+    assert_eq!(command.stderr(full()).status().unwrap().code().unwrap(), status);
+    status
 }
 
 #[test]

@@ -305,6 +305,16 @@ fn a_password_is_asked_for_before_anything_else() {
 }
 
 #[test]
+fn a_connection_that_makes_and_deletes_filters_uses_up_no_memory() {
+    let daemon = LiveDaemon::start(&["--live-memory", "1MiB"]);
+    let mut wire = daemon.connect();
+    for round in 0..100 {
+        assert_eq!(wire.call("BF.RESERVE x 0.01 100"), "+OK|", "round {round}");
+        assert_eq!(wire.call("DEL x"), ":1|");
+    }
+}
+
+#[test]
 fn a_restart_keeps_filters_options_windows_and_ends() {
     for ack in ["synced", "written"] {
         let folder = TempDir::new().unwrap();
