@@ -215,20 +215,16 @@ fn read_record(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Refuses a key in whose place is no regular file, or that a symbolic link leads out of the
-/// store's folder.
+/// Refuses a key in whose place is a folder, or that a symbolic link leads out of the store's
+/// folder.
 ///
 /// # Errors
 /// [`Error::StoreUrl`] naming the place. A file that does not exist is not an error.
 pub(super) fn check_inside_store(folder: &Path, key: &str) -> Result<(), Error> {
     let path = folder.join(key);
     // To an object store a folder is nothing, and an older record would count in place of this one.
-    // To open a pipe waits for a writer, perhaps for ever.
-    if let Ok(about) = fs::metadata(&path)
-        && !about.is_file()
-    {
-        let what = if about.is_dir() { "folder, not a file" } else { "pipe, a socket or a device" };
-        let why = format!("{key} is a {what}: move it away");
+    if path.is_dir() {
+        let why = format!("{key} is a folder, not a file: move it away");
         return Err(Error::StoreUrl { url: folder.display().to_string(), why });
     }
     // What is not there yet is made in its folder.

@@ -133,19 +133,6 @@ async fn a_link_out_of_the_store_is_not_a_blob() {
     assert!(error.contains("out of the store"), "{error}");
 }
 
-/// To open a pipe would wait for a writer, and a server would poll no more.
-#[cfg(unix)]
-#[tokio::test]
-async fn a_pipe_in_the_place_of_a_pointer_is_refused() {
-    let (folder, store) = local();
-    let pointer = folder.path().join("new/store/rt/pointers/2026-11-19");
-    std::fs::create_dir_all(pointer.parent().unwrap()).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(&pointer).status().unwrap();
-    assert!(made.success());
-    let error = store.pointer(&rt(), day()).await.unwrap_err().to_string();
-    assert!(error.contains("2026-11-19 is a pipe, a socket or a device: move it away"), "{error}");
-}
-
 #[tokio::test]
 async fn a_blob_past_the_limit_is_not_fetched() {
     let (folder, store) = local();
