@@ -45,7 +45,8 @@ const MIN_SLEEP: Duration = Duration::from_millis(10);
 const MAX_SLEEP: Duration = Duration::from_secs(600);
 /// How long to wait after a failed read of the store.
 const STORE_RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// How often an input may change within its `settle` before a run with `--once` leaves it to the next.
+/// How often an input may change within its `settle` before a run with `--once` leaves it to the
+/// next.
 const MAX_SETTLES: u32 = 3;
 /// The time for the checks of such an input.
 const CHECKS_TIME: Duration = Duration::from_secs(60);

@@ -46,7 +46,7 @@ fn a_day_that_no_server_follows_is_repointed_with_a_word() {
 fn a_repoint_that_servers_do_not_follow_yet_says_what_they_follow() {
     let (backend, day) = store();
     let repoint = |of: &str| {
-        let words = ["repoint", "rt", of, "--to", &day, "--dry-run", "--json"];
+        let words = ["repoint", "rt", of, "--to", &day, "--dry-run"];
         let run = backend.bloomsday(&words).run().expect(0);
         (run.json()["not_followed"].as_str().unwrap_or_default().to_owned(), run.stderr)
     };

@@ -33,7 +33,7 @@ module list a|module foo a|command getkeys sadd a b|command getkeys del a b|comm
 command getkeys sadd a|command getkeys ping a|command getkeys|command list filterby pattern smism*
 command list filterby|command list filterby module nosuch|command list filterby foo x|multi|client foo|exec
 multi|client id a|exec|multi|exec a|exec|exec a|multi|config|exec|multi|memory usage|exec|multi|command getkeys|exec
-client setinfo foo é|client setinfo LIB-Name é|client setinfo lib-name x|hello 3 auth default x foo|hello 3 setname é foo
+hello 3 auth default x foo|hello 3 setname é foo
 multi|waitaof 0 0 0|exec|time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
 
 #[test]
@@ -177,7 +177,12 @@ fn filters_and_cuckoo_filters_reply_as_redisbloom() {
             ("CF.MEXISTS cf a b", "*2|:0|:1|", "*2|#f|#t|"),
             ("CF.COMPACT cf", "+OK|", "+OK|"),
             // As in RedisBloom it is rounded up to a power of two.
-            ("CF.RESERVE three 100 EXPANSION 3", "+OK|", "-ERR item exists|"),
+            ("CF.RESERVE three 100 EXPANSION 3", "+OK|", "+OK|"),
+            (
+                "CF.DEBUG three",
+                "$78|bktsize:2 buckets:64 items:0 deletes:0 filters:1 max_iterations:20 expansion:4|",
+                "$78|bktsize:2 buckets:64 items:0 deletes:0 filters:1 max_iterations:20 expansion:4|",
+            ),
             ("BF.MEXISTS cf a b", "*2|:0|:0|", "*2|#f|#f|"),
             ("CF.EXISTS bf a", ":0|", "#f|"),
             ("BF.INSERT both NONSCALING EXPANSION 2 ITEMS a", "*1|:1|", "*1|#t|"),
