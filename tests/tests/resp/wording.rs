@@ -34,7 +34,7 @@ command getkeys sadd a|command getkeys ping a|command getkeys|command list filte
 command list filterby|command list filterby module nosuch|command list filterby foo x|multi|client foo|exec
 multi|client id a|exec|multi|exec a|exec|exec a|multi|config|exec|multi|memory usage|exec|multi|command getkeys|exec
 hello 3 auth default x foo|hello 3 setname é foo
-multi|waitaof 0 0 0|exec|time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
+time a|role a|role|reset a|readonly a|foo|foo a b|FOO BAR|module|module foo|info nothing";
 
 #[test]
 #[cfg_attr(not(feature = "integration"), ignore = "needs servers or tools: tests/run.sh")]
