@@ -123,7 +123,7 @@ pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
 }
 
 /// Writes `WORD: TEXT` to stderr, the word in its colour if stderr is a terminal. The job goes on
-/// if that fails, as [`print`] does: nobody is left to hear of it.
+/// if that fails, as [`print()`] does: nobody is left to hear of it.
 pub(crate) fn complain(word: &str, text: &str) {
     let word = paint("outcome", word, is_coloured(&io::stderr()));
     let _ = writeln!(io::stderr(), "{word}: {text}");
