@@ -12,3 +12,29 @@
 mod live_days;
 mod live_lease;
 mod pointers;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::{Checker, Model};
+
+/// With more, a bound is too large for the memory of a small machine.
+const MAX_STATES: usize = 4_000_000;
+
+/// Explores every state of a model, and fails if a property does not hold in one.
+fn explore<M>(bound: M, name: &str)
+where
+    M: Model<
+            State: Debug + Hash + Send + Sync + Clone + PartialEq,
+            Action: Debug + Clone + PartialEq,
+        > + Send
+        + Sync
+        + 'static,
+    M::State: 'static,
+{
+    let checker = bound.checker().threads(2).target_state_count(MAX_STATES).spawn_bfs().join();
+    let states = checker.state_count();
+    assert!(states < MAX_STATES, "{name}: {states} states are not all of them");
+    checker.assert_properties();
+    println!("{name}: {} states", checker.unique_state_count());
+}
