@@ -8,9 +8,9 @@ use bloomsday_common::error::{Error as StoreError, Kind};
 use bloomsday_common::key::{BlobKey, FilterName};
 use bloomsday_common::pointer::{EventKind, HistoryEvent, Outcome, Pointer};
 use bloomsday_common::protocol::{
-    FollowedBy, RecordState, Retention, Target, days_to_follow, newest_buildable, target_of_day,
+    FollowedBy, RecordState, Retention, Target, newest_buildable, target_of_day,
 };
-use bloomsday_common::store::{Following, Store, Versioned};
+use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::config::Settings;
 use crate::error::Error;
 use crate::output::{Output, complain, or_dash, pairs, reason, who};
+use crate::target::target;
 
 /// Roll a day back or forward, for the whole fleet. The blob is verified before the pointer names
 /// it.
@@ -75,7 +76,7 @@ impl Repoint {
     }
 }
 
-/// What follows a repoint that servers follow.
+/// The next step if servers follow the pointer.
 const NEXT: &str = "servers follow at their next poll; at once: POST /admin/reload";
 
 /// Why servers do not follow the pointer of `day`, if so: what they follow in its place.
@@ -85,9 +86,8 @@ async fn why_not_followed(
     day: Day,
     retention: Retention,
 ) -> Option<String> {
-    let now = Timestamp::now();
-    let today = Day::of(now);
-    let (days, oldest) = (retention.max_age_days, today.minus(retention.max_age_days));
+    let (today, days) = (Day::of(Timestamp::now()), retention.max_age_days);
+    let oldest = today.minus(days);
     if day < oldest {
         return Some(format!(
             "no server follows {day}: with max_age_days = {days} the oldest is {oldest}"
@@ -96,9 +96,8 @@ async fn why_not_followed(
     if day > today {
         return Some(format!("no server follows {day} before that day has begun"));
     }
-    let days = days_to_follow(today, None, days);
     // The pointer is written: a failure here is no failure of the command.
-    let Ok(Following::Blob(followed)) = store.follow(filter, &days, now).await else { return None };
+    let followed = target(store, filter, days).await.ok()?;
     match &followed.by {
         FollowedBy::Pin { .. } => Some(format!(
             "a pin keeps servers on {} until `bloomsday unpin {filter}`",
