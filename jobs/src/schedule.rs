@@ -215,10 +215,7 @@ impl Runner {
             let Some(pause) = pause else { continue };
             let now = Timestamp::now();
             if once && !(self.is_settling() && now < settled_by) {
-                let open = self.rules.open(now, &self.observed).into_iter();
-                let pending =
-                    open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
-                for (day, ..) in pending {
+                for day in self.pending(now) {
                     let why =
                         self.waits_for(day).map_or("its input was not checked".into(), |w| w.why);
                     tracing::warn!(filter = %self.filter, "not built yet: {day}: {why}");
@@ -339,11 +336,15 @@ impl Runner {
 
     /// Whether the input of a day that is to be built could not be read at its last check.
     fn is_input_away(&self, now: Timestamp) -> bool {
-        self.rules.open(now, &self.observed).iter().any(|(day, standing, _)| {
-            let waits = self.waits.get(day);
-            let is_away = waits.is_some_and(|waits| waits.reason == Reason::Store);
-            is_away && matches!(standing, Standing::Pending(_))
-        })
+        let waits = |day: Day| self.waits.get(&day).map(|waits| waits.reason);
+        self.pending(now).any(|day| waits(day) == Some(Reason::Store))
+    }
+
+    /// The days that are to be built.
+    fn pending(&self, now: Timestamp) -> impl Iterator<Item = Day> + use<> {
+        let open = self.rules.open(now, &self.observed).into_iter();
+        let pending = open.filter(|(_, standing, _)| matches!(standing, Standing::Pending(_)));
+        pending.map(|(day, ..)| day)
     }
 
     /// Whether a due day's files are there, and it only remains to see that they do not change.
@@ -440,8 +441,7 @@ impl Runner {
         };
         self.gauge(&self.metrics.pending, count(&|_| true));
         self.gauge(&self.metrics.late, count(&|(_, _, late)| *late));
-        let pending = |day: &&(Day, Standing, bool)| matches!(day.1, Standing::Pending(_));
-        let waits = open.iter().filter(pending).filter_map(|(day, ..)| self.waits_for(*day));
+        let waits = self.pending(now).filter_map(|day| self.waits_for(day));
         let reasons: Vec<Reason> = waits.map(|waits| waits.reason).collect();
         for reason in Reason::ALL {
             let labels = [self.filter.as_str(), reason.name()];
