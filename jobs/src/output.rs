@@ -102,7 +102,7 @@ fn style(unit: &str) -> ProgressStyle {
 static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stdout. The job goes on if that fails: what it does to the store counts more than what
-/// it says. A pipe that its reader has closed is no failure; any other one is told once, and
+/// it says. A pipe that its reader has closed is no failure; any other one is reported once, and
 /// [`exit_code`] knows of it.
 pub(crate) fn print(text: &str) {
     let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
