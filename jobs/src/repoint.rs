@@ -14,7 +14,6 @@ use bloomsday_common::store::{Store, Versioned};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::config::Settings;
 use crate::error::Error;
@@ -62,7 +61,7 @@ impl Repoint {
         if let Some(why) = &not_followed {
             complain("warning", why);
         }
-        let report = json_of(&done, not_followed.as_deref());
+        let report = RepointReport { done: &done, not_followed: not_followed.as_deref() };
         output.show(&report, || {
             pairs(&[
                 ("outcome", if dry_run { "dry run".into() } else { done.outcome.name().into() }),
@@ -111,10 +110,11 @@ async fn why_not_followed(
 }
 
 /// The report for programs.
-fn json_of(done: &Repointed, not_followed: Option<&str>) -> Value {
-    let mut report = json!(done);
-    report["not_followed"] = json!(not_followed);
-    report
+#[derive(Serialize)]
+struct RepointReport<'a> {
+    #[serde(flatten)]
+    done: &'a Repointed,
+    not_followed: Option<&'a str>,
 }
 
 /// What a repoint did.
