@@ -57,10 +57,6 @@ public final class BloomsdayFilter {
     private static final VarHandle INTS =
             MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
 
-    /** Each thread's own room for the bytes of a String. */
-    private static final ThreadLocal<byte[]> TEXT =
-            ThreadLocal.withInitial(() -> new byte[MAX_ID_BYTES]);
-
     private final Header header;
     /** The words of the bits: little-endian ones in the layout blocked, big-endian in guava. */
     private final LongBuffer[] chunks;
@@ -163,28 +159,18 @@ public final class BloomsdayFilter {
     }
 
     /**
-     * Looks up an ID by its text, as UTF-8. It allocates nothing when all characters are ASCII.
-     * An unpaired surrogate counts as {@code ?}, as in {@link String#getBytes()}.
+     * Looks up an ID by its text, as UTF-8. It allocates an array for these bytes.
      *
-     * @param id the ID
+     * @param id the ID; an unpaired surrogate counts as {@code ?}, as in {@link String#getBytes()}
      * @return as {@link #contains(byte[])}
      */
-    @SuppressWarnings("deprecation") // the one way to take a String's bytes without a new array
     public boolean contains(String id) {
-        int length = id.length();
-        if (length > MAX_ID_BYTES) {
+        if (id.length() > MAX_ID_BYTES) {
             return false; // each character has at least one byte
         }
-        int all = 0;
-        for (int i = 0; i < length; i++) {
-            all |= id.charAt(i);
-        }
-        if (all >= 0x80) {
-            return contains(id.getBytes(StandardCharsets.UTF_8));
-        }
-        byte[] text = TEXT.get();
-        id.getBytes(0, length, text, 0);
-        return test(text, 0, length);
+        // Reading each character, to save the array, needs so many instructions that the processor
+        // cannot begin the next lookup while this one waits for memory.
+        return contains(id.getBytes(StandardCharsets.UTF_8));
     }
 
     /**
