@@ -5,6 +5,7 @@
 //! trace fetches a blob for each day: one trace runs at a time, on a thread that serves no lookups.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloomsday_common::day::Day;
@@ -31,7 +32,7 @@ const MAX_LISTED: usize = 30;
 /// The most days of one trace.
 const MAX_DAYS: u32 = 31;
 /// How long one trace may take.
-const DAY_LOOKUP_DEADLINE: Duration = Duration::from_secs(120);
+const TRACE_DEADLINE: Duration = Duration::from_secs(120);
 
 /// The page of both addresses.
 pub(super) struct Page {
@@ -39,7 +40,7 @@ pub(super) struct Page {
     traffic_history: TrafficHistory,
     history_cache: HistoryCache,
     /// One trace runs at a time.
-    day_lookup_permit: Semaphore,
+    trace_permit: Arc<Semaphore>,
 }
 
 impl Page {
@@ -48,7 +49,8 @@ impl Page {
         let traffic_history =
             TrafficHistory::of(move || counting.status().iter().map(totals).collect());
         let history_cache = HistoryCache::new();
-        Page { bloomsday, traffic_history, history_cache, day_lookup_permit: Semaphore::new(1) }
+        let trace_permit = Arc::new(Semaphore::new(1));
+        Page { bloomsday, traffic_history, history_cache, trace_permit }
     }
 
     /// The page itself, without data.
@@ -112,7 +114,7 @@ impl Page {
             Ok(id) => id,
             Err(why) => return reply::wrong(why),
         };
-        let Ok(_permit) = self.day_lookup_permit.try_acquire() else {
+        let Ok(permit) = self.trace_permit.clone().try_acquire_owned() else {
             let why = "another trace runs, and it fetches a blob for each day: try again later";
             return error(StatusCode::TOO_MANY_REQUESTS, why);
         };
@@ -121,8 +123,10 @@ impl Page {
         let runtime = tokio::runtime::Handle::current();
         let live = live_state(&handle, &id);
         let trace = tokio::task::spawn_blocking(move || {
+            // Until it ends, also when the client has gone.
+            let _permit = permit;
             let trace = store.trace(&name, today, n, &id, |_| {});
-            runtime.block_on(tokio::time::timeout(DAY_LOOKUP_DEADLINE, trace))
+            runtime.block_on(tokio::time::timeout(TRACE_DEADLINE, trace))
         });
         match trace.await {
             Ok(Ok(Ok(trace))) => {
