@@ -57,9 +57,10 @@ impl Config {
         time("retry_interval", self.retry_interval, MAX_POLL_INTERVAL, least)?;
         time("load_deadline", self.load_deadline, MAX_DEADLINE, least)?;
         time("start_deadline", self.start_deadline, MAX_DEADLINE, Duration::ZERO)?;
-        if !(1..=MAX_GENERATIONS).contains(&self.max_generations) {
+        // During a swap there are two.
+        if !(2..=MAX_GENERATIONS).contains(&self.max_generations) {
             let value = self.max_generations.to_string();
-            let allowed = format!("1 to {MAX_GENERATIONS}");
+            let allowed = format!("2 to {MAX_GENERATIONS}");
             return Err(Error::Setting { name: "max_generations", value, allowed });
         }
         for filter in &self.filters {
@@ -118,6 +119,7 @@ mod tests {
         refused("load_deadline", &|config| config.load_deadline = longest);
         refused("start_deadline", &|config| config.start_deadline = longest);
         refused("max_generations", &|config| config.max_generations = usize::MAX);
+        refused("max_generations", &|config| config.max_generations = 1);
         refused("guard_max_hold", &|config| config.filters[0].guard_max_hold = longest);
         refused("max_age_days", &|config| config.filters[0].max_age_days = 3_000_000);
     }
