@@ -23,7 +23,16 @@ impl FeedReader {
                 _ = stopping.changed() => return,
             };
             let wait = match ended {
-                Ok(()) | Err(FeedError::NotDecider | FeedError::NotLoaded) => PAUSE,
+                Ok(()) => PAUSE,
+                Err(FeedError::NotDecider) => {
+                    // Another server reads the stream.
+                    self.access.set_stream_error(StreamTask::Feed, None);
+                    PAUSE
+                }
+                Err(error @ FeedError::NotLoaded) => {
+                    self.access.set_stream_error(StreamTask::Feed, Some(error.to_string()));
+                    PAUSE
+                }
                 Err(error) => {
                     self.access.set_stream_error(StreamTask::Feed, Some(error.to_string()));
                     backoff.after_failure_jittered()
