@@ -215,8 +215,10 @@ impl Live {
             return Err(Error::OtherLiveSettings { filter: filter() });
         }
         if let Some(log) = set.log() {
-            // With its number, so that a killed process finds its lease again.
+            // With its number, so that a killed process finds its lease again. Synced, too, so that
+            // it is shipped, and written again if the disk is full.
             let _ = log.write();
+            log.queue();
         }
         set.put_over(below);
         Ok(set)

@@ -250,7 +250,7 @@ impl Log {
     }
 
     /// Puts the log into the syncer's queue.
-    fn queue(self: &Arc<Log>) {
+    pub(super) fn queue(self: &Arc<Log>) {
         if !self.is_queued.swap(true, Ordering::AcqRel) {
             self.syncer.add(self.clone());
         }

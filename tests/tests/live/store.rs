@@ -134,6 +134,51 @@ fn what_is_added_is_in_the_store_within_seconds_and_the_lag_says_so() {
     daemon.until("the error is over", |daemon| daemon.status()["live"]["ship_error"].is_null());
 }
 
+/// Its own number is the first frame of a log.
+#[test]
+fn a_server_to_which_nothing_was_added_has_no_lag() {
+    let backend = backend();
+    let _daemon = serve(&backend);
+    until("the head covers the first frame", || head(&backend).filter(|head| head.seq == 1));
+}
+
+/// A follower reads no further than the head says.
+#[test]
+fn an_add_that_waits_for_the_store_is_answered_when_the_head_of_the_log_names_it() {
+    let backend = backend();
+    let more = flags(&backend).into_iter().chain(["--ack".into(), "shipped".into()]);
+    let more: Vec<String> = more.collect();
+    let daemon = Daemon::ready(&backend, &more.iter().map(String::as_str).collect::<Vec<_>>());
+    let before = until("there is a head", || head(&backend).filter(|head| head.seq == 1));
+    let heads = Path::new(&backend.store).join("rt/live/heads");
+    let file = files(&heads).pop().unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    // No file can replace a folder that has one.
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    std::fs::write(file.join("x"), b"").unwrap();
+    let ids = new_ids(100_000, 10);
+    std::thread::scope(|threads| {
+        let adding = threads.spawn(|| add(&daemon, &ids));
+        until_shipped(&backend, &ids);
+        daemon.until("the status says why", |d| d.status()["live"]["ship_error"].is_string());
+        assert!(!adding.is_finished(), "it was answered, and no other server can read it");
+        std::fs::remove_dir_all(&file).unwrap();
+        adding.join().unwrap();
+    });
+    assert!(head(&backend).is_some_and(|head| head.seq > before.seq));
+
+    // As if it had been killed before it wrote this head: a successor reads on.
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait(), 0);
+    std::fs::write(&file, bytes).unwrap();
+    std::fs::rename(path(&backend, "data"), path(&backend, "lost")).unwrap();
+    let successor = serve(&backend);
+    let reply = Wire::connect(successor.resp.as_ref().unwrap())
+        .call(&format!("BF.MADD rt {}", ids.join(" ")));
+    assert_eq!(reply, format!("*10|{}", ":0|".repeat(10)), "they are new a second time");
+}
+
 #[test]
 fn a_server_that_ends_ships_what_it_has_and_a_killed_one_does_so_after_its_start() {
     let backend = backend();

@@ -106,7 +106,8 @@ struct LogShipper {
     tail: Tail,
     /// The number of the next frame to ship; unknown until the head is read.
     next: Option<u64>,
-    /// Tells the number of the last frame that is in the store.
+    /// Tells the number of the last frame that others read: it is in the store, and the head of the
+    /// log says so.
     last: watch::Sender<u64>,
     /// When the head is written although nothing was shipped.
     head_due: Instant,
@@ -168,30 +169,31 @@ impl LogShipper {
     async fn ship(&mut self) -> Result<(), ShipError> {
         let began = self.clock.now_ms();
         let (appended, synced) = (self.log.last_seq(), self.log.synced_seq());
-        let first = match self.next {
+        let mut next = match self.next {
             Some(next) => next,
             None => self.find_next().await?,
         };
-        let mut next = first;
         while next <= synced {
             let failed = |error| ShipError::Log(self.log.folder().display().to_string(), error);
             let Some(piece) = self.tail.read(next, synced).map_err(failed)? else { break };
             for shipment in shipments(&piece.header, piece.frames(), next, synced) {
                 next = self.put(&shipment).await? + 1;
                 self.next = Some(next);
-                self.last.send_replace(next - 1);
                 if next <= shipment.last_seq {
                     // A killed process had shipped a part of it.
                     self.tail.restart();
                     break;
                 }
             }
+            if next <= synced {
+                self.put_head(next - 1).await?;
+            }
         }
         // Frames that were appended meanwhile are shipped next time.
         if next > appended {
             self.status.shipped_through(began);
         }
-        if next > first || self.head_due <= Instant::now() {
+        if next - 1 > *self.last.borrow() || self.head_due <= Instant::now() {
             self.put_head(next - 1).await?;
         }
         Ok(())
@@ -236,6 +238,7 @@ impl LogShipper {
         Ok(last)
     }
 
+    /// Tells others how far the log is in the store: they read no further.
     async fn put_head(&mut self, seq: u64) -> Result<(), ShipError> {
         let through = self.status.through_ms();
         let through = i64::try_from(through).ok();
@@ -243,6 +246,7 @@ impl LogShipper {
         let head = Head { server: self.server.clone(), seq, through: through.unwrap_or_default() };
         in_time(self.store.put_head(&self.filter, self.log.node(), &head)).await?;
         self.head_due = Instant::now() + HEAD_INTERVAL;
+        self.last.send_replace(seq);
         Ok(())
     }
 }
