@@ -57,7 +57,8 @@ pub struct Bloomsday {
     live: Option<Live>,
 }
 
-/// Starts a server, and returns when every filter is loaded.
+/// Starts a server, and returns when every filter is loaded, and the live IDs of other servers are
+/// here or cannot be read.
 ///
 /// # Errors
 /// [`Error::NotReady`] when a filter is not loaded before `start_deadline`: the address of the
@@ -68,17 +69,26 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
     let bloomsday = start_unloaded(config, false)?;
     let ready = async {
         tokio::select! {
-            ready = bloomsday.poller.ready() => ready,
-            wrong = bloomsday.other_pointers() => Err(wrong),
+            ready = bloomsday.poller.ready() => ready?,
+            wrong = bloomsday.other_pointers() => return Err(wrong),
         }
+        for served in &*bloomsday.served {
+            served.wait_for_others_live_ids().await;
+        }
+        Ok(())
     };
     match tokio::time::timeout(deadline, ready).await {
         Ok(ready) => ready.map(|()| bloomsday.clone()),
         Err(_) => {
-            let waiting = bloomsday.served.iter().find(|served| !served.is_loaded());
+            let not_loaded = bloomsday.served.iter().find(|served| !served.is_loaded());
+            let waiting = not_loaded
+                .or_else(|| bloomsday.served.iter().find(|served| !served.has_others_live_ids()));
             let (filter, why) = waiting.map_or((String::new(), String::new()), |served| {
-                let status = served.status();
-                (status.filter.to_string(), status.last_error.unwrap_or_default())
+                let why = match not_loaded {
+                    Some(_) => served.status().last_error.unwrap_or_default(),
+                    None => "the live IDs of other servers are still being read".into(),
+                };
+                (served.name().to_string(), why)
             });
             Err(Error::NotReady { filter, deadline, why })
         }

@@ -535,7 +535,7 @@ impl Follower {
             return;
         }
         let Some(current) = self.served.swapped_in() else { return };
-        if self.absorbed == Some(current.key.digest) {
+        if !self.served.takes_absorb_again() && self.absorbed == Some(current.key.digest) {
             return;
         }
         self.absorbed = Some(current.key.digest);

@@ -172,6 +172,12 @@ impl FilterHandle {
         self.served.current.keep()
     }
 
+    /// Whether a lookup has an answer now.
+    #[cfg(feature = "http")]
+    pub(crate) fn can_answer(&self) -> bool {
+        self.served.can_answer()
+    }
+
     /// Looks a batch up in a kept generation, and in the live IDs over it. With live IDs, a swap in
     /// the middle keeps the new generation, which then answers for the batch. Returns the number of
     /// hits.

@@ -272,11 +272,52 @@ impl ServedFilter {
         }
     }
 
+    /// Whether live IDs came that the filter may have, although it was compared with them before.
+    #[cfg(feature = "live")]
+    pub(crate) fn takes_absorb_again(&self) -> bool {
+        self.live.get().is_some_and(|live| live.takes_absorb_again())
+    }
+
     /// Drops live IDs that `current` has, the filter that answers now.
     #[cfg(feature = "live")]
     pub(crate) fn absorb(&self, current: &Generation) {
         if let Some(set) = self.live.get() {
             set.absorb(self.now_ms(), day_filter(current));
+        }
+    }
+
+    /// Whether a lookup has an answer now: the day's filter is loaded, or the store has no day and
+    /// live IDs are all there is; and the live IDs of others are here.
+    #[cfg(feature = "http")]
+    pub(crate) fn can_answer(&self) -> bool {
+        (self.is_loaded() || self.has_live_ids_only()) && self.has_others_live_ids()
+    }
+
+    /// Whether this process may serve without a day. One that only follows waits for it: the name
+    /// of the filter may be wrong.
+    #[cfg(feature = "http")]
+    pub(crate) fn needs_no_day(&self) -> bool {
+        #[cfg(feature = "live")]
+        return self.has_live_ids_only()
+            && self.live.get().is_some_and(|live| !live.only_follows());
+        #[cfg(not(feature = "live"))]
+        false
+    }
+
+    /// Whether there are live IDs, and the store has no day.
+    #[cfg(feature = "http")]
+    fn has_live_ids_only(&self) -> bool {
+        #[cfg(feature = "live")]
+        return self.live.get().is_some() && self.has_no_day.load(Ordering::Relaxed);
+        #[cfg(not(feature = "live"))]
+        false
+    }
+
+    /// Waits until the live IDs that others added before the start are here, or cannot be read.
+    pub(crate) async fn wait_for_others_live_ids(&self) {
+        #[cfg(feature = "live")]
+        if let Some(live) = self.live.get() {
+            live.wait_for_others_ids().await;
         }
     }
 

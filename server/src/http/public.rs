@@ -104,8 +104,9 @@ impl Public {
             let ended = "not ready: the polling thread has ended; restart this process\n";
             return text(StatusCode::SERVICE_UNAVAILABLE, ended);
         }
+        let can_serve = |served: &ServedFilter| served.is_loaded() || served.needs_no_day();
         let waiting: Vec<String> = [
-            (self.bloomsday.not_ready(ServedFilter::is_loaded), "not loaded yet"),
+            (self.bloomsday.not_ready(can_serve), "not loaded yet"),
             (
                 self.bloomsday.not_ready(ServedFilter::has_others_live_ids),
                 "without others' live IDs yet",

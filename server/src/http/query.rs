@@ -42,10 +42,10 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Ok(id) => id,
         Err(why) => return reply::wrong(why),
     };
-    let mut kept = handle.keep();
-    if kept.generation().is_none() {
+    if !handle.can_answer() {
         return not_loaded(filter);
     }
+    let mut kept = handle.keep();
     let contains = handle.contains_batch_in(&mut kept, &[&id], &mut [false]) == 1;
     let text: String = String::from_utf8_lossy(&id).chars().take(*ID_BYTES.end()).collect();
     let reply = json!({
@@ -69,12 +69,12 @@ pub(super) async fn many(
         Ok(ids) => ids,
         Err(refused) => return refused,
     };
+    if !handle.can_answer() {
+        return not_loaded(filter);
+    }
     // One generation for the complete body, and its day in the header; the last one if live IDs met
     // a swap.
     let mut kept = handle.keep();
-    if kept.generation().is_none() {
-        return not_loaded(filter);
-    }
     let mut answers = Answers::new(format);
     for mut block in lines.into_blocks() {
         let hits = look_up(&mut block, strip, &handle, &mut kept).await;

@@ -306,6 +306,13 @@ impl LiveSet {
         self.access.get().is_none_or(|access| access.is_round_done())
     }
 
+    /// Waits until [`LiveSet::has_others_ids`].
+    pub(crate) async fn wait_for_others_ids(&self) {
+        if let Some(access) = self.access.get() {
+            access.wait_for_round().await;
+        }
+    }
+
     /// Whether the set was dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         lock(&self.state).is_dropped

@@ -44,3 +44,11 @@ pub(super) use self::read::EngineReader;
 
 /// A segment that came by an engine.
 pub(super) type Entry = Vec<u8>;
+
+/// What is read of an engine.
+#[cfg_attr(not(feature = "redis-streams"), allow(dead_code, reason = "nobody reads an engine"))]
+pub(super) enum FromEngine {
+    Entry(Entry),
+    /// All that was in the engine at this moment came before this.
+    End(tokio::time::Instant),
+}

@@ -1,9 +1,9 @@
 //! Live IDs over a day's filter: one answer over HTTP, Redis's protocol and the library, whoever
 //! added the ID; deletions that hide what the day has; and what a restart keeps.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bloomsday_server::live::{Live, LiveConfig};
+use bloomsday_server::live::{Live, LiveConfig, LiveRole};
 use bloomsday_server::{Config, FilterConfig, start};
 use bloomsday_tests::backend::Backend;
 use bloomsday_tests::daemon::Daemon;
@@ -187,6 +187,10 @@ fn live_ids_answer_alone_until_a_first_day_is_published() {
     daemon.until("it takes IDs", |_| wire_call(&daemon, "BF.ADD rt a") == ":1|");
     assert_eq!(wire.call("BF.MEXISTS rt a b"), "*2|:1|:0|");
     assert_eq!(daemon.post("/v1/filters/rt/add", b"a\nb").body, "0\n1\n");
+    assert_eq!(daemon.post("/v1/filters/rt/query", b"a\nc\nb").body, "1\n0\n1\n");
+    assert!(daemon.contains("a") && !daemon.contains("c"));
+    let ready = daemon.get("/readyz");
+    assert_eq!((ready.status, &*ready.body), (200, "ready\n"));
 }
 
 fn wire_call(daemon: &Daemon, line: &str) -> String {
@@ -266,4 +270,20 @@ async fn the_library_adds_and_looks_up_too() {
     assert_eq!(was[..2], [true, true]);
     assert!(!rt.contains(user(1).as_bytes()) && !reader.contains(absent[7].as_bytes()));
     assert!(rt.add(b"").await.unwrap_err().to_string().contains("1 to 1,024 bytes"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_library_is_not_ready_before_it_has_read_what_others_added() {
+    let backend = backend();
+    // A round of following hangs at it.
+    let lease = std::path::Path::new(&backend.store).join("rt/live/lease");
+    std::fs::create_dir_all(lease.parent().unwrap()).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&lease).status().unwrap().success());
+    let mut filter = FilterConfig::new("rt".parse().unwrap());
+    (filter.live_days, filter.live_role) = (Some(3), LiveRole::Follow);
+    let mut config = Config::new(&backend.store, vec![filter]);
+    config.start_deadline = Duration::from_secs(3);
+    let why = start(config).await.unwrap_err().to_string();
+    assert!(why.contains("the live IDs of other servers are still being read"), "{why}");
+    drop(std::fs::File::options().write(true).open(&lease).unwrap());
 }

@@ -186,6 +186,38 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
 }
 
 #[test]
+fn a_server_that_cannot_read_what_others_added_does_not_decide_and_says_why() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(OLD).publish();
+    let first = serve(&backend, "decide", "data");
+    add(&first, &strangers(&first, 100_000, 100));
+    first.signal("TERM");
+    assert_eq!(first.wait(), 0);
+    let files = segments(&Path::new(&backend.store).join("rt/live"));
+    let (damaged, sound) = (files.last().unwrap(), std::fs::read(files.last().unwrap()).unwrap());
+    let mut bytes = sound.clone();
+    bytes[100] ^= 1;
+    std::fs::write(damaged, bytes).unwrap();
+    let standby = serve(&backend, "standby", "other");
+    standby.until("it says why it does not decide", |daemon| {
+        let answer = daemon.post("/v1/filters/rt/add", b"x\n");
+        let why = "this server has the lease, but cannot read all that others added: rt/live/";
+        answer.status == 409 && answer.body.contains(why)
+    });
+    // Without the head of that log, a new start does not know of it.
+    drop(standby);
+    let heads = Path::new(&backend.store).join("rt/live/heads");
+    std::fs::remove_dir_all(heads).unwrap();
+    let standby = serve(&backend, "standby", "third");
+    standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    drop(standby);
+    // With a sound copy, too.
+    std::fs::write(damaged, sound).unwrap();
+    let standby = serve(&backend, "standby", "other");
+    standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+}
+
+#[test]
 fn a_second_decider_is_refused_and_takes_over_when_the_first_is_gone() {
     for backend in Backend::all() {
         Publisher::days_ago(&backend, 1).users(OLD).publish();

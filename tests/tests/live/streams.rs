@@ -169,6 +169,38 @@ fn a_successor_has_what_is_in_the_engine_only() {
     assert_eq!(again, ":0|", "they are new a second time");
 }
 
+/// The lease is over when it starts, and the engine answers slowly.
+#[test]
+fn a_successor_decides_when_it_has_read_the_engine_to_its_end() {
+    let backend = Backend::local();
+    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
+    let redis = Redis::start();
+    let keys = format!("live_engine = \"{}\"\nlive_lease = \"6s\"\n", redis.address());
+    let folder = |name: &str| backend.folder.path().join(name).display().to_string();
+    let day = no_segments(&backend);
+    let (first, second) = (folder("first"), folder("second"));
+    let decider = serve(&backend, "decide", &keys, &["--data-dir", &first, "--ack", "shipped"]);
+    let new: Vec<String> =
+        (100_000..).map(user).filter(|id| !decider.contains(id)).take(50).collect();
+    let reply = wire(&decider).call(&format!("SADD rt {}", new.join(" ")));
+    assert_eq!(reply, ":50|");
+    decider.signal("KILL");
+    decider.wait();
+    std::fs::remove_file(&day).unwrap();
+    let other = serve(&backend, "standby", &keys, &["--data-dir", &folder("third")]);
+    other.until("the lease is over", |daemon| live(daemon, "decides") == true);
+    other.signal("TERM");
+    assert_eq!(other.wait(), 0);
+    std::thread::scope(|threads| {
+        // It has no reply before the pause ends.
+        threads.spawn(|| redis.command(&["CLIENT", "PAUSE", "4000", "ALL"]));
+        let successor = serve(&backend, "standby", &keys, &["--data-dir", &second]);
+        successor.until("it decides", |daemon| live(daemon, "decides") == true);
+        let again = wire(&successor).call(&format!("SADD rt {}", new.join(" ")));
+        assert_eq!(again, ":0|", "they are new a second time");
+    });
+}
+
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

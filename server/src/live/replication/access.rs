@@ -2,13 +2,13 @@
 //! the lease and of the logs of other servers. Lookups wait for nothing here.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::lease::Lease;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::role::LiveRole;
 use crate::live::lock::lock;
@@ -26,7 +26,7 @@ pub(crate) struct WriteAccess {
     /// Changes are taken before this time, in milliseconds since `began`.
     granted_until: AtomicU64,
     /// Whether the first round of following has ended, well or not.
-    is_round_done: AtomicBool,
+    round_done: watch::Sender<bool>,
     state: Mutex<AccessState>,
     /// Tells of the first outcome.
     decided: Condvar,
@@ -107,7 +107,7 @@ impl WriteAccess {
             has_lease: has_lease && role != LiveRole::Follow,
             began: Instant::now(),
             granted_until: AtomicU64::new(0),
-            is_round_done: AtomicBool::new(false),
+            round_done: watch::Sender::new(false),
             state: Mutex::default(),
             decided: Condvar::new(),
             taken: Notify::new(),
@@ -152,8 +152,12 @@ impl WriteAccess {
                 "this server only follows: add at the server with `live = \"decide\"`".into()
             }
             _ if state.own_epoch.is_some() && self.ms_at(Instant::now()) < state.until => {
-                "this server has just begun to decide, and reads what others added: try again"
-                    .into()
+                match &state.follow_error {
+                    Some(error) => format!(
+                        "this server has the lease, but cannot read all that others added: {error}"
+                    ),
+                    None => "this server has just begun to decide, and reads what others added: try again".into(),
+                }
             }
             (_, _, Some(error)) => format!("the lease cannot be renewed or taken: {error}"),
             (_, Some(lease), _) if state.own_epoch.is_none() => {
@@ -225,7 +229,7 @@ impl WriteAccess {
     pub(in crate::live) fn round_succeeded(&self, epoch: Option<u64>, through_ms: u64) {
         let mut state = lock(&self.state);
         state.caught_up = epoch.or(state.caught_up);
-        self.is_round_done.store(true, Ordering::Release);
+        self.round_done.send_replace(true);
         state.follow_error = None;
         state.through_ms = state.through_ms.max(through_ms);
         self.update(&mut state);
@@ -238,7 +242,7 @@ impl WriteAccess {
             tracing::warn!(filter = %self.filter, "not all live IDs of other servers are here: {why}");
         }
         state.follow_error = Some(why);
-        self.is_round_done.store(true, Ordering::Release);
+        self.round_done.send_replace(true);
         self.update(&mut state);
     }
 
@@ -252,7 +256,13 @@ impl WriteAccess {
 
     /// Whether the first round of following has ended, well or not.
     pub(crate) fn is_round_done(&self) -> bool {
-        self.is_round_done.load(Ordering::Acquire)
+        *self.round_done.borrow()
+    }
+
+    /// Waits until the first round of following has ended, well or not.
+    pub(crate) async fn wait_for_round(&self) {
+        // The sender is in `self`.
+        let _ = self.round_done.subscribe().wait_for(|done| *done).await;
     }
 
     fn update(&self, state: &mut AccessState) {
@@ -347,6 +357,11 @@ impl WriteAccess {
             Some(_) => {}
             None => _ = state.stream_errors.remove(&task),
         }
+    }
+
+    /// Whether there is an error of an engine or a feed.
+    pub(in crate::live) fn has_stream_error(&self, task: StreamTask) -> bool {
+        lock(&self.state).stream_errors.contains_key(&task)
     }
 
     /// Begins to count what is read of a feed.

@@ -26,7 +26,7 @@ use futures::StreamExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::access::WriteAccess;
+use super::access::{LeaseEpoch, WriteAccess};
 use super::role::LiveRole;
 use super::segment_fetch::{MAX_CONCURRENT_FETCHES, fetch_all};
 use super::store_call::{CallError, in_time};
@@ -34,7 +34,7 @@ use super::task_context::TaskContext;
 use crate::backoff::Backoff;
 use crate::clock::{Clock, ms_of};
 use crate::live::set::{LiveSet, SetError};
-use crate::live::stream::Entry;
+use crate::live::stream::{Entry, FromEngine};
 
 /// How often the heads are read.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,8 +67,10 @@ pub(in crate::live) struct LogFollower {
     /// Set when not all IDs came back at a rollback: the next round reads all logs from the
     /// beginning.
     is_incomplete: Arc<AtomicBool>,
-    /// Segments that come by an engine.
-    entries: Option<mpsc::Receiver<Entry>>,
+    /// What comes by an engine, if there is one.
+    entries: Option<mpsc::Receiver<FromEngine>>,
+    /// When the engine was last read to its end.
+    engine_end: Option<Instant>,
     /// Entries that came before the frames in front of them, in order, and the number of rounds
     /// since. When they are [`MAX_OUT_OF_ORDER`], the others stay in the queue.
     out_of_order: Vec<(Entry, u32)>,
@@ -76,6 +78,12 @@ pub(in crate::live) struct LogFollower {
     /// By log, what came by an engine and is not in the store yet.
     ahead: BTreeMap<u64, Ahead>,
     list_due: Instant,
+    /// The epoch of the last round, and since when it is known.
+    epoch: (LeaseEpoch, Instant),
+    /// The epoch in which all logs were read beyond their heads.
+    read_beyond_heads_in: LeaseEpoch,
+    /// Whether logs were read from the beginning, so that the day's filter may have what came.
+    is_absorb_due: bool,
 }
 
 /// Frames that came by an engine before they were in the store.
@@ -150,7 +158,7 @@ impl LogFollower {
         context: TaskContext,
         days: u32,
         is_incomplete: Arc<AtomicBool>,
-        entries: mpsc::Receiver<Entry>,
+        entries: Option<mpsc::Receiver<FromEngine>>,
     ) -> LogFollower {
         let TaskContext { filter, set, access, store, clock } = context;
         let own = set.log().map(|log| log.node());
@@ -164,11 +172,15 @@ impl LogFollower {
             own,
             days,
             is_incomplete,
-            entries: Some(entries),
+            entries,
+            engine_end: None,
             out_of_order: Vec::new(),
             logs,
             ahead: BTreeMap::new(),
             list_due,
+            epoch: (None, Instant::now()),
+            read_beyond_heads_in: None,
+            is_absorb_due: true,
         }
     }
 
@@ -176,35 +188,48 @@ impl LogFollower {
         let mut backoff = Backoff::new(FOLLOW_INTERVAL, MAX_PAUSE);
         loop {
             let epoch = self.access.epoch();
+            if epoch != self.epoch.0 {
+                // The decider before may have begun its log since the last listing.
+                self.list_due = Instant::now();
+                self.epoch = (epoch, Instant::now());
+            }
             let round = self.round().await;
-            // Before this process may decide: what a server acknowledged just before its end may be
-            // in the engine only.
             self.receive_queued().await;
             // Also when a log cannot be read: what was read of others counts.
             let settled = self.settle_late_deletions().await;
             let pause = match round.and_then(|through_ms| settled.map(|()| through_ms)) {
                 Ok(through_ms) => {
+                    // Before this process may decide: what a server acknowledged just before its
+                    // end may be in the engine only.
+                    let epoch = epoch.filter(|_| self.has_read_engine(self.epoch.1));
                     self.access.round_succeeded(epoch, through_ms);
+                    if std::mem::take(&mut self.is_absorb_due) {
+                        self.set.absorb_again();
+                    }
                     backoff.reset();
                     FOLLOW_INTERVAL
                 }
                 Err(error) => {
                     self.access.round_failed(error.to_string());
-                    backoff.after_failure()
+                    match error {
+                        FollowError::Store(_) | FollowError::Memory | FollowError::OwnLog(_) => {
+                            backoff.after_failure()
+                        }
+                        // The store answers: what others add goes on coming.
+                        FollowError::Damaged(..)
+                        | FollowError::Incomplete(_)
+                        | FollowError::Missing(..) => FOLLOW_INTERVAL,
+                    }
                 }
             };
             let due = Instant::now() + pause;
             loop {
                 tokio::select! {
                     () = tokio::time::sleep_until(due) => break,
-                    () = self.access.lease_taken() => {
-                        // The one before may have begun its log since the last listing.
-                        self.list_due = Instant::now();
-                        break;
-                    }
+                    () = self.access.lease_taken() => break,
                     _ = stopping.changed() => return,
                     Some(entry) = next_entry(&mut self.entries), if self.out_of_order.len() < MAX_OUT_OF_ORDER => {
-                        self.receive_or_keep(entry, 0).await;
+                        self.receive_next(entry).await;
                     }
                 }
             }
@@ -222,6 +247,7 @@ impl LogFollower {
         if self.is_incomplete.swap(false, Ordering::Relaxed) {
             self.logs.clear();
             self.list_due = Instant::now();
+            self.is_absorb_due = true;
         }
         if self.list_due <= Instant::now() {
             self.ahead.retain(|_, ahead| ahead.moved.elapsed() < MAX_AHEAD);
@@ -242,11 +268,15 @@ impl LogFollower {
         }
         let (nodes, mut failed): (Vec<u64>, _) = (self.logs.keys().copied().collect(), None);
         for node in nodes {
-            // One log that cannot be read stops no other.
-            if let Err(error) = self.follow(node).await {
-                failed = Some(error);
+            match self.follow(node).await {
+                Ok(()) => {}
+                // Each other log would wait as long.
+                Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
+                // One log that cannot be read stops no other.
+                Err(error) => failed = Some(error),
             }
         }
+        self.read_beyond_heads_in = self.epoch.0;
         let gap = self.logs.values().flat_map(|log| &log.gaps).next();
         match (failed, gap) {
             (Some(error), _) => Err(error),
@@ -265,6 +295,15 @@ impl LogFollower {
     /// Reads what is new of one log.
     async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
         self.read_head(node).await?;
+        self.follow_head(node).await?;
+        // The decider before may have been killed between a segment and the head.
+        let is_new = self.read_beyond_heads_in != self.epoch.0;
+        while is_new && self.follow_listed(node).await? > 0 {}
+        Ok(())
+    }
+
+    /// Reads a log up to its head.
+    async fn follow_head(&mut self, node: u64) -> Result<(), FollowError> {
         loop {
             let Some(log) = self.logs.get(&node) else { return Ok(()) };
             let Some(seq) = log.head.as_ref().map(|head| head.seq) else { return Ok(()) };
@@ -486,7 +525,7 @@ impl LogFollower {
 }
 
 /// The next entry of an engine; never without one.
-async fn next_entry(entries: &mut Option<mpsc::Receiver<Entry>>) -> Option<Entry> {
+async fn next_entry(entries: &mut Option<mpsc::Receiver<FromEngine>>) -> Option<FromEngine> {
     match entries {
         Some(entries) => entries.recv().await,
         None => std::future::pending().await,

@@ -29,7 +29,7 @@ use crate::live::set::LiveSet;
 use crate::live::stream::FeedReader;
 #[cfg(feature = "redis-streams")]
 use crate::live::stream::{EnginePublisher, EngineReader};
-use crate::live::stream::{EngineUrl, Entry, FeedUrl};
+use crate::live::stream::{EngineUrl, FeedUrl, FromEngine};
 use crate::random::random;
 
 /// How long a start waits until it is known which server decides.
@@ -66,7 +66,7 @@ pub(crate) struct Sharing(TaskThread);
 struct Streams {
     engine: Option<EngineUrl>,
     from: Option<FeedUrl>,
-    entries: mpsc::Sender<Entry>,
+    received: mpsc::Sender<FromEngine>,
 }
 
 #[cfg_attr(
@@ -112,7 +112,7 @@ impl Streams {
                 tasks.push(publisher.run(stopping.clone()).boxed());
             }
             let TaskContext { filter, access, .. } = context.clone();
-            let reader = EngineReader { filter, access, engine, to: self.entries };
+            let reader = EngineReader { filter, access, engine, to: self.received };
             tasks.push(reader.run(stopping.clone()).boxed());
         }
         tasks
@@ -145,9 +145,10 @@ fn tasks_of(
         let renewer = LeaseRenewer::new(filter, access, store, clock, holder, lease);
         tasks.push(renewer.run(stopping.clone()).boxed());
     }
-    let (entries, received) = mpsc::channel(MAX_ENTRIES);
-    tasks.extend(Streams { engine, from, entries }.tasks(context, live, stopping));
-    let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, received);
+    let (received, entries) = mpsc::channel(MAX_ENTRIES);
+    let entries = engine.is_some().then_some(entries);
+    tasks.extend(Streams { engine, from, received }.tasks(context, live, stopping));
+    let follower = LogFollower::new(context.clone(), u32::from(days), is_incomplete, entries);
     tasks.push(follower.run(stopping.clone()).boxed());
     tasks
 }

@@ -112,6 +112,17 @@ impl LiveSet {
         self.absorb.keeps_confirmed.store(true, Ordering::Relaxed);
     }
 
+    /// Drops what the day's filter has once more, after the next poll: IDs came that others had added
+    /// before.
+    pub(in crate::live) fn absorb_again(&self) {
+        self.absorb.is_due.store(true, Ordering::Release);
+    }
+
+    /// Whether [`LiveSet::absorb_again`] was called since this was.
+    pub(crate) fn takes_absorb_again(&self) -> bool {
+        self.absorb.is_due.swap(false, Ordering::AcqRel)
+    }
+
     /// Drops what a filter that has gone live has, and counts what it lacks and should have. A set
     /// that neither has a log nor only follows drops nothing, because it could not bring that back;
     /// neither does one that keeps all.

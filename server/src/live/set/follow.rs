@@ -160,7 +160,7 @@ impl LiveSet {
     }
 
     /// Whether all of its IDs are those of other servers.
-    pub(super) fn only_follows(&self) -> bool {
+    pub(crate) fn only_follows(&self) -> bool {
         self.access.get().is_some_and(|access| access.role() == LiveRole::Follow)
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct AbsorbState {
     pub(super) filter: Mutex<Option<(Day, Digest)>>,
     /// Whether those that the filter has stay.
     pub(super) keeps_confirmed: AtomicBool,
+    /// Whether IDs came since that may be in it.
+    pub(super) is_due: AtomicBool,
     /// How many live IDs the filter has.
     pub(super) confirmed: AtomicU64,
     /// How many live IDs the filter lacks and should have.
@@ -47,6 +49,7 @@ impl Default for AbsorbState {
         AbsorbState {
             filter: Mutex::new(None),
             keeps_confirmed: AtomicBool::new(false),
+            is_due: AtomicBool::new(false),
             confirmed: AtomicU64::new(0),
             unconfirmed: AtomicU64::new(0),
             stored_before: AtomicU64::new(u64::MAX),

@@ -9,8 +9,9 @@ use bloomsday_common::redact::describe_source;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisError, Value};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
-use super::Entry;
+use super::FromEngine;
 use super::address::EngineUrl;
 use crate::live::replication::access::{StreamTask, WriteAccess};
 
@@ -159,8 +160,8 @@ pub(in crate::live) struct EngineReader {
     pub(in crate::live) filter: FilterName,
     pub(in crate::live) access: Arc<WriteAccess>,
     pub(in crate::live) engine: EngineUrl,
-    /// Where segments go.
-    pub(in crate::live) to: mpsc::Sender<Entry>,
+    /// Where segments go, and when all were read.
+    pub(in crate::live) to: mpsc::Sender<FromEngine>,
 }
 
 impl EngineReader {
@@ -197,17 +198,23 @@ impl EngineReader {
         };
         loop {
             *after = Some(at.clone());
+            let began = Instant::now();
             let entries = entries_after(&mut redis, &stream, &at, MAX_ENTRIES).await?;
             self.access.set_stream_error(StreamTask::Read, None);
             if entries.is_empty() && is_before(&last_of(&mut redis, &stream).await?, &at) {
                 at = "0-0".to_owned();
+                continue;
             }
+            let is_end = entries.len() < MAX_ENTRIES;
             for (number, fields) in entries {
                 at = number;
                 for (_, segment) in fields.into_iter().filter(|(name, _)| name == b"segment") {
                     // Who follows is slower than the engine: wait.
-                    let _ = self.to.send(segment).await;
+                    let _ = self.to.send(FromEngine::Entry(segment)).await;
                 }
+            }
+            if is_end {
+                let _ = self.to.send(FromEngine::End(began)).await;
             }
         }
     }

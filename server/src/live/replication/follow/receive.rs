@@ -1,17 +1,22 @@
 //! What comes by an engine: entries with the segments of other servers, sooner than they are in the
 //! store.
 
+use std::time::Duration;
+
 use bloomsday_common::day::Day;
 use bloomsday_common::key::SegmentKey;
 use bloomsday_common::live::segment::{Frames, Header};
 use tokio::time::Instant;
 
+use super::super::access::StreamTask;
 use super::{Ahead, FOLLOW_INTERVAL, FollowError, LogFollower, MAX_OUT_OF_ORDER};
-use crate::live::stream::Entry;
+use crate::live::stream::{Entry, FromEngine};
 
 /// For how many rounds an entry of an engine that is out of order is kept. The frames before it are
 /// in the store by then, or are lost.
 const MAX_ROUNDS_OUT_OF_ORDER: u32 = 5;
+/// How long a new decider waits for an engine that it cannot read.
+const MAX_ENGINE_WAIT: Duration = Duration::from_secs(10);
 
 /// What became of an entry.
 enum Received {
@@ -30,13 +35,33 @@ impl LogFollower {
         while self.out_of_order.len() < MAX_OUT_OF_ORDER && Instant::now() < end {
             let entry = self.entries.as_mut().and_then(|entries| entries.try_recv().ok());
             let Some(entry) = entry else { break };
-            self.receive_or_keep(entry, 0).await;
+            self.receive_next(entry).await;
         }
+    }
+
+    /// Takes what was read of the engine.
+    pub(super) async fn receive_next(&mut self, received: FromEngine) {
+        match received {
+            FromEngine::Entry(entry) => self.receive_or_keep(entry, 0).await,
+            FromEngine::End(at) => self.engine_end = Some(at),
+        }
+    }
+
+    /// Whether all that is in the engine since this moment is here. An engine that cannot be read
+    /// is waited for only so long.
+    pub(super) fn has_read_engine(&self, since: Instant) -> bool {
+        if self.entries.is_none() {
+            return true;
+        }
+        let is_read = self.engine_end.is_some_and(|at| at >= since) && self.out_of_order.is_empty();
+        is_read
+            || (self.access.has_stream_error(StreamTask::Read)
+                && since.elapsed() >= MAX_ENGINE_WAIT)
     }
 
     /// Applies an entry of the engine. One that is out of order is kept for the next rounds, and
     /// dropped in the end: if its frames come to the store, they are read from there.
-    pub(super) async fn receive_or_keep(&mut self, entry: Entry, rounds: u32) {
+    async fn receive_or_keep(&mut self, entry: Entry, rounds: u32) {
         match self.receive(&entry).await {
             Ok(Received::Applied) => {}
             Ok(Received::OutOfOrder(node)) => {
