@@ -112,8 +112,8 @@ impl LiveSet {
         self.absorb.keeps_confirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Drops what the day's filter has once more, after the next poll: IDs came that others had added
-    /// before.
+    /// After the next poll, drops once more what the day's filter has: IDs came that others had
+    /// added before.
     pub(in crate::live) fn absorb_again(&self) {
         self.absorb.is_due.store(true, Ordering::Release);
     }
