@@ -332,21 +332,27 @@ impl Live {
         if !is_there || set.is_declared() || !set.end(when) {
             return Ok(false);
         }
-        let mut removed = Ok(true);
+        let (mut removed, mut gone) = (Ok(true), None);
         // Under the lock: at no time there are two logs of one name.
-        if let (Some(log), Some(disk)) = (set.log(), &self.0.disk)
-            && let Err(error) = disk.remove(&log)
-        {
-            removed = Err(log.not_removed(&error));
-            if !log.is_removed() {
-                set.resume();
-                return removed;
+        if let (Some(log), Some(disk)) = (set.log(), &self.0.disk) {
+            match disk.remove(&log) {
+                Ok(folder) => gone = folder,
+                Err(error) => {
+                    removed = Err(log.not_removed(&error));
+                    if !log.is_removed() {
+                        set.resume();
+                        return removed;
+                    }
+                }
             }
         }
         set.take_log();
         sets.remove(set.key());
         self.0.changes.fetch_add(1, Ordering::Release);
         drop(sets);
+        if let Some(gone) = gone {
+            disk::delete(&gone);
+        }
         set.free();
         removed
     }

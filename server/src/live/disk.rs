@@ -101,16 +101,21 @@ impl Disk {
     }
 
     /// Removes a log, so that its set is not found at the next start, whatever happens until then.
-    pub(super) fn remove(&self, log: &Log) -> std::io::Result<()> {
+    /// Returns the folder that is left to [`delete`].
+    pub(super) fn remove(&self, log: &Log) -> std::io::Result<Option<PathBuf>> {
         let gone = log.folder().with_extension(DROPPED);
         if !log.remove(&gone)? {
-            return Ok(());
+            return Ok(None);
         }
         sync_folder(&self.folder)?;
-        if let Err(error) = fs::remove_dir_all(&gone) {
-            tracing::warn!("{} stays until the next start: {error}", gone.display());
-        }
-        Ok(())
+        Ok(Some(gone))
+    }
+}
+
+/// Deletes what [`Disk::remove`] left, which takes long for a large log.
+pub(super) fn delete(gone: &Path) {
+    if let Err(error) = fs::remove_dir_all(gone) {
+        tracing::warn!("{} stays until the next start: {error}", gone.display());
     }
 }
 
