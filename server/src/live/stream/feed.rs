@@ -163,9 +163,16 @@ impl FeedReader {
     }
 
     /// Saves the position in the stream of this name, if there is a data folder.
-    pub(super) fn save_position(&self, name: &str, at: &str) -> Result<(), FeedError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let written = atomic_file::write(file, format!("{at} {name}\n").as_bytes(), |_| ());
-        written.map_err(|error| FeedError::Position(file.display().to_string(), error))
+    pub(super) async fn save_position(&self, name: &str, at: &str) -> Result<(), FeedError> {
+        let Some(file) = self.file.clone() else { return Ok(()) };
+        let failed = {
+            let file = file.display().to_string();
+            |error| FeedError::Position(file, error)
+        };
+        let text = format!("{at} {name}\n");
+        // The thread of these tasks also renews leases, and must not wait for a disk.
+        let write = move || atomic_file::write(&file, text.as_bytes(), |_| ());
+        let written = tokio::task::spawn_blocking(write).await;
+        written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))).map_err(failed)
     }
 }

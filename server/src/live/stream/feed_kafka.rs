@@ -63,7 +63,7 @@ pub(super) async fn session(
     if at.is_empty() {
         return ended;
     }
-    let kept = reader.save_position(&reading.name, &at);
+    let kept = reader.save_position(&reading.name, &at).await;
     *position = Some(format!("{at} {}", reading.name));
     ended.and(kept)
 }
@@ -189,7 +189,7 @@ impl TopicReader<'_> {
             keep.tick().await;
             let at = lock(&self.state).position();
             if at != kept {
-                self.reader.save_position(&self.name, &at)?;
+                self.reader.save_position(&self.name, &at).await?;
                 kept = at;
             }
             self.reader.check()?;

@@ -97,7 +97,7 @@ pub(super) async fn session(
         reader.access.set_stream_error(StreamTask::Feed, None);
         backoff.reset();
         if now != kept && keep_due <= Instant::now() {
-            reader.save_position(&name, saved)?;
+            reader.save_position(&name, saved).await?;
             (kept, keep_due) = (now.clone(), Instant::now() + KEEP_INTERVAL);
         }
         reader.check()?;

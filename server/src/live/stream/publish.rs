@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bloomsday_common::error::Error as StoreError;
 use bloomsday_common::key::FilterName;
 use bloomsday_common::live::shipment::shipments;
 use bloomsday_common::store::Store;
@@ -19,6 +18,7 @@ use crate::clock::Clock;
 use crate::live::log::Log;
 use crate::live::log::tail::Tail;
 use crate::live::replication::access::{StreamTask, WriteAccess};
+use crate::live::replication::store_call::{CallError, in_time};
 
 /// For how long the engine keeps what is also in the store.
 const KEPT_MS: i64 = 10 * 60 * 1000;
@@ -51,7 +51,7 @@ enum PublishError {
     #[error("{0}")]
     Redis(String),
     #[error("{0}")]
-    Store(#[from] StoreError),
+    Store(#[from] CallError),
     #[error("cannot read the log in {0}: {1}")]
     Log(String, std::io::Error),
     #[error(
@@ -154,7 +154,7 @@ impl EnginePublisher {
         self.in_engine = self.in_engine.filter(|_| !self.is_lost);
         let last = match self.in_engine {
             Some(last) => last,
-            None => match self.store.head_of(&self.filter, self.log.node()).await {
+            None => match in_time(self.store.head_of(&self.filter, self.log.node())).await {
                 Ok(head) => head.map_or(0, |head| head.seq),
                 // The engine is for when the store is away, too. At a start it probably has what it
                 // says.
