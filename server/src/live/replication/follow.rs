@@ -7,8 +7,8 @@
 mod late;
 mod receive;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
@@ -255,7 +255,12 @@ impl LogFollower {
             // Of a head that is older, no segment is read. A day more, for clocks that differ.
             let since = Day::of(self.clock.now()).minus(self.days + 1);
             let nodes = in_time(self.store.head_nodes(&self.filter, Some(since))).await?;
-            for node in nodes.into_iter().filter(|node| Some(*node) != self.own) {
+            // Logs of servers that are gone for longer are forgotten.
+            let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
+            self.logs.retain(|node, log| {
+                listed.contains(node) || ahead.contains_key(node) || !log.gaps.is_empty()
+            });
+            for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
             }
             self.access.set_log_count(self.logs.len());

@@ -157,7 +157,10 @@ impl LogShipper {
                     if changed.is_ok() {
                         // What was added since, and the head.
                         self.head_due = Instant::now();
-                        let _ = self.ship().await;
+                        if let Err(error) = self.ship().await {
+                            let filter = &self.filter;
+                            tracing::warn!(%filter, "not all live IDs are in the store: the next start ships them: {error}");
+                        }
                     }
                     return;
                 }
