@@ -36,7 +36,7 @@ pub use self::coordinate::{Coordinator, Uploading};
 pub use self::count::{Count, Counted, MAX_RANGE_HASHES};
 pub use self::earlier::EARLIER_SAMPLE;
 pub use self::fill::{BlobPiece, Fill, FillPlan, Filled};
-pub use self::gather::{Gather, Gathered, Package};
+pub use self::gather::{Gather, Gathered, Package, check_column};
 pub use self::ranges::{MAX_RANGES, Ranges};
 pub use self::totals::RangeTotals;
 

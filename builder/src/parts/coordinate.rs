@@ -19,6 +19,7 @@ use super::assemble::{Assembler, Misplaced, Part};
 use super::count::Counted;
 use super::earlier::{self, EARLIER_SAMPLE};
 use super::fill::{FillPlan, Filled, absent_in};
+use super::gather::check_column;
 use super::ranges::Ranges;
 use super::totals::RangeTotals;
 use crate::build::{self, BuildState};
@@ -28,7 +29,7 @@ use crate::job::Job;
 use crate::publish::{MAX_UPLOADS, Uploaded};
 use crate::quality;
 use crate::report::Report;
-use crate::source::Input;
+use crate::source::{Input, reads_live_ids};
 use crate::timer::Timer;
 use crate::verify::ABSENT_LOOKUPS;
 
@@ -77,27 +78,10 @@ impl Coordinator {
     /// Begins a build: checks the job, and reads the pointer that the build may move.
     ///
     /// # Errors
-    /// [`Error::NotInParts`] for a job with another layout than `blocked`, or with deltas; the
-    /// store's.
+    /// [`Error::NotInParts`] for a job with another layout than `blocked`, with deltas, of URLs, or
+    /// whose input has hashes in place of IDs; the store's.
     pub async fn begin(job: Job, store: Store) -> Result<Coordinator, Error> {
-        if job.layout != Layout::Blocked {
-            let why = format!(
-                "the probes of the layout `{}` span the filter, so that no part of it can be filled \
-                 alone: use the layout `blocked`, or build on one machine",
-                job.layout
-            );
-            return Err(Error::NotInParts { why });
-        }
-        if job.id_form != IdForm::Bytes {
-            let why = "its IDs are URLs, and parts hash the bytes of an ID as they are: build on one machine";
-            return Err(Error::NotInParts { why: why.to_owned() });
-        }
-        if job.deltas.bases > 0 {
-            let why =
-                "it makes deltas, and parts make none: set `deltas` to 0, or build on one machine"
-                    .to_owned();
-            return Err(Error::NotInParts { why });
-        }
+        check_possible(&job)?;
         let state = build::begin(&job, &store).await?;
         let ranges = Ranges::new(1);
         Ok(Coordinator {
@@ -331,6 +315,32 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Refuses a job that cannot be built in parts.
+///
+/// # Errors
+/// [`Error::NotInParts`].
+fn check_possible(job: &Job) -> Result<(), Error> {
+    check_column(&job.column)?;
+    let why = if reads_live_ids(&job.inputs) {
+        "live IDs are hashes already, and parts read IDs: build it on one machine".to_owned()
+    } else if job.layout != Layout::Blocked {
+        format!(
+            "the probes of the layout `{}` span the filter, so that no part of it can be filled \
+             alone: use the layout `blocked`, or build on one machine",
+            job.layout
+        )
+    } else if job.id_form != IdForm::Bytes {
+        "its IDs are URLs, and parts hash the bytes of an ID as they are: build on one machine"
+            .to_owned()
+    } else if job.deltas.bases > 0 {
+        "it makes deltas, and parts make none: set `deltas` to 0, or build on one machine"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotInParts { why })
 }
 
 impl Filling {

@@ -6,8 +6,10 @@ use bloomsday_common::hash::{IdHash, Xxh3, mix64};
 
 use super::MAX_PACKAGE_HASHES;
 use super::ranges::Ranges;
+use crate::error::Error;
 use crate::ids;
 use crate::partition::sum_of;
+use crate::segments::HASH_COLUMN;
 
 /// How many hashes are kept before they are sorted and passed on: 32 MiB, and as much again in
 /// packages.
@@ -16,6 +18,22 @@ const MAX_HASHES: usize = 4 << 20;
 const MAX_SAMPLE_BYTES: usize = 4 << 20;
 /// About this many IDs of the day are sampled.
 const SAMPLED_IDS: u64 = 1 << 20;
+
+/// Refuses the column [`HASH_COLUMN`], whose numbers are hashes already: hashed again, every ID
+/// would be a miss.
+///
+/// # Errors
+/// [`Error::NotInParts`].
+pub fn check_column(column: &str) -> Result<(), Error> {
+    if column != HASH_COLUMN {
+        return Ok(());
+    }
+    let why = format!(
+        "the column `{HASH_COLUMN}` has hashes, and parts hash IDs: build it on one machine; if it has IDs, give \
+         it another name"
+    );
+    Err(Error::NotInParts { why })
+}
 
 /// Hashes the IDs of one task, and removes duplicates among those that it has in memory.
 ///

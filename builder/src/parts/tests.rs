@@ -11,6 +11,8 @@ use bloomsday_common::store::Store;
 use super::*;
 use crate::error::Error;
 use crate::job::Job;
+use crate::segments::HASH_COLUMN;
+use crate::source::LIVE;
 use crate::verify::{ABSENT_LOOKUPS, count_false_positives};
 use crate::{Report, ids};
 
@@ -251,6 +253,19 @@ async fn gates_overlap_and_empty_days_are_as_in_one_piece() {
     let guava = Job { layout: Layout::Guava, ..today };
     let refused = Coordinator::begin(guava, store).await.unwrap_err().to_string();
     assert!(refused.contains("use the layout `blocked`"), "{refused}");
+}
+
+#[tokio::test]
+async fn hashes_in_place_of_ids_are_refused_and_not_hashed_again() {
+    let hashes = Job { column: HASH_COLUMN.to_owned(), ..job(0.03) };
+    let live = Job { inputs: vec![LIVE.to_owned()], ..job(0.03) };
+    for (job, says) in [(hashes, "`bloomsday_hash` has hashes"), (live, "live IDs are hashes")] {
+        let (_folder, store) = folder();
+        let refused = Coordinator::begin(job, store).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Usage);
+        let refused = refused.to_string();
+        assert!(refused.contains(says) && refused.contains("build it on one machine"), "{refused}");
+    }
 }
 
 #[test]

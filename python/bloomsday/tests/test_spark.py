@@ -201,6 +201,14 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
             bloomsday.spark.build(*words, **given)
 
     refused(bloomsday.UsageError, "layout `blocked`", frame, layout="guava")
+    refused(bloomsday.UsageError, "build it on one machine", frame, column="bloomsday_hash")
+    refused(bloomsday.UsageError, "live IDs are hashes", input="live:", spark=spark)
+    hashes = pa.record_batch({"bloomsday_hash": pa.array([1], pa.uint64())})
+    with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):
+        list(bloomsday.parts.gather([hashes], ranges=1, rows=1))
+    files = pa.record_batch({"file": ["a.parquet"], "bytes": [1]})
+    with pytest.raises(bloomsday.UsageError, match="parts hash IDs"):
+        list(bloomsday.parts.gather_files([files], column="bloomsday_hash", ranges=1, rows=1))
     refused(bloomsday.UsageError, "`df` and `column`")
     refused(bloomsday.UsageError, "pass `column`", frame, column=None)
     refused(bloomsday.NotFoundError, "no-such", input=tmp_path / "no-such.parquet", spark=spark)

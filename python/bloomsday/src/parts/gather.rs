@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bloomsday_builder::error::Error;
-use bloomsday_builder::parts::{Gather, Package, Ranges};
+use bloomsday_builder::parts::{Gather, Package, Ranges, check_column};
 use bloomsday_builder::scan::{ScanBudget, Sink, scan};
 use bloomsday_builder::{ids, source};
 use pyo3::prelude::*;
@@ -48,6 +48,7 @@ impl PartsGather {
         let Rows(rows) = Rows::of(batch)?;
         let field = rows.fields().first().cloned();
         let field = field.ok_or_else(|| unreadable(py, "a batch has no column"))?;
+        check_column(field.name()).map_err(|error| builder_error(py, &error))?;
         let is_uuid =
             field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
         let PartsGather { gather, packages, .. } = self;
@@ -70,12 +71,14 @@ impl PartsGather {
 
     /// Begins to read one Parquet file, which must have `bytes` bytes. It is read when `next` has
     /// returned `None`.
-    fn scan(&mut self, file: String, bytes: u64, column: String) {
+    fn scan(&mut self, py: Python<'_>, file: String, bytes: u64, column: String) -> PyResult<()> {
+        check_column(&column).map_err(|error| builder_error(py, &error))?;
         let gather = std::mem::replace(&mut self.gather, Gather::new(Ranges::new(1), 0));
         // While one lot waits, the next one is made.
         let (sender, received) = sync_channel(1);
         let thread = std::thread::spawn(move || scan_file(file, bytes, &column, gather, sender));
         self.scanning = Some(Scanning { packages: Mutex::new(received), thread });
+        Ok(())
     }
 
     /// The next batch. With `last`, also of what is not a full batch yet.
