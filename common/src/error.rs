@@ -305,6 +305,19 @@ pub enum Error {
         /// The most bytes that are read.
         limit: u64,
     },
+    /// A record that no reader would accept.
+    #[error(
+        "{key} was not written: it would have {bytes} bytes, and readers accept {limit}: give the reason, \
+         or the name of who writes, in fewer words"
+    )]
+    RecordTooLong {
+        /// Its key.
+        key: String,
+        /// How many bytes it would have.
+        bytes: u64,
+        /// The most bytes that a reader accepts.
+        limit: u64,
+    },
     /// A store whose bucket or container does not exist.
     #[error(
         "{store}: there is no such bucket or container: check its name, region and account, or make it"
@@ -383,6 +396,7 @@ impl Error {
             | Error::BlobKey { .. }
             | Error::IdForm { .. }
             | Error::SeveralBlobs { .. }
+            | Error::RecordTooLong { .. }
             | Error::ReadOnly { .. }
             | Error::OtherPointers { .. }
             | Error::StoreUrl { .. } => Kind::Usage,

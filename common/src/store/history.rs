@@ -17,7 +17,7 @@ impl Store {
     /// Writes a history record. Writing the same event again, with its outcome, replaces it.
     ///
     /// # Errors
-    /// The store's.
+    /// [`Error::RecordTooLong`]; the store's.
     pub async fn append_event(
         &self,
         filter: &FilterName,
@@ -25,7 +25,8 @@ impl Store {
     ) -> Result<(), Error> {
         let digest = event.blob.as_ref().map(|blob| blob.digest);
         let key = key::history(filter, event.at, event.kind.name(), digest);
-        self.objects.put(&key, event.to_bytes().into()).await
+        let bytes = records::checked(&key, event.to_bytes())?;
+        self.objects.put(&key, bytes).await
     }
 
     /// The newest records of the history, newest first: at most 1,000. Those that cannot be read

@@ -49,8 +49,8 @@ impl Store {
     /// Writes the pointer of a day if it still is what was read.
     ///
     /// # Errors
-    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; the store's when the write
-    /// failed and a second read shows that nothing was written.
+    /// [`Error::Changed`] when it is not; [`Error::OtherPointers`]; [`Error::RecordTooLong`]; the
+    /// store's when the write failed and a second read shows that nothing was written.
     pub async fn put_pointer(
         &self,
         filter: &FilterName,
@@ -58,16 +58,17 @@ impl Store {
         pointer: &Pointer,
         read: &Precondition,
     ) -> Result<(), Error> {
-        self.check_pointers(filter).await?;
         let key = key::pointer(filter, day);
-        records::put_if(&*self.pointer_store, &key, pointer.to_bytes().into(), read).await
+        let bytes = records::checked(&key, pointer.to_bytes())?;
+        self.check_pointers(filter).await?;
+        records::put_if(&*self.pointer_store, &key, bytes, read).await
     }
 
     /// Writes the pin if it still is what was read.
     ///
     /// # Errors
-    /// [`Error::Changed`] when it is not; the store's when the write failed and a second read shows
-    /// that nothing was written.
+    /// [`Error::Changed`] when it is not; [`Error::RecordTooLong`]; the store's when the write
+    /// failed and a second read shows that nothing was written.
     pub async fn put_pin(
         &self,
         filter: &FilterName,
@@ -75,7 +76,8 @@ impl Store {
         read: &Precondition,
     ) -> Result<(), Error> {
         let key = key::pin(filter);
-        records::put_if(&*self.record_store, &key, pin.to_bytes().into(), read).await
+        let bytes = records::checked(&key, pin.to_bytes())?;
+        records::put_if(&*self.record_store, &key, bytes, read).await
     }
 
     /// Restores what was there before a pin was written, whatever that was, unless somebody has

@@ -12,6 +12,7 @@ use super::record::{Precondition, Versioned};
 use crate::day::Day;
 use crate::error::Error;
 use crate::key::FilterName;
+use crate::pointer::MAX_RECORD_BYTES;
 use crate::protocol::{self, AmbiguousWrite, RecordState};
 
 /// How often a conditional write is tried when the store fails without having written.
@@ -54,6 +55,18 @@ pub(super) async fn read<T>(
         },
     };
     Ok(Versioned { state, version })
+}
+
+/// The bytes of a record that is to be written at `key`.
+///
+/// # Errors
+/// [`Error::RecordTooLong`]: written all the same, it would be unreadable for every reader.
+pub(super) fn checked(key: &str, record: Vec<u8>) -> Result<Bytes, Error> {
+    let (bytes, limit) = (record.len() as u64, MAX_RECORD_BYTES);
+    if bytes > limit {
+        return Err(Error::RecordTooLong { key: key.to_owned(), bytes, limit });
+    }
+    Ok(record.into())
 }
 
 /// Writes `new` at `key` if `read` still is what is there.

@@ -119,6 +119,31 @@ async fn history_comes_newest_first_and_an_outcome_replaces_its_intent() {
     assert_eq!(store.history(&rt()).await.unwrap(), expected);
 }
 
+#[tokio::test]
+async fn a_record_that_no_reader_would_accept_is_not_written() {
+    let (_folder, store) = local();
+    let long = Some("x".repeat(70_000));
+    let pointer = Pointer { published_by: long.clone(), ..Pointer::to(blob(1)) };
+    let (until, pinned_at, reason) = (None, None, None);
+    let pin = Pin { blob: blob(1), until, pinned_at, pinned_by: long.clone(), reason };
+    let (at, pending) = (Timestamp::UNIX_EPOCH, crate::pointer::Outcome::Pending);
+    let event =
+        HistoryEvent { reason: long, ..HistoryEvent::new(EventKind::Build, pending, at, "x") };
+    let (no_pointer, no_pin) =
+        (store.pointer(&rt(), day()).await.unwrap(), store.pin(&rt()).await.unwrap());
+    for refused in [
+        store.put_pointer(&rt(), day(), &pointer, &no_pointer.version).await,
+        store.put_pin(&rt(), &pin, &no_pin.version).await,
+        store.append_event(&rt(), &event).await,
+    ] {
+        assert_eq!(refused.as_ref().map_err(Error::kind), Err(crate::error::Kind::Usage));
+        assert!(refused.unwrap_err().to_string().contains("in fewer words"));
+    }
+    assert_eq!(store.pointer(&rt(), day()).await.unwrap().state, RecordState::Absent);
+    assert_eq!(store.pin(&rt()).await.unwrap().state, RecordState::Absent);
+    assert_eq!(store.history(&rt()).await.unwrap(), []);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_link_out_of_the_store_is_not_a_blob() {

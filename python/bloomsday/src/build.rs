@@ -33,14 +33,25 @@ impl Publication {
         Retention { keep_days: self.keep_days, max_age_days: self.max_age_days }
     }
 
-    pub(crate) fn store(&self) -> Result<Store, CommonError> {
-        if self.dry_run { Store::preview(&self.store) } else { Store::create(&self.store) }
+    /// Opens the store, unless its records would be too long.
+    pub(crate) fn store(&self, py: Python<'_>) -> PyResult<Store> {
+        let bytes = json_bytes(&self.by);
+        if bytes > MAX_BY_BYTES {
+            let why = format!(
+                "by has {bytes} bytes as JSON, more than {MAX_BY_BYTES}: use a shorter name"
+            );
+            return Err(errors::raise(py, "UsageError", &why));
+        }
+        let open = if self.dry_run { Store::preview } else { Store::create };
+        open(&self.store).map_err(|error| errors::of_common(py, &error))
     }
 }
 
 /// As the program has them.
 const MAX_THREADS: usize = 1024;
 const MAX_REASON_BYTES: usize = 60_000;
+/// A record of 64 KiB holds it together with the longest reason.
+const MAX_BY_BYTES: usize = 1_000;
 
 /// What a build reads, and how large it may be.
 #[derive(FromPyObject)]
@@ -69,7 +80,7 @@ pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> P
         return Err(errors::raise(py, "UsageError", why));
     }
     let job = job(py, input, &publication)?;
-    let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
+    let store = publication.store(py)?;
     report(py, || bloomsday_builder::build(&job, &store, &|_| ()))
 }
 
@@ -122,13 +133,17 @@ fn reason(text: &str) -> Result<String, String> {
     if reason.is_empty() {
         return Err("accept_change is empty: say why, or leave it out".to_owned());
     }
-    let bytes = serde_json::to_string(reason).map_or(usize::MAX, |json| json.len());
+    let bytes = json_bytes(reason);
     if bytes > MAX_REASON_BYTES {
         return Err(format!(
             "accept_change has {bytes} bytes as JSON, more than {MAX_REASON_BYTES}: say it in fewer words"
         ));
     }
     Ok(reason.to_owned())
+}
+
+fn json_bytes(text: &str) -> usize {
+    serde_json::to_string(text).map_or(usize::MAX, |json| json.len())
 }
 
 /// Publishes a blob that was opened from a file. Returns the report as JSON.
@@ -138,7 +153,7 @@ pub(crate) fn publish(
     filter: &Bound<'_, Filter>,
     publication: Publication,
 ) -> PyResult<String> {
-    let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
+    let store = publication.store(py)?;
     let (header, bits) = filter.get().parts();
     let job = Republish {
         header,

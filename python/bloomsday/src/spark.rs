@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use tokio::runtime::Builder;
 
 use crate::build::{Input, Publication, builder_error, job};
-use crate::errors;
 use crate::parts::{PlanNumbers, Rows, unreadable};
 use crate::wait::{DetachedRuntime, wait};
 
@@ -37,7 +36,7 @@ impl Coordinator {
     #[new]
     fn new(py: Python<'_>, input: Input, publication: Publication) -> PyResult<Coordinator> {
         let job = job(py, input, &publication)?;
-        let store = publication.store().map_err(|error| errors::of_common(py, &error))?;
+        let store = publication.store(py)?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let runtime = DetachedRuntime::from(runtime);
         let begun = wait(py, &runtime, || parts::Coordinator::begin(job.clone(), store));

@@ -124,6 +124,7 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
         says = "accept_change is empty: say why, or leave it out"
         build(bloomsday.UsageError, says, accept_change=empty)
     build(bloomsday.UsageError, "accept_change has 60002 bytes", accept_change="x" * 60_000)
+    build(bloomsday.UsageError, "by has 70002 bytes", by="x" * 70_000)
     build(bloomsday.UsageError, "gopher", store="gopher://nowhere")
     build(TypeError, "threads", threads="many")
     assert not list((tmp_path / "s").glob("rt/pointers/*"))
