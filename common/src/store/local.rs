@@ -207,6 +207,12 @@ pub(super) fn delete_abandoned(
     }
 }
 
+/// Removes a folder in which nothing is: object stores have no empty folders either. One that
+/// cannot be removed does no harm.
+pub(super) fn remove_if_empty(folder: &Path, key: &str) {
+    let _ = fs::remove_dir(folder.join(key));
+}
+
 /// Reads at most one byte more than a record may have, as `Objects::read_record` does. So a file
 /// that is too large compares equal to what was read of it and can be replaced.
 fn read_record(path: &Path) -> io::Result<Vec<u8>> {

@@ -128,7 +128,7 @@ impl Store {
     /// and than every blob that a record names. Heads of logs stay: a server that comes back after
     /// a long time goes on where it was.
     ///
-    /// Cost: a listing of each day, and a delete for each segment.
+    /// Cost: two listings of each day that goes, and a delete for each segment.
     ///
     /// # Errors
     /// [`Error::OtherPointers`]; the store's: the next prune continues.
@@ -142,17 +142,18 @@ impl Store {
     ) -> Result<PrunedSegments, Error> {
         let now = Timestamp::now();
         let days = self.segment_days(filter).await?;
-        let mut pruned = PrunedSegments::default();
         if days.is_empty() {
-            return Ok(pruned);
+            return Ok(PrunedSegments::default());
         }
         let pointers = self.pointer_days(filter).await?;
         let dropped = protocol::pointers_to_drop(&pointers, Day::of(now), retention);
         let references = self.references(filter, &dropped).await?;
-        pruned.days =
-            protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
-        if let (Some(first), Some(last), false) = (pruned.days.first(), pruned.days.last(), dry_run)
-        {
+        let old = protocol::segment_days_to_drop(&days, Day::of(now), segment_days, &references);
+        let pruned = self.count_segments(filter, &old).await?;
+        if dry_run {
+            return Ok(pruned);
+        }
+        if let (Some(first), Some(last)) = (pruned.days.first(), pruned.days.last()) {
             // Recorded before it is done, as for blobs.
             let mut event = HistoryEvent::new(EventKind::Prune, Outcome::Published, now, by);
             event.reason = Some(format!("deleting the live segments of {first} to {last}"));
@@ -160,13 +161,31 @@ impl Store {
         }
         for day in &pruned.days {
             for (segment, _) in self.segments(filter, *day).await? {
-                if !dry_run {
-                    self.objects.delete(&segment.to_string()).await?;
-                }
-                pruned.segments += 1;
+                self.objects.delete(&segment.to_string()).await?;
             }
         }
+        if let Some(folder) = &self.folder {
+            old.iter().for_each(|day| local::remove_if_empty(folder, &key::segments(filter, *day)));
+        }
         Ok(pruned)
+    }
+
+    /// How many segments these days have, and which of them have any. Some stores keep the folder
+    /// of a day whose segments are gone.
+    async fn count_segments(
+        &self,
+        filter: &FilterName,
+        days: &[Day],
+    ) -> Result<PrunedSegments, Error> {
+        let mut counted = PrunedSegments::default();
+        for day in days {
+            let segments = self.segments(filter, *day).await?.len() as u64;
+            if segments > 0 {
+                counted.days.push(*day);
+                counted.segments += segments;
+            }
+        }
+        Ok(counted)
     }
 
     /// What a prune at `now` would delete.

@@ -145,7 +145,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// The days that have segments, oldest first.
+    /// The days that have segments, oldest first; of a store that keeps empty folders, such as
+    /// HDFS, also those whose segments were deleted.
     ///
     /// # Errors
     /// The store's.

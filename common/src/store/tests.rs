@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::digest::Digest;
+use crate::key::{self, SegmentKey};
 use crate::pointer::{EventKind, HistoryEvent, Pin, Pointer};
-use crate::protocol::{FollowedBy, RecordState};
+use crate::protocol::{FollowedBy, RecordState, Retention};
 use crate::remedy::Remedy;
 
 fn rt() -> FilterName {
@@ -241,6 +242,31 @@ async fn a_heartbeat_is_read_again_only_if_it_was_written_again() {
     write("4", 0);
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(opened).unwrap();
     assert_eq!(read(&third).await.servers[0].version, "4");
+}
+
+#[tokio::test]
+async fn segments_are_pruned_once_and_their_folder_goes() {
+    let (folder, store) = local();
+    let today = Day::of(Timestamp::now());
+    let read = store.pointer(&rt(), today).await.unwrap();
+    let newest = BlobKey { day: today, ..blob(1) };
+    store.put_pointer(&rt(), today, &Pointer::to(newest), &read.version).await.unwrap();
+    let old = today.minus(40);
+    let segment = SegmentKey { filter: rt(), day: old, node: 1, epoch: 1, first_seq: 1 };
+    store.put_segment(&segment, "x".into()).await.unwrap();
+    // What an older version left, or a store that keeps empty folders.
+    let folder_of = |day: Day| folder.path().join("new/store").join(key::segments(&rt(), day));
+    std::fs::create_dir_all(folder_of(old.minus(1))).unwrap();
+    let prune = async |dry_run| {
+        let keep = Retention { keep_days: 14, max_age_days: 3 };
+        store.prune_segments(&rt(), keep, 14, "test", dry_run).await.unwrap()
+    };
+    let due = PrunedSegments { days: vec![old], segments: 1 };
+    assert_eq!((prune(true).await, prune(true).await), (due.clone(), due.clone()));
+    assert!(folder_of(old).exists() && folder_of(old.minus(1)).exists());
+    assert_eq!((prune(false).await, prune(false).await), (due, PrunedSegments::default()));
+    assert!(!folder_of(old).exists() && !folder_of(old.minus(1)).exists());
+    assert_eq!(store.history(&rt()).await.unwrap().len(), 1, "one prune deleted something");
 }
 
 #[tokio::test]
