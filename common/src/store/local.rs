@@ -174,7 +174,11 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
             let Some((blob, number)) = name.rsplit_once('#') else { continue };
             let is_ours = [".bloom", ".delta", ".json"].iter().any(|end| blob.ends_with(end));
             let staged = is_ours && number.bytes().all(|byte| byte.is_ascii_digit());
-            let about = file.metadata()?;
+            let about = match file.metadata() {
+                // An upload that ended since it was listed has renamed it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                about => about?,
+            };
             let age = about.modified()?.elapsed().unwrap_or_default();
             if staged && about.is_file() && age > MAX_UPLOAD_AGE {
                 abandoned.push((name, about.len()));

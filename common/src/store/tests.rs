@@ -269,6 +269,25 @@ async fn segments_are_pruned_once_and_their_folder_goes() {
     assert_eq!(store.history(&rt()).await.unwrap().len(), 1, "one prune deleted something");
 }
 
+#[test]
+fn uploads_that_end_while_prune_lists_them_are_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = folder.path().join("rt/blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::thread::scope(|scope| {
+        let uploads = scope.spawn(|| {
+            for number in 0..3_000 {
+                let file = blobs.join(format!("x.bloom#{}", number % 50));
+                std::fs::write(&file, "x").unwrap();
+                std::fs::rename(file, blobs.join("x.bloom")).unwrap();
+            }
+        });
+        while !uploads.is_finished() {
+            assert_eq!(local::abandoned_uploads(folder.path(), "rt/blobs").unwrap(), []);
+        }
+    });
+}
+
 #[tokio::test]
 async fn heads_of_logs_that_were_written_long_ago_are_left_out_and_the_newest_come_first() {
     let (folder, store) = local();
