@@ -236,6 +236,11 @@ pub(crate) fn head(filter: &FilterName, node: u64) -> String {
     format!("{filter}/live/heads/{node:016x}")
 }
 
+/// Whether a head may have this name.
+pub(crate) fn is_head(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 pub(crate) fn lease(filter: &FilterName) -> String {
     format!("{filter}/live/lease")
 }
@@ -369,10 +374,18 @@ pub(crate) fn servers(filter: &FilterName) -> String {
 
 /// A server's name may come from a host name: other than plain characters become `-`.
 pub(crate) fn server(filter: &FilterName, server: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let name: String =
-        server.chars().take(MAX_SERVER_CHARS).map(|c| if plain(c) { c } else { '-' }).collect();
+        server.chars().take(MAX_SERVER_CHARS).map(|c| if is_plain(c) { c } else { '-' }).collect();
     format!("{filter}/servers/{name}")
+}
+
+/// Whether a server's record may have this name.
+pub(crate) fn is_server(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(is_plain)
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
 }
 
 pub(crate) fn histories(filter: &FilterName) -> String {

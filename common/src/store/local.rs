@@ -156,14 +156,18 @@ fn lock(path: &Path) -> Result<File, Error> {
     Ok(lock)
 }
 
-/// Files older than a day that uploads which never ended have left in a folder of blobs, deltas or
-/// events: name and size.
+/// Files older than a day that uploads which never ended have left in the folder `objects` of a
+/// store: key and size. `is_object` says whether a name is that of an object there.
 ///
 /// An object is written to `{name}#{number}` and then renamed; `kill -9` leaves that file, which no
 /// listing of a store returns.
-pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(String, u64)>, Error> {
+pub(super) fn abandoned_uploads(
+    folder: &Path,
+    objects: &str,
+    is_object: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, u64)>, Error> {
     let list = || -> io::Result<Vec<(String, u64)>> {
-        let files = match fs::read_dir(folder.join(blobs)) {
+        let files = match fs::read_dir(folder.join(objects)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             files => files?,
         };
@@ -171,33 +175,30 @@ pub(super) fn abandoned_uploads(folder: &Path, blobs: &str) -> Result<Vec<(Strin
         for file in files {
             let file = file?;
             let name = file.file_name().to_string_lossy().into_owned();
-            let Some((blob, number)) = name.rsplit_once('#') else { continue };
-            let is_ours = [".bloom", ".delta", ".json"].iter().any(|end| blob.ends_with(end));
-            let staged = is_ours && number.bytes().all(|byte| byte.is_ascii_digit());
+            let Some((object, number)) = name.rsplit_once('#') else { continue };
+            if !is_object(object) || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
             let about = match file.metadata() {
                 // An upload that ended since it was listed has renamed it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 about => about?,
             };
             let age = about.modified()?.elapsed().unwrap_or_default();
-            if staged && about.is_file() && age > MAX_UPLOAD_AGE {
-                abandoned.push((name, about.len()));
+            if about.is_file() && age > MAX_UPLOAD_AGE {
+                abandoned.push((format!("{objects}/{name}"), about.len()));
             }
         }
         abandoned.sort_unstable();
         Ok(abandoned)
     };
-    list().map_err(|source| Error::File { doing: "list", path: blobs.to_owned(), source })
+    list().map_err(|source| Error::File { doing: "list", path: objects.to_owned(), source })
 }
 
 /// Deletes one of the [`abandoned_uploads`]. Returns its size, or `None` if it is not there any
 /// more: an upload that ended at this moment has renamed it.
-pub(super) fn delete_abandoned(
-    folder: &Path,
-    blobs: &str,
-    name: &str,
-) -> Result<Option<u64>, Error> {
-    let path = folder.join(blobs).join(name);
+pub(super) fn delete_abandoned(folder: &Path, key: &str) -> Result<Option<u64>, Error> {
+    let path = folder.join(key);
     let delete = || {
         let bytes = fs::metadata(&path)?.len();
         fs::remove_file(&path).map(|()| bytes)

@@ -15,9 +15,6 @@ use crate::protocol::{self, RecordState, References, Retention};
 
 /// How often all references are read before prune fails for a filter that keeps changing.
 const MAX_READS: u32 = 8;
-/// How the name of a delta ends, and that of an event of the history.
-const DELTA: &str = ".delta";
-const EVENT: &str = ".json";
 
 /// What a prune deleted, or would delete.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -28,7 +25,7 @@ pub struct Pruned {
     pub blobs: Vec<BlobKey>,
     /// The deltas that were deleted.
     pub deltas: Vec<DeltaKey>,
-    /// Files that killed uploads left in a local folder or on HDFS.
+    /// The keys of files that killed uploads left in a local folder or on HDFS.
     pub abandoned: Vec<String>,
     /// The size of blobs, deltas and files.
     pub bytes: u64,
@@ -52,7 +49,8 @@ impl Store {
     /// of a blob.
     ///
     /// Cost: up to five listings of blobs and three of deltas, and for each delete of a blob at
-    /// least two reads of every pointer.
+    /// least two reads of every pointer. In a local folder and on HDFS also two listings of each
+    /// day of live IDs.
     ///
     /// # Errors
     /// [`Error::NoPointers`] for a filter with blobs to delete and without any pointer: then nobody
@@ -111,14 +109,14 @@ impl Store {
             pruned.bytes += bytes;
             pruned.deltas.push(delta);
         }
-        for name in due.abandoned {
+        for key in due.abandoned {
             let deleted = match &self.folder {
-                Some(folder) => local::delete_abandoned(folder, &folder_of(filter, &name), &name)?,
-                None => self.delete_unfinished(&name).await?,
+                Some(folder) => local::delete_abandoned(folder, &key)?,
+                None => self.delete_unfinished(&key).await?,
             };
             if let Some(bytes) = deleted {
                 pruned.bytes += bytes;
-                pruned.abandoned.push(name);
+                pruned.abandoned.push(key);
             }
         }
         Ok(pruned)
@@ -209,7 +207,7 @@ impl Store {
             due.deltas.push(delta);
         }
         if let Some(folder) = &self.folder {
-            abandoned_local(folder, filter, &mut due)?;
+            abandoned_local(folder, &self.upload_folders(filter).await?, &mut due)?;
         }
         if self.is_hdfs() {
             self.abandoned_hdfs(filter, now, &mut due).await?;
@@ -241,6 +239,22 @@ impl Store {
         Ok(lost)
     }
 
+    /// The folders in which a killed upload may leave a file, in every kind of store, and whether a
+    /// name is that of an object there.
+    async fn upload_folders(&self, filter: &FilterName) -> Result<Vec<(String, IsObject)>, Error> {
+        let mut folders: Vec<(String, IsObject)> = vec![
+            (key::blobs(filter), |name| name.ends_with(".bloom")),
+            (key::deltas(filter), |name| name.ends_with(".delta")),
+            (key::histories(filter), |name| name.ends_with(".json")),
+            (key::servers(filter), key::is_server),
+            (key::heads(filter), key::is_head),
+        ];
+        for day in self.segment_days(filter).await? {
+            folders.push((key::segments(filter, day), |name| name.ends_with(".seg")));
+        }
+        Ok(folders)
+    }
+
     /// Adds what killed uploads left on HDFS.
     async fn abandoned_hdfs(
         &self,
@@ -248,7 +262,7 @@ impl Store {
         now: Timestamp,
         due: &mut Pruned,
     ) -> Result<(), Error> {
-        for folder in upload_folders(filter).into_iter().chain([key::servers(filter)]) {
+        for (folder, _) in self.upload_folders(filter).await? {
             for object in self.objects.unfinished(&folder).await? {
                 if now.duration_since(object.uploaded).unsigned_abs() > local::MAX_UPLOAD_AGE
                     && object.uploaded < now
@@ -378,30 +392,22 @@ impl Store {
 }
 
 /// Adds what killed uploads left in the folder of a local store.
-fn abandoned_local(store: &Path, filter: &FilterName, due: &mut Pruned) -> Result<(), Error> {
-    for folder in upload_folders(filter) {
-        for (name, bytes) in local::abandoned_uploads(store, &folder)? {
+fn abandoned_local(
+    store: &Path,
+    folders: &[(String, IsObject)],
+    due: &mut Pruned,
+) -> Result<(), Error> {
+    for (folder, is_object) in folders {
+        for (key, bytes) in local::abandoned_uploads(store, folder, is_object)? {
             due.bytes += bytes;
-            due.abandoned.push(name);
+            due.abandoned.push(key);
         }
     }
     Ok(())
 }
 
-/// The folders in which a killed upload may leave a file, in every kind of store.
-fn upload_folders(filter: &FilterName) -> [String; 3] {
-    [key::blobs(filter), key::deltas(filter), key::histories(filter)]
-}
-
-/// The folder of an upload that was killed.
-fn folder_of(filter: &FilterName, name: &str) -> String {
-    let object = name.rsplit_once('#').map_or(name, |(object, _)| object);
-    match object {
-        delta if delta.ends_with(DELTA) => key::deltas(filter),
-        event if event.ends_with(EVENT) => key::histories(filter),
-        _ => key::blobs(filter),
-    }
-}
+/// Whether a name is that of an object in some folder.
+type IsObject = fn(&str) -> bool;
 
 /// Everything that may name a blob, as it was read once.
 struct ReferenceSnapshot {

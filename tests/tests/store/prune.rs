@@ -173,23 +173,32 @@ fn what_a_killed_upload_left_in_a_folder_goes_after_a_day() {
     let kept = Kept::twenty_days();
     kept.prune(&[]);
     let (old, young) = (format!("{}#1", kept.blobs[0]), format!("{}#2", kept.blobs[0]));
-    let event = "rt/history/20261119T020000.000000Z-build-00000000.json#1".to_owned();
-    for name in [&old, &young, &event] {
+    let all_old = [
+        old,
+        "rt/history/20261119T020000.000000Z-build-00000000.json#1".to_owned(),
+        "rt/servers/bid-1-8642#1".to_owned(),
+        "rt/live/heads/0000000000000007#3".to_owned(),
+        format!("rt/live/{}/0000000000000007-00000002-00000000000000ff.seg#1", today()),
+    ];
+    let others = [young, "rt/servers/notes.txt#1".to_owned(), "rt/live/heads/x#1".to_owned()];
+    for name in all_old.iter().chain(&others) {
+        fs::create_dir_all(kept.path(name).parent().unwrap()).unwrap();
         fs::write(kept.path(name), [7; 100]).unwrap();
     }
-    for name in [&old, &event] {
+    for name in all_old.iter().chain(&others[1..]) {
         kept.age(name, 2);
     }
-    let [name, event_name] = [&old, &event].map(|name| name.rsplit_once('/').unwrap().1);
     for dry_run in [&["--dry-run"][..], &[]] {
         let report = kept.prune(dry_run);
-        assert_eq!(report["abandoned"], serde_json::json!([name, event_name]));
-        assert_eq!(report["bytes"], 200);
-        for name in [&old, &event] {
-            assert_eq!(kept.path(name).exists(), !dry_run.is_empty());
+        assert_eq!(report["abandoned"], serde_json::json!(all_old));
+        assert_eq!(report["bytes"], 500);
+        for name in &all_old {
+            assert_eq!(kept.path(name).exists(), !dry_run.is_empty(), "{name}");
         }
     }
-    assert!(kept.path(&young).exists(), "it may still be written to");
+    for name in &others {
+        assert!(kept.path(name).exists(), "{name} may still be written to, or is somebody else's");
+    }
     assert_eq!(kept.there(), (0..15).collect::<Vec<_>>());
 }
 
