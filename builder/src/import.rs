@@ -105,6 +105,14 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
     if ones == 0 {
         return Err("no bit is set: the filter is empty".into());
     }
+    if rate <= 0.0 {
+        let bits = shape.bits();
+        return Err(format!(
+            "{ones} of its {bits} bits are set, and a lookup tests {}: a rate of false positives so low is no \
+             number that a blob can have; build the day from its IDs",
+            shape.probes()
+        ));
+    }
     if rate > MAX_FPP {
         return Err(format!("{fill:.3} of its bits are set: most lookups would be hits"));
     }
@@ -127,4 +135,25 @@ fn describe(name: FilterName, day: Day, filter: &Filter) -> Result<Header, Strin
         fpp_lookups: verify::ABSENT_LOOKUPS,
         ones,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bloomsday_common::filter::{FilterMut, Shape};
+    use bloomsday_common::hash::IdHash;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_whose_rate_is_too_low_for_a_number_is_refused() {
+        let describe_with = |probes| {
+            let mut filter =
+                FilterMut::new(Shape::new(Layout::Guava, 1 << 14, probes).unwrap()).unwrap();
+            filter.insert(Murmur3::of(b"the only ID"));
+            describe("rt".parse().unwrap(), "2026-11-19".parse().unwrap(), &filter.freeze())
+        };
+        assert!(describe_with(20).unwrap().fpp_target > 0.0);
+        let refused = describe_with(100).unwrap_err();
+        assert!(refused.contains("build the day from its IDs"), "{refused}");
+    }
 }
