@@ -58,21 +58,31 @@ pub async fn upload(
 }
 
 async fn read_back(store: &Store, key: &BlobKey) -> Result<(Header, Filter), StoreError> {
+    let opened = try_to_read(async || store.open_blob(key).await).await?;
+    crash_point("read-back");
+    Ok(opened)
+}
+
+/// Reads a blob by `read`, again where the next try may read all of it.
+///
+/// # Errors
+/// Those of `read`.
+pub(crate) async fn try_to_read<T>(
+    read: impl AsyncFn() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let mut tries = 0;
-    let opened = loop {
+    loop {
         tries += 1;
-        match store.open_blob(key).await {
+        match read().await {
             // Other builds of the same IDs may replace it with the same blob, each of them once.
             Err(error) if error.was_replaced() && tries < MAX_READ_BACKS => {
                 tokio::time::sleep(READ_BACK_PAUSE).await;
             }
             // The store's client does not retry a body that breaks off.
             Err(error) if error.is_transient() && tries == 1 => {}
-            other => break other?,
+            other => return other,
         }
-    };
-    crash_point("read-back");
-    Ok(opened)
+    }
 }
 
 /// The result of the attempt to move a pointer.
@@ -331,4 +341,31 @@ fn superseded(start: &PointerSnapshot, blob: &BlobKey, why: &str) -> PointerUpda
     );
     let (outcome, previous) = (Outcome::Superseded, None);
     PointerUpdate { outcome, previous, reason: Some(reason), remedy: Some(remedy) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_breaks_off_is_tried_once_more() {
+        let tries = Cell::new(0);
+        let read = async |failures| {
+            tries.set(0);
+            let read = async || {
+                tries.set(tries.get() + 1);
+                let of = |text: &str| text.to_owned();
+                let (key, store, why) = (of("rt/blobs/x"), of("memory"), of("it broke off"));
+                let failed =
+                    StoreError::Pointers { doing: "read", key, store, why, transient: true };
+                if tries.get() <= failures { Err(failed) } else { Ok("all of it") }
+            };
+            try_to_read(read).await
+        };
+        assert_eq!(read(1).await.unwrap(), "all of it");
+        assert!(read(9).await.unwrap_err().is_transient());
+        assert_eq!(tries.get(), 2);
+    }
 }

@@ -26,7 +26,7 @@ use crate::build::{self, BuildState};
 use crate::earlier_day::Comparison;
 use crate::error::Error;
 use crate::job::Job;
-use crate::publish::{MAX_UPLOADS, Uploaded};
+use crate::publish::{MAX_UPLOADS, Uploaded, try_to_read};
 use crate::quality;
 use crate::report::Report;
 use crate::source::{Input, reads_live_ids};
@@ -260,7 +260,7 @@ impl Coordinator {
             return Ok(true);
         }
         self.state.report.seconds.publish += self.timer.lap();
-        let checked = self.check().await;
+        let checked = try_to_read(async || self.check().await).await;
         self.state.report.seconds.verify += self.timer.lap();
         match checked {
             Err(error) if error.kind() == Kind::NotFound && self.uploads == 0 => Ok(false),
