@@ -69,6 +69,30 @@ fn add_answers<'a>(
     look(&chunk[..filled]);
 }
 
+/// Looks up IDs that `write` makes the text of, by their place: a few at a time, in memory that is
+/// used again.
+fn look_up_written(
+    lookup: &impl Lookup,
+    length: usize,
+    mut write: impl FnMut(usize, &mut String),
+) -> Vec<bool> {
+    let mut answers = Vec::with_capacity(length);
+    let (mut text, mut ends) = (String::new(), Vec::with_capacity(CHUNK));
+    for first in (0..length).step_by(CHUNK) {
+        text.clear();
+        ends.clear();
+        for place in first..length.min(first + CHUNK) {
+            write(place, &mut text);
+            ends.push(text.len());
+        }
+        let mut start = 0;
+        let ids =
+            ends.iter().map(|end| &text.as_bytes()[std::mem::replace(&mut start, *end)..*end]);
+        add_answers(lookup, ids, &mut answers);
+    }
+    answers
+}
+
 /// Looks up a column of IDs.
 pub(crate) fn contains_batch<'py>(
     lookup: &impl Lookup,

@@ -55,6 +55,11 @@ def test_arrow_integers_and_uuids_are_the_text_that_a_build_hashes(seen):
         numbers = list(range(100))
         found = seen.contains_batch(pa.array([*numbers, None], type)).to_pylist()
         assert found == [*(str(number) in seen for number in numbers), None]
+    # More than are written at a time.
+    numbers = list(range(-3_000, 3_000))
+    answers = [str(number) in seen for number in numbers]
+    assert seen.contains_batch(pa.array(numbers)).to_pylist() == answers and True in answers
+    assert seen.contains_batch(np.array(numbers)).tolist() == answers
     uuids = [uuid.uuid5(uuid.NAMESPACE_URL, str(number)) for number in range(5_000)]
     array = pa.array([u.bytes for u in uuids], pa.uuid())
     found = seen.contains_batch(array).to_pylist()

@@ -1,5 +1,7 @@
 //! Columns of Arrow; the answer is a Boolean column in which a null stays a null.
 
+use std::fmt::{Display, Write};
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
@@ -12,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use super::capsule::{self, Column};
-use super::{COLUMN_TYPES, Lookup, library, look_up, no_ids};
+use super::{COLUMN_TYPES, Lookup, library, look_up, look_up_written, no_ids};
 use crate::errors;
 
 /// Answers as a column of Arrow, for any library that reads `__arrow_c_array__`.
@@ -157,8 +159,7 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
         }
         T::FixedSizeBinary(_) if is_uuid => {
             let ids = piece.as_fixed_size_binary();
-            let text: Vec<String> = (0..ids.len()).map(|i| uuid(ids.value(i))).collect();
-            look_up(lookup, text.iter().map(String::as_bytes))
+            look_up_written(lookup, ids.len(), |i, text| write_uuid(ids.value(i), text))
         }
         T::FixedSizeBinary(_) => {
             let ids = piece.as_fixed_size_binary();
@@ -187,16 +188,17 @@ fn piece_answers(lookup: &impl Lookup, piece: &ArrayRef, is_uuid: bool) -> Vec<b
 /// Integers as decimal text.
 fn numbers<T: ArrowPrimitiveType>(lookup: &impl Lookup, piece: &ArrayRef) -> Vec<bool>
 where
-    T::Native: ToString,
+    T::Native: Display,
 {
-    let digits: Vec<String> =
-        piece.as_primitive::<T>().values().iter().map(ToString::to_string).collect();
-    look_up(lookup, digits.iter().map(String::as_bytes))
+    let numbers = piece.as_primitive::<T>().values();
+    look_up_written(lookup, numbers.len(), |i, text| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}", numbers[i]);
+    })
 }
 
 /// A UUID as 36 lower-case characters.
-fn uuid(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(36);
+fn write_uuid(bytes: &[u8], text: &mut String) {
     for (i, byte) in bytes.iter().enumerate() {
         if [4, 6, 8, 10].contains(&i) {
             text.push('-');
@@ -205,5 +207,4 @@ fn uuid(bytes: &[u8]) -> String {
             [byte >> 4, byte & 15].map(|half| char::from(b"0123456789abcdef"[half as usize])),
         );
     }
-    text
 }

@@ -3,11 +3,13 @@
 //! The elements are copied, a piece at a time: an array can be written to by another thread while
 //! the interpreter's lock is released.
 
+use std::fmt::Write;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-use super::{COLUMN_TYPES, Lookup, arrow, list, look_up, missing, no_ids};
+use super::{COLUMN_TYPES, Lookup, arrow, list, look_up, look_up_written, missing, no_ids};
 
 /// How many bytes of an array are copied at once: the lookups of a piece take milliseconds, because
 /// a thread that wants the interpreter's lock back may wait that long (`sys.getswitchinterval`, 5
@@ -128,14 +130,13 @@ fn text(
 fn integers(lookup: &impl Lookup, ids: &Bound<'_, PyAny>, signed: bool) -> PyResult<Vec<bool>> {
     in_pieces(ids, 8, |piece, _| {
         let (numbers, _) = piece.as_chunks::<8>();
-        let digits: Vec<String> = numbers
-            .iter()
-            .map(|bytes| match signed {
-                true => i64::from_ne_bytes(*bytes).to_string(),
-                false => u64::from_ne_bytes(*bytes).to_string(),
-            })
-            .collect();
-        look_up(lookup, digits.iter().map(String::as_bytes))
+        look_up_written(lookup, numbers.len(), |i, text| {
+            // Writing to a string does not fail.
+            let _ = match signed {
+                true => write!(text, "{}", i64::from_ne_bytes(numbers[i])),
+                false => write!(text, "{}", u64::from_ne_bytes(numbers[i])),
+            };
+        })
     })
 }
 
