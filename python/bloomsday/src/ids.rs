@@ -139,8 +139,8 @@ fn library(value: &Bound<'_, PyAny>) -> PyResult<String> {
 /// An ID is missing at this place of a column.
 fn missing(py: Python<'_>, place: usize) -> PyErr {
     let message = format!(
-        "the ID at position {place} is missing (None or NaN): drop such rows first, or pass an Arrow column, \
-         whose nulls stay null"
+        "the ID at position {place} is missing (None, NaN, NA or masked): drop such rows first, or pass an \
+         Arrow column, whose nulls stay null"
     );
     errors::raise(py, "MissingIdError", &message)
 }

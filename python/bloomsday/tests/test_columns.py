@@ -136,6 +136,11 @@ def test_numpy(seen, column):
     for dtype in ["i1", "i8", ">i4", "u2", "u8"]:
         numbers = np.arange(100).astype(dtype)
         assert seen.contains_batch(numbers).tolist() == [str(n) in seen for n in range(100)]
+    masked = np.ma.array(ids, mask=False)
+    assert seen.contains_batch(masked).tolist() == answers
+    masked = np.ma.array(rows, mask=False)
+    assert seen.contains_batch(masked).tolist() == [id in seen for id in of_32]
+    assert type(seen.contains_batch(masked)) is np.ndarray
     assert seen.contains_batch(np.array([], dtype="S3")).tolist() == []
     assert seen.contains_batch(np.array(["", ""])).tolist() == [False, False]
 
@@ -153,6 +158,13 @@ def test_iterables(seen, column):
     [
         (["a", None], bloomsday.MissingIdError, "position 1 "),
         (["a", float("nan")], bloomsday.MissingIdError, "position 1 "),
+        (["a", pd.NA], bloomsday.MissingIdError, "position 1 "),
+        (np.array(["a", pd.NA], dtype=object), bloomsday.MissingIdError, "position 1 "),
+        (pd.Series(["a", 7, pd.NA], dtype=object), bloomsday.MissingIdError, "position 2 "),
+        (np.ma.array([7, 8, 9], mask=[0, 0, 1]), bloomsday.MissingIdError, "position 2 "),
+        (np.ma.array(["a", "b"], mask=[0, 1]), bloomsday.MissingIdError, "position 1 "),
+        (np.ma.array(["a", "b"], dtype=object, mask=[0, 1]), bloomsday.MissingIdError, "position 1 "),
+        (np.ma.array(np.zeros((3, 4), "u1"), mask=[[0] * 4, [0, 1, 0, 0], [0] * 4]), bloomsday.MissingIdError, "position 1 "),
         (["a", 1.5], bloomsday.IdTypeError, "float .at position 1"),
         ([True], bloomsday.IdTypeError, "bool .at position 0"),
         (["a", ["b"]], bloomsday.IdTypeError, "list .at position 1"),

@@ -4,7 +4,7 @@ use bloomsday_common::hash::is_valid_len;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyList, PyString, PyTuple};
 
-use super::{Lookup, add_answers, missing, single};
+use super::{Lookup, add_answers, library, missing, single};
 
 /// How many IDs are copied before the interpreter's lock is released to look them up.
 const PIECE: usize = 8 * 1024;
@@ -28,7 +28,11 @@ impl Piece {
         } else if is_missing(id) {
             return Err(missing(id.py(), place));
         } else {
-            self.add_bytes(single::text_of(id, Some(place))?.as_bytes());
+            match single::text_of(id, Some(place)) {
+                Ok(text) => self.add_bytes(text.as_bytes()),
+                Err(_) if is_pandas_na(id)? => return Err(missing(id.py(), place)),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -58,6 +62,11 @@ impl Piece {
 fn is_missing(id: &Bound<'_, PyAny>) -> bool {
     let is_nan = |float: &Bound<'_, PyFloat>| float.extract::<f64>().is_ok_and(f64::is_nan);
     id.is_none() || id.cast::<PyFloat>().is_ok_and(is_nan)
+}
+
+/// Whether it is `pandas.NA`. Nothing is imported for it.
+fn is_pandas_na(id: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(id.get_type().name()? == "NAType" && library(id)? == "pandas")
 }
 
 /// Looks up the elements of a sequence.

@@ -18,11 +18,15 @@ const PIECE_BYTES: usize = 8 << 20;
 
 /// Whether `ids` is a numpy array. Nothing is imported for it.
 pub(super) fn is_array(ids: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let modules = ids.py().import(intern!(ids.py(), "sys"))?.getattr("modules")?;
-    match modules.get_item(intern!(ids.py(), "numpy")) {
-        Ok(numpy) => ids.is_instance(&numpy.getattr("ndarray")?),
-        Err(_) => Ok(false),
+    match imported(ids.py(), "numpy")? {
+        Some(numpy) => ids.is_instance(&numpy.getattr("ndarray")?),
+        None => Ok(false),
     }
+}
+
+/// A module, if somebody has imported it.
+fn imported<'py>(py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    Ok(py.import(intern!(py, "sys"))?.getattr("modules")?.get_item(name).ok())
 }
 
 /// Looks up the elements of a one-dimensional array; or the rows of a two-dimensional one of bytes.
@@ -31,6 +35,7 @@ pub(super) fn contains<'py>(
     ids: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = ids.py();
+    let ids = &without_mask(ids)?;
     let dtype = ids.getattr("dtype")?;
     let kind: char = dtype.getattr("kind")?.extract()?;
     let width: usize = dtype.getattr("itemsize")?.extract()?;
@@ -51,6 +56,24 @@ pub(super) fn contains<'py>(
         _ => return Err(refused(COLUMN_TYPES)),
     };
     to_array(py, &answers)
+}
+
+/// A masked array as an ordinary one, if no ID in it is masked: behind a mask is some other value,
+/// which nobody asks for. Other arrays stay as they are.
+fn without_mask<'py>(ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = ids.py();
+    let Some(masked) = imported(py, "numpy.ma")? else { return Ok(ids.clone()) };
+    if !ids.is_instance(&masked.getattr("MaskedArray")?)? {
+        return Ok(ids.clone());
+    }
+    let mask = masked.call_method1("getmaskarray", (ids,))?.call_method0("ravel")?;
+    if mask.call_method0("any")?.is_truthy()? {
+        // A row of bytes is one ID.
+        let place: usize = mask.call_method0("argmax")?.extract()?;
+        let row = ids.getattr("shape")?.extract::<Vec<usize>>()?.get(1).copied().unwrap_or(1);
+        return Err(missing(py, place / row.max(1)));
+    }
+    masked.call_method1("getdata", (ids,))
 }
 
 /// A pandas column: by Arrow if it is kept so, else by numpy.
