@@ -188,6 +188,19 @@ def test_what_is_no_column_of_ids_is_a_named_error_and_no_answer(seen, ids, erro
         seen.contains_batch(ids)
 
 
+def test_a_stream_whose_type_has_no_ids_is_not_read(seen):
+    read = []
+
+    def batches():
+        read.append(1)
+        yield pa.record_batch({"id": ["a"]})
+
+    schema = pa.schema({"id": pa.string()})
+    with pytest.raises(bloomsday.IdTypeError, match="one column"):
+        seen.contains_batch(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert read == []
+
+
 def test_an_error_of_an_iterator_is_passed_on(seen):
     def broken():
         yield "a"

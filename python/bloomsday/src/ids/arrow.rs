@@ -9,7 +9,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBufferBuilder, NullBufferBuilder};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -80,17 +80,20 @@ pub(super) fn contains<'py>(
 /// Looks up a column.
 pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<Answers> {
     let py = ids.py();
-    let Column { field, pieces } = capsule::import(ids)?.map_err(|error| {
-        errors::raise(py, "IdTypeError", &format!("the Arrow column cannot be read: {error}"))
-    })?;
-    let is_uuid = field.metadata().get("ARROW:extension:name").is_some_and(|n| n == "arrow.uuid");
-    if !is_readable(field.data_type(), is_uuid) {
+    let check = |field: &Field| {
+        if is_readable(field.data_type(), is_uuid(field)) {
+            return Ok(());
+        }
         let remedy = match field.data_type() {
             DataType::Struct(_) => "pass one column of the table",
             _ => COLUMN_TYPES,
         };
-        return Err(no_ids(py, &field.data_type().to_string(), remedy));
-    }
+        Err(no_ids(py, &field.data_type().to_string(), remedy))
+    };
+    let Column { field, pieces } = capsule::import(ids, check)?.map_err(|error| {
+        errors::raise(py, "IdTypeError", &format!("the Arrow column cannot be read: {error}"))
+    })?;
+    let is_uuid = is_uuid(&field);
     let answers = py.detach(|| {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         let mut values = BooleanBufferBuilder::new(length);
@@ -111,6 +114,10 @@ pub(super) fn answer(lookup: &impl Lookup, ids: &Bound<'_, PyAny>) -> PyResult<A
         BooleanArray::new(values, nulls)
     });
     Ok(Answers { answers })
+}
+
+fn is_uuid(field: &Field) -> bool {
+    field.metadata().get("ARROW:extension:name").is_some_and(|name| name == "arrow.uuid")
 }
 
 /// Whether [`piece_answers`] knows the type.

@@ -24,13 +24,21 @@ pub(crate) struct Column {
 }
 
 /// Takes a column or a record batch of any library that has `__arrow_c_array__` or
-/// `__arrow_c_stream__`.
-pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+/// `__arrow_c_stream__`, if `check` passes its type.
+pub(crate) fn import(
+    object: &Bound<'_, PyAny>,
+    check: impl FnOnce(&Field) -> PyResult<()>,
+) -> PyResult<Result<Column, ArrowError>> {
     let py = object.py();
     if object.hasattr(intern!(py, "__arrow_c_array__"))? {
-        return import_array(&object.call_method0(intern!(py, "__arrow_c_array__"))?);
+        let pair = object.call_method0(intern!(py, "__arrow_c_array__"))?;
+        let column = import_array(&pair)?;
+        if let Ok(column) = &column {
+            check(&column.field)?;
+        }
+        return Ok(column);
     }
-    import_stream(&object.call_method0(intern!(py, "__arrow_c_stream__"))?)
+    import_stream(&object.call_method0(intern!(py, "__arrow_c_stream__"))?, check)
 }
 
 /// Takes what `__arrow_c_array__` returns.
@@ -54,19 +62,28 @@ fn import_array(pair: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>>
     Ok(column())
 }
 
-/// Takes all pieces from what `__arrow_c_stream__` returns.
-fn import_stream(stream: &Bound<'_, PyAny>) -> PyResult<Result<Column, ArrowError>> {
+/// Takes all pieces from what `__arrow_c_stream__` returns, if `check` passes their type: a stream
+/// may be long.
+fn import_stream(
+    stream: &Bound<'_, PyAny>,
+    check: impl FnOnce(&Field) -> PyResult<()>,
+) -> PyResult<Result<Column, ArrowError>> {
+    let py = stream.py();
     let stream: &Bound<'_, PyCapsule> = stream.cast()?;
     let stream = stream.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
     // SAFETY: as for an array: the struct is what its name says, lives as long as the borrowed
     // capsule, and is moved out.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(stream.as_ptr()) };
-    let column = || {
-        let reader = ArrayStreamReader::try_new(stream)?;
-        let field = reader.field().as_ref().clone();
-        Ok(Column { field, pieces: reader.collect::<Result<_, _>>()? })
+    let mut reader = match ArrayStreamReader::try_new(stream) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Err(error)),
     };
-    Ok(column())
+    let field = reader.field().as_ref().clone();
+    check(&field)?;
+    // A producer that runs Python takes the interpreter's lock itself: pyarrow reads a stream in
+    // this way, too. The reader is dropped with the lock.
+    let pieces = py.detach(|| reader.by_ref().collect::<Result<_, _>>());
+    Ok(pieces.map(|pieces| Column { field, pieces }))
 }
 
 /// What `__arrow_c_array__` returns for `array`.

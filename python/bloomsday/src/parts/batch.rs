@@ -45,7 +45,7 @@ pub(crate) struct Rows(pub(super) StructArray);
 impl Rows {
     /// Takes a record batch of any library.
     pub(crate) fn of(batch: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        let column = capsule::import(batch)?;
+        let column = capsule::import(batch, |_| Ok(()))?;
         let rows = column.ok().and_then(|column| column.pieces.into_iter().next());
         let rows = rows.and_then(|rows| rows.as_struct_opt().cloned());
         rows.map(Rows).ok_or_else(|| unreadable(batch.py(), "a batch is no record batch"))
