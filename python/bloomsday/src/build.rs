@@ -72,9 +72,12 @@ pub(crate) struct Input {
     accept_change: Option<String>,
 }
 
-/// Builds and publishes one day. Returns the report as JSON.
+/// A report as JSON, and what to do if the pointer did not move.
+pub(crate) type Reported = (String, Option<String>);
+
+/// Builds and publishes one day.
 #[pyfunction]
-pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<String> {
+pub(crate) fn build(py: Python<'_>, input: Input, publication: Publication) -> PyResult<Reported> {
     if input.inputs.is_empty() {
         let why = "no input is named: pass at least one path or URL";
         return Err(errors::raise(py, "UsageError", why));
@@ -146,13 +149,13 @@ fn json_bytes(text: &str) -> usize {
     serde_json::to_string(text).map_or(usize::MAX, |json| json.len())
 }
 
-/// Publishes a blob that was opened from a file. Returns the report as JSON.
+/// Publishes a blob that was opened from a file.
 #[pyfunction]
 pub(crate) fn publish(
     py: Python<'_>,
     filter: &Bound<'_, Filter>,
     publication: Publication,
-) -> PyResult<String> {
+) -> PyResult<Reported> {
     let store = publication.store(py)?;
     let (header, bits) = filter.get().parts();
     let job = Republish {
@@ -170,10 +173,15 @@ pub(crate) fn publish(
 fn report<W: Future<Output = Result<Report, Error>>>(
     py: Python<'_>,
     begin: impl FnOnce() -> W + Send,
-) -> PyResult<String> {
+) -> PyResult<Reported> {
     let runtime = DetachedRuntime::from(Builder::new_multi_thread().enable_all().build()?);
     let report = wait(py, &runtime, begin)?.map_err(|error| builder_error(py, &error))?;
-    Ok(serde_json::to_string(&report).expect("a report has JSON"))
+    Ok(reported(&report))
+}
+
+pub(crate) fn reported(report: &Report) -> Reported {
+    let json = serde_json::to_string(report).expect("a report has JSON");
+    (json, report.remedy.as_ref().map(errors::words))
 }
 
 /// What is wrong with the input, as opposed to the store, is a class of its own.
@@ -181,6 +189,7 @@ pub(crate) fn builder_error(py: Python<'_>, error: &Error) -> PyErr {
     use bloomsday_common::error::Kind;
     match (error, error.kind()) {
         (Error::Common(error), _) => errors::of_common(py, error),
+        (Error::NotAnId { .. }, _) => errors::raise(py, "IdTypeError", &error.to_string()),
         (_, Kind::Corrupt | Kind::Failed | Kind::Transient) => errors::raise_with(
             py,
             "BuildError",

@@ -9,7 +9,7 @@ use bloomsday_common::hash::Xxh3;
 use pyo3::prelude::*;
 use tokio::runtime::Builder;
 
-use crate::build::{Input, Publication, builder_error, job};
+use crate::build::{Input, Publication, Reported, builder_error, job, reported};
 use crate::parts::{PlanNumbers, Rows, unreadable};
 use crate::wait::{DetachedRuntime, wait};
 
@@ -191,11 +191,11 @@ impl Coordinator {
         }
     }
 
-    /// Evaluates the gates and moves the pointer. Returns the report as JSON.
-    fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
+    /// Evaluates the gates and moves the pointer.
+    fn finish(&mut self, py: Python<'_>) -> PyResult<Reported> {
         let build = self.build.take().expect(ORDER);
         let report = done(py, wait(py, &self.runtime, || build.finish()))?;
-        Ok(serde_json::to_string(&report).expect("a report has JSON"))
+        Ok(reported(&report))
     }
 }
 

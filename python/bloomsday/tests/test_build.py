@@ -50,8 +50,9 @@ def test_a_build_gives_the_programs_report_and_the_programs_blob(users, tmp_path
     seen = bloomsday.Filter.open(tmp_path / "a" / ours["blob"])
     assert seen.header.digest == theirs["digest"] and seen.header.day == TODAY
     assert program("query", "rt", "user-7", "--store", tmp_path / "a") == "1 user-7\n"
-    again = bloomsday.build(tmp_path / "a", "rt", str(TODAY), [users(0, 5_000)], "id", fpp=0.01)
-    assert again["outcome"] == "unchanged"
+    for day in (str(TODAY), datetime.datetime.combine(TODAY, datetime.time(23, 59))):
+        again = bloomsday.build(tmp_path / "a", "rt", day, [users(0, 5_000)], "id", fpp=0.01)
+        assert again["outcome"] == "unchanged"
     history = program("history", "rt", "--store", tmp_path / "a", "--json")
     assert "build" in history
 
@@ -94,6 +95,7 @@ def test_a_day_unlike_those_before_is_refused_with_its_report(users, tmp_path):
     with pytest.raises(bloomsday.RefusedError, match="accept_change") as refused:
         bloomsday.build(tmp_path, "rt", TODAY, users(0, 100), "id")
     assert refused.value.report["outcome"] == "refused" and refused.value.report["ids"] == 100
+    assert refused.value.remedy == 'build again with accept_change="why"'
     report = bloomsday.build(tmp_path, "rt", TODAY, users(0, 100), "id", accept_change="a test")
     assert report["outcome"] == "published"
 
@@ -106,6 +108,9 @@ def test_bad_input_is_a_named_error_and_nothing_is_published(users, tmp_path):
 
     garbage = tmp_path / "garbage.parquet"
     garbage.write_bytes(b"no parquet at all")
+    real = tmp_path / "real.parquet"
+    pq.write_table(pa.table({"id": [1.5]}), real)
+    build(bloomsday.IdTypeError, "an ID is a string", input=real)
     build(bloomsday.UsageError, "no column", column="nope")
     build(bloomsday.NotFoundError, "no-such", input=tmp_path / "no-such.parquet")
     build(bloomsday.BuildError, "garbage", input=garbage)
@@ -165,6 +170,7 @@ def test_a_blob_file_is_published_like_a_build(users, tmp_path):
     with pytest.raises(bloomsday.SupersededError, match="rolled back") as superseded:
         bloomsday.publish(tmp_path / "b" / second, tmp_path / "b")
     assert superseded.value.report["outcome"] == "superseded"
+    assert superseded.value.remedy == f"repoint {TODAY} of `rt` to {second}"
     damaged = tmp_path / "damaged"
     damaged.write_bytes(blob.read_bytes()[:-1] + b"x")
     with pytest.raises(bloomsday.UnsoundBlobError):

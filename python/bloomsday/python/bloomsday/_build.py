@@ -42,6 +42,7 @@ def build(
 ) -> dict[str, Any]:
     """Builds one day from Parquet: read, count, fill, verify, publish the blob, write the pointer.
 
+    `day` is a date, a `datetime`, of which the date counts, or a text such as `2026-11-19`.
     `id` is what is hashed of an ID: its `"bytes"`, or the normalised form of a `"url"`.
     `accept_change` says why a day may pass that is not like those before.
     `deltas` is for how many of the last days deltas are published, so that servers fetch only what changed.
@@ -67,7 +68,7 @@ def build(
         accept_change=accept_change,
     )
     publication = _publication(store, by, dry_run, keep_days, max_age_days)
-    return _judged(_native.build(description, publication))
+    return _judged(*_native.build(description, publication))
 
 
 def publish(
@@ -85,7 +86,7 @@ def publish(
     """
     opened = blob if isinstance(blob, _native.Filter) else _native.Filter.open(blob)
     publication = _publication(store, by, dry_run, keep_days, max_age_days)
-    return _judged(_native.publish(opened, publication))
+    return _judged(*_native.publish(opened, publication))
 
 
 class _Fields:
@@ -112,7 +113,7 @@ def _description(
         raise UsageError(f"window_missing is 'error' or 'allow', not {window_missing!r}")
     inputs = [input] if isinstance(input, (str, os.PathLike)) else list(input or [])
     return _Fields(
-        day=str(day),
+        day=_day(day),
         inputs=[os.fspath(path) for path in inputs],
         id=id,
         window_may_lack_days=window_missing == "allow",
@@ -122,6 +123,11 @@ def _description(
         spill_folder=spill_folder,
         **given,
     )
+
+
+def _day(day: datetime.date | str) -> str:
+    """A day as text. A moment is of the day that it shows."""
+    return str(day.date() if isinstance(day, datetime.datetime) else day)
 
 
 def _publication(
@@ -144,9 +150,9 @@ def _user() -> str:
         return "unknown"
 
 
-def _judged(text: str) -> dict[str, Any]:
+def _judged(text: str, remedy: str | None) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(text)
     for outcome, error in (("refused", RefusedError), ("superseded", SupersededError)):
         if report["outcome"] == outcome:
-            raise error(report.get("reason") or outcome, report=report)
+            raise error(report.get("reason") or outcome, remedy, report=report)
     return report

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bloomsday import _native, parts
-from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _description, _judged, _publication
+from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _day, _description, _judged, _publication
 from bloomsday.errors import (
     BloomsdayError,
     BuildError,
@@ -90,14 +90,14 @@ def build(
         gathered, n_ranges = _gather_frame(coordinator, df, column, rows, ranges)
     else:
         gathered, n_ranges = _gather_files(coordinator, session, column, rows, ranges)
-    with _batches_of(session, BATCH_BYTES), _Stages(session, staging, filter, str(day)) as stages:
+    with _batches_of(session, BATCH_BYTES), _Stages(session, staging, filter, _day(day)) as stages:
         try:
             report = _run(coordinator, stages, gathered, n_ranges)
         except BloomsdayError:
             raise
         except Exception as error:
             raise _explained(error) from error
-    return _judged(report)
+    return _judged(*report)
 
 
 def _check_arguments(df: DataFrame | None, column: str | None, input: Any, window_days: int) -> str:
@@ -138,7 +138,9 @@ def _gather_files(
     return spread.mapInArrow(gather, parts.GATHERED), n_ranges
 
 
-def _run(coordinator: _native.Coordinator, stages: _Stages, gathered: DataFrame, ranges: int) -> str:
+def _run(
+    coordinator: _native.Coordinator, stages: _Stages, gathered: DataFrame, ranges: int
+) -> tuple[str, str | None]:
     from pyspark.sql import functions as F
 
     count = functools.partial(parts.count, ranges=ranges)
