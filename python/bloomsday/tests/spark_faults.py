@@ -5,7 +5,7 @@ import pathlib
 import resource
 import signal
 
-from bloomsday import parts
+from bloomsday import errors, parts
 
 
 def once(marker: str) -> bool:
@@ -23,6 +23,12 @@ def executor() -> int:
     while b"java" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]:
         pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return pid
+
+
+def refuse(batches, *, step, **given):
+    """An exception with everything that it can have."""
+    yield from ()
+    raise errors.StoreError("the first line\nthe \"second\" one", remedy="wait an hour", is_transient=True)
 
 
 def kill_executor(batches, *, step, marker, **given):

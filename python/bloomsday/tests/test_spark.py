@@ -220,6 +220,21 @@ def test_what_cannot_be_is_named_with_a_remedy(spark, frame, tmp_path):
     assert pointers(tmp_path / "s") == []
 
 
+def test_an_error_of_an_executor_keeps_what_it_says(frame, tmp_path, monkeypatch):
+    monkeypatch.setattr(bloomsday.spark, "parts", with_fault(spark_faults.refuse, "count"))
+    with pytest.raises(bloomsday.StoreError) as failed:
+        bloomsday.spark.build(frame, "id", filter="rt", day=TODAY, store=tmp_path)
+    assert str(failed.value) == 'the first line\nthe "second" one'
+    assert (failed.value.remedy, failed.value.is_transient) == ("wait an hour", True)
+
+
+def test_a_file_that_an_executor_cannot_see_is_named_with_a_remedy(tmp_path):
+    files = pa.record_batch({"file": [str(tmp_path / "of-the-driver.parquet")], "bytes": [1]})
+    with pytest.raises(bloomsday.BuildError, match="of-the-driver.* all executors share") as failed:
+        list(bloomsday.parts.gather_files([files], column="id", ranges=1, rows=1))
+    assert "2000-01-01" not in str(failed.value)
+
+
 def test_a_spark_that_cannot_persist_asks_for_staging(frame, tmp_path, monkeypatch):
     def unsupported(*_):
         raise RuntimeError("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bloomsday import _native, parts
+from bloomsday import _native, errors, parts
 from bloomsday._build import KEEP_DAYS, MAX_AGE_DAYS, _day, _description, _judged, _publication
-from bloomsday.errors import (
-    BloomsdayError,
-    BuildError,
-    IdTypeError,
-    NotFoundError,
-    StoreError,
-    UsageError,
-)
+from bloomsday.errors import BloomsdayError, BuildError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +26,8 @@ GROUP_BYTES = 128 << 20
 BATCH_BYTES = 64 << 20
 #: The most tasks that read files.
 MAX_FILE_TASKS = 10_000
+#: Comes before what an executor's exception has besides its text.
+FIELDS = "bloomsday.errors.fields: "
 #: A small build has a range for each of this many rows, up to 8 ranges.
 ROWS_PER_SMALL_RANGE = 1 << 20
 
@@ -118,7 +114,7 @@ def _gather_frame(
     ids = df.select(df[column].alias("id") if column in df.columns else column)
     rows = rows or coordinator.expected_rows() or max(ids.count(), 1)
     n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
-    gather = functools.partial(parts.gather, ranges=n_ranges, rows=rows)
+    gather = functools.partial(_in_executor, parts.gather, ranges=n_ranges, rows=rows)
     return ids.mapInArrow(gather, parts.GATHERED), n_ranges
 
 
@@ -130,7 +126,7 @@ def _gather_files(
     # Some 16 bytes a row, of one column among a few.
     rows = rows or coordinator.expected_rows() or max(sum(bytes for _, bytes in files) // 16, 1)
     n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
-    gather = functools.partial(parts.gather_files, column=column, ranges=n_ranges, rows=rows)
+    gather = functools.partial(_in_executor, parts.gather_files, column=column, ranges=n_ranges, rows=rows)
     numbered = [(n, file, bytes) for n, (file, bytes) in enumerate(files)]
     listed = session.createDataFrame(numbered, "range int, file string, bytes bigint")
     # A task for each file, up to a limit.
@@ -143,7 +139,7 @@ def _run(
 ) -> tuple[str, str | None]:
     from pyspark.sql import functions as F
 
-    count = functools.partial(parts.count, ranges=ranges)
+    count = functools.partial(_in_executor, parts.count, ranges=ranges)
     counted = _by_range(gathered, ranges).mapInArrow(count, parts.COUNTED)
     counted = stages.keep(counted, "counted")
     numbers = counted.where(F.col("ids").isNotNull()).drop("hashes", "samples")
@@ -156,7 +152,7 @@ def _run(
     sample = counted.where((F.col("range") <= last) & (F.col("seq") < packages)).select("hashes")
     coordinator.compare(_collected(sample))
 
-    fill = functools.partial(parts.fill, plan=plan)
+    fill = functools.partial(_in_executor, parts.fill, plan=plan)
     # Where a stage is persisted, each range is in one partition already.
     grouped = _by_range(counted, ranges) if stages.splits else counted
     filled = stages.keep(grouped.mapInArrow(fill, parts.FILLED), "filled")
@@ -224,6 +220,15 @@ class _Stages:
             _warned(f"emptying {path}", functools.partial(empty.write.mode("overwrite").parquet, path))
 
 
+def _in_executor(function: Callable[..., Iterator[Any]], batches: Iterable[Any], **given: Any) -> Iterator[Any]:
+    """Runs one of `parts`. Of an exception Spark passes only the text on, so the rest goes into it."""
+    try:
+        yield from function(batches, **given)
+    except BloomsdayError as error:
+        fields = json.dumps([type(error).__name__, str(error), error.remedy, error.is_transient])
+        raise type(error)(f"{error}\n{FIELDS}{fields}", error.remedy, error.is_transient) from None
+
+
 def _explained(error: Exception) -> Exception:
     """What the executors' trouble means. Other errors of Spark stay as they are."""
     text = str(error)
@@ -233,11 +238,13 @@ def _explained(error: Exception) -> Exception:
             "environment with it (spark.archives, PYSPARK_PYTHON)",
             remedy="install the wheel of bloomsday on the cluster",
         )
-    for kind in (IdTypeError, UsageError, NotFoundError, BuildError, StoreError):
-        name = f"bloomsday.errors.{kind.__name__}: "
-        if name in text:
-            return kind(text.split(name, 1)[1].split("\n")[0])
-    return error
+    try:
+        fields, _ = json.JSONDecoder().raw_decode(text.split(FIELDS, 1)[1])
+        name, message, remedy, is_transient = fields
+        explained: BloomsdayError = getattr(errors, name)(message, remedy, is_transient)
+        return explained
+    except (IndexError, ValueError):
+        return error  # none of ours
 
 
 def _warned(what: str, clean: Any) -> None:

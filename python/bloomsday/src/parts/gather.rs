@@ -138,6 +138,14 @@ impl Sink for GatherSink {
     }
 }
 
+/// The error for a file that the driver has found, and this process cannot find.
+fn unshared(file: String) -> Error {
+    let why = "an executor finds no such file".to_owned();
+    let remedy = "`input` has to be on storage that the driver and all executors share: copy it there, or read \
+                  it as a DataFrame";
+    Error::NotAFile { file, why, remedy }
+}
+
 fn scan_file(
     file: String,
     bytes: u64,
@@ -150,7 +158,11 @@ fn scan_file(
     let runtime = runtime.map_err(|source| Error::Thread { source })?;
     runtime.block_on(async {
         let day = "2000-01-01".parse().expect("it is a day");
-        let mut files = source::find(std::slice::from_ref(&file), day).await?;
+        let mut files = match source::find(std::slice::from_ref(&file), day).await {
+            // Its day is made up, and the driver has found the file.
+            Err(Error::NoFiles { .. }) => return Err(unshared(file)),
+            found => found?,
+        };
         // In a bucket a folder may have the name of the file, too.
         files.retain(|found| found.address == file);
         if files.len() != 1 || files[0].meta.size != bytes {
