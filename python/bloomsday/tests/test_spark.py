@@ -162,10 +162,11 @@ def test_types_of_ids_are_those_of_the_program(spark, tmp_path):
         "concat('user-', id) as text",
         "named_struct('device', concat('user-', id)) as user",
         "cast(id as double) as real",
+        "concat('user-', id) as `dotted.and``quoted`",
     )
     selected.coalesce(1).write.parquet(str(tmp_path / "in"))
     # The others' bytes are tested in builder/src/ids/arrays.rs.
-    for column in ("long", "whole", "short", "raw", "text", "user.device") if CAMPAIGN else ("whole", "user.device"):
+    for column in ("long", "whole", "short", "raw", "text", "user.device", "dotted.and`quoted") if CAMPAIGN else ("whole", "user.device", "dotted.and`quoted"):
         ours = bloomsday.spark.build(selected, column, filter="rt", day=TODAY, store=tmp_path / f"a-{column}")
         theirs = bloomsday.build(tmp_path / f"b-{column}", "rt", TODAY, tmp_path / "in", column)
         assert (ours["digest"], ours["ids"]) == (theirs["digest"], 1_000), column

@@ -111,7 +111,9 @@ def _gather_frame(
     coordinator: _native.Coordinator, df: DataFrame, column: str, rows: int | None, ranges: int | None
 ) -> tuple[DataFrame, int]:
     """The hashes of a column, and in how many ranges they are."""
-    ids = df.select(df[column].alias("id") if column in df.columns else column)
+    # In backticks a dot is a part of a column's own name; otherwise it leads into a struct.
+    name = f"`{column.replace('`', '``')}`"
+    ids = df.select(df[name].alias("id") if column in df.columns else column)
     rows = rows or coordinator.expected_rows() or max(ids.count(), 1)
     n_ranges = coordinator.set_ranges(rows, ranges or _least_ranges(rows))
     gather = functools.partial(_in_executor, parts.gather, ranges=n_ranges, rows=rows)
