@@ -46,7 +46,8 @@ def build(
     `id` is what is hashed of an ID: its `"bytes"`, or the normalised form of a `"url"`.
     `accept_change` says why a day may pass that is not like those before.
     `deltas` is for how many of the last days deltas are published, so that servers fetch only what changed.
-    Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was.
+    Returns the report that `bloomsday build --json` prints. Ctrl-C ends it; the pointer is then as it was, unless
+    it was just being written: the history says.
 
     Raises `RefusedError` for a day that is not like those before, `SupersededError` when somebody changed the
     pointer during the build (both have the `report`), `BuildError` for input that cannot be read.
