@@ -110,7 +110,7 @@ def test_ranges_files_and_order_change_nothing(spark, frame, day, tmp_path, seed
     parts = choose.choice([1, 2, 5, 16])
     shuffled = frame.orderBy(F.xxhash64("id", F.lit(seed))).repartition(parts)
     if seed % 2:
-        # An older Spark: a partition has several ranges, in any order.
+        # Another engine: a partition has several ranges, in any order.
         monkeypatch.setattr(bloomsday.spark, "_by_range", lambda df, n: df.repartition(max(1, n // 2), "range"))
     ranges = choose.choice([1, 2, 7, 30] if CAMPAIGN else [7])
     report = bloomsday.spark.build(
@@ -234,6 +234,12 @@ def test_a_file_that_an_executor_cannot_see_is_named_with_a_remedy(tmp_path):
     with pytest.raises(bloomsday.BuildError, match="of-the-driver.* all executors share") as failed:
         list(bloomsday.parts.gather_files([files], column="id", ranges=1, rows=1))
     assert "2000-01-01" not in str(failed.value)
+
+
+def test_an_older_spark_is_refused_with_its_version():
+    bloomsday.spark._check_version(types.SimpleNamespace(version="4.1.0"))
+    with pytest.raises(bloomsday.UsageError, match=r"Spark 4\.0\.1, and .* needs 4\.1 or newer"):
+        bloomsday.spark._check_version(types.SimpleNamespace(version="4.0.1"))
 
 
 def test_a_spark_that_cannot_persist_asks_for_staging(frame, tmp_path, monkeypatch):

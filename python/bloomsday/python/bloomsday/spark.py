@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: The oldest version of Spark that has what this module needs.
-OLDEST_SPARK = (4, 0)
+OLDEST_SPARK = (4, 1)
 #: How many bytes of the filter the driver takes at a time.
 GROUP_BYTES = 128 << 20
 #: The most bytes of a batch for a Python worker.
@@ -258,12 +258,10 @@ def _warned(what: str, clean: Any) -> None:
 
 
 def _by_range(df: DataFrame, n: int) -> DataFrame:
-    """One partition for each range where Spark can do that; otherwise one may have several."""
-    if hasattr(df, "repartitionById"):
-        from pyspark.sql import functions as F
+    """One partition for each range: a task with several would need more memory than docs/spark.md says."""
+    from pyspark.sql import functions as F
 
-        return df.repartitionById(n, F.col("range"))
-    return df.repartition(n, "range")
+    return df.repartitionById(n, F.col("range"))
 
 
 def _collected(df: DataFrame) -> list[Any]:
