@@ -387,10 +387,25 @@ impl Bloomsday {
         self.poller.is_alive()
     }
 
-    /// Returns when the polling thread has ended, which only a defect of this library can cause.
-    /// The filters then stay as they are until a restart, so a daemon should end, too.
+    /// Returns when the polling thread, or one of those for live IDs, has ended, which only a defect
+    /// of this library can cause. The filters then stay as they are until a restart, so a daemon
+    /// should end, too.
     pub async fn stopped(&self) {
-        self.poller.stopped().await;
+        tokio::select! {
+            () = self.poller.stopped() => {}
+            () = self.live_thread_panicked() => {}
+        }
+    }
+
+    async fn live_thread_panicked(&self) {
+        #[cfg(feature = "live")]
+        if let (Some(shipper), Some(sharing)) = (&self.shipper, &self.sharing) {
+            tokio::select! {
+                () = shipper.panicked() => return,
+                () = sharing.panicked() => return,
+            }
+        }
+        std::future::pending().await
     }
 }
 

@@ -47,8 +47,8 @@ pub enum Error {
     /// Too many reloads wait.
     #[error("too many reloads wait already: try again when the running one is done")]
     Busy,
-    /// The polling thread has ended.
-    #[error("the polling thread has ended: restart this process")]
+    /// The polling thread has ended, or one of those for live IDs.
+    #[error("a background thread has ended: restart this process")]
     Stopped,
     /// The system refused a thread, a socket or a folder.
     #[error("cannot {doing}: {source}")]

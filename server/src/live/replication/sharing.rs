@@ -199,6 +199,11 @@ impl Sharing {
         Ok(Sharing(thread))
     }
 
+    /// Returns when the thread has panicked.
+    pub(crate) async fn panicked(&self) {
+        self.0.panicked().await;
+    }
+
     /// Gives the leases back, and ends; waits at most a few seconds.
     pub(crate) async fn finish(&self) {
         // A lease that is not given back ends by itself.

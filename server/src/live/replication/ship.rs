@@ -87,6 +87,11 @@ impl Shipper {
         Ok(Shipper(thread.start(tasks)?))
     }
 
+    /// Returns when the thread has panicked.
+    pub(crate) async fn panicked(&self) {
+        self.0.panicked().await;
+    }
+
     /// Ships what there is, and ends; waits at most a few seconds.
     pub(crate) async fn finish(&self) {
         if !self.0.finish(FINISH_DEADLINE).await {

@@ -1,5 +1,6 @@
 //! [`TaskThread`]: a thread with tasks that go on for as long as a process runs.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
@@ -13,8 +14,8 @@ pub(super) type Tasks = Vec<BoxFuture<'static, ()>>;
 /// The thread. Its tasks end soon after this is dropped.
 pub(super) struct TaskThread {
     stop: watch::Sender<bool>,
-    /// Closed when the thread has ended.
-    ended: watch::Receiver<()>,
+    /// Closed when the thread has ended; then true after a panic.
+    panicked: watch::Receiver<bool>,
 }
 
 /// A thread that is not started yet: its tasks are made with [`stopping`](Self::stopping).
@@ -41,13 +42,14 @@ impl TaskThreadBuilder {
         let failed = |source| Error::System { doing: doing.to_owned(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
-        let (ending, ended) = watch::channel(());
+        let (ending, panicked) = watch::channel(false);
         let run = move || {
-            let _ending = ending;
-            runtime.block_on(join_all(tasks));
+            // Nobody uses what the tasks leave.
+            let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(join_all(tasks))));
+            ending.send_replace(ended.is_err());
         };
         std::thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
-        Ok(TaskThread { stop, ended })
+        Ok(TaskThread { stop, panicked })
     }
 }
 
@@ -55,8 +57,33 @@ impl TaskThread {
     /// Ends the tasks, and waits for that, at most so long. Returns whether they have ended.
     pub(super) async fn finish(&self, deadline: Duration) -> bool {
         self.stop.send_replace(true);
-        let mut ended = self.ended.clone();
+        let mut ended = self.panicked.clone();
         let wait = async { while ended.changed().await.is_ok() {} };
         tokio::time::timeout(deadline, wait).await.is_ok()
+    }
+
+    /// Returns when a task has panicked, which ends the others, too.
+    pub(super) async fn panicked(&self) {
+        if self.panicked.clone().wait_for(|panicked| *panicked).await.is_err() {
+            // It ended as it should.
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_whose_task_panics_says_so_and_one_that_ends_does_not() {
+        let thread = || TaskThreadBuilder::new("test", "start the thread of a test");
+        let panics = thread().start(vec![async { panic!("of this test") }.boxed()]).unwrap();
+        panics.panicked().await;
+        let ends = thread().start(vec![async {}.boxed()]).unwrap();
+        assert!(ends.finish(Duration::from_secs(60)).await);
+        assert_eq!(ends.panicked().now_or_never(), None);
     }
 }
