@@ -387,9 +387,9 @@ impl Bloomsday {
         self.poller.is_alive()
     }
 
-    /// Returns when the polling thread, or one of those for live IDs, has ended, which only a defect
-    /// of this library can cause. The filters then stay as they are until a restart, so a daemon
-    /// should end, too.
+    /// Returns when the polling thread, or one of those for live IDs, has ended, which only a
+    /// defect of this library can cause. The filters then stay as they are until a restart, so a
+    /// daemon should end, too.
     pub async fn stopped(&self) {
         tokio::select! {
             () = self.poller.stopped() => {}
