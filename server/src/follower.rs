@@ -293,7 +293,10 @@ impl Follower {
     fn why_unresolved(&mut self, error: ResolveError, is_newest: bool) -> String {
         let (why, is_read) = match error {
             ResolveError::Unreachable(why) => (why, false),
-            ResolveError::NoTarget(why) => (why, true),
+            ResolveError::NoTarget(why) => {
+                self.set_has_no_day(false);
+                (why, true)
+            }
             ResolveError::NoPointer(why) => {
                 self.set_has_no_day(is_newest);
                 (why, true)

@@ -25,28 +25,38 @@ pub(super) async fn resolve(
     loader: &Loader,
     days: &[Day],
 ) -> Result<Followed, ResolveError> {
+    let store = &loader.store;
     let resolving = async {
-        let found = loader.store.follow(filter, days, loader.clock.now()).await;
+        let found = store.follow(filter, days, loader.clock.now()).await;
+        let found = found.map_err(|e| loader.describe(&e))?;
+        if !matches!(found, Following::NotFound(_)) {
+            return Ok((found, None));
+        }
         // A local store whose folder is missing has no pointers, either; that does not mean they
         // were deleted.
-        match (&found, loader.store.folder()) {
-            (Ok(Following::NotFound(_)), Some(folder)) if !is_folder(folder).await => {
-                Err(format!("the folder of the store, {}, is not there", folder.display()))
-            }
-            _ => found.map_err(|e| loader.describe(&e)),
+        if let Some(folder) = store.folder()
+            && !is_folder(folder).await
+        {
+            return Err(format!("the folder of the store, {}, is not there", folder.display()));
         }
+        let all = store.pointer_days(filter).await.map_err(|e| loader.describe(&e))?;
+        Ok((found, all.last().copied()))
     };
-    let following = tokio::time::timeout(loader.deadline, resolving).await.map_err(|_| {
-        ResolveError::Unreachable(format!("{} does not answer", loader.store.name()))
-    })?;
-    match following.map_err(ResolveError::Unreachable)? {
+    let resolved = tokio::time::timeout(loader.deadline, resolving)
+        .await
+        .map_err(|_| ResolveError::Unreachable(format!("{} does not answer", store.name())))?;
+    let (following, newest_of_all) = resolved.map_err(ResolveError::Unreachable)?;
+    match following {
         Following::Blob(followed) => Ok(followed),
         Following::Keep(error) => Err(ResolveError::NoTarget(loader.describe(&error))),
         Following::NotFound(days) => {
             let newest = days.first().map_or(String::new(), Day::to_string);
             let oldest = days.last().map_or(String::new(), Day::to_string);
             let why = format!("`{filter}` has no pointer for any day from {oldest} to {newest}");
-            Err(ResolveError::NoPointer(why))
+            Err(match newest_of_all {
+                Some(day) => ResolveError::NoTarget(format!("{why}; the newest is of {day}")),
+                None => ResolveError::NoPointer(why),
+            })
         }
     }
 }

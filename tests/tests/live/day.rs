@@ -193,6 +193,28 @@ fn live_ids_answer_alone_until_a_first_day_is_published() {
     assert_eq!((ready.status, &*ready.body), (200, "ready\n"));
 }
 
+/// Builds have stopped for longer than servers follow: what it holds is not nothing.
+#[test]
+fn a_day_that_is_too_old_is_not_taken_for_none() {
+    let backend = backend();
+    let pointers = std::path::Path::new(&backend.store).join("rt/pointers");
+    let (today, old) = (today().to_string(), today().minus(30).to_string());
+    std::fs::rename(pointers.join(today), pointers.join(&old)).unwrap();
+    let path = |name: &str| backend.folder.path().join(name).display().to_string();
+    let (config, data) = (path("live.toml"), path("data"));
+    let more = ["--config", &config, "--data-dir", &data, "--resp", "127.0.0.1:0"];
+    let daemon = Daemon::start(&backend, &more);
+    daemon.until("it has looked", |daemon| {
+        let error = daemon.status()["last_error"].clone();
+        error.as_str().is_some_and(|why| why.contains(&format!("the newest is of {old}")))
+    });
+    assert_eq!(daemon.get("/readyz").status, 503);
+    assert_eq!(daemon.post("/v1/filters/rt/query", b"a").status, 503);
+    assert_eq!(daemon.post("/v1/filters/rt/add", b"a").status, 503);
+    let reply = wire_call(&daemon, "BF.EXISTS rt a");
+    assert!(reply.starts_with("-LOADING "), "{reply}");
+}
+
 fn wire_call(daemon: &Daemon, line: &str) -> String {
     Wire::connect(daemon.resp.as_ref().unwrap()).call(line)
 }
