@@ -350,10 +350,10 @@ impl Live {
         sets.remove(set.key());
         self.0.changes.fetch_add(1, Ordering::Release);
         drop(sets);
+        set.free();
         if let Some(gone) = gone {
             disk::delete(&gone);
         }
-        set.free();
         removed
     }
 

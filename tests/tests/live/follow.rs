@@ -190,7 +190,8 @@ fn a_server_that_cannot_read_what_others_added_does_not_decide_and_says_why() {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(OLD).publish();
     let first = serve(&backend, "decide", "data");
-    add(&first, &strangers(&first, 100_000, 100));
+    let ids = strangers(&first, 100_000, 100);
+    add(&first, &ids);
     first.signal("TERM");
     assert_eq!(first.wait(), 0);
     let files = segments(&Path::new(&backend.store).join("rt/live"));
@@ -207,14 +208,19 @@ fn a_server_that_cannot_read_what_others_added_does_not_decide_and_says_why() {
     // Without the head of that log, a new start does not know of it.
     drop(standby);
     let heads = Path::new(&backend.store).join("rt/live/heads");
-    std::fs::remove_dir_all(heads).unwrap();
+    let node = damaged.file_name().unwrap().to_str().unwrap().split('-').next().unwrap();
+    let head = std::fs::read(heads.join(node)).unwrap();
+    std::fs::remove_file(heads.join(node)).unwrap();
     let standby = serve(&backend, "standby", "third");
     standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    assert_eq!(hits(&standby, &ids), 0);
     drop(standby);
-    // With a sound copy, too.
+    // With a sound copy it is all there.
     std::fs::write(damaged, sound).unwrap();
+    std::fs::write(heads.join(node), head).unwrap();
     let standby = serve(&backend, "standby", "other");
     standby.until("it decides", |daemon| daemon.status()["live"]["decides"] == true);
+    assert_eq!(hits(&standby, &ids), ids.len());
 }
 
 #[test]

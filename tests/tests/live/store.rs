@@ -154,8 +154,10 @@ fn an_add_that_waits_for_the_store_is_answered_when_the_head_of_the_log_names_it
     let file = files(&heads).pop().unwrap();
     let bytes = std::fs::read(&file).unwrap();
     // No file can replace a folder that has one.
-    std::fs::remove_file(&file).unwrap();
-    std::fs::create_dir(&file).unwrap();
+    until("it is a folder", || {
+        let _ = std::fs::remove_file(&file);
+        std::fs::create_dir(&file).ok()
+    });
     std::fs::write(file.join("x"), b"").unwrap();
     let ids = new_ids(100_000, 10);
     std::thread::scope(|threads| {

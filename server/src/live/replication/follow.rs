@@ -80,8 +80,6 @@ pub(in crate::live) struct LogFollower {
     list_due: Instant,
     /// The epoch of the last round, and since when it is known.
     epoch: (LeaseEpoch, Instant),
-    /// The epoch in which all logs were read beyond their heads.
-    read_beyond_heads_in: LeaseEpoch,
     /// Whether logs were read from the beginning, so that the day's filter may have what came.
     is_absorb_due: bool,
 }
@@ -113,6 +111,10 @@ struct RemoteLog {
     /// Whether the engine lacks frames of it that are not in the store, either.
     is_broken_in_engine: bool,
     gaps: Vec<Gap>,
+    /// The epoch in which it was read beyond its head.
+    read_beyond_head_in: LeaseEpoch,
+    /// Whether a listing since the last change of the head had nothing more.
+    is_listed: bool,
 }
 
 impl RemoteLog {
@@ -179,7 +181,6 @@ impl LogFollower {
             ahead: BTreeMap::new(),
             list_due,
             epoch: (None, Instant::now()),
-            read_beyond_heads_in: None,
             is_absorb_due: true,
         }
     }
@@ -197,6 +198,7 @@ impl LogFollower {
             self.receive_queued().await;
             // Also when a log cannot be read: what was read of others counts.
             let settled = self.settle_late_deletions().await;
+            let has_settled = settled.is_ok();
             let pause = match round.and_then(|through_ms| settled.map(|()| through_ms)) {
                 Ok(through_ms) => {
                     // Before this process may decide: what a server acknowledged just before its
@@ -212,16 +214,19 @@ impl LogFollower {
                 Err(error) => {
                     self.access.round_failed(error.to_string());
                     match error {
-                        FollowError::Store(_) | FollowError::Memory | FollowError::OwnLog(_) => {
-                            backoff.after_failure()
-                        }
                         // The store answers: what others add goes on coming.
                         FollowError::Damaged(..)
                         | FollowError::Incomplete(_)
-                        | FollowError::Missing(..) => FOLLOW_INTERVAL,
+                        | FollowError::Missing(..)
+                            if has_settled =>
+                        {
+                            FOLLOW_INTERVAL
+                        }
+                        _ => backoff.after_failure(),
                     }
                 }
             };
+            let waits_for_engine = !self.has_read_engine(self.epoch.1);
             let due = Instant::now() + pause;
             loop {
                 tokio::select! {
@@ -230,6 +235,9 @@ impl LogFollower {
                     _ = stopping.changed() => return,
                     Some(entry) = next_entry(&mut self.entries), if self.out_of_order.len() < MAX_OUT_OF_ORDER => {
                         self.receive_next(entry).await;
+                        if waits_for_engine && self.has_read_engine(self.epoch.1) {
+                            break;
+                        }
                     }
                 }
             }
@@ -258,7 +266,11 @@ impl LogFollower {
             // Logs of servers that are gone for longer are forgotten.
             let (ahead, listed) = (&self.ahead, BTreeSet::from_iter(nodes));
             self.logs.retain(|node, log| {
-                listed.contains(node) || ahead.contains_key(node) || !log.gaps.is_empty()
+                log.is_listed = false;
+                listed.contains(node)
+                    || ahead.contains_key(node)
+                    || !log.gaps.is_empty()
+                    || log.is_broken_in_engine
             });
             for node in listed.into_iter().filter(|node| Some(*node) != self.own) {
                 self.logs.entry(node).or_default();
@@ -273,15 +285,20 @@ impl LogFollower {
         }
         let (nodes, mut failed): (Vec<u64>, _) = (self.logs.keys().copied().collect(), None);
         for node in nodes {
-            match self.follow(node).await {
+            // One log that cannot be read stops no other.
+            match self.read_head(node).await {
                 Ok(()) => {}
-                // Each other log would wait as long.
+                // Each other head would be waited for as long.
                 Err(slow @ FollowError::Store(CallError::Slow)) => return Err(slow),
-                // One log that cannot be read stops no other.
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            }
+            if let Err(error) = self.follow(node).await {
+                failed = Some(error);
             }
         }
-        self.read_beyond_heads_in = self.epoch.0;
         let gap = self.logs.values().flat_map(|log| &log.gaps).next();
         match (failed, gap) {
             (Some(error), _) => Err(error),
@@ -299,11 +316,14 @@ impl LogFollower {
 
     /// Reads what is new of one log.
     async fn follow(&mut self, node: u64) -> Result<(), FollowError> {
-        self.read_head(node).await?;
         self.follow_head(node).await?;
         // The decider before may have been killed between a segment and the head.
-        let is_new = self.read_beyond_heads_in != self.epoch.0;
+        let epoch = self.epoch.0;
+        let is_new = self.logs.get(&node).is_some_and(|log| log.read_beyond_head_in != epoch);
         while is_new && self.follow_listed(node).await? > 0 {}
+        if let Some(log) = self.logs.get_mut(&node) {
+            log.read_beyond_head_in = epoch;
+        }
         Ok(())
     }
 
@@ -315,10 +335,13 @@ impl LogFollower {
             if log.next.is_some_and(|next| next > seq) {
                 return Ok(());
             }
-            if self.follow_named(node).await? || self.follow_listed(node).await? > 0 {
+            let is_listed = log.is_listed;
+            if self.follow_named(node).await? || (!is_listed && self.follow_listed(node).await? > 0)
+            {
                 continue;
             }
             let Some(log) = self.logs.get_mut(&node) else { return Ok(()) };
+            log.is_listed = true;
             return match log.next {
                 // All that there is, is older than what is followed.
                 None => {
@@ -349,7 +372,7 @@ impl LogFollower {
                 ahead.moved = Instant::now();
             }
         }
-        (log.head, log.tag) = (Some(head), tag);
+        (log.head, log.tag, log.is_listed) = (Some(head), tag, false);
         self.note_what_is_stored();
         Ok(())
     }
@@ -452,6 +475,8 @@ impl LogFollower {
     async fn fill_gaps(&mut self) -> Result<(), FollowError> {
         let first_day = *self.days().start();
         let nodes: Vec<u64> = self.logs.keys().copied().collect();
+        // Each other gap would wait as long.
+        let mut is_slow = false;
         for node in nodes {
             let Some(log) = self.logs.get_mut(&node) else { continue };
             for gap in std::mem::take(&mut log.gaps) {
@@ -459,13 +484,18 @@ impl LogFollower {
                 if gap.days.1 < first_day {
                     continue;
                 }
-                let left = match self.fill(node, &gap).await {
+                let filled =
+                    if is_slow { Err(CallError::Slow.into()) } else { self.fill(node, &gap).await };
+                let left = match filled {
                     Ok(next) if next > gap.last => continue,
                     Ok(next) => {
                         let why = FollowError::Missing(node, next, gap.last).to_string();
                         Gap { first: next, why, ..gap }
                     }
-                    Err(error) => Gap { why: error.to_string(), ..gap },
+                    Err(error) => {
+                        is_slow = matches!(error, FollowError::Store(CallError::Slow));
+                        Gap { why: error.to_string(), ..gap }
+                    }
                 };
                 if let Some(log) = self.logs.get_mut(&node) {
                     log.gaps.push(left);
