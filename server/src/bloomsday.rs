@@ -73,7 +73,10 @@ pub async fn start(config: Config) -> Result<Bloomsday, Error> {
             wrong = bloomsday.other_pointers() => return Err(wrong),
         }
         for served in &*bloomsday.served {
-            served.wait_for_others_live_ids().await;
+            tokio::select! {
+                () = served.wait_for_others_live_ids() => {}
+                () = bloomsday.stopped() => return Err(Error::Stopped),
+            }
         }
         Ok(())
     };

@@ -48,7 +48,7 @@ pub enum Error {
     #[error("too many reloads wait already: try again when the running one is done")]
     Busy,
     /// The polling thread has ended, or one of those for live IDs.
-    #[error("a background thread has ended: restart this process")]
+    #[error("the thread that polls, or one that shares live IDs, has ended: restart this process")]
     Stopped,
     /// The system refused a thread, a socket or a folder.
     #[error("cannot {doing}: {source}")]

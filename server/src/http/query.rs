@@ -43,7 +43,7 @@ pub(super) fn one(bloomsday: &Bloomsday, filter: &str, id: &str) -> Reply {
         Err(why) => return reply::wrong(why),
     };
     if !handle.can_answer() {
-        return not_loaded(filter);
+        return not_ready(&handle);
     }
     let mut kept = handle.keep();
     let contains = handle.contains_batch_in(&mut kept, &[&id], &mut [false]) == 1;
@@ -70,7 +70,7 @@ pub(super) async fn many(
         Err(refused) => return refused,
     };
     if !handle.can_answer() {
-        return not_loaded(filter);
+        return not_ready(&handle);
     }
     // One generation for the complete body, and its day in the header; the last one if live IDs met
     // a swap.
@@ -215,7 +215,11 @@ async fn read(mut body: Incoming, blocks: &Blocks) -> Result<Lines, Reply> {
     Ok(lines)
 }
 
-fn not_loaded(filter: &str) -> Reply {
-    let why = format!("`{filter}` is not loaded yet; see /status");
+fn not_ready(handle: &FilterHandle) -> Reply {
+    let what = match handle.is_loaded() {
+        true => "has not the live IDs of other servers yet",
+        false => "is not loaded yet",
+    };
+    let why = format!("`{}` {what}; see /status", handle.name());
     error(StatusCode::SERVICE_UNAVAILABLE, &why)
 }
