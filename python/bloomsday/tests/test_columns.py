@@ -159,6 +159,7 @@ def test_iterables(seen, column):
         (["a", None], bloomsday.MissingIdError, "position 1 "),
         (["a", float("nan")], bloomsday.MissingIdError, "position 1 "),
         (["a", pd.NA], bloomsday.MissingIdError, "position 1 "),
+        (["a", np.ma.masked], bloomsday.MissingIdError, "position 1 "),
         (np.array(["a", pd.NA], dtype=object), bloomsday.MissingIdError, "position 1 "),
         (pd.Series(["a", 7, pd.NA], dtype=object), bloomsday.MissingIdError, "position 2 "),
         (np.ma.array([7, 8, 9], mask=[0, 0, 1]), bloomsday.MissingIdError, "position 2 "),

@@ -6,6 +6,7 @@ import datetime
 import functools
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -245,8 +246,11 @@ def _explained(error: Exception) -> Exception:
         name, message, remedy, is_transient = fields
         explained: BloomsdayError = getattr(errors, name)(message, remedy, is_transient)
         return explained
-    except (IndexError, ValueError):
-        return error  # none of ours
+    except (AttributeError, IndexError, ValueError):
+        # None of ours, or Spark has cut the text off: its first line is there.
+        found = re.search(r"bloomsday\.errors\.(\w+): (.*)", text)
+        kind = getattr(errors, found[1], None) if found else None
+        return kind(found[2]) if found and kind else error
 
 
 def _warned(what: str, clean: Any) -> None:

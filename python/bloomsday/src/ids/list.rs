@@ -30,7 +30,7 @@ impl Piece {
         } else {
             match single::text_of(id, Some(place)) {
                 Ok(text) => self.add_bytes(text.as_bytes()),
-                Err(_) if is_pandas_na(id)? => return Err(missing(id.py(), place)),
+                Err(_) if is_mark_of_missing(id)? => return Err(missing(id.py(), place)),
                 Err(error) => return Err(error),
             }
         }
@@ -64,9 +64,11 @@ fn is_missing(id: &Bound<'_, PyAny>) -> bool {
     id.is_none() || id.cast::<PyFloat>().is_ok_and(is_nan)
 }
 
-/// Whether it is `pandas.NA`. Nothing is imported for it.
-fn is_pandas_na(id: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(id.get_type().name()? == "NAType" && library(id)? == "pandas")
+/// Whether it is `pandas.NA` or `numpy.ma.masked`. Nothing is imported for it.
+fn is_mark_of_missing(id: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let name = id.get_type().name()?;
+    Ok((name == "NAType" && library(id)? == "pandas")
+        || (name == "MaskedConstant" && library(id)? == "numpy"))
 }
 
 /// Looks up the elements of a sequence.
