@@ -4,6 +4,7 @@
 //! A segment that is damaged or missing is named in the status and looked for again; what follows
 //! it is read all the same, because adds are a union. The lag grows until nothing is missing.
 
+mod gaps;
 mod late;
 mod receive;
 
@@ -115,17 +116,6 @@ struct RemoteLog {
     read_beyond_head_in: LeaseEpoch,
     /// Whether a listing since the last change of the head had nothing more.
     is_listed: bool,
-}
-
-impl RemoteLog {
-    /// The frames between the last segment and this one, which are not in the store.
-    fn gap_before(&self, key: &SegmentKey) -> Option<Gap> {
-        let first = self.next.filter(|next| !self.is_end_unknown && *next < key.first_seq)?;
-        let last = key.first_seq - 1;
-        let days = (self.last.as_ref().map_or(key.day, |last| last.day), key.day);
-        let why = FollowError::Missing(key.node, first, last).to_string();
-        Some(Gap { first, last, days, why })
-    }
 }
 
 /// Frames that could not be read.
@@ -458,75 +448,6 @@ impl LogFollower {
             (log.last, log.is_end_unknown) = (Some(key), is_end_unknown);
         }
         Ok(())
-    }
-
-    /// Where the gap of a damaged segment ends is known when the next segment is.
-    fn end_gap(&mut self, next: &SegmentKey) {
-        let Some(log) = self.logs.get_mut(&next.node).filter(|log| log.is_end_unknown) else {
-            return;
-        };
-        let first = log.last.as_ref().map(|last| last.first_seq);
-        if let Some(gap) = log.gaps.iter_mut().find(|gap| Some(gap.first) == first) {
-            (gap.last, gap.days.1) = (next.first_seq.saturating_sub(1).max(gap.last), next.day);
-        }
-    }
-
-    /// Looks again for what could not be read.
-    async fn fill_gaps(&mut self) -> Result<(), FollowError> {
-        let first_day = *self.days().start();
-        let nodes: Vec<u64> = self.logs.keys().copied().collect();
-        // Each other gap would wait as long.
-        let mut is_slow = false;
-        for node in nodes {
-            let Some(log) = self.logs.get_mut(&node) else { continue };
-            for gap in std::mem::take(&mut log.gaps) {
-                // Old segments may be pruned.
-                if gap.days.1 < first_day {
-                    continue;
-                }
-                let filled =
-                    if is_slow { Err(CallError::Slow.into()) } else { self.fill(node, &gap).await };
-                let left = match filled {
-                    Ok(next) if next > gap.last => continue,
-                    Ok(next) => {
-                        let why = FollowError::Missing(node, next, gap.last).to_string();
-                        Gap { first: next, why, ..gap }
-                    }
-                    Err(error) => {
-                        is_slow = matches!(error, FollowError::Store(CallError::Slow));
-                        Gap { why: error.to_string(), ..gap }
-                    }
-                };
-                if let Some(log) = self.logs.get_mut(&node) {
-                    log.gaps.push(left);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Applies the segments that are in a gap. Returns the first number that is missing, or is
-    /// after it.
-    async fn fill(&mut self, node: u64, gap: &Gap) -> Result<u64, FollowError> {
-        let is_last = |log: &RemoteLog, key: &SegmentKey| {
-            log.is_end_unknown && log.last.as_ref() == Some(key)
-        };
-        let mut next = gap.first;
-        for day in gap.days.0.through(gap.days.1) {
-            let listed = in_time(self.store.segments_of(&self.filter, day, node, None)).await?;
-            let inside = |key: &SegmentKey| (gap.first..=gap.last).contains(&key.first_seq);
-            for (key, _) in listed.into_iter().filter(|(key, _)| inside(key)) {
-                let bytes = fetch(&self.store, &key).await?;
-                let (last, _) = self.apply(&key, &bytes, 0, true).await?;
-                if key.first_seq <= next {
-                    next = next.max(last + 1);
-                }
-                if let Some(log) = self.logs.get_mut(&node).filter(|log| is_last(log, &key)) {
-                    (log.next, log.is_end_unknown) = (Some(last + 1), false);
-                }
-            }
-        }
-        Ok(next)
     }
 
     /// Applies a segment's frames from a number on. Returns the number and the time of the last
