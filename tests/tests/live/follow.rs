@@ -146,14 +146,19 @@ fn a_damaged_or_missing_segment_is_named_and_read_when_it_is_back() {
     let decider = serve(&backend, "decide", "data");
     let folder = Path::new(&backend.store).join("rt/live");
     let ids = strangers(&decider, 100_000, 400);
+    // The first has the first frame of the log, its number.
+    let until_shipped = |n: usize| {
+        until("it is in a segment of its own", || (segments(&folder).len() == n).then_some(()));
+    };
+    until_shipped(1);
     for (i, some) in ids.chunks(100).enumerate() {
         add(&decider, some);
-        until("it is in a segment of its own", || (segments(&folder).len() > i).then_some(()));
+        until_shipped(i + 2);
     }
     decider.signal("TERM");
     assert_eq!(decider.wait(), 0);
     let files = segments(&folder);
-    let (damaged, missing) = (&files[1], &files[2]);
+    let (damaged, missing) = (&files[2], &files[3]);
     let sound = [damaged, missing].map(|path| std::fs::read(path).unwrap());
     let mut bytes = sound[0].clone();
     bytes[100] ^= 1;
