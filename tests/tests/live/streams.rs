@@ -143,16 +143,15 @@ fn no_segments(backend: &Backend) -> PathBuf {
     day
 }
 
-/// A server that is killed just after an answer has written nothing to the store.
-#[test]
-fn a_successor_has_what_is_in_the_engine_only() {
+/// A store, the Redis of an engine, the keys of a configuration with it, and IDs that a decider has
+/// acknowledged: it was killed just after, and has written nothing to the store.
+fn ids_in_the_engine_only() -> (Backend, Redis, String, Vec<String>) {
     let backend = Backend::local();
     Publisher::days_ago(&backend, 1).users(0..5_000).publish();
     let redis = Redis::start();
     let keys = format!("live_engine = \"{}\"\nlive_lease = \"6s\"\n", redis.address());
-    let folder = |name: &str| backend.folder.path().join(name).display().to_string();
     let day = no_segments(&backend);
-    let first = folder("first");
+    let first = folder(&backend, "first");
     let decider = serve(&backend, "decide", &keys, &["--data-dir", &first, "--ack", "shipped"]);
     let new: Vec<String> =
         (100_000..).map(user).filter(|id| !decider.contains(id)).take(50).collect();
@@ -161,43 +160,41 @@ fn a_successor_has_what_is_in_the_engine_only() {
     decider.signal("KILL");
     decider.wait();
     std::fs::remove_file(&day).unwrap();
-    let second = folder("second");
-    let successor = serve(&backend, "standby", &keys, &["--data-dir", &second]);
+    (backend, redis, keys, new)
+}
+
+fn folder(backend: &Backend, name: &str) -> String {
+    backend.folder.path().join(name).display().to_string()
+}
+
+/// Starts a successor, and sees that none of these is new to it.
+fn succeed(backend: &Backend, keys: &str, ids: &[String]) {
+    let second = folder(backend, "second");
+    let successor = serve(backend, "standby", keys, &["--data-dir", &second]);
     successor.until("it decides", |daemon| live(daemon, "decides") == true);
-    assert_eq!(hits(&successor, &new), 50);
-    let again = wire(&successor).call(&format!("SADD rt {}", new.join(" ")));
+    assert_eq!(hits(&successor, ids), ids.len());
+    let again = wire(&successor).call(&format!("SADD rt {}", ids.join(" ")));
     assert_eq!(again, ":0|", "they are new a second time");
+}
+
+#[test]
+fn a_successor_has_what_is_in_the_engine_only() {
+    let (backend, _redis, keys, new) = ids_in_the_engine_only();
+    succeed(&backend, &keys, &new);
 }
 
 /// The lease is over when it starts, and the engine answers slowly.
 #[test]
 fn a_successor_decides_when_it_has_read_the_engine_to_its_end() {
-    let backend = Backend::local();
-    Publisher::days_ago(&backend, 1).users(0..5_000).publish();
-    let redis = Redis::start();
-    let keys = format!("live_engine = \"{}\"\nlive_lease = \"6s\"\n", redis.address());
-    let folder = |name: &str| backend.folder.path().join(name).display().to_string();
-    let day = no_segments(&backend);
-    let (first, second) = (folder("first"), folder("second"));
-    let decider = serve(&backend, "decide", &keys, &["--data-dir", &first, "--ack", "shipped"]);
-    let new: Vec<String> =
-        (100_000..).map(user).filter(|id| !decider.contains(id)).take(50).collect();
-    let reply = wire(&decider).call(&format!("SADD rt {}", new.join(" ")));
-    assert_eq!(reply, ":50|");
-    decider.signal("KILL");
-    decider.wait();
-    std::fs::remove_file(&day).unwrap();
-    let other = serve(&backend, "standby", &keys, &["--data-dir", &folder("third")]);
+    let (backend, redis, keys, new) = ids_in_the_engine_only();
+    let other = serve(&backend, "standby", &keys, &["--data-dir", &folder(&backend, "third")]);
     other.until("the lease is over", |daemon| live(daemon, "decides") == true);
     other.signal("TERM");
     assert_eq!(other.wait(), 0);
     std::thread::scope(|threads| {
         // It has no reply before the pause ends.
         threads.spawn(|| redis.command(&["CLIENT", "PAUSE", "4000", "ALL"]));
-        let successor = serve(&backend, "standby", &keys, &["--data-dir", &second]);
-        successor.until("it decides", |daemon| live(daemon, "decides") == true);
-        let again = wire(&successor).call(&format!("SADD rt {}", new.join(" ")));
-        assert_eq!(again, ":0|", "they are new a second time");
+        succeed(&backend, &keys, &new);
     });
 }
 
