@@ -222,7 +222,8 @@ async fn filled(input: &Path) -> u64 {
     let scanned = scan::scan(files, COLUMN, budget().scan, threads(), sink, &|_| ()).await;
     let (totals, _) = scanned.expect("it is read");
     let partitions = Arc::into_inner(partitions).expect("all writers are finished");
-    let distinct = partitions.distinct(threads()).expect("memory keeps hashes as they were");
+    let distinct =
+        partitions.distinct(threads(), u64::MAX).expect("memory keeps hashes as they were");
     let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), FPP).expect("a size there is");
     std::hint::black_box(fill::fill(&distinct, shape, threads()).expect("memory for a filter"));
     assert_eq!(distinct.n_ids(), totals.rows);

@@ -29,7 +29,7 @@ pub(crate) fn threads() -> usize {
 /// The distinct hashes of the IDs of `first .. first + n`.
 pub(crate) fn distinct(first: u64, n: u64) -> Distinct<Xxh3> {
     let partitions = partition(n, |number| Xxh3::of(&ids::id(first + number)));
-    partitions.distinct(threads()).expect("memory keeps hashes as they were")
+    partitions.distinct(threads(), u64::MAX).expect("memory keeps hashes as they were")
 }
 
 /// Partitions the hashes of the numbers `0 .. n` on all threads.

@@ -26,8 +26,9 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let (mut lookups, mut insertions) = (Vec::new(), Vec::new());
     for &n in sizes {
         let (partitions, partition) = timed(insert::memory(n), || insert::partition(n));
-        let (distinct, deduplicate) =
-            timed(0, || partitions.distinct(threads()).expect("memory keeps hashes as they were"));
+        let (distinct, deduplicate) = timed(0, || {
+            partitions.distinct(threads(), u64::MAX).expect("memory keeps hashes as they were")
+        });
         let shape = Shape::for_ids(Layout::Blocked, n, FPP).expect("a size there is");
         let (filter, fill) = timed(shape.body_bytes(), || {
             fill::fill(&distinct, shape, threads()).expect("memory for a filter")

@@ -44,8 +44,9 @@ pub(crate) fn run(options: &Options) -> Vec<Outcome> {
     let mut guava = Guava::start(n, FPP);
     for round in 0..options.rounds.min(MAX_ROUNDS) as u64 {
         let (partitions, partition) = timed(memory(n), || partition(n));
-        let (distinct, deduplicate) =
-            timed(0, || partitions.distinct(threads()).expect("memory keeps hashes as they were"));
+        let (distinct, deduplicate) = timed(0, || {
+            partitions.distinct(threads(), u64::MAX).expect("memory keeps hashes as they were")
+        });
         assert_eq!(distinct.n_ids(), n, "hashes of different numbers differ");
         let (filter, fill) = timed(shape.body_bytes(), || {
             fill::fill(&distinct, shape, threads()).expect("memory for a filter")

@@ -90,6 +90,11 @@ impl Budget {
         })
     }
 
+    /// The bytes that are free again when the scan has ended: those of chunks and pages.
+    pub(crate) fn after_scan(&self) -> u64 {
+        2 * u64::from(self.scan.in_flight) + self.scan.unpacked
+    }
+
     /// What a build of `rows` rows needs with this filter, if each row has a different ID of at
     /// most 64 bytes.
     pub fn needs(&self, rows: u64, filter: Shape) -> Needs {

@@ -367,7 +367,7 @@ async fn gather<H: IdHash>(
 
     progress(Progress::Count);
     let partitions = Arc::into_inner(partitions).expect("all writers are finished");
-    let distinct = partitions.distinct(job.threads)?;
+    let distinct = partitions.distinct(job.threads, budget.after_scan())?;
     report.ids = distinct.n_ids();
     report.seconds.count = timer.lap();
     crash_point("counted");

@@ -42,7 +42,7 @@ pub async fn compact(
     segments::gather(job, store, &partitions, &mut report, progress).await?;
     progress(Progress::Count);
     let partitions = Arc::into_inner(partitions).expect("the only writer is finished");
-    let distinct = partitions.distinct(job.threads)?;
+    let distinct = partitions.distinct(job.threads, budget.after_scan())?;
     let Report { rows, segments, warnings, .. } = report;
     Ok(LiveHashes { distinct, rows, segments, warnings })
 }

@@ -21,14 +21,21 @@ use crate::parallel::parallel_map;
 /// steps read the partition two or three times, and small reads are slow.
 const MIN_MEAN_EXTENT_BYTES: u64 = if cfg!(test) { 512 } else { 32 << 10 };
 
+/// How often a thread has each hash of its partition in memory, at most: as read from the file, as
+/// collected from memory, in a list of the table, and among those kept, in a vector that may be
+/// half empty. The bitmap takes less than one hash for each.
+const WORKING_COPIES: u64 = 6;
+
 impl<H: IdHash> Partitions<H> {
-    /// Removes the duplicates of all partitions on `threads` threads.
+    /// Removes the duplicates of all partitions on at most `threads` threads: on fewer if their
+    /// working memory would take more than `memory` bytes. One thread always works.
     ///
     /// # Errors
     /// [`Error::Spill`]: the temporary file cannot be read or written. [`Error::Changed`]: the
     /// hashes in memory or in the file are not those that the writers wrote.
-    pub fn distinct(self, threads: usize) -> Result<Distinct<H>, Error> {
+    pub fn distinct(self, threads: usize, memory: u64) -> Result<Distinct<H>, Error> {
         let mut all = self.written.into_inner().expect("no writer panics with the lock");
+        let threads = threads.min(threads_within(memory, &all));
         let has_spilled = |partition: &Partition| !partition.spilled.is_empty();
         let spilled = all.iter().any(|written| written.partitions.iter().any(has_spilled));
         let sum_written = sum(all.iter().map(|written| written.sum));
@@ -50,6 +57,19 @@ impl<H: IdHash> Partitions<H> {
         let slabs = all.into_iter().flat_map(|written| written.slabs).collect();
         Ok(Distinct { partitions, slabs, spill: self.spill, n_ids, sum })
     }
+}
+
+/// How many threads can work at the same time in `memory` bytes, if each has a partition as large as
+/// the largest one; at least 1.
+pub(super) fn threads_within<H: IdHash>(memory: u64, all: &[WrittenPartitions<H>]) -> usize {
+    let bytes = |partition: &Partition| {
+        let spilled = partition.spilled.iter().map(|extent| extent.bytes).sum::<u64>();
+        spilled + (partition.len * size_of::<H>()) as u64
+    };
+    let of = |index: usize| all.iter().map(|written| bytes(&written.partitions[index])).sum();
+    let largest: u64 = (0..PARTITIONS).map(of).max().unwrap_or(0);
+    let threads = memory / largest.saturating_mul(WORKING_COPIES).max(1);
+    threads.max(1) as usize
 }
 
 /// Removes the duplicates of each partition in new memory and leaves the result in the file. A

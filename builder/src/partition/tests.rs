@@ -9,6 +9,7 @@ use bloomsday_common::filter::{Layout, Shape};
 use bloomsday_common::hash::{IdHash, Murmur3, Xxh3, mix64};
 use proptest::prelude::*;
 
+use super::distinct::threads_within;
 use super::slab::{HASHES_PER_CHUNK, PARTITION_BITS, Partition, Slab, place};
 use super::*;
 use crate::error::Error;
@@ -32,7 +33,7 @@ fn collect<H: IdHash + std::fmt::Debug>(
             });
         }
     });
-    let distinct = partitions.distinct(threads).unwrap();
+    let distinct = partitions.distinct(threads, u64::MAX).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the spill file has a name");
     let look = |threads| {
         let mut kept = distinct.for_each(threads, <[H]>::to_vec).unwrap().concat();
@@ -111,7 +112,7 @@ fn spilled(n: u64, times: u64, slabs: u64) -> (u64, u64) {
     hashes.for_each(|hash| writer.push(hash));
     assert!(file.metadata().unwrap().len() > 0, "it never had to spill on its way");
     writer.finish().unwrap();
-    let distinct = partitions.distinct(2).unwrap();
+    let distinct = partitions.distinct(2, u64::MAX).unwrap();
     let is_spilled = |part: &Partition| !part.spilled.is_empty() && part.chunks.is_empty();
     assert!(distinct.partitions.iter().all(is_spilled), "something stayed in memory");
     let mut kept = distinct.for_each(2, <[Xxh3]>::to_vec).unwrap().concat();
@@ -166,7 +167,7 @@ fn an_id_that_most_rows_have_takes_no_more_memory_than_another() {
     writer.finish().unwrap();
     let bytes = partitions.bytes_in_memory.load(Ordering::Relaxed);
     assert_eq!(bytes, Slab::<Xxh3>::BYTES as u64, "two million rows of two IDs take memory");
-    let distinct = partitions.distinct(2).unwrap();
+    let distinct = partitions.distinct(2, u64::MAX).unwrap();
     assert_eq!(distinct.n_ids(), 1_002);
     let kept = distinct.for_each(1, <[Xxh3]>::to_vec).unwrap().concat();
     assert!(kept.contains(&Xxh3(0)) && kept.contains(&Xxh3(u64::MAX)));
@@ -181,6 +182,18 @@ fn fed_with(n: u64, budget: u64, folder: &std::path::Path) -> Partitions<Xxh3> {
     partitions
 }
 
+#[test]
+fn as_many_threads_remove_duplicates_as_memory_has_space_for() {
+    let folder = tempfile::tempdir().unwrap();
+    // 4,096 hashes of 8 bytes in each partition on average: the largest has some more.
+    for budget in [u64::MAX, 0] {
+        let mut partitions = fed_with(1 << 24, budget, folder.path());
+        let written = partitions.written.get_mut().unwrap();
+        let threads = |kib: u64| threads_within(kib << 10, written);
+        assert_eq!((threads(0), threads(6 * 31), threads(6 * 4 * 36)), (1, 1, 4), "{budget}");
+    }
+}
+
 /// Flips a bit of the first hash of the first partition that has one.
 fn flip<H: IdHash>(parts: &[Partition], slabs: &mut [Slab<H>]) {
     let (slab, start) = place(parts.iter().find(|part| part.len > 0).unwrap().chunks[0]);
@@ -193,7 +206,7 @@ fn a_bit_that_flips_before_deduplication_is_noticed() {
     let mut partitions = fed_with(100_000, u64::MAX, folder.path());
     let written = &mut partitions.written.get_mut().unwrap()[0];
     flip(&written.partitions, &mut written.slabs);
-    assert!(matches!(partitions.distinct(2), Err(Error::Changed { .. })));
+    assert!(matches!(partitions.distinct(2, u64::MAX), Err(Error::Changed { .. })));
 }
 
 #[test]
@@ -204,13 +217,13 @@ fn a_bit_that_flips_in_the_file_is_noticed() {
     let mut byte = [0];
     file.read_exact_at(&mut byte, 0).unwrap();
     file.write_all_at(&[byte[0] ^ 1], 0).unwrap();
-    assert!(matches!(partitions.distinct(2), Err(Error::Changed { .. })));
+    assert!(matches!(partitions.distinct(2, u64::MAX), Err(Error::Changed { .. })));
 }
 
 #[test]
 fn a_bit_that_flips_after_deduplication_is_noticed_though_the_filter_has_the_wrong_hash() {
     let folder = tempfile::tempdir().unwrap();
-    let mut distinct = fed_with(100_000, u64::MAX, folder.path()).distinct(2).unwrap();
+    let mut distinct = fed_with(100_000, u64::MAX, folder.path()).distinct(2, u64::MAX).unwrap();
     let shape = Shape::for_ids(Layout::Blocked, distinct.n_ids(), 0.03).unwrap();
     let filter = fill(&distinct, shape, 2).unwrap();
     check_complete(&filter, &distinct, &[], 2).unwrap();
